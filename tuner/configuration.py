@@ -1,0 +1,48 @@
+"""A configuration: an immutable choice of values for the parameters of one space."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Value = bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Values by parameter name, sorted, without parameters that are inactive.
+
+    Two configurations are the same if and only if their digests are: a parameter whose
+    condition does not hold (``tcp_nopush`` without ``sendfile``) has no value, so that
+    proposals which differ only in what the server would ignore are one configuration.
+    """
+
+    space: str
+    items: tuple[tuple[str, Value], ...]
+
+    @classmethod
+    def of(cls, space: str, values: Mapping[str, Value]) -> Configuration:
+        """Build from a mapping; the order of its keys does not matter."""
+        return cls(space, tuple(sorted(values.items())))
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """A fresh dictionary of the values."""
+        return dict(self.items)
+
+    @property
+    def digest(self) -> str:
+        """First 12 hex digits of SHA-256 over the canonical JSON form: the identity."""
+        text = json.dumps([self.space, self.items], separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def differences(self, other: Configuration) -> dict[str, tuple[Value | None, Value | None]]:
+        """Parameters that differ, as ``name: (here, there)``; None where inactive."""
+        here, there = self.values, other.values
+        return {
+            name: (here.get(name), there.get(name))
+            for name in sorted(here.keys() | there.keys())
+            if here.get(name) != there.get(name) or (name in here) != (name in there)
+        }

@@ -1,0 +1,66 @@
+"""Every error that tuner raises on purpose. The message says what to do about it.
+
+The tree, with the exit code of the command that ends with it::
+
+    TunerError                  1   never raised itself
+    ├── DefinitionError         2   a file, an option or a value is wrong; nothing was started
+    ├── HostError               3   a host or the server on it does not do what it must
+    ├── InstrumentError         3   the load generator is missing, refused or at fault
+    ├── StoreError              3   the study record cannot be read or written
+    └── Interrupted           130   Ctrl-C or SIGTERM; what was measured is in the record
+
+Exit code 4 is not an error: ``--fail-if`` was given and the verdict matched it.
+"""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_FAIL_IF = 4
+
+
+class TunerError(Exception):
+    """Base of all errors meant for the user: one message, no traceback."""
+
+    exit_code = 1
+
+
+class DefinitionError(TunerError):
+    """What the user wrote is wrong. Raised before anything is started.
+
+    Args:
+        message: what is wrong, with the bad value and what is allowed.
+        path: file that holds it, or the option's name.
+        line: 1-based line in ``path``.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, path: str | None = None, line: int | None = None) -> None:
+        self.path = path
+        self.line = line
+        where = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
+        super().__init__(where + message)
+
+
+class HostError(TunerError):
+    """A host, or the server on it, fails in a way that is not the configuration's fault."""
+
+    exit_code = 3
+
+
+class InstrumentError(TunerError):
+    """The load generator is missing, dies, or breaks its protocol."""
+
+    exit_code = 3
+
+
+class StoreError(TunerError):
+    """The study record is missing, locked, damaged, or of another schema."""
+
+    exit_code = 3
+
+
+class Interrupted(TunerError):
+    """The user stopped the run; everything that was measured is kept."""
+
+    exit_code = 130

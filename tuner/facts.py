@@ -1,0 +1,78 @@
+"""What is known of a host and of the server on it before anything is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """One host, as preflight found it."""
+
+    hostname: str
+    cpus: tuple[int, ...]
+    """Ids of the CPUs that this process may use."""
+    cpu_model: str
+    memory_bytes: int
+    kernel: str
+    distribution: str
+    virtualisation: str
+    """``none``, the hypervisor's name, or ``unknown``."""
+    file_limit: int
+    """Hard limit of open files (RLIMIT_NOFILE)."""
+    somaxconn: int
+    realtime: bool
+    """Whether real-time priority is allowed, which the stall ticker needs."""
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """The server's binary and what it can do."""
+
+    name: str
+    binary: str
+    version: str
+    modules: tuple[str, ...]
+    """Names of compiled-in modules and features, without ``--with-`` and ``_module``."""
+    build: str
+    """The whole text of ``nginx -V`` or its like."""
+
+    @property
+    def version_tuple(self) -> tuple[int, ...]:
+        """``1.22.1`` as ``(1, 22, 1)``, for comparisons."""
+        return tuple(int(part) for part in self.version.split(".") if part.isdigit())
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSplit:
+    """Which CPUs serve and which offer the load.
+
+    Server and generator never share a core when there are two: each would measure the other.
+    ``shared`` is True on a single core; the stall rule is then off, because the server's own
+    work would look like a stall to the generator.
+    """
+
+    generator: tuple[int, ...]
+    server: tuple[int, ...]
+    backend: tuple[int, ...]
+    shared: bool
+
+
+def split_cores(cpus: Sequence[int], *, backend: bool) -> CoreSplit:
+    """Give the generator one core (the first), the backend a third of the rest from 4 up.
+
+    With fewer than 4 cores the backend lives on the server's cores: beside the generator,
+    which spins, it would starve and the generator's timing with it.
+    """
+    ids = tuple(sorted(cpus))
+    if len(ids) == 1:
+        return CoreSplit(ids, ids, ids if backend else (), shared=True)
+    generator, rest = ids[:1], ids[1:]
+    if not backend:
+        return CoreSplit(generator, rest, (), shared=False)
+    if len(ids) < 4:
+        return CoreSplit(generator, rest, rest, shared=False)
+    share = max(1, len(rest) // 3)
+    return CoreSplit(generator, rest[:-share], rest[-share:], shared=False)

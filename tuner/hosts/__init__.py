@@ -1,0 +1,1 @@
+"""Hosts behind one port: the one adapter is Ansible, for the local lab as for a fleet."""

@@ -1,0 +1,66 @@
+"""The port: deploy a block's instances side by side, and take them away again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceSpec:
+    """One instance to start: everything is decided, the host only carries it out."""
+
+    instance: str
+    """Label, unique in the block: ``baseline``, ``c1``, …"""
+    directory: str
+    """Folder of its own on the target; made anew."""
+    files: Mapping[str, str]
+    """Text by path relative to ``directory``."""
+    folders: tuple[str, ...]
+    """Folders to make in it."""
+    validate: tuple[str, ...]
+    """Command that refuses a bad configuration; its output says why."""
+    start: tuple[str, ...]
+    """Command that starts it and returns when it listens."""
+    pid_file: str
+    """Absolute path of the file that holds the main process's id."""
+    live_url: str
+    """Where the running instance tells which configuration it runs."""
+    live_token: str
+    """What it must answer there: the configuration's digest."""
+    environment: Mapping[str, str]
+    cpus: tuple[int, ...]
+    """CPUs that the instance is confined to."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceState:
+    """What became of it.
+
+    ``refused`` is the configuration's fault (the validator's words are in ``message``),
+    ``failed`` the host's or the server's: it did not start, or not with this configuration.
+    """
+
+    instance: str
+    state: Literal["live", "refused", "failed"]
+    message: str
+    pids: tuple[int, ...]
+
+
+class Deployer(Protocol):
+    """Runs instances on a target; one call of ``deploy`` is one block."""
+
+    def deploy(self, instances: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
+        """Stop what the previous call started, then start these side by side.
+
+        Every instance is validated before any is started, started afresh, and proved live.
+
+        Raises:
+            HostError: the host is gone, or the deployment itself broke.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Stop everything that was started and remove its folders. Safe to call twice."""
+        ...

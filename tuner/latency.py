@@ -1,0 +1,169 @@
+"""Latency distributions: exact quantiles, and the HdrHistogram form for the record.
+
+Quantiles are order statistics of the samples themselves: the q-quantile of n values is the
+smallest value that at least q·n of them do not exceed (Hyndman and Fan 1996, type 1). The
+histogram is for pictures, merging and other tools; its values carry 3 significant digits.
+
+The layout and the "V2 compressed" encoding follow the HdrHistogram reference implementation
+(https://github.com/HdrHistogram/HdrHistogram, AbstractHistogram.encodeIntoCompressedByteBuffer),
+so that every HdrHistogram tool reads them.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Nanoseconds = NDArray[np.int64]
+
+_V2_COOKIE = 0x1C849303 | 0x10
+_V2_COMPRESSED_COOKIE = 0x1C849304 | 0x10
+_SIGNIFICANT_DIGITS = 3
+_SUB_BITS = 11
+"""2^11 sub-buckets hold 3 significant digits: the smallest power of two above 2·10³."""
+_HALF = 1 << (_SUB_BITS - 1)
+_HIGHEST_NS = 3_600_000_000_000
+
+QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999))
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """One distribution: exact quantiles in µs, and the histogram in ns as base64 (or empty)."""
+
+    count: int
+    p50_us: float
+    p90_us: float
+    p99_us: float
+    p999_us: float
+    max_us: float
+    mean_us: float
+    hdr: str
+
+    def value_us(self, name: str) -> float:
+        """The quantile called ``p50``, ``p90``, ``p99``, ``p99.9`` or ``max``, in µs."""
+        if name == "max":
+            return self.max_us
+        figures = (self.p50_us, self.p90_us, self.p99_us, self.p999_us)
+        return dict(zip((key for key, _ in QUANTILES), figures, strict=True))[name]
+
+
+def summarise(values_ns: Nanoseconds, *, histogram: bool = True) -> Latency:
+    """Summarise samples in ns. An empty sample gives NaN, never a made-up figure.
+
+    Without ``histogram`` the ``hdr`` text is empty, which keeps the record small.
+    """
+    count = len(values_ns)
+    hdr = encode(values_ns) if histogram else ""
+    if count == 0:
+        nan = math.nan
+        return Latency(0, nan, nan, nan, nan, nan, nan, hdr)
+    ranks = [min(count - 1, math.ceil(q * count) - 1) for _, q in QUANTILES]
+    parted = np.partition(values_ns, [*ranks, count - 1])
+    figures = [float(parted[rank]) / 1e3 for rank in (*ranks, count - 1)]
+    return Latency(count, *figures, float(values_ns.mean()) / 1e3, hdr)
+
+
+def encode(values_ns: Nanoseconds) -> str:
+    """The samples as an HdrHistogram V2 compressed histogram, base64 (starts ``HISTFAAA``)."""
+    counts = np.bincount(_index(np.clip(values_ns, 0, _HIGHEST_NS)))
+    words = bytearray()
+    zeros = 0
+    for count in counts.tolist():
+        if count == 0:
+            zeros += 1
+            continue
+        if zeros:
+            words += _zigzag(-zeros)
+            zeros = 0
+        words += _zigzag(count)
+    header = struct.pack(
+        ">IIIIQQd", _V2_COOKIE, len(words), 0, _SIGNIFICANT_DIGITS, 1, _HIGHEST_NS, 1.0
+    )
+    packed = zlib.compress(header + bytes(words), 6)
+    return base64.b64encode(struct.pack(">II", _V2_COMPRESSED_COOKIE, len(packed)) + packed).decode()
+
+
+def decode(text: str) -> tuple[Nanoseconds, NDArray[np.int64]]:
+    """Read such a histogram: (highest value of each occupied slot in ns, its count), sorted.
+
+    Raises:
+        ValueError: the text is not a V2 compressed histogram with 3 significant digits.
+    """
+    raw = base64.b64decode(text, validate=True)
+    cookie, length = struct.unpack_from(">II", raw)
+    if cookie & ~0xF0 != _V2_COMPRESSED_COOKIE & ~0xF0:
+        raise ValueError(f"not a V2 compressed HdrHistogram (cookie {cookie:#x})")
+    body = zlib.decompress(raw[8 : 8 + length])
+    _, payload, _, digits, _, _, _ = struct.unpack_from(">IIIIQQd", body)
+    if digits != _SIGNIFICANT_DIGITS:
+        raise ValueError(f"histogram has {digits} significant digits, expected 3")
+    slots: list[int] = []
+    counts: list[int] = []
+    position, slot, end = 40, 0, 40 + payload
+    while position < end:
+        word, position = _unzigzag(body, position)
+        if word < 0:
+            slot -= word
+            continue
+        if word:
+            slots.append(slot)
+            counts.append(word)
+        slot += 1
+    return _highest(np.asarray(slots, np.int64)), np.asarray(counts, np.int64)
+
+
+def merge(texts: list[str]) -> tuple[Nanoseconds, NDArray[np.int64]]:
+    """Several histograms as one, in the form of ``decode``: for pictures, never for claims."""
+    parts = [decode(text) for text in texts]
+    if not parts:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    values, inverse = np.unique(np.concatenate([v for v, _ in parts]), return_inverse=True)
+    counts = np.bincount(inverse, weights=np.concatenate([c for _, c in parts]))
+    return values, counts.astype(np.int64)
+
+
+def _index(values_ns: Nanoseconds) -> NDArray[np.int64]:
+    """Slot of each value: bucket by magnitude, then 1024 equal steps within it."""
+    magnitude = np.maximum(np.frexp(values_ns.astype(np.float64))[1] - _SUB_BITS, 0)
+    return (magnitude.astype(np.int64) << (_SUB_BITS - 1)) + (values_ns >> magnitude)
+
+
+def _highest(slots: NDArray[np.int64]) -> Nanoseconds:
+    """Highest value that falls into each slot: the inverse of ``_index``."""
+    magnitude = np.maximum((slots >> (_SUB_BITS - 1)) - 1, 0)
+    low = (slots - (magnitude << (_SUB_BITS - 1))) << magnitude
+    return low + (np.int64(1) << magnitude) - 1
+
+
+def _zigzag(value: int) -> bytes:
+    """ZigZag LEB128, at most 9 bytes, as HdrHistogram's ZigZagEncoding."""
+    word = (value << 1) ^ (value >> 63)
+    word &= (1 << 64) - 1
+    out = bytearray()
+    while word >= 0x80 and len(out) < 8:
+        out.append(word & 0x7F | 0x80)
+        word >>= 7
+    out.append(word & 0xFF)
+    return bytes(out)
+
+
+def _unzigzag(body: bytes, position: int) -> tuple[int, int]:
+    word = shift = 0
+    while True:
+        byte = body[position]
+        position += 1
+        if shift == 56:
+            word |= byte << shift
+            break
+        word |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    return (word >> 1) ^ -(word & 1), position

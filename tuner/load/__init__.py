@@ -1,0 +1,1 @@
+"""Load generators behind one port. Adapters: native (tuner-loadgen); wrk2 and h2load later."""

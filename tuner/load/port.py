@@ -1,0 +1,76 @@
+"""The port: what every load generator must do, whatever its protocol to the outside is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from tuner.measurement import RawWindow
+from tuner.workload import Workload
+
+Mode = Literal["open", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One live instance, as the generator sees it."""
+
+    instance: str
+    address: str
+    """``host:port``."""
+    pids: tuple[int, ...] = ()
+    """Processes whose CPU time and memory belong to the instance, where they can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """One window to be measured."""
+
+    window_id: str
+    instance: str
+    mode: Mode
+    rate_per_s: float
+    """Offered rate; ignored in a closed loop."""
+    seed: int
+    warmup_s: float
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The windows of one block, in the order in which they are to be measured."""
+
+    workload: Workload
+    endpoints: tuple[Endpoint, ...]
+    windows: tuple[WindowSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What the caller wants after a window: go on, without some instances, or stop."""
+
+    drop: tuple[str, ...] = ()
+    stop: bool = False
+
+
+class LoadGenerator(Protocol):
+    """Offers the load of a plan, window by window."""
+
+    @property
+    def name(self) -> str:
+        """Name and version, for the report."""
+        ...
+
+    def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
+        """Measure the windows in order and call ``after`` with each as it ends.
+
+        The windows of instances that ``after`` drops are skipped. Nothing is measured while
+        ``after`` runs, so that its own work disturbs no window.
+
+        Raises:
+            InstrumentError: the generator is missing, died, or broke its protocol.
+        """
+        ...
+
+

@@ -1,0 +1,238 @@
+"""One window: what the generator reported, judged by the same gates for every arm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.latency import Latency, summarise
+from tuner.stalls import Span, StallRule, excluded
+
+_STARVED_SHARE = 0.9
+"""A generator busier than this has no room left to send on time; it is then at fault itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Every request of a window, in the order of its intended instant (columns of length n).
+
+    Times are ns from the start of the measured part. ``outcome``: 0 answered, 1 timed out,
+    2 still in flight when the drain ended, 3 never sent, 4 error. For 1 to 3 ``completed_ns``
+    is the instant of giving up, so that ``completed - intended`` is the least age it reached.
+    """
+
+    intended_ns: NDArray[np.int64]
+    written_ns: NDArray[np.int64]
+    completed_ns: NDArray[np.int64]
+    outcome: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class RawWindow:
+    """What a generator says of one window; see docs/instrument.md for each figure."""
+
+    window_id: str
+    instance: str
+    mode: str
+    rate_per_s: float
+    connections: int
+    duration_s: float
+    started_unix_s: float
+    offered: int
+    completed: int
+    errors: Mapping[str, int]
+    timeouts: int
+    unsent: int
+    in_flight: int
+    reconnects: int
+    bytes_in: int
+    generator_spans: tuple[Span, ...]
+    server_spans: tuple[Span, ...]
+    realtime: bool
+    """Whether the ticker on the server's cores had real-time priority; else no server spans."""
+    steal_s: float
+    generator_cpu_s: float
+    generator_busy_share: float
+    server_cpu_s: float | None
+    server_rss_bytes: int | None
+    protocol: str
+    samples: Samples
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """The validity rule, fixed before the study and equal for all arms."""
+
+    samples_needed: int
+    rate_error: float = 0.01
+    """Largest relative difference between achieved and offered rate."""
+    error_share: float = 0.0
+    send_lag_share: float = 0.10
+    """Largest p99 of the generator's own delay outside stalls, as a share of the p99."""
+    excluded_share: float = 0.5
+    """Above this share of stalled requests the host is too disturbed to say anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One valid or invalid window, as it stands in the record.
+
+    ``invalid`` holds the reasons in words, each with a cause; empty means valid. ``bad`` says
+    that the reasons are the configuration's (errors, missed rate with an idle generator);
+    otherwise they are the instrument's or the host's, and the block is repeated.
+    """
+
+    window_id: str
+    instance: str
+    mode: str
+    rate_per_s: float
+    connections: int
+    duration_s: float
+    started_unix_s: float
+    offered: int
+    completed: int
+    completed_per_s: float
+    errors: Mapping[str, int]
+    timeouts: int
+    unsent: int
+    in_flight: int
+    reconnects: int
+    bytes_in: int
+    raw: Latency
+    """Corrected latency of all requests: completed − intended."""
+    stall_free: Latency
+    """The same without the requests that the stall rule excludes."""
+    service: Latency
+    """Completed − written, stall-free."""
+    send_lag: Latency
+    """Written − intended, stall-free: waiting for a free connection, and the generator itself."""
+    excluded_share: float
+    generator_spans: tuple[Span, ...]
+    server_spans: tuple[Span, ...]
+    realtime: bool
+    steal_s: float
+    generator_cpu_s: float
+    generator_busy_share: float
+    server_cpu_s: float | None
+    server_rss_bytes: int | None
+    protocol: str
+    invalid: tuple[str, ...]
+    bad: bool
+
+    @property
+    def valid(self) -> bool:
+        """Whether the window may count."""
+        return not self.invalid
+
+
+def measure(raw: RawWindow, rule: StallRule | None, gates: Gates) -> Measurement:
+    """Judge one window.
+
+    Args:
+        raw: the generator's report with its samples.
+        rule: the stall rule, or None where server and generator share a core: there the
+            server's own work would look like a stall, and ``stall_free`` equals ``raw``.
+        gates: the validity rule.
+    """
+    samples = raw.samples
+    counted = samples.outcome <= 3
+    spans = (*raw.generator_spans, *raw.server_spans)
+    out = (
+        np.zeros(len(counted), np.bool_)
+        if rule is None
+        else excluded(samples.intended_ns, spans, rule)
+    )
+    answered = samples.outcome == 0
+    keep = counted & ~out
+    corrected = samples.completed_ns - samples.intended_ns
+    stall_free = summarise(corrected[keep])
+    send_lag = summarise(
+        (samples.written_ns - samples.intended_ns)[answered & ~out], histogram=False
+    )
+    share = float(out.mean()) if len(out) else 0.0
+    reasons, bad = _judge(raw, stall_free, send_lag, share, gates)
+    return Measurement(
+        window_id=raw.window_id,
+        instance=raw.instance,
+        mode=raw.mode,
+        rate_per_s=raw.rate_per_s,
+        connections=raw.connections,
+        duration_s=raw.duration_s,
+        started_unix_s=raw.started_unix_s,
+        offered=raw.offered,
+        completed=raw.completed,
+        completed_per_s=raw.completed / raw.duration_s if raw.duration_s > 0 else 0.0,
+        errors=dict(raw.errors),
+        timeouts=raw.timeouts,
+        unsent=raw.unsent,
+        in_flight=raw.in_flight,
+        reconnects=raw.reconnects,
+        bytes_in=raw.bytes_in,
+        raw=summarise(corrected[counted]),
+        stall_free=stall_free,
+        service=summarise(
+            (samples.completed_ns - samples.written_ns)[answered & ~out], histogram=False
+        ),
+        send_lag=send_lag,
+        excluded_share=share,
+        generator_spans=raw.generator_spans,
+        server_spans=raw.server_spans,
+        realtime=raw.realtime,
+        steal_s=raw.steal_s,
+        generator_cpu_s=raw.generator_cpu_s,
+        generator_busy_share=raw.generator_busy_share,
+        server_cpu_s=raw.server_cpu_s,
+        server_rss_bytes=raw.server_rss_bytes,
+        protocol=raw.protocol,
+        invalid=reasons,
+        bad=bad,
+    )
+
+
+def _judge(
+    raw: RawWindow, stall_free: Latency, send_lag: Latency, excluded_share: float, gates: Gates
+) -> tuple[tuple[str, ...], bool]:
+    """Reasons why the window may not count, and whether all of them are the configuration's."""
+    own: list[str] = []
+    others: list[str] = []
+    starved = raw.generator_busy_share > _STARVED_SHARE
+    failed = sum(raw.errors.values())
+    if failed > gates.error_share * raw.offered:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(raw.errors.items()))
+        own.append(f"{failed} of {raw.offered} requests failed ({kinds})")
+    if raw.mode == "open":
+        missing = raw.timeouts + raw.unsent + raw.in_flight
+        late = missing + _unfinished_at_end(raw)
+        if late > gates.rate_error * raw.offered:
+            words = (
+                f"achieved less than offered: {late} of {raw.offered} requests were not"
+                f" answered within the window at {raw.rate_per_s:.0f}/s"
+            )
+            (others if starved else own).append(
+                words + (f"; the generator was {raw.generator_busy_share:.0%} busy" * starved)
+            )
+        lag_us, limit_us = send_lag.p99_us, gates.send_lag_share * stall_free.p99_us
+        if starved and lag_us > limit_us:
+            others.append(
+                f"the generator could not keep up: p99 of its send lag is {lag_us:.0f} µs, over"
+                f" {gates.send_lag_share:.0%} of the p99; lower --rate or give it more cores"
+            )
+    if stall_free.count < gates.samples_needed:
+        others.append(
+            f"{stall_free.count} stall-free samples, {gates.samples_needed} are needed;"
+            " lengthen the windows"
+        )
+    if excluded_share > gates.excluded_share:
+        others.append(f"the host stalled: {excluded_share:.0%} of the requests were touched")
+    return (*own, *others), bool(own) and not others
+
+
+def _unfinished_at_end(raw: RawWindow) -> int:
+    """Requests answered only in the drain, those of the last moments (1 % of it) apart."""
+    end_ns = round(raw.duration_s * 1e9)
+    samples = raw.samples
+    early = samples.intended_ns < end_ns - round(raw.duration_s * 1e7)
+    return int(((samples.outcome == 0) & early & (samples.completed_ns > end_ns)).sum())

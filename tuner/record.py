@@ -1,0 +1,163 @@
+"""The study's record as plain data: all that a report or an export is made of.
+
+The store writes it piece by piece while the study runs and reads it back whole. Nothing in a
+report comes from anywhere else, so every figure is recomputable offline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner.configuration import Value
+from tuner.facts import CoreSplit, HostFacts, ServerFacts
+from tuner.measurement import Gates, Measurement
+from tuner.stalls import StallRule
+
+SCHEMA_VERSION = 1
+
+Phase = Literal["capacity", "aa", "search", "confirm", "load-points"]
+BlockState = Literal["running", "complete", "invalid", "failed"]
+TrialState = Literal["racing", "dropped", "infeasible", "complete"]
+Origin = Literal["baseline", "hand", "proposed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationRecord:
+    """One configuration with its text as it would be exported."""
+
+    digest: str
+    values: Mapping[str, Value]
+    text: str
+    """The configuration file, rendered for export (not for the lab)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockInstance:
+    """One instance of a block."""
+
+    instance: str
+    """Label, unique in the block; the baseline's is ``baseline``."""
+    digest: str
+    trial: int | None
+    """Number of the trial it belongs to; None for the baseline and in A/A blocks."""
+    state: Literal["planned", "live", "refused", "failed", "dropped"]
+    message: str
+    """The server's words when refused or failed; the reason when dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Instances measured together, with their windows in the order of measurement."""
+
+    number: int
+    """0-based over the whole study, in order of time."""
+    phase: Phase
+    index: int
+    """0-based within the phase; a repeated block keeps the index of the one it repeats."""
+    seed: int
+    state: BlockState
+    reason: str
+    """Why it is invalid or failed; empty otherwise."""
+    started_unix_s: float
+    ended_unix_s: float
+    instances: tuple[BlockInstance, ...]
+    windows: tuple[Measurement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One configuration in the search.
+
+    ``losses`` holds, for each block it completed, the mean over its windows of
+    ln(value / baseline's value in the same round), signed so that negative is better.
+    """
+
+    number: int
+    digest: str
+    origin: Origin
+    state: TrialState
+    losses: Mapping[int, float]
+    """By block number."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was learnt of the baseline before the search."""
+
+    capacity_per_s: float
+    """Closed-loop throughput of the baseline."""
+    generator_bound: bool
+    """The generator was the bottleneck: the server's capacity is at least ``capacity_per_s``."""
+    rate_per_s: float
+    """The load point of the whole study."""
+    rate_source: str
+    """``70 % of the baseline's capacity``, or ``--rate``."""
+    sigma_d: float
+    """Standard deviation of a block difference of two identical instances, ln units."""
+    sigma_d_upper: float
+    """Its 80 % upper confidence limit, from which n is computed."""
+    degrees_of_freedom: int
+    half_width: float
+    """Half-width of the 95 % interval of the A/A ratio, as a share."""
+    minimum_detectable_effect: float
+    """At the planned n, as a share (0.05 = 5 %)."""
+    correlation: float
+    """Between windows of neighbouring instances in a round."""
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """The frozen confirmation: written before its first block, with time and hash."""
+
+    frozen_unix_s: float
+    digest: str
+    """SHA-256 of the canonical JSON of all other fields but ``frozen_unix_s``, 12 hex digits."""
+    estimand: str
+    baseline: str
+    candidate: str
+    """Digests of both configurations."""
+    objective: str
+    rate_per_s: float
+    blocks: int
+    rounds: int
+    window_s: float
+    seed: int
+    alpha: float
+    margin: float
+    stall_rule: StallRule | None
+    gates: Gates
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A whole study."""
+
+    schema_version: int
+    name: str
+    definition: Mapping[str, object]
+    """The resolved study definition: every option with its value, as written to YAML."""
+    tuner_version: str
+    command: str
+    """The command line that started the study."""
+    generator: str
+    """Name and version of the load generator."""
+    host: HostFacts
+    server: ServerFacts
+    cores: CoreSplit
+    notes: tuple[str, ...]
+    """What preflight had to say: shared cores, no real-time priority, a noisy host."""
+    started_unix_s: float
+    ended_unix_s: float | None
+    baseline: str
+    """Digest of the baseline."""
+    configurations: Mapping[str, ConfigurationRecord]
+    calibration: Calibration | None
+    trials: tuple[Trial, ...]
+    blocks: tuple[Block, ...]
+    protocol: Protocol | None
+    importance: Mapping[str, float]
+    """Parameter importance from the search (PED-ANOVA), shares; empty if not computable."""
