@@ -1,0 +1,93 @@
+"""Where the files lie that are not Python: definitions, playbooks, and the load generator.
+
+They stand at the top of a checkout and travel in the wheel as `tuner/_data`; the generator is
+installed beside the `tuner` command.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sysconfig
+from pathlib import Path
+from typing import Literal
+
+from tuner.errors import DefinitionError, InstrumentError
+
+DataKind = Literal["templates", "spaces", "playbooks", "studies"]
+
+LOADGEN = "tuner-loadgen"
+LOADGEN_VARIABLE = "TUNER_LOADGEN"
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def checkout() -> Path | None:
+    """Return the top of the checkout that this package runs from; None when installed."""
+    top = _PACKAGE.parent
+    return top if (top / "loadgen" / "Cargo.toml").is_file() else None
+
+
+def data_dir(kind: DataKind) -> Path:
+    """Return the folder that holds the shipped definitions of one kind.
+
+    Raises:
+        DefinitionError: the installation is incomplete.
+    """
+    top = checkout()
+    folder = _PACKAGE / "_data" / kind if top is None else top / kind
+    if not folder.is_dir():
+        message = "missing from this installation of tuner; install it again"
+        raise DefinitionError(message, path=str(folder))
+    return folder
+
+
+def loadgen_binary() -> Path:
+    """Return the path of the load generator.
+
+    In this order: the environment variable TUNER_LOADGEN, what was installed with the package,
+    the environment's scripts, the PATH, and what cargo built in the checkout.
+
+    Raises:
+        InstrumentError: it is nowhere, or TUNER_LOADGEN names no program.
+    """
+    named = os.environ.get(LOADGEN_VARIABLE)
+    if named:
+        # What the user asked for is used or refused, never silently replaced.
+        if not _is_program(Path(named)):
+            raise InstrumentError(f"{LOADGEN_VARIABLE}={named} is not an executable file")
+        return Path(named).absolute()
+    places = [*_installed(), Path(sysconfig.get_path("scripts"), LOADGEN)]
+    on_path = shutil.which(LOADGEN)
+    if on_path is not None:
+        places.append(Path(on_path))
+    top = checkout()
+    if top is not None:
+        places.append(top / "loadgen" / "target" / "release" / LOADGEN)
+    for place in places:
+        if _is_program(place):
+            return place.absolute()
+    remedy = (
+        "install tuner again"
+        if top is None
+        else f"run: cargo build --release --locked --manifest-path {top}/loadgen/Cargo.toml"
+    )
+    raise InstrumentError(
+        f"the load generator {LOADGEN} was not found; {remedy} "
+        f"(or set {LOADGEN_VARIABLE} to its path)"
+    )
+
+
+def _installed() -> list[Path]:
+    # Imported here: it costs tens of milliseconds that `tuner --help` need not pay.
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        package = distribution("tuner")
+    except PackageNotFoundError:
+        return []
+    return [Path(str(file.locate())) for file in package.files or () if file.name == LOADGEN]
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
