@@ -1,0 +1,107 @@
+# `make help` lists what there is. Everything stays inside this folder, except system packages
+# (Nginx, Rust, Chromium for the tests), which are named before they are installed: .ci/require.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+# A user's PATH on Debian has no /usr/sbin (Nginx), and a fresh rustup is on no PATH yet.
+export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHON
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Inside the environment, so that whoever deletes it deletes them too.
+STAMPS := $(VENV)/stamps
+CARGO := cargo
+CRATE := --manifest-path loadgen/Cargo.toml --locked
+GENERATOR_SOURCES := $(shell find loadgen -name target -prune -o -type f -print)
+
+.PHONY: help
+help: ## List these commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+# ---------------------------------------------------------------- use
+
+.PHONY: optimize
+optimize: setup ## Tune a real Nginx for p99 on this machine (more options: ARGS="--time 5m")
+	@.ci/require nginx
+	$(BIN)/tuner optimize --server nginx --objective p99 $(ARGS)
+
+.PHONY: setup
+setup: $(STAMPS)/package ## Install tuner with its pinned dependencies into .venv
+
+$(BIN)/python:
+	python=$$(.ci/require python) && "$$python" -m venv $(VENV)
+
+$(STAMPS)/locked: requirements.lock | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	@mkdir -p $(STAMPS) && touch $@
+
+# Editable, so that a change to the Python code needs no step; one to the generator does.
+$(STAMPS)/package: pyproject.toml hatch_build.py $(GENERATOR_SOURCES) $(STAMPS)/locked
+	@.ci/require cargo
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# ---------------------------------------------------------------- develop
+
+.PHONY: develop
+develop: setup $(STAMPS)/locked-dev ## The same, with what the tests need
+
+$(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
+	@touch $@
+
+.PHONY: test
+test: lint lint-rust test-rust ## Everything that must pass: lints, types, tests, a real study, the wheel
+	@.ci/require nginx
+	@.ci/require chromium
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: lint
+lint: develop ## ruff and mypy
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+.PHONY: lint-rust
+lint-rust: ## rustfmt and clippy
+	@.ci/require rust-lints
+	$(CARGO) fmt --manifest-path loadgen/Cargo.toml --check
+	$(CARGO) clippy $(CRATE) --all-targets -- -D warnings
+
+.PHONY: test-rust
+test-rust: ## The generator's own tests
+	@.ci/require cargo
+	$(CARGO) test --quiet $(CRATE)
+
+.PHONY: proof
+proof: develop ## The long simulations behind the statistics
+	$(BIN)/python -m pytest -m proof $(ARGS)
+
+.PHONY: format
+format: develop ## Format Python and Rust
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+	$(CARGO) fmt --manifest-path loadgen/Cargo.toml
+
+# The locks hold for every Python from 3.11 on, and name no index: whose mirror is used is the
+# business of who installs. `make lock ARGS=--upgrade` takes newer versions.
+UV_COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" build/uv/bin/uv pip compile pyproject.toml \
+	--quiet --no-config --system-certs --default-index https://pypi.org/simple \
+	--universal --python-version 3.11 --generate-hashes
+
+.PHONY: lock
+lock: ## Pin every dependency again
+	@test -x build/uv/bin/uv || { "$$(.ci/require python)" -m venv build/uv && build/uv/bin/pip install --quiet uv; }
+	$(UV_COMPILE) --group build -o requirements.lock $(ARGS)
+	$(UV_COMPILE) --group dev --all-extras -c requirements.lock -o requirements-dev.lock $(ARGS)
+
+.PHONY: clean
+clean: ## Remove what was built and installed here; the results of studies stay
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis loadgen/target
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
