@@ -1,0 +1,82 @@
+"""The lock files: complete, hashed, and free of anybody's mirror or path."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+TOP = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))
+LOCKS = ("requirements.lock", "requirements-dev.lock")
+
+
+def pins(lock: str) -> Iterator[tuple[Requirement, int]]:
+    """Yield every pinned requirement of a lock with the number of its hashes."""
+    text = re.sub(r"^ *#.*\n", "", (TOP / lock).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    for line in text.replace("\\\n", " ").splitlines():
+        words, *hashes = line.split("--hash=sha256:")
+        yield Requirement(words.strip()), len(hashes)
+
+
+def problems(wanted: list[str], lock: str) -> list[str]:
+    """Return the requirements that no pin of the lock satisfies."""
+    pinned = [pin for pin, _ in pins(lock)]
+    return [
+        text
+        for text in wanted
+        if not any(
+            canonicalize_name(pin.name) == canonicalize_name(Requirement(text).name)
+            and all(exact.version in Requirement(text).specifier for exact in pin.specifier)
+            for pin in pinned
+        )
+    ]
+
+
+def test_the_lock_holds_what_the_package_and_its_build_need() -> None:
+    """A dependency added to pyproject.toml without `make lock` is noticed."""
+    wanted = PROJECT["project"]["dependencies"] + PROJECT["dependency-groups"]["build"]
+    assert problems(wanted, "requirements.lock") == []
+
+
+def test_the_development_lock_holds_every_extra_and_the_tools() -> None:
+    """Extras are type-checked and tested too, so they are pinned with the tools."""
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    tools = [tool for tool in PROJECT["dependency-groups"]["dev"] if isinstance(tool, str)]
+    wanted = [*tools, *(dependency for extra in extras for dependency in extra)]
+    assert problems(wanted, "requirements-dev.lock") == []
+
+
+def test_what_builds_the_package_is_what_is_pinned() -> None:
+    """The group `build` repeats build-system.requires, or `make setup` would build unpinned."""
+    assert PROJECT["dependency-groups"]["build"] == PROJECT["build-system"]["requires"]
+
+
+def test_both_locks_pin_the_same_versions() -> None:
+    """What is tested is what users get."""
+    tested = {(pin.name, str(pin.specifier), str(pin.marker)) for pin, _ in pins(LOCKS[1])}
+    used = {(pin.name, str(pin.specifier), str(pin.marker)) for pin, _ in pins(LOCKS[0])}
+    assert used - tested == set()
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_pin_is_exact_and_hashed(lock: str) -> None:
+    """A file that is not the one that was locked is refused."""
+    loose = [
+        str(pin)
+        for pin, hashes in pins(lock)
+        if hashes == 0 or [exact.operator for exact in pin.specifier] != ["=="]
+    ]
+    assert loose == []
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_names_no_index_and_no_path(lock: str) -> None:
+    """Which mirror is used is the business of who installs."""
+    text = (TOP / lock).read_text(encoding="utf-8")
+    assert re.findall(r"^.*(?:index-url|find-links|file:|://).*$", text, flags=re.MULTILINE) == []

@@ -1,0 +1,116 @@
+"""The package as a user gets it: built, installed elsewhere, and run without the checkout."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+KINDS = ("templates", "spaces", "playbooks", "studies")
+
+pytestmark = pytest.mark.integration
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A clean environment with the wheel in it."""
+
+    wheel: Path
+    environment: Path
+    elsewhere: Path
+
+    def run(self, *command: str) -> str:
+        """Run a program of the environment in a folder that has nothing to do with it."""
+        return run([str(self.environment / "bin" / command[0]), *command[1:]], self.elsewhere)
+
+
+def run(command: list[str], folder: Path) -> str:
+    """Run to the end without a trace of the checkout in the environment; return the output."""
+    unset = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "TUNER_LOADGEN")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, text=True, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """The wheel, built from the source distribution, in a new virtual environment."""
+    top = tmp_path_factory.mktemp("wheel")
+    elsewhere = top / "elsewhere"
+    elsewhere.mkdir()
+    # By way of the source distribution: it must hold everything that a build needs.
+    run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(top)], TOP)
+    (sdist,) = top.glob("tuner-*.tar.gz")
+    pip = [sys.executable, "-m", "pip"]
+    run([*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(top), str(sdist)], top)
+    (wheel,) = top.glob("tuner-*.whl")
+    environment = top / "environment"
+    run([sys.executable, "-m", "venv", str(environment)], top)
+    pip = [str(environment / "bin" / "python"), "-m", "pip"]
+    lock = str(TOP / "requirements.lock")
+    run([*pip, "install", "-q", "--require-hashes", "-r", lock], top)
+    run([*pip, "install", "-q", "--no-deps", str(wheel)], top)
+    return Installation(wheel=wheel, environment=environment, elsewhere=elsewhere)
+
+
+def definitions(kind: str) -> set[str]:
+    """Return the definition files of one kind in the checkout; results of studies are none."""
+    folder = TOP / kind
+    if kind == "studies":
+        files = {*folder.glob("*.yaml"), *folder.glob("workloads/*.yaml")}
+    else:
+        files = {file for file in folder.rglob("*") if file.is_file()}
+    return {str(file.relative_to(TOP)) for file in files if "__pycache__" not in file.parts}
+
+
+def test_the_wheel_is_for_any_python_3_on_this_kind_of_machine(installation: Installation) -> None:
+    """One wheel per architecture: the generator is the only compiled part."""
+    assert re.fullmatch(r"tuner-.+-py3-none-linux_\w+\.whl", installation.wheel.name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_definition_of_the_checkout_is_in_the_wheel(
+    installation: Installation, kind: str
+) -> None:
+    """No more and no less: results of studies are not definitions."""
+    with zipfile.ZipFile(installation.wheel) as wheel:
+        prefix = f"tuner/_data/{kind}/"
+        packed = {name for name in wheel.namelist() if name.startswith(prefix)}
+    assert packed == {f"tuner/_data/{file}" for file in definitions(kind)}
+    assert packed
+
+
+def test_the_installed_package_finds_its_own_definitions(installation: Installation) -> None:
+    """Paths lead into the environment, not into the checkout."""
+    program = f"import tuner.paths as p; print(*map(p.data_dir, {KINDS}), p.loadgen_binary())"
+    found = installation.run("python", "-c", program).split()
+    assert len(found) == len(KINDS) + 1
+    assert all(Path(path).is_relative_to(installation.environment) for path in found)
+
+
+def test_every_dependency_is_satisfied_by_the_lock(installation: Installation) -> None:
+    """What the wheel's metadata asks for is what the lock installs."""
+    assert "No broken requirements found" in installation.run("python", "-m", "pip", "check")
+
+
+def test_the_generator_runs_from_the_environment(installation: Installation) -> None:
+    """`tuner-loadgen` is installed beside `tuner`, with its permission to run."""
+    assert re.match(r"tuner-loadgen \d+\.\d+\.\d+", installation.run("tuner-loadgen", "--version"))
+
+
+def test_doctor_finds_the_server_and_the_generator(installation: Installation) -> None:
+    """A fresh installation on a machine with Nginx is ready for a study."""
+    answer = installation.run("tuner", "doctor")
+    assert "nginx" in answer.lower()
+    assert str(installation.environment / "bin" / "tuner-loadgen") in answer
