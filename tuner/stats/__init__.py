@@ -1,0 +1,12 @@
+"""The statistics behind every claim: NumPy and SciPy only, no I/O, no knowledge of servers.
+
+One module per idea, and nothing is re-exported, so that importing the package costs nothing:
+
+- ``paired``: the exact signed-rank test, estimate and interval on differences between arms
+- ``power``: noise from identical instances, number of blocks, minimum detectable effect
+- ``verdict``: from an estimate and a margin to better, worse, equivalent or inconclusive
+- ``diagnostics``: what might be wrong with a study, as values to be shown beside its verdict
+- ``race``: what may be decided during the search, before anything is claimed
+
+``docs/statistics.md`` tells the protocol as a whole.
+"""
