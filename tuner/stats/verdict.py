@@ -1,0 +1,203 @@
+"""From an estimate to a verdict, by a rule that is fixed before the confirmation starts.
+
+*better* and *worse* need the whole 95 % interval beyond the margin; *equivalent* needs the 90 %
+interval inside it, which is the two one-sided tests procedure at 5 % (Schuirmann 1987, Journal of
+Pharmacokinetics and Biopharmaceutics 15); everything else is *inconclusive*, which is a finding
+about the study and not about the configurations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy.typing as npt
+
+from tuner.stats.paired import PairedEstimate, estimate, minimum_blocks
+from tuner.stats.words import counted, p_in_words, percent
+
+LEAST_MARGIN = 0.03
+"""A difference of less than 3 % is never claimed as a gain."""
+
+
+class VerdictKind(StrEnum):
+    """What the study says of the candidate, seen from the baseline."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    EQUIVALENT = "equivalent"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of a confirmation, with what it rests on."""
+
+    kind: VerdictKind
+    estimate: PairedEstimate
+    """Ratio candidate / baseline with the 95 % interval, which *better* and *worse* rest on."""
+    interval90: tuple[float, float]
+    """The 90 % interval of the ratio, which *equivalent* rests on."""
+    margin: float
+    """Smallest difference of practical interest, as a fraction: 0.03 is ±3 %."""
+    minimum_detectable_effect: float
+    """Reduction that would have been detected with 80 % probability, as a fraction."""
+    sentence: str
+    """The verdict in words."""
+
+    @property
+    def detectable_below_margin(self) -> bool:
+        """Whether there is a difference, and it is not shown to exceed the margin."""
+        return self.estimate.excludes_no_change and self.kind in {
+            VerdictKind.EQUIVALENT,
+            VerdictKind.INCONCLUSIVE,
+        }
+
+
+def decision_margin(aa_half_width: float) -> float:
+    """The margin of a study: the larger of 3 % and the half-width of its A/A comparison.
+
+    `aa_half_width` is a fraction, see `PooledSigma.half_width`.
+
+    Raises:
+        ValueError: `aa_half_width` is not at least 0 and below 1: a host on which identical
+            configurations differ by 100 % cannot decide anything.
+    """
+    if not 0 <= aa_half_width < 1:
+        raise ValueError(
+            f"the A/A half-width must be at least 0 and below 1 but got {aa_half_width}: identical "
+            "configurations differ too much here; quieten the host or plan more blocks"
+        )
+    return max(LEAST_MARGIN, aa_half_width)
+
+
+def judge(
+    differences: npt.ArrayLike,
+    *,
+    margin: float,
+    minimum_detectable_effect: float,
+    objective: str = "p99",
+    larger_is_better: bool = False,
+) -> Verdict:
+    """The verdict on the differences d = ln(candidate) - ln(baseline) of the frozen n blocks.
+
+    `objective` names the figure in the sentence. `minimum_detectable_effect` is the one of the
+    plan (from A/A noise), not one computed from these differences.
+
+    Raises:
+        ValueError: see `estimate` and `decide`.
+    """
+    d95, d90 = estimate(differences, 0.95), estimate(differences, 0.90)
+    return decide(
+        d95,
+        (d90.low, d90.high),
+        margin=margin,
+        minimum_detectable_effect=minimum_detectable_effect,
+        objective=objective,
+        larger_is_better=larger_is_better,
+    )
+
+
+def decide(
+    estimate95: PairedEstimate,
+    interval90: tuple[float, float],
+    *,
+    margin: float,
+    minimum_detectable_effect: float,
+    objective: str = "p99",
+    larger_is_better: bool = False,
+) -> Verdict:
+    """Apply the rule to an estimate with its 95 % interval and to the 90 % interval of the ratio.
+
+    Raises:
+        ValueError: the intervals are not of 95 % and 90 %, or `margin` is not in (0, 1).
+    """
+    if estimate95.confidence != 0.95:
+        raise ValueError(
+            f"the rule needs a 95 % interval but got one of {estimate95.confidence:.0%}"
+        )
+    if not 0 < margin < 1:
+        raise ValueError(f"margin must be between 0 and 1 but got {margin}")
+    below, above = estimate95.high < 1 - margin, estimate95.low > 1 + margin
+    if below or above:
+        kind = VerdictKind.BETTER if above == larger_is_better else VerdictKind.WORSE
+    elif 1 - margin < interval90[0] and interval90[1] < 1 + margin:
+        kind = VerdictKind.EQUIVALENT
+    else:
+        kind = VerdictKind.INCONCLUSIVE
+    reason = _reason(
+        kind,
+        estimate95,
+        interval90,
+        f"the margin of ±{percent(margin)}",
+        _detectable_change(minimum_detectable_effect, larger_is_better=larger_is_better),
+    )
+    return Verdict(
+        kind=kind,
+        estimate=estimate95,
+        interval90=interval90,
+        margin=margin,
+        minimum_detectable_effect=minimum_detectable_effect,
+        sentence=f"{kind.capitalize()}: {_figures(estimate95, objective)}. {reason}.",
+    )
+
+
+def _detectable_change(reduction: float, *, larger_is_better: bool) -> str:
+    """The detectable improvement in words: the reciprocal of a reduction where more is better."""
+    if reduction >= 1:
+        return "no change of any size"
+    if not larger_is_better:
+        return f"a reduction of {percent(reduction)}"
+    return f"an increase of {percent(1 / (1 - reduction) - 1)}"
+
+
+def _reason(
+    kind: VerdictKind,
+    ratio: PairedEstimate,
+    interval90: tuple[float, float],
+    band: str,
+    detectable: str,
+) -> str:
+    if kind in {VerdictKind.BETTER, VerdictKind.WORSE}:
+        return f"The whole interval lies {'below' if ratio.high < 1 else 'above'} {band}"
+    if kind is VerdictKind.EQUIVALENT:
+        inside = (
+            f"The 90 % interval, {interval90[0]:.3f} to {interval90[1]:.3f}, lies within {band}"
+        )
+        if ratio.excludes_no_change:
+            return f"{inside}; the difference is detectable but below the margin"
+        return inside
+    if not ratio.is_finite:
+        return (
+            f"{counted(ratio.n, 'block')} cannot give a 95 % interval: "
+            f"at least {minimum_blocks(0.95)} are needed"
+        )
+    if ratio.excludes_no_change:
+        return (
+            f"The difference is detectable, but whether it exceeds {band} is open: "
+            "more blocks would narrow the interval"
+        )
+    return (
+        f"Neither a difference beyond {band} nor its absence is shown; "
+        f"the study was planned to detect {detectable} with 80 % probability"
+    )
+
+
+def _figures(ratio: PairedEstimate, objective: str) -> str:
+    change = abs(ratio.ratio - 1)
+    if change < 0.0005:
+        than = f"{objective} is as the baseline's"
+    else:
+        than = (
+            f"{objective} is {percent(change)} {'lower' if ratio.ratio < 1 else 'higher'} "
+            "than the baseline's"
+        )
+    interval = (
+        f"95 % interval {ratio.low:.3f} to {ratio.high:.3f}"
+        if ratio.is_finite
+        else "no finite 95 % interval"
+    )
+    return (
+        f"{than} (ratio {ratio.ratio:.3f}, {interval}, "
+        f"n = {counted(ratio.n, 'block')}, exact {p_in_words(ratio.p_value)})"
+    )
