@@ -1,0 +1,295 @@
+"""What might be wrong with a study: values to be shown beside its verdict, never prints.
+
+None of these changes a verdict. The test of the confirmation is exact under drift, correlation and
+heavy tails; a diagnostic tells that the study was noisier than it need be, or that one of the few
+assumptions left (nothing carries over between neighbours, the stall rule hits both arms alike) is
+in doubt. Tests are exact or by permutation with a fixed seed, so the same record always gives the
+same findings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from tuner.stats.paired import FloatArray, estimate, midranks, signed_rank_p
+from tuner.stats.words import p_in_words, signed_percent
+
+ALARM_LEVEL = 0.01
+"""Level of every diagnostic: with half a dozen of them, one healthy study in twenty is warned."""
+INVALID_LIMIT = 0.10
+"""Share of invalid windows above which a study cannot claim anything."""
+
+_PERMUTATIONS = 9_999
+_REDRAWN_ORDERS = 1_999
+_SEED = 20_061
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One diagnostic: a figure, and whether it should worry the reader."""
+
+    code: str
+    """Stable name: `order-effect`, `lag-1`, `slope`, `variance-shares`, …"""
+    figure: float
+    """The figure in the unit that `message` states; NaN where the data cannot give one."""
+    raised: bool
+    """Whether this is a warning; otherwise the message merely states the figure."""
+    message: str
+    """What was found; for a warning also its likely cause and what to do."""
+
+
+def order_effect(ln_values: npt.ArrayLike, positions: npt.ArrayLike) -> Finding:
+    """Whether windows measured later in a round come out systematically different.
+
+    Both arrays have shape (blocks, rounds, arms), with two arms or more: the ln value of each
+    window, and its place in the order of its round (0: first), drawn afresh for every round. The
+    figure is the slope of ln value on place, within the starts of the instances. The test is
+    Fisher's randomisation test: the same slope under orders drawn anew in the same way.
+    """
+    values = _shaped(ln_values, 3, "ln_values must have shape (blocks, rounds, arms)")
+    places = _shaped(positions, 3, "positions must have shape (blocks, rounds, arms)")
+    if places.shape != values.shape or values.shape[2] < 2:
+        raise ValueError(
+            "ln_values and positions must have one shape, with two arms or more, "
+            f"but got {values.shape} and {places.shape}"
+        )
+    # Rounds share the drift; the rounds of one arm in a block share its start. With a single round
+    # only the arms' means over the blocks can be taken out.
+    over = -2 if values.shape[1] > 1 else -3
+
+    def centred(array: FloatArray) -> FloatArray:
+        array = array - array.mean(axis=-1, keepdims=True)
+        return np.asarray(array - array.mean(axis=over, keepdims=True))
+
+    residuals, offsets = centred(values), centred(places)
+    spread = float((offsets**2).sum())
+    if spread == 0 or not residuals.any():
+        return _silent("order-effect", "order effect")
+    slope = float((residuals * offsets).sum()) / spread
+    orders = np.broadcast_to(places, (_REDRAWN_ORDERS, *places.shape))
+    redrawn = centred(np.random.default_rng(_SEED).permuted(orders, axis=-1))
+    null_spread = (redrawn**2).sum(axis=(1, 2, 3))
+    products = (redrawn * residuals).sum(axis=(1, 2, 3))
+    null = np.divide(products, null_spread, out=np.zeros_like(products), where=null_spread > 0)
+    p_value = _monte_carlo_p(abs(slope), np.abs(null))
+    raised = p_value <= ALARM_LEVEL
+    message = f"each later place in a round changes the figure by {_change(slope)}"
+    if raised:
+        message += (
+            f" ({p_in_words(p_value)}): a window disturbs the next one, or the host drifts within "
+            "a round. The random order keeps this from favouring an arm as long as the disturbance "
+            "does not depend on the arm; lengthen the warm-up or the pause between windows"
+        )
+    return Finding("order-effect", slope, raised, message)
+
+
+def lag_one(differences: npt.ArrayLike) -> Finding:
+    """Whether neighbouring blocks give similar differences: lag-1 correlation of the ranks of d.
+
+    By permutation of the blocks (Wald and Wolfowitz, Annals of Mathematical Statistics 14, 1943;
+    on ranks, so that a burst does not decide it). `differences` in order of time, shape (n,).
+    """
+    d = _shaped(differences, 1, "differences must have shape (blocks,)")
+    if d.size < 4 or np.ptp(d) == 0:
+        return _silent("lag-1", "lag-1 correlation")
+    correlation, p_value = _permutation_test(midranks(d), _lag_one_products)
+    raised = p_value <= ALARM_LEVEL
+    message = f"lag-1 rank correlation of the block differences is {correlation:.2f}"
+    if raised:
+        message += (
+            f" ({p_in_words(p_value)}): something that lasts longer than a block treats the arms "
+            "differently. The interval may be too narrow for another day: replicate the "
+            "confirmation at another time"
+        )
+    return Finding("lag-1", correlation, raised, message)
+
+
+def slope_over_time(differences: npt.ArrayLike) -> Finding:
+    """Whether the difference between the arms drifts over the study.
+
+    The figure is the Theil-Sen slope of d per block (Sen, Journal of the American Statistical
+    Association 63, 1968), the test a permutation test of the rank correlation with time.
+    """
+    d = _shaped(differences, 1, "differences must have shape (blocks,)")
+    if d.size < 4 or np.ptp(d) == 0:
+        return _silent("slope", "slope over time")
+    later, earlier = np.tril_indices(d.size, k=-1)
+    slope = float(np.median((d[later] - d[earlier]) / (later - earlier)))
+    _, p_value = _permutation_test(midranks(d), _time_products)
+    raised = p_value <= ALARM_LEVEL
+    message = f"the ratio changes by {_change(slope)} per block"
+    if raised:
+        message += (
+            f" ({p_in_words(p_value)}): the effect itself drifts, as with caches that fill, logs "
+            "that grow or a changing host. The ratio is an average over the study; let both arms "
+            "warm up longer, and replicate"
+        )
+    return Finding("slope", slope, raised, message)
+
+
+def variance_shares(round_differences: npt.ArrayLike) -> Finding:
+    """How much of the noise lies between starts of the instances, and how much between windows.
+
+    `round_differences` has shape (blocks, rounds): d of every round. One-way analysis of variance
+    with blocks as random effects (Kalibera and Jones, Rigorous benchmarking in reasonable time,
+    ISMM 2013). The figure is the share of one round's variance that lies between blocks, 0 to 1.
+    """
+    d = _shaped(round_differences, 2, "round_differences must have shape (blocks, rounds)")
+    blocks, rounds = d.shape
+    within = float(d.var(axis=1, ddof=1).mean()) if rounds > 1 else 0.0
+    if blocks < 2 or within == 0:
+        return _silent("variance-shares", "shares of variance")
+    between_square = rounds * float(d.mean(axis=1).var(ddof=1))
+    between = max(0.0, (between_square - within) / rounds)
+    share = between / (between + within)
+    # A warning only where it is shown that a block's mean owes less than a tenth of its variance to
+    # its windows: at that share the F ratio is 10 times an F variable.
+    ratio = between_square / within
+    p_value = float(special.fdtrc(blocks - 1, blocks * (rounds - 1), ratio / 10))
+    raised = p_value <= ALARM_LEVEL
+    message = f"{share:.0%} of the variance lies between starts of the instances"
+    if raised:
+        message += (
+            f" ({p_in_words(p_value)}): each start settles on its own level, so longer windows or "
+            "more rounds gain almost nothing. Spend the time on more blocks"
+        )
+    return Finding("variance-shares", share, raised, message)
+
+
+def leave_one_out(differences: npt.ArrayLike) -> Finding:
+    """How far the ratio moves when one block is left out: whether the claim hangs on one block.
+
+    The figure is the largest change of ln ratio. It is a warning if the ratio without some block
+    falls outside the 95 % interval of all blocks.
+    """
+    d = _shaped(differences, 1, "differences must have shape (blocks,)")
+    if d.size < 2:
+        return _silent("leave-one-out", "leave-one-out range")
+    whole = estimate(d)
+    ratios = [estimate(np.delete(d, block)).ratio for block in range(d.size)]
+    raised = not all(whole.low <= ratio <= whole.high for ratio in ratios)
+    message = (
+        f"leaving out one block moves the ratio between {min(ratios):.3f} and {max(ratios):.3f}"
+    )
+    if raised:
+        message += (
+            f", outside the interval {whole.low:.3f} to {whole.high:.3f}: the result hangs on one "
+            "block. Look at that block's windows and repeat the confirmation with more blocks"
+        )
+    shift = max(abs(math.log(ratio / whole.ratio)) for ratio in ratios)
+    return Finding("leave-one-out", shift, raised, message)
+
+
+def stall_shares(candidate: npt.ArrayLike, baseline: npt.ArrayLike) -> Finding:
+    """Whether the stall rule excluded more requests in one arm than in the other.
+
+    Excluded shares of requests, 0 to 1, one per block and arm. Paired exact signed-rank test. At
+    5 %, a stricter eye than for the rest: the claim is made on what the rule leaves, so here a
+    missed warning costs more than a false one. The figure is the mean difference of the shares.
+    """
+    first = _shaped(candidate, 1, "candidate must have shape (blocks,)")
+    second = _shaped(baseline, 1, "baseline must have shape (blocks,)")
+    if first.shape != second.shape:
+        raise ValueError(
+            f"both arms need one share per block but got {first.size} and {second.size}"
+        )
+    p_value = signed_rank_p(first - second)
+    raised = p_value <= 0.05
+    difference = float(np.mean(first - second))
+    message = (
+        f"excluded as stalls: {first.mean():.1%} of the candidate's requests "
+        f"and {second.mean():.1%} of the baseline's"
+    )
+    if raised:
+        message += (
+            f" ({p_in_words(p_value)}), which differ by more than chance: the rule may be catching "
+            "work of the server itself. Check that generator and server do not share a core, and "
+            "compare the raw percentiles"
+        )
+    return Finding("stall-shares", difference, raised, message)
+
+
+def invalid_windows(candidate: int, baseline: int, windows_per_arm: int) -> Finding:
+    """Whether too many windows were invalid, or more in one arm than in the other.
+
+    Counts of invalid windows per arm out of `windows_per_arm` measured ones. The figure is the
+    share of both arms. More than 10 %, or arms that differ by a two-sided sign test at 5 %, make
+    the study inconclusive.
+    """
+    if min(candidate, baseline) < 0 or max(candidate, baseline) > windows_per_arm:
+        raise ValueError(
+            f"invalid windows must be between 0 and {windows_per_arm} "
+            f"but got {candidate} and {baseline}"
+        )
+    total = candidate + baseline
+    share = total / (2 * windows_per_arm) if windows_per_arm else 0.0
+    p_value = min(1.0, 2 * float(special.bdtr(min(candidate, baseline), total, 0.5)))
+    unequal = p_value <= 0.05
+    raised = share > INVALID_LIMIT or unequal
+    message = (
+        f"invalid windows: {candidate} of the candidate's and {baseline} of the baseline's "
+        f"{windows_per_arm}"
+    )
+    if unequal:
+        message += (
+            f" ({p_in_words(p_value)}): one arm fails more often, so the valid windows are a "
+            "selection. See the reasons of its windows before believing any ratio"
+        )
+    elif raised:
+        message += (
+            f", {share:.0%} in all: the host or the generator cannot hold this load. Lower the "
+            "rate or free the cores, and repeat"
+        )
+    return Finding("invalid-windows", share, raised, message)
+
+
+def _silent(code: str, name: str) -> Finding:
+    return Finding(code, math.nan, raised=False, message=f"{name}: too little data to tell")
+
+
+def _permutation_test(
+    ranks: FloatArray, products: Callable[[FloatArray], FloatArray]
+) -> tuple[float, float]:
+    """A correlation of centred ranks in order of time, and its two-sided permutation p."""
+    centred = ranks - ranks.mean()
+    rng = np.random.default_rng(_SEED)
+    shuffled = rng.permuted(np.tile(centred, (_PERMUTATIONS, 1)), axis=1)
+    observed, null = products(centred[None, :])[0], products(shuffled)
+    centre = null.mean()
+    return float(observed), _monte_carlo_p(abs(observed - centre), np.abs(null - centre))
+
+
+def _monte_carlo_p(observed: float, null: FloatArray) -> float:
+    """The observed order counts as one of those drawn (Phipson and Smyth 2010)."""
+    beyond = np.count_nonzero(null >= observed - 1e-12)
+    return (1 + int(beyond)) / (1 + null.size)
+
+
+def _lag_one_products(centred: FloatArray) -> FloatArray:
+    squares = (centred**2).sum(axis=1)
+    return np.asarray((centred[:, 1:] * centred[:, :-1]).sum(axis=1) / squares)
+
+
+def _time_products(centred: FloatArray) -> FloatArray:
+    time = np.arange(centred.shape[1]) - (centred.shape[1] - 1) / 2
+    norm = np.sqrt((centred**2).sum(axis=1) * (time**2).sum())
+    return np.asarray(centred @ time / norm)
+
+
+def _change(ln_ratio: float) -> str:
+    return signed_percent(math.expm1(ln_ratio))
+
+
+def _shaped(values: npt.ArrayLike, dimensions: int, requirement: str) -> FloatArray:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != dimensions or array.size == 0:
+        raise ValueError(f"{requirement} and not be empty but got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"values must be finite but got {array[~np.isfinite(array)][0]}")
+    return array
