@@ -1,0 +1,286 @@
+"""YAML that remembers where everything stands, read as what its place asks for.
+
+A scalar stays text until a reader asks for a number, a switch or a size. So ``off`` is a switch
+where a switch belongs and a word where a word belongs, ``1.1`` can be a version, and a wrong
+value is reported with its file, its line, and what is allowed instead.
+
+Nothing but plain YAML is read: no tags, no anchors, no second document, no duplicate keys.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+
+from tuner.errors import DefinitionError
+
+_T = TypeVar("_T")
+
+_DEEPEST = 32
+_NULL = ("", "~", "null", "Null", "NULL")
+_SWITCH = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
+_INTEGER = re.compile(r"[-+]?[0-9]+(_[0-9]+)*")
+_REAL = re.compile(r"[-+]?([0-9]+(_[0-9]+)*)?\.?[0-9]*([eE][-+]?[0-9]+)?")
+_SIZE = re.compile(r"([0-9]+)\s*([kmgKMG]?)")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|)")
+_SIZE_UNIT = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_DURATION_UNIT = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """``; did you mean 'backlog'?``, or nothing if nothing is near."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def parse_integer(text: str) -> int:
+    """``1000`` or ``1_000``; raises ValueError."""
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(f"expected an integer, found {text!r}")
+    return int(text)
+
+
+def parse_real(text: str) -> float:
+    """A finite decimal number; raises ValueError."""
+    if not any(char.isdigit() for char in text) or not _REAL.fullmatch(text):
+        raise ValueError(f"expected a number, found {text!r}")
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"expected a finite number, found {text!r}")
+    return value
+
+
+def parse_size(text: str) -> int:
+    """Bytes; ``k``, ``m`` and ``g`` are powers of 1024, as in Nginx. Raises ValueError."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"expected a size such as 512, 64k or 2m, found {text!r}")
+    return int(match[1]) * _SIZE_UNIT[match[2].lower()]
+
+
+def parse_duration_s(text: str) -> float:
+    """Seconds; ``ms``, ``s``, ``m`` or ``h`` may follow the number. Raises ValueError."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"expected a duration such as 90s or 10m, found {text!r}")
+    return float(match[1]) * _DURATION_UNIT[match[2]]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One place in a file: text, a list of nodes, or a mapping of names to nodes."""
+
+    path: str
+    """The file, or the option (``--time``) that the value was given with."""
+    line: int | None
+    """1-based; None for options."""
+    key: str
+    """Name of the place in messages: the mapping's key that leads here."""
+    content: str | tuple[Node, ...] | Mapping[str, Node]
+    plain: bool = True
+    """False for quoted text, which is never null."""
+
+    @classmethod
+    def option(cls, name: str, value: object) -> Node:
+        """A value given on the command line, to be read like one from a file."""
+        path = f"--{name}"
+        if isinstance(value, str):
+            # The empty text of an option is a value, not a null.
+            return cls(path, None, "", value, plain=False)
+        if isinstance(value, Sequence):
+            return cls(path, None, "", tuple(cls.option(name, item) for item in value))
+        return cls(path, None, "", str(value))
+
+    def error(self, message: str) -> DefinitionError:
+        """An error at this place."""
+        where = f"{self.key}: " if self.key else ""
+        return DefinitionError(where + message, path=self.path, line=self.line)
+
+    @property
+    def is_null(self) -> bool:
+        """Whether nothing is written here."""
+        return self.plain and isinstance(self.content, str) and self.content in _NULL
+
+    def mapping(
+        self, required: Collection[str] = (), optional: Collection[str] = ()
+    ) -> dict[str, Node]:
+        """Nodes by key; exactly the given keys are allowed. Optional ones may be null.
+
+        Raises:
+            DefinitionError: not a mapping, an unknown key, or a required one missing.
+        """
+        entries = self.entries()
+        known = (*required, *optional)
+        for key, node in entries.items():
+            if key not in known:
+                hint = did_you_mean(key, known) or f"; allowed: {', '.join(known)}"
+                raise DefinitionError(f"unknown key {key!r}{hint}", path=node.path, line=node.line)
+        for key in required:
+            if key not in entries or entries[key].is_null:
+                raise self.error(f"{key!r} is missing")
+        return {key: node for key, node in entries.items() if not node.is_null}
+
+    def entries(self) -> dict[str, Node]:
+        """Nodes by key in the order of the file, whatever the keys are."""
+        if not isinstance(self.content, Mapping):
+            raise self.error(f"expected a mapping, found {self._found()}")
+        return dict(self.content)
+
+    def sequence(self) -> tuple[Node, ...]:
+        """The list's nodes."""
+        if not isinstance(self.content, tuple):
+            raise self.error(f"expected a list, found {self._found()}")
+        return self.content
+
+    def text(self) -> str:
+        """The text as it is written."""
+        if not isinstance(self.content, str) or self.is_null:
+            raise self.error(f"expected text, found {self._found()}")
+        return self.content
+
+    def one_of(self, allowed: Collection[str]) -> str:
+        """One of some words."""
+        text = self.text()
+        if text not in allowed:
+            raise self.error(f"{text!r} is not allowed; allowed: {', '.join(allowed)}")
+        return text
+
+    def boolean(self) -> bool:
+        """A switch: true, false, on, off, yes or no."""
+        value = _SWITCH.get(self.text().lower())
+        if value is None:
+            raise self.error(f"expected on or off, found {self.text()!r}")
+        return value
+
+    def integer(self, low: int, high: int) -> int:
+        """An integer from ``low`` to ``high``."""
+        value = self._parsed(parse_integer)
+        if not low <= value <= high:
+            raise self.error(f"{value} is out of range; allowed: {low} to {high}")
+        return value
+
+    def real(self, low: float, high: float) -> float:
+        """A number from ``low`` to ``high``."""
+        value = self._parsed(parse_real)
+        if not low <= value <= high:
+            raise self.error(f"{value:g} is out of range; allowed: {low:g} to {high:g}")
+        return value
+
+    def size(self, low: int, high: int) -> int:
+        """Bytes, from ``low`` to ``high``."""
+        value = self._parsed(parse_size)
+        if not low <= value <= high:
+            raise self.error(f"{value} bytes is out of range; allowed: {low} to {high}")
+        return value
+
+    def duration_s(self, low: float, high: float) -> float:
+        """Seconds, from ``low`` to ``high``."""
+        value = self._parsed(parse_duration_s)
+        if not low <= value <= high:
+            raise self.error(f"{value:g} s is out of range; allowed: {low:g} s to {high:g} s")
+        return value
+
+    def _parsed(self, parse: Callable[[str], _T]) -> _T:
+        try:
+            return parse(self.text())
+        except ValueError as error:
+            raise self.error(str(error)) from None
+
+    def _found(self) -> str:
+        if self.is_null:
+            return "nothing"
+        if isinstance(self.content, str):
+            return repr(self.content)
+        return "a list" if isinstance(self.content, tuple) else "a mapping"
+
+
+def read_yaml(path: Path) -> Node:
+    """Read the one document of a file.
+
+    Raises:
+        DefinitionError: the file cannot be read, or is no plain YAML.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DefinitionError(f"cannot be read: {error.strerror}", path=str(path)) from None
+    except UnicodeDecodeError:
+        raise DefinitionError("is not UTF-8 text", path=str(path)) from None
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, path: str) -> Node:
+    """Read the one document of ``text``; ``path`` names it in messages.
+
+    Raises:
+        DefinitionError: the text is no plain YAML, with its line.
+    """
+    builder = _Builder(path)
+    try:
+        # The scanner works as it is asked for events, so its errors come from here too.
+        return builder.document(yaml.parse(text, Loader=yaml.SafeLoader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = None if mark is None else mark.line + 1
+        raise DefinitionError(f"is no YAML: {error.problem}", path=path, line=line) from None
+    except yaml.YAMLError as error:
+        reason = getattr(error, "reason", None) or str(error)
+        raise DefinitionError(f"is no YAML: {reason}", path=path) from None
+
+
+class _Builder:
+    """Builds nodes from PyYAML's events: the level that still tells a key given twice."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def document(self, events: Iterator[yaml.Event]) -> Node:
+        root: Node | None = None
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if root is not None:
+                    raise self._error(event, "a second document; one file holds one")
+                root = self._node(next(events), events, "", 0)
+        # An empty file is a document without anything in it.
+        return root or Node(self.path, 1, "", "")
+
+    def _node(self, event: yaml.Event, events: Iterator[yaml.Event], key: str, depth: int) -> Node:
+        if depth > _DEEPEST:
+            raise self._error(event, f"nested more than {_DEEPEST} deep")
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise self._error(event, "anchors and aliases are not read here; write it out")
+        if getattr(event, "tag", None) is not None:
+            raise self._error(event, "tags are not read here; leave it out")
+        line = _line(event)
+        if isinstance(event, yaml.ScalarEvent):
+            return Node(self.path, line, key, event.value, plain=event.style is None)
+        if isinstance(event, yaml.SequenceStartEvent):
+            items: list[Node] = []
+            while not isinstance(item := next(events), yaml.SequenceEndEvent):
+                items.append(self._node(item, events, key, depth + 1))
+            return Node(self.path, line, key, tuple(items))
+        entries: dict[str, Node] = {}
+        while not isinstance(item := next(events), yaml.MappingEndEvent):
+            name = self._node(item, events, key, depth + 1)
+            if not isinstance(name.content, str):
+                raise self._error(item, "a key must be text")
+            if name.content in entries:
+                first = entries[name.content].line
+                raise self._error(item, f"{name.content!r} is given twice; first in line {first}")
+            value = self._node(next(events), events, name.content, depth + 1)
+            entries[name.content] = value
+        return Node(self.path, line, key, entries)
+
+    def _error(self, event: yaml.Event, message: str) -> DefinitionError:
+        return DefinitionError(message, path=self.path, line=_line(event))
+
+
+def _line(event: yaml.Event) -> int | None:
+    return None if event.start_mark is None else event.start_mark.line + 1
