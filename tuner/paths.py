@@ -56,7 +56,7 @@ def loadgen_binary() -> Path:
         # What the user asked for is used or refused, never silently replaced.
         if not _is_program(Path(named)):
             raise InstrumentError(f"{LOADGEN_VARIABLE}={named} is not an executable file")
-        return Path(named).absolute()
+        return Path(named).resolve()
     places = [*_installed(), Path(sysconfig.get_path("scripts"), LOADGEN)]
     on_path = shutil.which(LOADGEN)
     if on_path is not None:
@@ -66,7 +66,8 @@ def loadgen_binary() -> Path:
         places.append(top / "loadgen" / "target" / "release" / LOADGEN)
     for place in places:
         if _is_program(place):
-            return place.absolute()
+            # The metadata names it by way of `..`.
+            return place.resolve()
     remedy = (
         "install tuner again"
         if top is None
