@@ -22,6 +22,7 @@ import yaml
 from tuner.errors import DefinitionError
 
 _T = TypeVar("_T")
+_Word = TypeVar("_Word", bound=str)
 
 _DEEPEST = 32
 _NULL = ("", "~", "null", "Null", "NULL")
@@ -145,12 +146,13 @@ class Node:
             raise self.error(f"expected text, found {self._found()}")
         return self.content
 
-    def one_of(self, allowed: Collection[str]) -> str:
+    def one_of(self, allowed: Collection[_Word]) -> _Word:
         """One of some words."""
         text = self.text()
-        if text not in allowed:
-            raise self.error(f"{text!r} is not allowed; allowed: {', '.join(allowed)}")
-        return text
+        for word in allowed:
+            if word == text:
+                return word
+        raise self.error(f"{text!r} is not allowed; allowed: {', '.join(allowed)}")
 
     def boolean(self) -> bool:
         """A switch: true, false, on, off, yes or no."""

@@ -1,0 +1,249 @@
+"""A workload: what is asked of the server, and what a right answer looks like."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from tuner.errors import DefinitionError
+from tuner.located import Node, did_you_mean, read_yaml
+from tuner.paths import data_dir
+from tuner.site import FILE_KINDS, FileKind, SiteFile, content
+
+__all__ = ["Arrival", "Backend", "Request", "SiteFile", "Workload", "load_workload"]
+
+Arrival = Literal["poisson", "constant"]
+ARRIVALS: tuple[Arrival, ...] = get_args(Arrival)
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
+_TARGET = re.compile(r"/[!-~]*")
+_FIELD_VALUE = re.compile(r"[\t -~\x80-\U0010ffff]*")
+_SITE_PATH = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+(; ?charset=[A-Za-z0-9-]+)?")
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+_SET_BY_GENERATOR = ("connection", "content-length", "transfer-encoding")
+_LARGEST_SITE = 64 << 20
+_LARGEST_BACKEND_BODY = 256 << 10
+_INDEX = "index.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One kind of request, with its share of the mix."""
+
+    weight: float
+    """Share, relative to the other requests'."""
+    method: str
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    expect_status: int | None
+    """None: any status is right."""
+    expect_length: int | None
+    """Bytes of the response's body; None: not checked."""
+    expect_sha256: str | None
+    """Of the response's body, 64 hex digits; None: not checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """What the server behind the proxy answers, whatever it is asked."""
+
+    body: bytes
+    content_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The load that a study offers."""
+
+    name: str
+    summary: str
+    protocol: Literal["http/1.1"]
+    requests: tuple[Request, ...]
+    connections: int
+    arrival: Arrival
+    timeout_s: float
+    """A request without an answer after this long is an error."""
+    site: tuple[SiteFile, ...]
+    backend: Backend | None
+    """Set if the server under test is a proxy."""
+
+
+def load_workload(name_or_path: str) -> Workload:
+    """Read a built-in workload by name, or any by the path of its YAML file.
+
+    What the site or the backend will answer is known, so status 200, length and hash are
+    expected of every answer unless the file says otherwise: a configuration that changes what
+    clients get is found out, however fast it is.
+
+    Raises:
+        DefinitionError: there is no such workload, or its file is wrong.
+    """
+    return _workload(read_yaml(_find(name_or_path)))
+
+
+def _find(name_or_path: str) -> Path:
+    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
+        return Path(name_or_path)
+    folder = data_dir("studies") / "workloads"
+    known = sorted(file.stem for file in folder.glob("*.yaml"))
+    if name_or_path not in known:
+        raise DefinitionError(
+            f"there is no workload {name_or_path!r}; built in: {', '.join(known)}"
+            f"{did_you_mean(name_or_path, known)} (a file of your own is named by a path "
+            "that ends with .yaml)",
+            path="--workload",
+        )
+    return folder / f"{name_or_path}.yaml"
+
+
+def _workload(root: Node) -> Workload:
+    keys = root.mapping(
+        required=("workload", "requests"),
+        optional=("summary", "protocol", "connections", "arrival", "timeout", "site", "backend"),
+    )
+    site = _site(keys["site"]) if "site" in keys else ()
+    backend = _backend(keys["backend"]) if "backend" in keys else None
+    if not site and backend is None:
+        raise root.error("a workload needs a 'site' or a 'backend' to ask")
+    answers = {file.path: content(file) for file in site}
+    requests = tuple(_request(node, answers, backend) for node in keys["requests"].sequence())
+    if not requests:
+        raise keys["requests"].error("at least one request is needed")
+    if "protocol" in keys:
+        keys["protocol"].one_of(("http/1.1",))
+    return Workload(
+        name=keys["workload"].text(),
+        summary=keys["summary"].text() if "summary" in keys else "",
+        protocol="http/1.1",
+        requests=requests,
+        connections=keys["connections"].integer(1, 100_000) if "connections" in keys else 32,
+        arrival=keys["arrival"].one_of(ARRIVALS) if "arrival" in keys else "poisson",
+        timeout_s=keys["timeout"].duration_s(0.01, 300) if "timeout" in keys else 5.0,
+        site=site,
+        backend=backend,
+    )
+
+
+def _site(node: Node) -> tuple[SiteFile, ...]:
+    files: dict[str, SiteFile] = {}
+    for item in node.sequence():
+        keys = item.mapping(required=("path", "size"), optional=("kind",))
+        path = keys["path"].text()
+        if not _SITE_PATH.fullmatch(path):
+            raise keys["path"].error(
+                f"{path!r} is no plain path; allowed: letters, digits, '.', '_', '-' between "
+                "slashes, such as /css/site.css"
+            )
+        if path in files:
+            raise keys["path"].error(f"{path!r} is given twice")
+        kind = keys["kind"].one_of(FILE_KINDS) if "kind" in keys else _kind_of(path)
+        files[path] = SiteFile(path, keys["size"].size(0, _LARGEST_SITE), kind)
+    for path in files:
+        if any(other.startswith(path + "/") for other in files):
+            raise node.error(f"{path!r} cannot be a file and a folder")
+    total = sum(file.size_bytes for file in files.values())
+    if total > _LARGEST_SITE:
+        raise node.error(f"the site has {total} bytes; allowed: {_LARGEST_SITE} in all")
+    return tuple(files.values())
+
+
+def _kind_of(path: str) -> FileKind:
+    suffix = path.rpartition(".")[2]
+    return next((kind for kind in FILE_KINDS if kind == suffix), "binary")
+
+
+def _backend(node: Node) -> Backend:
+    keys = node.mapping(required=("body",), optional=("content_type", "size"))
+    body = keys["body"].text()
+    if "size" in keys:
+        # Blanks are the one padding that leaves JSON what it is.
+        body = body.ljust(keys["size"].size(0, _LARGEST_BACKEND_BODY))
+    if any(ord(char) < 32 and char not in "\t\n\r" for char in body) or "\x7f" in body:
+        raise keys["body"].error("control characters are not allowed, but for tabs and line ends")
+    data = body.encode()
+    if len(data) > _LARGEST_BACKEND_BODY:
+        raise keys["body"].error(f"{len(data)} bytes; allowed: {_LARGEST_BACKEND_BODY}")
+    media = keys["content_type"].text() if "content_type" in keys else "application/json"
+    if not _MEDIA_TYPE.fullmatch(media):
+        raise keys["content_type"].error(f"{media!r} is no media type such as application/json")
+    return Backend(data, media)
+
+
+def _request(node: Node, answers: Mapping[str, bytes], backend: Backend | None) -> Request:
+    keys = node.mapping(
+        required=("path",), optional=("weight", "method", "headers", "body", "expect")
+    )
+    method = keys["method"].text() if "method" in keys else "GET"
+    if not _TOKEN.fullmatch(method):
+        raise keys["method"].error(f"{method!r} is no HTTP method such as GET")
+    path = keys["path"].text()
+    if not _TARGET.fullmatch(path):
+        raise keys["path"].error(
+            f"{path!r} is not allowed; a path starts with '/' and holds neither blanks nor "
+            "characters beyond ASCII (write them as %20, %C3%A9)"
+        )
+    status, length, sha256 = _expect(keys.get("expect"))
+    answer = backend.body if backend else _lookup(path, answers)
+    if answer is None and status is None:
+        raise keys["path"].error(
+            f"the site has no {path!r}; it has: {', '.join(answers)} (to ask for what is not "
+            "there, say what to expect: expect: {status: 404})"
+        )
+    if status is None:
+        status = 200
+    # HEAD has the length in a header and no body to look at.
+    if answer is not None and status == 200 and method != "HEAD":
+        length = len(answer) if length is None else length
+        sha256 = hashlib.sha256(answer).hexdigest() if sha256 is None else sha256
+    weight = keys["weight"].real(0, 1e9) if "weight" in keys else 1.0
+    if weight <= 0:
+        raise keys["weight"].error("allowed: a number above 0")
+    return Request(
+        weight=weight,
+        method=method,
+        path=path,
+        headers=_headers(keys["headers"]) if "headers" in keys else (),
+        body=keys["body"].text().encode() if "body" in keys else b"",
+        expect_status=status,
+        expect_length=length,
+        expect_sha256=sha256,
+    )
+
+
+def _lookup(path: str, answers: Mapping[str, bytes]) -> bytes | None:
+    plain = path.partition("?")[0]
+    return answers.get(plain + _INDEX if plain.endswith("/") else plain)
+
+
+def _expect(node: Node | None) -> tuple[int | None, int | None, str | None]:
+    if node is None:
+        return None, None, None
+    keys = node.mapping(optional=("status", "length", "sha256"))
+    sha256 = keys["sha256"].text() if "sha256" in keys else None
+    if sha256 is not None and not _SHA256.fullmatch(sha256):
+        raise keys["sha256"].error(f"expected 64 hexadecimal digits, found {sha256!r}")
+    return (
+        keys["status"].integer(200, 599) if "status" in keys else None,
+        keys["length"].integer(0, 1 << 40) if "length" in keys else None,
+        None if sha256 is None else sha256.lower(),
+    )
+
+
+def _headers(node: Node) -> tuple[tuple[str, str], ...]:
+    headers: list[tuple[str, str]] = []
+    for name, value in node.entries().items():
+        text = value.text()
+        if not _TOKEN.fullmatch(name):
+            raise value.error(f"{name!r} is no header name")
+        if name.lower() in _SET_BY_GENERATOR:
+            raise value.error(f"{name!r} is set by the load generator")
+        if not _FIELD_VALUE.fullmatch(text):
+            raise value.error("a header's value holds no line breaks or control characters")
+        headers.append((name, text))
+    return tuple(headers)
