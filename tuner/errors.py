@@ -60,7 +60,7 @@ class StoreError(TunerError):
     exit_code = 3
 
 
-class Interrupted(TunerError):
+class Interrupted(TunerError):  # noqa: N818 - not an error of anything
     """The user stopped the run; everything that was measured is kept."""
 
     exit_code = 130

@@ -87,7 +87,8 @@ def encode(values_ns: Nanoseconds) -> str:
         ">IIIIQQd", _V2_COOKIE, len(words), 0, _SIGNIFICANT_DIGITS, 1, _HIGHEST_NS, 1.0
     )
     packed = zlib.compress(header + bytes(words), 6)
-    return base64.b64encode(struct.pack(">II", _V2_COMPRESSED_COOKIE, len(packed)) + packed).decode()
+    envelope = struct.pack(">II", _V2_COMPRESSED_COOKIE, len(packed))
+    return base64.b64encode(envelope + packed).decode()
 
 
 def decode(text: str) -> tuple[Nanoseconds, NDArray[np.int64]]:

@@ -123,6 +123,11 @@ class Measurement:
     bad: bool
 
     @property
+    def round(self) -> int:
+        """Which of its block's rounds the window belongs to, 0-based."""
+        return int(self.window_id.split("-", 1)[0])
+
+    @property
     def valid(self) -> bool:
         """Whether the window may count."""
         return not self.invalid

@@ -72,5 +72,3 @@ class LoadGenerator(Protocol):
             InstrumentError: the generator is missing, died, or broke its protocol.
         """
         ...
-
-

@@ -1,0 +1,304 @@
+#!/usr/bin/python
+"""Ansible module: run a set of isolated server instances side by side, each proved live.
+
+One module run does the whole deployment of a block, because the cost of a block is the
+number of tasks: three tasks cost more than a second, whatever they do.
+
+Only Python's standard library, 3.8 or newer, is used: the module runs on the target.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import pwd
+import resource
+import shutil
+import signal
+import subprocess
+import time
+import urllib.parse
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: tuner_instances
+short_description: Run isolated server instances side by side
+description:
+  - Stops every process that lives in O(lab) and removes the folder's contents, then (with
+    O(state=present)) writes, validates and starts O(instances) and waits until each one answers
+    with its own token.
+  - A configuration that the validator refuses is reported as V(refused), with the validator's
+    words, and does not keep the others from being started.
+options:
+  lab:
+    description: Absolute folder that belongs to these instances alone.
+    type: path
+    required: true
+  state:
+    type: str
+    choices: [present, absent]
+    default: present
+  user:
+    description: Unprivileged account to run as when the module itself runs as root.
+    type: str
+    default: ""
+  timeout_s:
+    description: How long an instance may take to become live, and to stop.
+    type: float
+    default: 10
+  instances:
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      instance: {type: str, required: true, description: Label.}
+      directory: {type: path, required: true, description: Folder in O(lab).}
+      files: {type: dict, required: true, description: Text by relative path.}
+      folders: {type: list, elements: str, default: [], description: Folders to make.}
+      validate: {type: list, elements: str, required: true, description: Command.}
+      start: {type: list, elements: str, required: true, description: Command.}
+      pid_file: {type: path, required: true, description: Where the main process writes its id.}
+      live_url: {type: str, required: true, description: Answers with the token.}
+      live_token: {type: str, required: true, description: What it must answer.}
+      environment: {type: dict, default: {}, description: Added to the environment.}
+      cpus: {type: list, elements: int, default: [], description: CPUs to be confined to.}
+"""
+
+INSTANCE = {
+    "instance": {"type": "str", "required": True},
+    "directory": {"type": "path", "required": True},
+    "files": {"type": "dict", "required": True},
+    "folders": {"type": "list", "elements": "str", "default": []},
+    "validate": {"type": "list", "elements": "str", "required": True},
+    "start": {"type": "list", "elements": "str", "required": True},
+    "pid_file": {"type": "path", "required": True},
+    "live_url": {"type": "str", "required": True},
+    "live_token": {"type": "str", "required": True},
+    "environment": {"type": "dict", "default": {}},
+    "cpus": {"type": "list", "elements": "int", "default": []},
+}
+ARGUMENTS = {
+    "lab": {"type": "path", "required": True},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "user": {"type": "str", "default": ""},
+    "timeout_s": {"type": "float", "default": 10.0},
+    "instances": {"type": "list", "elements": "dict", "default": [], "options": INSTANCE},
+}
+POLL_S = 0.005
+SAID = 4000
+"""Characters kept of what a server said: enough for its own words, never a whole log."""
+
+
+def processes_of(lab):
+    """Ids of the processes whose command line or working files lie in the lab.
+
+    Found by the path in the command line (``nginx: master process … -p LAB/…``) and, for
+    workers, which carry no path, by their parent.
+    """
+    prefix = lab.rstrip("/") + "/"
+    parents, named = {}, set()
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as stream:
+                words = stream.read().replace(b"\0", b" ").decode(errors="replace")
+            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as stream:
+                fields = stream.read().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if fields[0] == "Z":
+            continue
+        parents[int(entry)] = int(fields[1])
+        if any(word.startswith(prefix) or "=" + prefix in word for word in words.split()):
+            named.add(int(entry))
+    mine = {pid for pid in named if not is_ancestor(pid)}
+    while True:
+        more = {pid for pid, parent in parents.items() if parent in mine} - mine
+        if not more:
+            return mine
+        mine |= more
+
+
+def is_ancestor(pid):
+    """Whether this is the module's own process or one above it, which must not be stopped."""
+    current = os.getpid()
+    while current > 1:
+        if current == pid:
+            return True
+        with open("/proc/%d/stat" % current, encoding="utf-8", errors="replace") as stream:
+            current = int(stream.read().rsplit(")", 1)[1].split()[1])
+    return False
+
+
+def stop_all(lab, timeout_s):
+    """Stop whatever runs in the lab: ask first, insist after the time limit."""
+    running = processes_of(lab)
+    stopped = len(running)
+    for number, patience in ((signal.SIGTERM, timeout_s), (signal.SIGKILL, timeout_s)):
+        for pid in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        deadline = time.monotonic() + patience
+        while running and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+            running = processes_of(lab)
+        if not running:
+            return stopped
+    raise RuntimeError(f"processes {sorted(running)} of {lab} do not end")
+
+
+def confined(instance, account):
+    """What a child does before it becomes the server: CPUs, file limit, account."""
+
+    def prepare():
+        if instance["cpus"]:
+            os.sched_setaffinity(0, instance["cpus"])
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        if account is not None:
+            os.setgroups([])
+            os.setgid(account.pw_gid)
+            os.setuid(account.pw_uid)
+
+    return prepare
+
+
+def run(command, instance, account, timeout_s):
+    """Run a command as the instance would; (exit code, what it said)."""
+    environment = dict(os.environ)
+    environment.update({str(k): str(v) for k, v in instance["environment"].items()})
+    # A file rather than a pipe: a daemon that keeps the descriptor must not keep us waiting.
+    said = os.path.join(instance["directory"], ".said")
+    with open(said, "w+", encoding="utf-8", errors="replace") as stream:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            cwd=instance["directory"],
+            env=environment,
+            timeout=timeout_s,
+            check=False,
+            preexec_fn=confined(instance, account),
+        )
+        stream.seek(0)
+        return done.returncode, stream.read(SAID).strip()
+
+
+def write(instance, account):
+    """Make the instance's folder anew, owned by the account that will run it."""
+    root = instance["directory"]
+    os.makedirs(root)
+    made = [root]
+    for folder in instance["folders"]:
+        os.makedirs(os.path.join(root, folder), exist_ok=True)
+        made.append(os.path.join(root, folder))
+    for name, text in instance["files"].items():
+        path = os.path.join(root, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        made.append(path)
+    if account is not None:
+        for path in made:
+            os.chown(path, account.pw_uid, account.pw_gid)
+
+
+def ask(url):
+    """What the instance answers there, or None while it does not."""
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=1)
+    try:
+        connection.request("GET", parts.path)
+        return connection.getresponse().read(SAID).decode(errors="replace").strip()
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+def prove(instance, timeout_s):
+    """Wait until the instance answers with its token; what it answered last otherwise."""
+    deadline = time.monotonic() + timeout_s
+    answer = None
+    while time.monotonic() < deadline:
+        answer = ask(instance["live_url"])
+        if answer == instance["live_token"]:
+            return None
+        time.sleep(POLL_S)
+    if answer is None:
+        return "nothing answers at {} within {:g} s".format(instance["live_url"], timeout_s)
+    return "{} answers {!r} instead of {!r}: another server holds the port".format(
+        instance["live_url"],
+        answer[:200],
+        instance["live_token"],
+    )
+
+
+def pids_of(instance):
+    """The main process and its children, main first."""
+    with open(instance["pid_file"], encoding="utf-8") as stream:
+        main = int(stream.read())
+    try:
+        with open("/proc/%d/task/%d/children" % (main, main), encoding="utf-8") as stream:
+            return [main] + [int(word) for word in stream.read().split()]
+    except OSError:
+        return [main]
+
+
+def deploy(instances, account, timeout_s):
+    """Write and validate all, then start all, then prove all: the state of each."""
+    states = []
+    for instance in instances:
+        write(instance, account)
+        code, said = run(instance["validate"], instance, account, timeout_s)
+        state = "live" if code == 0 else "refused"
+        states.append({"instance": instance["instance"], "state": state, "message": said})
+    waiting = [
+        (instance, state) for instance, state in zip(instances, states) if state["state"] == "live"
+    ]
+    for instance, state in waiting:
+        code, said = run(instance["start"], instance, account, timeout_s)
+        if code != 0:
+            state.update(state="failed", message=said or "exit code %d, no words" % code)
+    for instance, state in waiting:
+        if state["state"] == "live":
+            wrong = prove(instance, timeout_s)
+            if wrong is None:
+                state.update(message="", pids=pids_of(instance))
+            else:
+                state.update(state="failed", message=wrong)
+    return states
+
+
+def main():
+    """Carry out what the task asks for."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    lab, timeout_s = module.params["lab"], module.params["timeout_s"]
+    instances = module.params["instances"]
+    present = module.params["state"] == "present"
+    for instance in instances:
+        if not instance["directory"].startswith(lab.rstrip("/") + "/"):
+            module.fail_json(msg="{} is not inside {}".format(instance["directory"], lab))
+    if module.check_mode:
+        module.exit_json(changed=present or bool(processes_of(lab)), instances=[])
+    try:
+        user = module.params["user"]
+        account = pwd.getpwnam(user) if user and os.geteuid() == 0 else None
+        stopped = stop_all(lab, timeout_s)
+        existed = os.path.isdir(lab)
+        shutil.rmtree(lab, ignore_errors=True)
+        states = []
+        if present:
+            os.makedirs(lab, mode=0o755)
+            states = deploy(instances, account, timeout_s)
+    except (OSError, RuntimeError, KeyError, subprocess.SubprocessError) as error:
+        module.fail_json(msg=f"{type(error).__name__}: {error}")
+    module.exit_json(changed=present or existed or stopped > 0, stopped=stopped, instances=states)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""The one adapter over ansible-runner: playbooks in, plain data out.
+
+ansible-runner has forty options; five are used. It is wrapped here so that nothing else knows
+of it. https://ansible.readthedocs.io/projects/runner/
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import HostError, Interrupted
+from tuner.hosts.port import InstanceSpec, InstanceState
+from tuner.paths import data_dir
+
+LOCAL_INVENTORY: Mapping[str, Any] = {
+    "targets": {
+        "hosts": {
+            "localhost": {
+                "ansible_connection": "local",
+                "ansible_python_interpreter": sys.executable,
+            }
+        }
+    }
+}
+_KEPT_OUTPUT = 2_000
+"""Characters of Ansible's own output that an error message quotes: its last words."""
+
+
+class AnsibleDeployer:
+    """Deploys blocks through ``playbooks/`` with one Ansible run each.
+
+    Args:
+        lab: folder on the target in which everything lives that is started.
+        work: folder on this machine for Ansible's own files.
+        user: unprivileged account for the instances when Ansible runs as root there.
+        inventory: an Ansible inventory as data; by default this machine.
+    """
+
+    def __init__(
+        self,
+        lab: Path,
+        work: Path,
+        *,
+        user: str,
+        inventory: Mapping[str, Any] = LOCAL_INVENTORY,
+    ) -> None:
+        self._lab = lab
+        self._work = work
+        self._user = user
+        self._inventory = inventory
+
+    @property
+    def instances_dir(self) -> Path:
+        """Folder of a block's instances; emptied at every deployment."""
+        return self._lab / "instances"
+
+    @property
+    def backends_dir(self) -> Path:
+        """Folder of the backends, which live as long as the study."""
+        return self._lab / "backends"
+
+    @property
+    def site_dir(self) -> Path:
+        """Folder of the workload's files."""
+        return self._lab / "site"
+
+    def publish(self, site: Mapping[str, bytes]) -> None:
+        """Put the workload's files in place, readable by every instance."""
+        source = self._work / "site"
+        shutil.rmtree(source, ignore_errors=True)
+        source.mkdir(parents=True)
+        for name, content in site.items():
+            path = source / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        self._play("site.yml", {"tuner_site_source": str(source), "tuner_site": str(self.site_dir)})
+
+    def deploy_backends(self, backends: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
+        """Start what stands behind the servers; they stay until ``stop``."""
+        return self._deploy(self.backends_dir, backends)
+
+    def deploy(self, instances: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
+        """See ``Deployer.deploy``."""
+        return self._deploy(self.instances_dir, instances)
+
+    def stop(self) -> None:
+        """See ``Deployer.stop``."""
+        labs = [str(self.instances_dir), str(self.backends_dir)]
+        self._play("stop.yml", {"tuner_labs": labs})
+
+    def _deploy(
+        self, folder: Path, instances: Sequence[InstanceSpec]
+    ) -> Mapping[str, InstanceState]:
+        self._work.mkdir(parents=True, exist_ok=True)
+        wanted = self._work / "instances.json"
+        wanted.write_text(json.dumps([asdict(instance) for instance in instances]))
+        variables = {
+            "tuner_lab": str(folder),
+            "tuner_user": self._user,
+            "tuner_instances_file": str(wanted),
+        }
+        result = self._play("deploy.yml", variables)
+        states = {
+            state["instance"]: InstanceState(
+                state["instance"], state["state"], state["message"], tuple(state.get("pids", ()))
+            )
+            for state in result["instances"]
+        }
+        missing = [i.instance for i in instances if i.instance not in states]
+        if missing:
+            raise HostError(f"the deployment said nothing of {', '.join(missing)}")
+        return states
+
+    def _play(self, playbook: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run one playbook; the result of its last task that had one."""
+        # Imported here: it costs a noticeable part of a second, which --help need not pay.
+        import ansible_runner
+
+        results: list[Mapping[str, Any]] = []
+        failures: list[str] = []
+
+        def keep(event: Mapping[str, Any]) -> bool:
+            data = event.get("event_data", {})
+            if event["event"] == "runner_on_ok":
+                results.append(data["res"])
+            elif event["event"] in {"runner_on_failed", "runner_on_unreachable"}:
+                failures.append(f"{data.get('task')}: {data['res'].get('msg', data['res'])}")
+            return False
+
+        folder = data_dir("playbooks")
+        private = self._work / "ansible"
+        private.mkdir(parents=True, exist_ok=True)
+        runner = ansible_runner.run(
+            private_data_dir=str(private),
+            playbook=str(folder / playbook),
+            inventory=dict(self._inventory),
+            extravars=dict(variables),
+            envvars=_environment(folder, self._work),
+            event_handler=keep,
+            quiet=True,
+            rotate_artifacts=3,
+        )
+        if runner.status == "canceled":
+            raise Interrupted(f"{playbook} was interrupted")
+        if runner.rc != 0:
+            words = "; ".join(failures) or runner.stdout.read()[-_KEPT_OUTPUT:].strip()
+            raise HostError(f"{playbook} failed: {words}")
+        return results[-1] if results else {}
+
+
+def _environment(playbooks: Path, work: Path) -> dict[str, str]:
+    """Ansible's settings: those that make a run short, and its files under the study's folder."""
+    bins = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    return {
+        "PATH": os.pathsep.join(bins),
+        "ANSIBLE_LIBRARY": str(playbooks / "library"),
+        "ANSIBLE_HOME": str(work / "ansible-home"),
+        "ANSIBLE_PIPELINING": "1",
+        "ANSIBLE_GATHERING": "explicit",
+        "ANSIBLE_LOCALHOST_WARNING": "0",
+        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
+        "ANSIBLE_DEPRECATION_WARNINGS": "0",
+        "ANSIBLE_RETRY_FILES_ENABLED": "0",
+    }

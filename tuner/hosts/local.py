@@ -1,0 +1,199 @@
+"""This machine: its facts, free ports, a folder for the lab, and what a dead study left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import hashlib
+import json
+import os
+import platform
+import resource
+import socket
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.errors import HostError
+from tuner.facts import HostFacts
+
+_FIRST_PORT = 18_080
+_LAST_PORT = 28_000
+"""Below Linux's default range of ephemeral ports, so that no client holds one by chance."""
+_UNPRIVILEGED = "nobody"
+
+
+def facts() -> HostFacts:
+    """What this machine is."""
+    return HostFacts(
+        hostname=socket.gethostname(),
+        cpus=tuple(sorted(os.sched_getaffinity(0))),
+        cpu_model=_field("/proc/cpuinfo", "model name"),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        kernel=platform.release(),
+        distribution=_distribution(),
+        virtualisation=_virtualisation(),
+        file_limit=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+        somaxconn=int(_read("/proc/sys/net/core/somaxconn") or 0),
+        realtime=_realtime_allowed(),
+        user=getpass.getuser(),
+    )
+
+
+def free_ports(count: int) -> Sequence[int]:
+    """So many consecutive ports on loopback on which nothing listens.
+
+    Raises:
+        HostError: there are none in the range that tuner uses.
+    """
+    first = _FIRST_PORT
+    while first + count <= _LAST_PORT:
+        taken = [port for port in range(first, first + count) if not _is_free(port)]
+        if not taken:
+            return range(first, first + count)
+        first = taken[-1] + 1
+    raise HostError(f"no {count} consecutive free ports between {_FIRST_PORT} and {_LAST_PORT}")
+
+
+def lab_user() -> str:
+    """The account that instances run as: nobody where tuner is root, else tuner's own."""
+    return _UNPRIVILEGED if os.geteuid() == 0 else ""
+
+
+def lab_folder(study: Path) -> Path:
+    """Where the instances of a study live: its own folder, or one that their account can reach.
+
+    As root the instances run as ``nobody``, who cannot enter a study below a closed home folder;
+    the lab is then in the system's folder for temporary files.
+    """
+    inside = study.resolve() / "lab"
+    if os.geteuid() != 0 or all(_is_open(parent) for parent in inside.parents if parent.exists()):
+        return inside
+    name = hashlib.sha256(str(inside).encode()).hexdigest()[:12]
+    return Path("/var/tmp") / f"tuner-{name}"  # noqa: S108 - made by root with a fixed mode
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A note that a study runs here, so that another process can find what it left."""
+
+    pid: int
+    started: int
+    """Start time of the process in clock ticks since boot: process ids are used again."""
+    study: str
+    lab: str
+    work: str
+
+
+@contextlib.contextmanager
+def claim(study: Path, lab: Path, work: Path) -> Iterator[None]:
+    """Hold a study while it runs.
+
+    Raises:
+        HostError: another live process runs this study.
+    """
+    folder = _claims_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / (hashlib.sha256(str(study.resolve()).encode()).hexdigest()[:16] + ".json")
+    for other in claims():
+        if other.study == str(study.resolve()) and _alive(other) and other.pid != os.getpid():
+            raise HostError(f"{study} is being run by process {other.pid}; wait for it or stop it")
+    mine = Claim(os.getpid(), _started(os.getpid()), str(study.resolve()), str(lab), str(work))
+    path.write_text(json.dumps({key: getattr(mine, key) for key in Claim.__slots__}))
+    yield
+    # Not in a finally: whoever ends without having stopped the lab leaves the note behind.
+    path.unlink(missing_ok=True)
+
+
+def strays() -> list[Claim]:
+    """Claims whose process is dead: their labs may still run."""
+    return [found for found in claims() if not _alive(found)]
+
+
+def claims() -> list[Claim]:
+    """All claims of this user."""
+    found = []
+    for path in sorted(_claims_folder().glob("*.json")):
+        with contextlib.suppress(ValueError, TypeError, OSError):
+            found.append(Claim(**json.loads(path.read_text())))
+    return found
+
+
+def release(found: Claim) -> None:
+    """Forget a claim, once its lab was stopped."""
+    name = hashlib.sha256(found.study.encode()).hexdigest()[:16]
+    (_claims_folder() / f"{name}.json").unlink(missing_ok=True)
+
+
+def _claims_folder() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "tuner" / "running"
+
+
+def _alive(found: Claim) -> bool:
+    return _started(found.pid) == found.started
+
+
+def _started(pid: int) -> int:
+    """Field 22 of /proc/PID/stat (proc(5)); 0 if there is no such process."""
+    text = _read(f"/proc/{pid}/stat")
+    return int(text.rsplit(")", 1)[1].split()[19]) if text else 0
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _is_open(folder: Path) -> bool:
+    return bool(folder.stat().st_mode & stat.S_IXOTH)
+
+
+def _realtime_allowed() -> bool:
+    """Whether a thread may become real-time: tried in a child, so that nothing here changes."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def _virtualisation() -> str:
+    """From the hypervisor bit of the CPU and the firmware's name, as far as they tell."""
+    if "hypervisor" not in _field("/proc/cpuinfo", "flags").split():
+        return "none"
+    product = _read("/sys/class/dmi/id/sys_vendor").strip()
+    kind = _read("/sys/hypervisor/type").strip()
+    return kind or product or "hypervisor of unknown kind"
+
+
+def _distribution() -> str:
+    for line in _read("/etc/os-release").splitlines():
+        key, _, value = line.partition("=")
+        if key == "PRETTY_NAME":
+            return value.strip('"')
+    return platform.system()
+
+
+def _field(path: str, name: str) -> str:
+    for line in _read(path).splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return ""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,279 @@
+"""The adapter for tuner-loadgen: one process per plan, one JSON line per window.
+
+The process is told after every window whether to go on, so that nothing of tuner's own work
+(reading samples, the record, the decision to drop a candidate) happens while a window runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from tuner.errors import InstrumentError
+from tuner.facts import CoreSplit
+from tuner.load.port import Next, Plan
+from tuner.measurement import RawWindow, Samples
+from tuner.stalls import StallRule
+from tuner.workload import Workload
+
+_MAGIC = b"TNRS0001"
+_SILENCE_S = 30.0
+"""Longest silence beyond what the window itself may take; then the process is ended."""
+
+
+class NativeGenerator:
+    """Runs ``tuner-loadgen plan`` on this machine.
+
+    Args:
+        binary: path of tuner-loadgen.
+        cores: which CPUs offer the load and which serve; the ticker watches the latter.
+        rule: the stall rule, whose gap is what the generator reports as a stall.
+    """
+
+    def __init__(self, binary: Path, cores: CoreSplit, rule: StallRule) -> None:
+        self._binary = binary
+        self._cores = cores
+        self._rule = rule
+        self._name: str | None = None
+
+    @property
+    def name(self) -> str:
+        """See ``LoadGenerator.name``."""
+        if self._name is None:
+            self._name = self._ask("--version")
+        return self._name
+
+    def stalls(self, duration_s: float) -> Mapping[str, Any]:
+        """Watch the host's cores for stalls, without any load."""
+        cpus = ",".join(str(cpu) for cpu in sorted({*self._cores.generator, *self._cores.server}))
+        text = self._ask("stalls", "--cpus", cpus, "--duration", str(duration_s), "--json")
+        found: Mapping[str, Any] = json.loads(text)
+        return found
+
+    def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
+        """See ``LoadGenerator.run``."""
+        if not plan.windows:
+            return
+        longest_s = max(window.warmup_s + window.duration_s for window in plan.windows)
+        patience_s = longest_s + plan.workload.timeout_s + _SILENCE_S
+        with tempfile.TemporaryDirectory(prefix="tuner-samples-") as samples_dir:
+            text = json.dumps(self._plan(plan, samples_dir), separators=(",", ":"))
+            with self._process(patience_s) as (process, touch):
+                _write(process, text)
+                for line in _lines(process):
+                    touch()
+                    if line["type"] == "end":
+                        return
+                    if line["type"] != "window":
+                        continue
+                    answer = after(_window(line))
+                    touch()
+                    _write(process, _control(answer))
+                raise InstrumentError(f"tuner-loadgen ended too early: {_last_words(process)}")
+
+    def _plan(self, plan: Plan, samples_dir: str) -> dict[str, Any]:
+        ticker = {"cpus": list(self._cores.server), "period_us": 500, "priority": 50}
+        return {
+            "version": 1,
+            "cpus": list(self._cores.generator),
+            "spin": {"last_us": 50} if self._cores.shared else "full",
+            "ticker": None if self._cores.shared else ticker,
+            "gap_us": self._rule.gap_us,
+            "samples_dir": samples_dir,
+            "requests": _requests(plan.workload),
+            "instances": [
+                {"id": e.instance, "address": e.address, "host": "localhost", "pids": list(e.pids)}
+                for e in plan.endpoints
+            ],
+            "windows": [
+                {
+                    "id": window.window_id,
+                    "instance": window.instance,
+                    "mode": window.mode,
+                    "rate_per_s": window.rate_per_s,
+                    "arrival": plan.workload.arrival,
+                    "seed": window.seed,
+                    "connections": plan.workload.connections,
+                    "warmup_s": window.warmup_s,
+                    "duration_s": window.duration_s,
+                    "timeout_s": plan.workload.timeout_s,
+                }
+                for window in plan.windows
+            ],
+        }
+
+    @contextmanager
+    def _process(
+        self, patience_s: float
+    ) -> Iterator[tuple[subprocess.Popen[str], Callable[[], None]]]:
+        """The generator with a watchdog: ``touch`` says that it is alive."""
+        try:
+            process = subprocess.Popen(
+                [str(self._binary), "plan", "-", "--control"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                text=True,
+            )
+        except OSError as error:
+            raise InstrumentError(f"{self._binary} does not start: {error}") from error
+        alive = threading.Event()
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.is_set():
+                alive.clear()
+                if not alive.wait(patience_s) and not done.is_set():
+                    process.kill()
+                    return
+
+        watchdog = threading.Thread(target=watch, daemon=True)
+        watchdog.start()
+        try:
+            yield process, alive.set
+        finally:
+            done.set()
+            alive.set()
+            if process.poll() is None:
+                process.terminate()
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                _close(stream)
+
+    def _ask(self, *arguments: str) -> str:
+        command = [str(self._binary), *arguments]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise InstrumentError(f"{self._binary} does not start: {error}") from error
+        if done.returncode != 0:
+            raise InstrumentError(f"{' '.join(command)}: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+
+def _requests(workload: Workload) -> list[dict[str, Any]]:
+    return [
+        {
+            "weight": request.weight,
+            "method": request.method,
+            "path": request.path,
+            "headers": [list(header) for header in request.headers],
+            "body_base64": base64.b64encode(request.body).decode() if request.body else None,
+            "expect": {
+                "status": request.expect_status,
+                "length": request.expect_length,
+                "sha256": request.expect_sha256,
+            },
+        }
+        for request in workload.requests
+    ]
+
+
+def _write(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stdin is not None  # noqa: S101 - Popen was given a pipe
+    try:
+        process.stdin.write(text + "\n")
+        process.stdin.flush()
+    except OSError as error:
+        raise InstrumentError(f"tuner-loadgen went away: {_last_words(process)}") from error
+
+
+def _lines(process: subprocess.Popen[str]) -> Iterator[Mapping[str, Any]]:
+    assert process.stdout is not None  # noqa: S101 - Popen was given a pipe
+    for line in process.stdout:
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InstrumentError(f"tuner-loadgen wrote no JSON: {line[:200]!r}") from error
+
+
+def _last_words(process: subprocess.Popen[str]) -> str:
+    process.kill()
+    assert process.stderr is not None  # noqa: S101 - Popen was given a pipe
+    words = process.stderr.read().strip()
+    return words or f"exit code {process.wait()}, no words (killed after a silence?)"
+
+
+def _close(stream: IO[str] | None) -> None:
+    if stream is not None:
+        try:
+            stream.close()
+        except OSError:
+            # The other end is gone; there is nothing left to be lost.
+            return
+
+
+def _control(answer: Next) -> str:
+    if answer.stop:
+        return '{"next":"stop"}'
+    words: dict[str, Any] = {"next": "go"}
+    if answer.drop:
+        words["drop"] = list(answer.drop)
+    return json.dumps(words)
+
+
+def _window(line: Mapping[str, Any]) -> RawWindow:
+    """One line of the generator's output as plain data; its samples are read and removed."""
+    stalls = line["stalls"]
+    path = Path(line["samples"])
+    samples = read_samples(path)
+    path.unlink()
+    return RawWindow(
+        window_id=line["id"],
+        instance=line["instance"],
+        mode=line["mode"],
+        rate_per_s=line["rate_per_s"],
+        connections=line["connections"],
+        duration_s=line["duration_s"],
+        started_unix_s=line["started_unix_ns"] / 1e9,
+        offered=line["offered"],
+        completed=line["completed"],
+        errors=line["errors"],
+        timeouts=line["timeouts"],
+        unsent=line["unsent"],
+        in_flight=line["in_flight"],
+        reconnects=line["reconnects"],
+        bytes_in=line["bytes_in"],
+        generator_spans=tuple((start, end) for start, end in stalls["generator"]),
+        server_spans=tuple((start, end) for _, start, end in stalls["server"]),
+        realtime=stalls["realtime"],
+        steal_s=sum(line["steal_s"].values()),
+        generator_cpu_s=line["generator_cpu_s"],
+        generator_busy_share=line["generator_busy_share"],
+        server_cpu_s=line["server_cpu_s"],
+        server_rss_bytes=line["server_rss_bytes"],
+        protocol=line["protocol"],
+        samples=samples,
+    )
+
+
+def read_samples(path: Path) -> Samples:
+    """Read a samples file: magic, count, then columns (see docs/instrument.md).
+
+    Raises:
+        InstrumentError: the file is missing, cut short, or of another format.
+    """
+    try:
+        body = path.read_bytes()
+    except OSError as error:
+        raise InstrumentError(f"the generator's samples cannot be read: {error}") from error
+    count = int.from_bytes(body[8:16], "little")
+    if body[:8] != _MAGIC or len(body) != 16 + 25 * count:
+        raise InstrumentError(f"{path}: not a complete samples file ({len(body)} bytes)")
+    times = np.frombuffer(body, "<i8", 3 * count, 16).reshape(3, count)
+    outcome = np.frombuffer(body, np.uint8, count, 16 + 24 * count)
+    return Samples(times[0], times[1], times[2], outcome)

@@ -1,0 +1,75 @@
+"""What the phases work with: ports and fixed choices, bundled once.
+
+Every phase is a function of a bench and of what the phases before it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tuner.configuration import Configuration
+from tuner.hosts.port import Deployer, InstanceSpec
+from tuner.load.port import LoadGenerator
+from tuner.measurement import Gates
+from tuner.objective import Objective
+from tuner.record import ConfigurationRecord
+from tuner.stalls import StallRule
+from tuner.store import Store
+from tuner.workload import Workload
+
+MakeInstance = Callable[[str, Configuration, int], InstanceSpec]
+"""(label, configuration, port) → what the host must start."""
+
+
+class Progress(Protocol):
+    """Where the phases say what happens; the edge decides how it looks."""
+
+    def phase(self, title: str, expected_s: float) -> None:
+        """A phase begins, and takes about so long."""
+        ...
+
+    def step(self, text: str, left_s: float) -> None:
+        """Something happened; about so much of the phase is left."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something the user should know."""
+        ...
+
+
+class Silence:
+    """Progress that nobody watches."""
+
+    def phase(self, title: str, expected_s: float) -> None:
+        """See ``Progress.phase``."""
+
+    def step(self, text: str, left_s: float) -> None:
+        """See ``Progress.step``."""
+
+    def note(self, text: str) -> None:
+        """See ``Progress.note``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The ports and the choices that hold for the whole study."""
+
+    deployer: Deployer
+    generator: LoadGenerator
+    store: Store
+    progress: Progress
+    baseline: Configuration
+    make_instance: MakeInstance
+    describe: Callable[[Configuration], ConfigurationRecord]
+    """A configuration with its text as it would be exported."""
+    free_ports: Callable[[int], Sequence[int]]
+    """So many free ports on the target."""
+    workload: Workload
+    objective: Objective
+    rule: StallRule | None
+    gates: Gates
+    seed: int
+    clock: Callable[[], float]
+    """Seconds of a monotonic clock."""

@@ -1,0 +1,224 @@
+"""One block: deploy its instances side by side, measure them in random order, keep every window.
+
+A block is a randomised complete block: every round measures every instance once, in an order
+drawn from the study's seed and the block's number, so that the comparison of instances within a
+round is fair by design under any drift of the host (Fisher 1935; Abedi and Brecht, ICPE 2017).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tuner.configuration import Configuration
+from tuner.errors import HostError, InstrumentError, Interrupted
+from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
+from tuner.measurement import Measurement, RawWindow, measure
+from tuner.phases.bench import Bench
+from tuner.plan import BlockPlan
+from tuner.record import Block, BlockInstance, BlockState, Phase
+from tuner.scoring import BASELINE, window_id
+
+Drop = Callable[[Sequence[Measurement]], Mapping[str, str]]
+"""From the windows so far to the instances that leave the block, with the reason."""
+
+MOST_REPEATS = 3
+"""Times that a block is tried before the study gives up on its host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One instance that a block is to hold."""
+
+    label: str
+    configuration: Configuration
+    trial: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSpec:
+    """A block before it runs."""
+
+    phase: Phase
+    index: int
+    arms: tuple[Arm, ...]
+    plan: BlockPlan
+    mode: Mode
+    rate_per_s: float
+    needs_all: bool
+    """Any invalid window makes the whole block invalid; else only a baseline that fails does."""
+
+
+def keep_all(_: Sequence[Measurement]) -> Mapping[str, str]:
+    """The drop rule of blocks whose instances all stay to the end."""
+    return {}
+
+
+def run_block(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) -> Block:
+    """Run a block once and keep it in the record, whatever becomes of it.
+
+    Raises:
+        Interrupted: the user stopped; the block's windows so far are in the record.
+        HostError, InstrumentError: the block could not be run at all.
+    """
+    number = bench.store.open_block(spec.phase, spec.index, bench.seed, _planned(spec.arms))
+    run = _Run(bench, spec, number, drop)
+    try:
+        run.deploy()
+        run.measure()
+    except (Interrupted, KeyboardInterrupt):
+        run.close("failed", "interrupted")
+        raise
+    except (HostError, InstrumentError) as error:
+        run.close("failed", str(error))
+        raise
+    return run.close(*run.outcome())
+
+
+def repeat_until_complete(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) -> Block:
+    """Run a block, and again while it fails for a reason that is not the configurations'.
+
+    Raises:
+        HostError, InstrumentError: it failed ``MOST_REPEATS`` times.
+    """
+    for attempt in range(1, MOST_REPEATS + 1):
+        try:
+            block = run_block(bench, spec, drop)
+            problem = block.reason
+        except (HostError, InstrumentError) as error:
+            if attempt == MOST_REPEATS:
+                raise
+            problem = str(error)
+        else:
+            if block.state == "complete":
+                return block
+        bench.progress.note(f"block repeated ({attempt} of {MOST_REPEATS}): {problem}")
+    raise HostError(
+        f"{spec.phase} block {spec.index} was not valid in {MOST_REPEATS} attempts; the last time:"
+        f" {problem}"
+    )
+
+
+class _Run:
+    """A block in progress: the one mutable thing in the phases."""
+
+    def __init__(self, bench: Bench, spec: BlockSpec, number: int, drop: Drop) -> None:
+        self._bench = bench
+        self._spec = spec
+        self._number = number
+        self._drop = drop
+        self._started = bench.clock()
+        self._instances = {i.instance: i for i in _planned(spec.arms)}
+        self._endpoints: list[Endpoint] = []
+        self._windows: list[Measurement] = []
+
+    def deploy(self) -> None:
+        ports = self._bench.free_ports(len(self._spec.arms))
+        specs = [
+            self._bench.make_instance(arm.label, arm.configuration, port)
+            for arm, port in zip(self._spec.arms, ports, strict=True)
+        ]
+        states = self._bench.deployer.deploy(specs)
+        for spec, port in zip(specs, ports, strict=True):
+            state = states[spec.instance]
+            self._instances[spec.instance] = replace(
+                self._instances[spec.instance], state=state.state, message=state.message
+            )
+            if state.state == "failed":
+                raise HostError(f"{spec.instance} did not start: {state.message}")
+            if state.state == "live":
+                self._endpoints.append(Endpoint(spec.instance, f"127.0.0.1:{port}", state.pids))
+        baseline = self._instances.get(BASELINE)
+        if baseline is not None and baseline.state == "refused":
+            raise HostError(f"the server refuses the baseline itself: {baseline.message}")
+
+    def measure(self) -> None:
+        live = [endpoint.instance for endpoint in self._endpoints]
+        if live in ([], [BASELINE]) and len(self._spec.arms) > 1:
+            return
+        plan = Plan(self._bench.workload, tuple(self._endpoints), self._order(live))
+        self._bench.generator.run(plan, self._after)
+
+    def _order(self, live: Sequence[str]) -> tuple[WindowSpec, ...]:
+        """Rounds in random order; all windows of a round share the arrival schedule's seed.
+
+        Common random numbers (Law, Simulation Modeling and Analysis, ch. 11): within a round
+        every instance is offered the very same arrivals.
+        """
+        random = np.random.default_rng([self._bench.seed, self._number])
+        spec, windows = self._spec, []
+        for round_ in range(spec.plan.rounds):
+            seed = int(random.integers(2**53))
+            for place in random.permutation(len(live)):
+                label = live[place]
+                windows.append(
+                    WindowSpec(
+                        window_id=window_id(round_, label),
+                        instance=label,
+                        mode=spec.mode,
+                        rate_per_s=spec.rate_per_s,
+                        seed=seed,
+                        warmup_s=spec.plan.first_warmup_s if round_ == 0 else spec.plan.warmup_s,
+                        duration_s=spec.plan.window_s,
+                    )
+                )
+        return tuple(windows)
+
+    def _after(self, raw: RawWindow) -> Next:
+        window = measure(raw, self._bench.rule, self._bench.gates)
+        self._windows.append(window)
+        self._bench.store.add_window(self._number, window)
+        leaving = {
+            label: reason
+            for label, reason in self._drop(self._windows).items()
+            if self._instances[label].state == "live"
+        }
+        for label, reason in leaving.items():
+            self._instances[label] = replace(
+                self._instances[label], state="dropped", message=reason
+            )
+        contenders = [i for i in self._instances.values() if i.state == "live"]
+        alone = len(self._spec.arms) > 1 and [i.instance for i in contenders] == [BASELINE]
+        return Next(drop=tuple(leaving), stop=alone or self._hopeless(window))
+
+    def _hopeless(self, window: Measurement) -> bool:
+        """Whether the block is already invalid, so that going on would waste its time."""
+        return self._spec.needs_all and not window.valid
+
+    def outcome(self) -> tuple[BlockState, str]:
+        """State and reason by the validity rule."""
+        wrong = [w for w in self._windows if not w.valid]
+        if self._spec.needs_all and wrong:
+            return "invalid", f"{wrong[0].instance}: {'; '.join(wrong[0].invalid)}"
+        baseline = [w for w in wrong if w.instance == BASELINE]
+        valid = sum(w.valid and w.instance == BASELINE for w in self._windows)
+        if baseline and valid < len(baseline):
+            return "invalid", f"the baseline itself: {'; '.join(baseline[0].invalid)}"
+        return "complete", ""
+
+    def close(self, state: BlockState, reason: str) -> Block:
+        instances = tuple(self._instances.values())
+        took_s = self._bench.clock() - self._started
+        measured_s = sum(window.duration_s for window in self._windows)
+        share = measured_s / took_s if took_s > 0 else 0.0
+        self._bench.store.close_block(self._number, state, reason, instances, share)
+        return Block(
+            number=self._number,
+            phase=self._spec.phase,
+            index=self._spec.index,
+            seed=self._bench.seed,
+            state=state,
+            reason=reason,
+            started_unix_s=0.0,
+            ended_unix_s=took_s,
+            instances=instances,
+            windows=tuple(self._windows),
+        )
+
+
+def _planned(arms: Sequence[Arm]) -> tuple[BlockInstance, ...]:
+    return tuple(
+        BlockInstance(arm.label, arm.configuration.digest, arm.trial, "planned", "") for arm in arms
+    )

@@ -1,0 +1,159 @@
+"""Before the search: the baseline's capacity, the load point, and the noise of identical arms."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tuner.configuration import Configuration
+from tuner.errors import HostError, InstrumentError
+from tuner.phases.bench import Bench
+from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
+from tuner.plan import CLOSED, Budget, StudyPlan
+from tuner.record import Block, Calibration
+from tuner.scoring import BASELINE, arm_mean_ln
+from tuner.stats.power import PooledSigma, blocks_needed, minimum_detectable_effect, pooled_sigma
+from tuner.stats.race import neighbour_correlation
+
+LOAD_SHARE = 0.7
+"""Offered rate as a share of the baseline's capacity: busy, and clear of the cliff."""
+OTHER_LOAD_SHARES = (0.5, 0.85)
+"""Reported beside it, because p99 near saturation is a cliff."""
+_BUSY = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Closed-loop throughput of the baseline."""
+
+    per_s: float
+    generator_bound: bool
+
+
+def measure_capacity(bench: Bench, baseline: Configuration, server_cores: int) -> Capacity:
+    """Saturate the baseline in a closed loop; the median of a few short windows.
+
+    Where the generator was busy all the time and the server was not, the server's capacity is at
+    least this.
+    """
+    spec = BlockSpec(
+        phase="capacity",
+        index=0,
+        arms=(Arm(BASELINE, baseline),),
+        plan=CLOSED,
+        mode="closed",
+        rate_per_s=0.0,
+        needs_all=True,
+    )
+    bench.progress.phase("capacity of the baseline", CLOSED.cost_s(1))
+    windows = repeat_until_complete(bench, spec).windows
+    per_s = statistics.median(window.completed_per_s for window in windows)
+    busy = statistics.median(window.generator_busy_share for window in windows)
+    cpu = [w.server_cpu_s / w.duration_s for w in windows if w.server_cpu_s is not None]
+    idle_server = bool(cpu) and statistics.median(cpu) < 0.9 * min(server_cores, 1)
+    return Capacity(per_s, busy > _BUSY and idle_server)
+
+
+def load_point(capacity: Capacity, rate_per_s: float | None) -> tuple[float, str]:
+    """The offered rate of the study and where it comes from, in words.
+
+    Raises:
+        InstrumentError: the capacity is so small that nothing can be measured.
+    """
+    if rate_per_s is not None:
+        share = rate_per_s / capacity.per_s
+        return rate_per_s, f"--rate, {share:.0%} of the baseline's capacity"
+    rate = _round(LOAD_SHARE * capacity.per_s)
+    if rate < 1:
+        raise InstrumentError(
+            f"the baseline answers {capacity.per_s:.2f} requests/s, too few to measure"
+        )
+    return rate, f"{LOAD_SHARE:.0%} of the baseline's capacity"
+
+
+def run_aa(
+    bench: Bench, baseline: Configuration, rate_per_s: float, plan: StudyPlan
+) -> list[Block]:
+    """Blocks of identical instances, along the very path that the candidates will take."""
+    labels = [BASELINE, *(f"twin{i}" for i in range(1, plan.aa_instances))]
+    cost_s = plan.aa.cost_s(len(labels))
+    bench.progress.phase("noise: identical instances (A/A)", plan.aa_blocks * cost_s)
+    blocks = []
+    for index in range(plan.aa_blocks):
+        spec = BlockSpec(
+            phase="aa",
+            index=index,
+            arms=tuple(Arm(label, baseline) for label in labels),
+            plan=plan.aa,
+            mode=bench.objective.mode,
+            rate_per_s=rate_per_s,
+            needs_all=True,
+        )
+        blocks.append(repeat_until_complete(bench, spec))
+        bench.progress.step(
+            f"A/A block {index + 1} of {plan.aa_blocks}", (plan.aa_blocks - index - 1) * cost_s
+        )
+    return blocks
+
+
+def calibration(
+    bench: Bench,
+    blocks: Sequence[Block],
+    capacity: Capacity,
+    load: tuple[float, str],
+    *,
+    effect: float,
+    budget: Budget,
+    plan: StudyPlan,
+) -> Calibration:
+    """Noise, margin and minimum detectable effect from the A/A blocks.
+
+    Raises:
+        HostError: identical configurations differ so much that nothing can be decided here.
+    """
+    groups = [
+        [arm_mean_ln(block, i.instance, bench.objective) for i in block.instances]
+        for block in blocks
+    ]
+    sigma = pooled_sigma(groups)
+    count = planned_blocks(sigma, effect, budget, plan)
+    half_width = sigma.half_width(count)
+    if not half_width < 1:
+        raise HostError(
+            f"identical configurations differ by {half_width:.0%} on this host: nothing can be"
+            " decided here; quieten it, lower --rate, or allow more --time"
+        )
+    warnings = []
+    if capacity.generator_bound:
+        warnings.append(
+            "the generator was the bottleneck of the capacity measurement: the server can do more,"
+            " so the load point is a smaller share of its capacity; give the generator more cores"
+        )
+    return Calibration(
+        capacity_per_s=capacity.per_s,
+        generator_bound=capacity.generator_bound,
+        rate_per_s=load[0],
+        rate_source=load[1],
+        sigma_d=sigma.sigma_d,
+        sigma_d_upper=sigma.upper_limit(),
+        degrees_of_freedom=sigma.degrees_of_freedom,
+        half_width=half_width,
+        minimum_detectable_effect=minimum_detectable_effect(sigma.sigma_d, count),
+        correlation=neighbour_correlation(groups),
+        warnings=tuple(warnings),
+    )
+
+
+def planned_blocks(sigma: PooledSigma, effect: float, budget: Budget, plan: StudyPlan) -> int:
+    """Blocks of the confirmation: enough at the upper limit of the noise, if time allows."""
+    limit = budget.confirm_blocks(plan)
+    upper = sigma.upper_limit()
+    return min(limit, blocks_needed(upper, effect)) if upper > 0 else 6
+
+
+def _round(rate: float) -> float:
+    """Two significant digits, so that the figure can be said and offered again."""
+    digits = max(0, math.floor(math.log10(rate)) - 1) if rate >= 1 else 0
+    return float(round(rate, -digits))

@@ -1,0 +1,146 @@
+"""The confirmation: the winner against the baseline on fresh blocks, under a frozen protocol."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import replace
+
+import msgspec
+
+from tuner.configuration import Configuration
+from tuner.errors import HostError, InstrumentError
+from tuner.phases.bench import Bench
+from tuner.phases.block import Arm, BlockSpec, run_block
+from tuner.phases.calibrate import OTHER_LOAD_SHARES
+from tuner.plan import StudyPlan
+from tuner.record import Calibration, Protocol
+from tuner.scoring import BASELINE
+from tuner.stats.power import LEVEL
+from tuner.stats.verdict import decision_margin
+
+CANDIDATE = "candidate"
+MOST_INVALID = 0.10
+"""Share of invalid blocks above which the confirmation is inconclusive whatever it found."""
+
+
+def freeze(
+    bench: Bench,
+    candidate: Configuration,
+    calibration: Calibration,
+    plan: StudyPlan,
+    blocks: int,
+) -> Protocol:
+    """Fix everything that the verdict will depend on, before the first block.
+
+    Returns:
+        The protocol with the hash of its content; it is in the record from here on.
+    """
+    quantity = "throughput" if bench.objective.mode == "closed" else "corrected latency"
+    protocol = Protocol(
+        frozen_unix_s=time.time(),
+        digest="",
+        estimand=(
+            f"ratio candidate / baseline of the {bench.objective.name} of {quantity}, stall-free,"
+            " pseudomedian over blocks of the mean over rounds of the log ratio"
+        ),
+        baseline=bench.baseline.digest,
+        candidate=candidate.digest,
+        objective=bench.objective.name,
+        rate_per_s=calibration.rate_per_s,
+        blocks=blocks,
+        rounds=plan.confirm.rounds,
+        window_s=plan.confirm.window_s,
+        seed=bench.seed,
+        alpha=LEVEL,
+        margin=decision_margin(calibration.half_width),
+        stall_rule=bench.rule,
+        gates=bench.gates,
+    )
+    content = msgspec.to_builtins(replace(protocol, frozen_unix_s=0.0))
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    protocol = replace(protocol, digest=hashlib.sha256(text.encode()).hexdigest()[:12])
+    bench.store.set_protocol(protocol)
+    return protocol
+
+
+def run_confirmation(
+    bench: Bench, candidate: Configuration, protocol: Protocol, plan: StudyPlan
+) -> None:
+    """Measure all blocks of the protocol; an invalid one is logged and repeated whole.
+
+    Stops early only when more blocks were invalid than the validity rule allows: the verdict is
+    then inconclusive, whatever more blocks would say.
+
+    Raises:
+        HostError, InstrumentError: the host or the generator fails again and again.
+    """
+    cost_s = plan.confirm.cost_s(2)
+    bench.progress.phase(f"confirmation: {protocol.blocks} blocks", protocol.blocks * cost_s)
+    failures = 0
+    while True:
+        blocks = [b for b in bench.store.record().blocks if b.phase == "confirm"]
+        done = sum(b.state == "complete" for b in blocks)
+        invalid = sum(b.state == "invalid" for b in blocks)
+        if done >= protocol.blocks or invalid > allowed_invalid(protocol.blocks):
+            return
+        spec = BlockSpec(
+            phase="confirm",
+            index=done,
+            arms=(Arm(BASELINE, bench.baseline), Arm(CANDIDATE, candidate)),
+            plan=plan.confirm,
+            mode=bench.objective.mode,
+            rate_per_s=protocol.rate_per_s,
+            needs_all=True,
+        )
+        try:
+            block = run_block(bench, spec)
+        except (HostError, InstrumentError) as error:
+            failures += 1
+            if failures > allowed_invalid(protocol.blocks):
+                raise
+            bench.progress.note(f"block repeated: {error}")
+            continue
+        if block.state != "complete":
+            bench.progress.note(f"block invalid, repeated whole: {block.reason}")
+            continue
+        bench.progress.step(
+            f"confirmation block {done + 1} of {protocol.blocks}",
+            (protocol.blocks - done - 1) * cost_s,
+        )
+
+
+def allowed_invalid(blocks: int) -> int:
+    """Invalid blocks that a confirmation of so many may have: a tenth, and two for small ones."""
+    return max(2, round(MOST_INVALID * blocks))
+
+
+def run_load_points(
+    bench: Bench, candidate: Configuration, calibration: Calibration, plan: StudyPlan
+) -> None:
+    """Both arms at other shares of the capacity: how the figure moves towards the cliff.
+
+    One block each: a look, not a claim. A block that fails is left out and said so.
+    """
+    if bench.objective.mode == "closed":
+        return
+    done = {b.index for b in bench.store.record().blocks if b.phase == "load-points"}
+    bench.progress.phase("other load points", len(OTHER_LOAD_SHARES) * plan.load_points.cost_s(2))
+    for index, share in enumerate(OTHER_LOAD_SHARES):
+        if index in done:
+            continue
+        spec = BlockSpec(
+            phase="load-points",
+            index=index,
+            arms=(Arm(BASELINE, bench.baseline), Arm(CANDIDATE, candidate)),
+            plan=plan.load_points,
+            mode="open",
+            rate_per_s=round(share * calibration.capacity_per_s),
+            needs_all=False,
+        )
+        try:
+            run_block(bench, spec)
+        except (HostError, InstrumentError) as error:
+            bench.progress.note(f"load point {share:.0%} left out: {error}")
+        bench.progress.step(f"{share:.0%} of the baseline's capacity", 0.0)

@@ -1,0 +1,229 @@
+"""The search: blocks of proposals, each beside the baseline, until its time is over.
+
+Its figures choose what is confirmed. They are never claims: the best of many noisy figures is
+better than the truth (the winner's curse).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tuner.configuration import Configuration
+from tuner.measurement import Measurement
+from tuner.objective import Objective
+from tuner.phases.bench import Bench
+from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
+from tuner.plan import StudyPlan
+from tuner.record import Block, Calibration, Record, Trial
+from tuner.scoring import BASELINE, block_losses, mean_loss
+from tuner.search.dimensions import dimensions_of
+from tuner.search.propose import Seen, propose
+from tuner.search.schedule import again, best_first, finalists, winner
+from tuner.space import Space
+from tuner.stats.race import drop_allowance, is_hopeless
+
+_FINAL_SHARE = 0.25
+"""Last part of the search's time, which goes to looking again at the best."""
+_FINALISTS = 3
+_NEW_SHARE = 0.6
+"""Least share of a block's slots that goes to new proposals before the final part."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSpec:
+    """What is searched, and for how long."""
+
+    space: Space
+    allow: tuple[str, ...]
+    baseline: Configuration
+    known_good: tuple[Configuration, ...]
+    """Tried first, after the baseline."""
+    time_s: float
+    trials: int | None
+    """Most proposals; None for as many as the time allows."""
+
+
+def run_search(
+    bench: Bench, spec: SearchSpec, calibration: Calibration, plan: StudyPlan
+) -> Trial | None:
+    """Search until the time or the trials are used up; the trial to be confirmed, if any.
+
+    May be called on a record that holds part of a search: it goes on from there.
+    """
+    cost_s = plan.search.cost_s(plan.candidates + 1)
+    record = bench.store.record()
+    bench.progress.phase("search", max(0.0, spec.time_s - _spent_s(record)))
+    if not record.trials:
+        _open_baseline(bench, spec)
+    while True:
+        record = bench.store.record()
+        left_s = spec.time_s - _spent_s(record)
+        if left_s < cost_s and any(t.losses for t in record.trials if t.origin != "baseline"):
+            break
+        arms = _next_arms(bench, spec, record, plan, final=left_s < _FINAL_SHARE * spec.time_s)
+        if not arms:
+            break
+        block = _measure(bench, arms, calibration, plan, index=_search_blocks(record))
+        _conclude(bench, block)
+        _tell(bench, block, max(0.0, left_s - cost_s))
+    _close_all(bench)
+    bench.store.set_importance(bench.store.importance())
+    return winner([t for t in bench.store.record().trials if t.origin != "baseline"])
+
+
+def _open_baseline(bench: Bench, spec: SearchSpec) -> None:
+    """The baseline is the first trial: its loss against itself is zero by definition."""
+    values, domains = dimensions_of(spec.space, spec.allow, spec.baseline)
+    number = bench.store.open_trial(spec.baseline, "baseline", values, domains)
+    bench.store.close_trial(number, "complete", {0: 0.0}, "the baseline itself")
+
+
+def _next_arms(
+    bench: Bench, spec: SearchSpec, record: Record, plan: StudyPlan, *, final: bool
+) -> list[Arm]:
+    """Who is in the next block: survivors again, then known-good configurations, then new ones."""
+    trials = [t for t in record.trials if t.origin != "baseline"]
+    configurations = {
+        digest: Configuration.of(spec.space.name, kept.values)
+        for digest, kept in record.configurations.items()
+    }
+    slots = plan.candidates
+    limit = slots if final else slots - round(_NEW_SHARE * slots)
+    old = finalists(trials, _FINALISTS) if final else again(trials, limit)
+    # A trial without a finished look was cut short by a crash, or its block was repeated.
+    cut_short = [t for t in trials if t.state == "racing" and not t.losses]
+    old = [*cut_short, *old][:slots]
+    arms = [_arm(i, configurations[t.digest], t.number) for i, t in enumerate(old, 1)]
+    if final and arms:
+        return arms
+    room = slots - len(arms)
+    if spec.trials is not None:
+        room = min(room, spec.trials - len(trials))
+    if final or room <= 0:
+        return arms
+    seen = [_seen(t, configurations) for t in record.trials]
+    known = {s.configuration.digest for s in seen}
+    fresh = [c for c in spec.known_good if c.digest not in known][:room]
+    given = len(fresh)
+    already = [*seen, *(Seen(c, 0.0) for c in fresh)]
+    seed = bench.seed * 1_000_003 + len(record.blocks)
+    fresh += propose(
+        spec.space,
+        spec.allow,
+        spec.baseline,
+        already,
+        count=room - given,
+        seed=seed % 2**32,
+    )
+    for place, configuration in enumerate(fresh):
+        bench.store.add_configuration(bench.describe(configuration))
+        values, domains = dimensions_of(spec.space, spec.allow, configuration)
+        origin = "hand" if place < given else "proposed"
+        number = bench.store.open_trial(configuration, origin, values, domains)
+        arms.append(_arm(len(arms) + 1, configuration, number))
+    return arms
+
+
+def _arm(place: int, configuration: Configuration, trial: int) -> Arm:
+    return Arm(f"c{place}", configuration, trial)
+
+
+def _seen(trial: Trial, configurations: Mapping[str, Configuration]) -> Seen:
+    if trial.origin == "baseline":
+        loss: float | None = 0.0
+    else:
+        loss = mean_loss(trial.losses) if trial.losses else None
+    return Seen(configurations[trial.digest], loss)
+
+
+def _measure(
+    bench: Bench, arms: Sequence[Arm], calibration: Calibration, plan: StudyPlan, index: int
+) -> Block:
+    spec = BlockSpec(
+        phase="search",
+        index=index,
+        arms=(Arm(BASELINE, bench.baseline), *arms),
+        plan=plan.search,
+        mode=bench.objective.mode,
+        rate_per_s=calibration.rate_per_s,
+        needs_all=False,
+    )
+    allowance = drop_allowance(calibration.sigma_d)
+    return repeat_until_complete(
+        bench, spec, lambda windows: hopeless(windows, bench.objective, allowance)
+    )
+
+
+def hopeless(
+    windows: Sequence[Measurement], objective: Objective, allowance: float
+) -> dict[str, str]:
+    """Instances that leave their block early: they fail the load, or lose every early round.
+
+    Args:
+        windows: those of the block so far.
+        objective: decides what losing means.
+        allowance: see ``tuner.stats.race.drop_allowance``.
+    """
+    last = windows[-1]
+    others = [w for w in windows if w.instance != BASELINE]
+    leaving = {w.instance: "; ".join(w.invalid) for w in others if w.bad}
+    if any(w.round == last.round and w.instance == BASELINE for w in windows):
+        values: dict[str, dict[int, float]] = {}
+        for window in windows:
+            if window.valid:
+                values.setdefault(window.instance, {})[window.round] = objective.ln(window)
+        base = values.pop(BASELINE, {})
+        for instance, own in values.items():
+            losses = [objective.loss(own[r] - base[r]) for r in sorted(own) if r in base]
+            if instance not in leaving and is_hopeless(losses, allowance=allowance):
+                leaving[instance] = f"slower than the baseline in each of {len(losses)} rounds"
+    return leaving
+
+
+def _conclude(bench: Bench, block: Block) -> None:
+    """Tell the record what the block says of its trials."""
+    losses = block_losses(block, bench.objective)
+    for instance in block.instances:
+        if instance.trial is None:
+            continue
+        if instance.instance in losses:
+            bench.store.report_loss(instance.trial, block.number, losses[instance.instance])
+        bad = [w for w in block.windows if w.instance == instance.instance and w.bad]
+        if instance.state == "refused" or bad:
+            words = instance.message or "; ".join(bad[0].invalid)
+            bench.store.close_trial(instance.trial, "infeasible", {}, words)
+        elif instance.state == "dropped":
+            known = {t.number: t for t in bench.store.record().trials}[instance.trial]
+            bench.store.close_trial(instance.trial, "dropped", known.losses, instance.message)
+
+
+def _close_all(bench: Bench) -> None:
+    for trial in bench.store.record().trials:
+        if trial.state == "racing":
+            state = "complete" if trial.losses else "infeasible"
+            words = "" if trial.losses else "no valid window"
+            bench.store.close_trial(trial.number, state, trial.losses, words)
+
+
+def _tell(bench: Bench, block: Block, left_s: float) -> None:
+    trials = [t for t in bench.store.record().trials if t.origin != "baseline"]
+    ranked = best_first(trials)
+    best = f"best so far {ratio_words(ranked[0], bench.objective)}" if ranked else "nothing yet"
+    bench.progress.step(f"block {block.number}: {len(trials)} configurations tried, {best}", left_s)
+
+
+def ratio_words(trial: Trial, objective: Objective) -> str:
+    """A trial's mean figure as a percentage of the baseline's, with the number of looks."""
+    ratio = math.exp(objective.loss(mean_loss(trial.losses)))
+    looks = len(trial.losses)
+    return f"{ratio:.1%} of the baseline's ({looks} look{'s' * (looks != 1)}, not a claim)"
+
+
+def _spent_s(record: Record) -> float:
+    return sum(b.ended_unix_s - b.started_unix_s for b in record.blocks if b.phase == "search")
+
+
+def _search_blocks(record: Record) -> int:
+    return sum(b.phase == "search" and b.state == "complete" for b in record.blocks)

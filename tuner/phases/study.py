@@ -1,0 +1,134 @@
+"""A whole study: calibrate, search, confirm. Each phase goes on from what the record holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tuner.configuration import Configuration
+from tuner.measurement import Gates
+from tuner.objective import Objective
+from tuner.phases.bench import Bench
+from tuner.phases.calibrate import (
+    calibration,
+    load_point,
+    measure_capacity,
+    planned_blocks,
+    run_aa,
+)
+from tuner.phases.confirm import freeze, run_confirmation, run_load_points
+from tuner.phases.search import SearchSpec, run_search
+from tuner.plan import Budget, StudyPlan, plan_blocks
+from tuner.record import Calibration, Record
+from tuner.space import Space
+from tuner.stats.power import PooledSigma
+
+SATURATION_GATES = Gates(samples_needed=1_000)
+"""For closed loops, which have no tail to be resolved."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudySpec:
+    """What a study is to find out."""
+
+    space: Space
+    allow: tuple[str, ...]
+    known_good: tuple[Configuration, ...]
+    rate_per_s: float | None
+    time_s: float
+    trials: int | None
+    effect: float
+    """Smallest effect worth finding, as a share."""
+    server_cores: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """A bench whose gates fit the load point, with the plan that follows from it."""
+
+    bench: Bench
+    calibration: Calibration
+    plan: StudyPlan
+    confirm_blocks: int
+
+
+def run_study(bench: Bench, spec: StudySpec) -> None:
+    """Run what is not in the record yet, to the end of the confirmation."""
+    ready = calibrate(bench, spec)
+    record = ready.bench.store.record()
+    if record.protocol is None:
+        spent_s = sum(
+            b.ended_unix_s - b.started_unix_s for b in record.blocks if b.phase != "search"
+        )
+        search = SearchSpec(
+            space=spec.space,
+            allow=spec.allow,
+            baseline=bench.baseline,
+            known_good=spec.known_good,
+            time_s=Budget(spec.time_s).search_s(spent_s, ready.plan, ready.confirm_blocks),
+            trials=spec.trials,
+        )
+        best = run_search(ready.bench, search, ready.calibration, ready.plan)
+        if best is None:
+            bench.progress.note("no configuration could be measured: there is nothing to confirm")
+            ready.bench.store.set_ended()
+            return
+        record = ready.bench.store.record()
+        candidate = _configuration(record, best.digest, spec.space.name)
+    else:
+        candidate = _configuration(record, record.protocol.candidate, spec.space.name)
+    confirm(ready, candidate)
+
+
+def confirm(ready: Calibrated, candidate: Configuration) -> None:
+    """Freeze the protocol unless it is, run its blocks, look at the other load points."""
+    bench, plan = ready.bench, ready.plan
+    protocol = bench.store.record().protocol
+    if protocol is None:
+        protocol = freeze(bench, candidate, ready.calibration, plan, ready.confirm_blocks)
+    run_confirmation(bench, candidate, protocol, plan)
+    run_load_points(bench, candidate, ready.calibration, plan)
+    bench.store.set_ended()
+
+
+def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
+    """Capacity, load point and noise; taken from the record where they are in it."""
+    found = bench.store.record().calibration
+    if found is not None:
+        plan = plan_blocks(bench.objective, found.rate_per_s, spec.time_s)
+        return _calibrated(bench, found, plan, spec)
+    saturated = replace(bench, gates=SATURATION_GATES)
+    capacity = measure_capacity(saturated, bench.baseline, spec.server_cores)
+    load = load_point(capacity, spec.rate_per_s)
+    bench.progress.note(
+        f"capacity of the baseline {capacity.per_s:,.0f} requests/s;"
+        f" load point {load[0]:,.0f}/s ({load[1]})"
+    )
+    plan = plan_blocks(bench.objective, load[0], spec.time_s)
+    gated = replace(bench, gates=_gates(bench.objective, plan))
+    blocks = run_aa(gated, bench.baseline, load[0], plan)
+    found = calibration(
+        gated, blocks, capacity, load, effect=spec.effect, budget=Budget(spec.time_s), plan=plan
+    )
+    bench.store.set_calibration(found)
+    return _calibrated(bench, found, plan, spec)
+
+
+def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySpec) -> Calibrated:
+    sigma = PooledSigma(found.sigma_d, found.degrees_of_freedom)
+    blocks = planned_blocks(sigma, spec.effect, Budget(spec.time_s), plan)
+    bench.progress.note(
+        f"noise of a block's difference {found.sigma_d:.1%}; {blocks} blocks will confirm,"
+        f" which detect a change of {found.minimum_detectable_effect:.1%} (80 % power)"
+    )
+    gated = replace(bench, gates=_gates(bench.objective, plan))
+    return Calibrated(gated, found, plan, blocks)
+
+
+def _gates(objective: Objective, plan: StudyPlan) -> Gates:
+    if objective.mode == "closed":
+        return SATURATION_GATES
+    return Gates(samples_needed=plan.samples_needed)
+
+
+def _configuration(record: Record, digest: str, space: str) -> Configuration:
+    return Configuration.of(space, record.configurations[digest].values)

@@ -1,0 +1,111 @@
+"""How the time of a study is spent: pure arithmetic, stated to the user before anything starts.
+
+Figures of cost are estimates for the plan and for the time that is left; none of them enters a
+result.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tuner.objective import Objective
+
+DEPLOY_S = 1.5
+"""One Ansible run with its instances."""
+GAP_S = 0.02
+"""Between two windows: reading the samples and writing the record."""
+STALL_ALLOWANCE = 1.4
+"""Windows are this much longer than the samples need, since stalls take a part of them away."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPlan:
+    """The windows of one kind of block: every instance once in every round."""
+
+    rounds: int
+    window_s: float
+    first_warmup_s: float
+    """Before the first window of a fresh instance."""
+    warmup_s: float
+    """Before every other window: the connections stand, the server is warm."""
+
+    def cost_s(self, instances: int) -> float:
+        """Expected wall-clock of the block."""
+        windows = instances * self.rounds
+        warm = instances * self.first_warmup_s + (windows - instances) * self.warmup_s
+        return DEPLOY_S + windows * (self.window_s + GAP_S) + warm
+
+    def measured_s(self, instances: int) -> float:
+        """What of it is measuring windows."""
+        return instances * self.rounds * self.window_s
+
+
+@dataclass(frozen=True, slots=True)
+class StudyPlan:
+    """The resolved plan of a study."""
+
+    capacity: BlockPlan
+    aa: BlockPlan
+    aa_blocks: int
+    aa_instances: int
+    search: BlockPlan
+    candidates: int
+    """Candidates in a search block, beside the baseline."""
+    confirm: BlockPlan
+    load_points: BlockPlan
+    samples_needed: int
+    """Stall-free samples that a window must hold; declared in the report."""
+
+
+CLOSED = BlockPlan(rounds=3, window_s=1.0, first_warmup_s=0.5, warmup_s=0.1)
+
+
+def plan_blocks(objective: Objective, rate_per_s: float, time_s: float) -> StudyPlan:
+    """Choose windows that hold enough samples and still leave time for blocks.
+
+    A window holds the samples that the objective needs if that takes at most a hundredth of the
+    study; at lower rates it holds fewer, and the record declares how many.
+    """
+    needed = objective.samples_needed
+    longest_s = max(0.5, time_s / 100)
+    sample_s = needed * STALL_ALLOWANCE / rate_per_s if objective.mode == "open" else 0.5
+    search_s = min(max(0.6, sample_s), longest_s)
+    confirm_s = min(max(1.5, sample_s), 1.5 * longest_s)
+    if objective.mode == "open":
+        needed = min(needed, math.floor(rate_per_s * search_s / STALL_ALLOWANCE))
+    settle_s = max(0.05, min(0.5, 200 / rate_per_s))
+    fresh_s = max(0.25, settle_s)
+    return StudyPlan(
+        capacity=CLOSED,
+        aa=BlockPlan(6, confirm_s, fresh_s, settle_s),
+        aa_blocks=3,
+        aa_instances=3,
+        search=BlockPlan(5, search_s, fresh_s, settle_s),
+        candidates=5,
+        confirm=BlockPlan(6, confirm_s, fresh_s, settle_s),
+        load_points=BlockPlan(3, confirm_s, fresh_s, settle_s),
+        samples_needed=needed,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Shares of the study's time, from which the phases are cut."""
+
+    time_s: float
+
+    @property
+    def confirm_s(self) -> float:
+        """Most that the confirmation may take: its blocks and the other load points."""
+        return 0.45 * self.time_s
+
+    def confirm_blocks(self, plan: StudyPlan) -> int:
+        """Most blocks that fit; at least 6, below which no interval is finite."""
+        rest_s = self.confirm_s - 2 * plan.load_points.cost_s(2)
+        return max(6, int(rest_s / plan.confirm.cost_s(2)))
+
+    def search_s(self, spent_s: float, plan: StudyPlan, blocks: int) -> float:
+        """What is left for the search when ``blocks`` are set aside for the confirmation."""
+        reserve_s = blocks * plan.confirm.cost_s(2) + 2 * plan.load_points.cost_s(2)
+        return max(plan.search.cost_s(plan.candidates + 1), self.time_s - spent_s - reserve_s)

@@ -1,0 +1,1 @@
+"""What to try next: Optuna proposes, successive halving decides who is measured again."""

@@ -1,0 +1,99 @@
+"""Proposals: what Optuna's TPE would try next, given every trial's figure as known now.
+
+A trial is measured again in later blocks, so its figure changes; a told value in Optuna does
+not. The sampler therefore works on a study in memory that is made anew from the record before
+each block: proposals are a function of the record and the seed.
+
+TPE: Bergstra et al. 2011; multivariate and grouped as in Falkner et al. 2018. Trials in progress
+count as bad while a batch is drawn (constant liar, Ginsbourger et al. 2010), which spreads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tuner.configuration import Configuration
+from tuner.search.dimensions import dimensions_of, suggest
+from tuner.space import Space
+
+if TYPE_CHECKING:
+    import optuna
+
+_ATTEMPTS = 20
+"""Draws per proposal before a space is taken to be exhausted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A trial as the sampler is told of it."""
+
+    configuration: Configuration
+    loss: float | None
+    """Mean signed log ratio; None if infeasible."""
+
+
+def propose(
+    space: Space,
+    allow: Collection[str],
+    base: Configuration,
+    seen: Sequence[Seen],
+    *,
+    count: int,
+    seed: int,
+) -> list[Configuration]:
+    """Draw new configurations.
+
+    Args:
+        space: the search space, bound to the host.
+        allow: names of the parameters whose trade the user accepts.
+        base: gives the values of parameters that are not searched.
+        seen: all trials so far, in their order.
+        count: how many are wanted.
+        seed: of the sampler; the same arguments give the same proposals.
+
+    Returns:
+        At most ``count`` configurations that differ from each other and from all seen; fewer
+        when the space has no more.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=_sampler(optuna, seed))
+    for trial in seen:
+        study.add_trial(_frozen(trial, space, allow))
+    known = {trial.configuration.digest for trial in seen}
+    proposals: list[Configuration] = []
+    for _ in range(count * _ATTEMPTS):
+        if len(proposals) == count:
+            break
+        configuration = space.complete(suggest(study.ask(), space, allow), base)
+        if configuration.digest not in known:
+            known.add(configuration.digest)
+            proposals.append(configuration)
+    return proposals
+
+
+def _sampler(optuna: Any, seed: int) -> Any:
+    return optuna.samplers.TPESampler(multivariate=True, group=True, seed=seed)
+
+
+def _frozen(trial: Seen, space: Space, allow: Collection[str]) -> optuna.trial.FrozenTrial:
+    import optuna
+
+    values, domains = dimensions_of(space, allow, trial.configuration)
+    inside = {
+        name: domain
+        for name, domain in domains.items()
+        if domain._contains(domain.to_internal_repr(values[name]))  # noqa: SLF001 - no public way
+    }
+    feasible = trial.loss is not None
+    states = optuna.trial.TrialState
+    return optuna.trial.create_trial(
+        state=states.COMPLETE if feasible else states.PRUNED,
+        value=trial.loss,
+        params={name: values[name] for name in inside},
+        distributions=inside,
+        constraints={"feasible": -1.0 if feasible else 1.0},
+    )

@@ -1,0 +1,69 @@
+"""Which trials the next block measures: new ones, or again those that look good.
+
+Successive halving with re-measurement (Jamieson and Talwalkar 2016, on means instead of longer
+runs): every trial gets one look, the better part of those three, the best of them five. A
+figure is a mean over blocks, so that a lucky first look does not decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.record import Trial
+from tuner.scoring import mean_loss
+
+RUNGS = (1, 3, 5)
+"""Looks after which a trial must be among the better part to be measured again."""
+KEEP = 1 / 3
+"""Share of the trials of a rung that go on to the next."""
+
+
+def again(trials: Sequence[Trial], slots: int) -> list[Trial]:
+    """The racing trials most worth another look, best first, at most ``slots``.
+
+    A trial is worth it while its looks are below the next rung and it is among the best ``KEEP``
+    of all trials that have at least the looks of its own rung.
+    """
+    worthy = []
+    for trial in trials:
+        looks = len(trial.losses)
+        if trial.state != "racing" or looks == 0 or looks >= RUNGS[-1]:
+            continue
+        rung = max(level for level in RUNGS if level <= looks)
+        rivals = sorted(mean_loss(other.losses) for other in trials if len(other.losses) >= rung)
+        places = max(1, round(len(rivals) * KEEP))
+        if mean_loss(trial.losses) <= rivals[places - 1] and _informative(trials, rung):
+            worthy.append(trial)
+    worthy.sort(key=lambda trial: mean_loss(trial.losses))
+    return worthy[:slots]
+
+
+def finalists(trials: Sequence[Trial], slots: int) -> list[Trial]:
+    """The best racing trials that still lack looks: what the last blocks of a search measure."""
+    short = [t for t in best_first(trials)[:slots] if len(t.losses) < RUNGS[-1]]
+    return [t for t in short if t.state == "racing"]
+
+
+def best_first(trials: Sequence[Trial]) -> list[Trial]:
+    """Measured, feasible proposals, best mean first; more looks first among equals."""
+    measured = [t for t in trials if t.losses and t.state in {"racing", "complete"}]
+    return sorted(measured, key=lambda t: (mean_loss(t.losses), -len(t.losses)))
+
+
+def winner(trials: Sequence[Trial]) -> Trial | None:
+    """The trial to be confirmed: the best mean among those with the most looks demanded.
+
+    Trials with the looks of a higher rung come before those with fewer, because the best of many
+    single looks is mostly luck. None if nothing was measured.
+    """
+    ranked = best_first(trials)
+    for looks in reversed(RUNGS):
+        proven = [trial for trial in ranked if len(trial.losses) >= looks]
+        if proven:
+            return proven[0]
+    return None
+
+
+def _informative(trials: Sequence[Trial], rung: int) -> bool:
+    """Whether enough trials reached the rung to say who is in its better part."""
+    return sum(len(trial.losses) >= rung for trial in trials) * KEEP >= 1

@@ -1,0 +1,21 @@
+"""The ground that instances stand on: everything about the target that no configuration decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Folders, CPUs and neighbours of the instances on one target."""
+
+    binary: str
+    instances_dir: Path
+    backends_dir: Path
+    site_dir: Path
+    cpus: tuple[int, ...]
+    """CPUs that the server is confined to."""
+    backend_cpus: tuple[int, ...]
+    upstreams: tuple[str, ...]
+    """``host:port`` of the backends; empty where there are none."""

@@ -1,0 +1,130 @@
+"""Nginx: found with ``nginx -V``, validated with ``nginx -t``, proved live by its own endpoint.
+
+A rejected reload silently keeps the old configuration, so a window is never measured on a
+promise: every instance is started afresh and must answer with its configuration's digest.
+https://nginx.org/en/docs/switches.html
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from tuner.configuration import Configuration
+from tuner.errors import HostError
+from tuner.facts import ServerFacts
+from tuner.hosts.port import InstanceSpec
+from tuner.render import Placement, render, render_backend
+from tuner.servers.ground import Ground
+from tuner.space import Space
+from tuner.workload import Workload
+
+_CANDIDATES = ("nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx")
+_LIVE_PATH = "/.tuner/live"
+_BACKEND = "backend"
+
+
+def detect(binary: str | None = None) -> ServerFacts:
+    """Find Nginx and ask what it is.
+
+    Raises:
+        HostError: there is none, or it does not answer; the message says what to install.
+    """
+    for candidate in (binary,) if binary else _CANDIDATES:
+        found = shutil.which(candidate)
+        if found is not None:
+            break
+    else:
+        raise HostError(
+            "no Nginx found on this machine; install it (Debian, Ubuntu: apt-get install"
+            " nginx-light; Fedora: dnf install nginx) or name it with --binary"
+        )
+    done = subprocess.run([found, "-V"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise HostError(f"{found} -V failed: {done.stderr.strip()}")
+    return parse_build(done.stderr, found)
+
+
+def parse_build(text: str, binary: str) -> ServerFacts:
+    """Read the text of ``nginx -V``."""
+    version = re.search(r"nginx version: [^/]+/([0-9.]+)", text)
+    if version is None:
+        raise HostError(f"{binary} -V does not tell a version: {text[:200]!r}")
+    words = re.findall(r"--with-([a-z0-9_-]+)", text)
+    modules = tuple(sorted({word.removesuffix("_module") for word in words}))
+    return ServerFacts("nginx", binary, version.group(1), modules, text.strip())
+
+
+def cpu_mask(cpus: tuple[int, ...]) -> str:
+    """CPUs as Nginx writes them: one binary digit per CPU, CPU 0 last."""
+    return "".join("1" if cpu in cpus else "0" for cpu in range(max(cpus), -1, -1))
+
+
+def instance(
+    label: str, configuration: Configuration, space: Space, ground: Ground, port: int
+) -> InstanceSpec:
+    """A configuration as an isolated instance on a port of its own."""
+    directory = ground.instances_dir / label
+    placement = Placement(
+        listen=f"127.0.0.1:{port}",
+        server_name="localhost",
+        root=str(ground.site_dir),
+        run_dir=str(directory / "run"),
+        log_dir=str(directory / "logs"),
+        digest=configuration.digest,
+        live_path=_LIVE_PATH,
+        upstreams=ground.upstreams,
+        cpu_mask=cpu_mask(ground.cpus),
+        user="",
+    )
+    text = render(space.template, configuration, space, placement)
+    return _spec(label, text, ground, port=port, directory=directory, live=configuration.digest)
+
+
+def backend(workload: Workload, ground: Ground, port: int) -> InstanceSpec:
+    """The workload's backend as an Nginx of its own."""
+    directory = ground.backends_dir / _BACKEND
+    placement = Placement(
+        listen=f"127.0.0.1:{port}",
+        server_name="localhost",
+        root=str(ground.site_dir),
+        run_dir=str(directory / "run"),
+        log_dir=str(directory / "logs"),
+        digest=_BACKEND,
+        live_path=_LIVE_PATH,
+        upstreams=(),
+        cpu_mask=cpu_mask(ground.backend_cpus),
+        user="",
+    )
+    text = render_backend(workload, placement)
+    return _spec(_BACKEND, text, ground, port=port, directory=directory, live=_BACKEND)
+
+
+def _spec(
+    label: str, text: str, ground: Ground, *, port: int, directory: Path, live: str
+) -> InstanceSpec:
+    config = directory / "nginx.conf"
+    command = (
+        ground.binary,
+        "-p",
+        f"{directory}/",
+        "-c",
+        str(config),
+        "-e",
+        str(directory / "logs" / "error.log"),
+    )
+    return InstanceSpec(
+        instance=label,
+        directory=str(directory),
+        files={"nginx.conf": text},
+        folders=("run", "logs"),
+        validate=(*command, "-t"),
+        start=command,
+        pid_file=str(directory / "run" / "nginx.pid"),
+        live_url=f"http://127.0.0.1:{port}{_LIVE_PATH}",
+        live_token=live,
+        environment={},
+        cpus=ground.backend_cpus if live == _BACKEND else ground.cpus,
+    )

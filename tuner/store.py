@@ -1,0 +1,431 @@
+"""The study's record on an Optuna storage.
+
+Two Optuna studies make one record. ``NAME`` is the search: its trials are the configurations,
+their intermediate values the losses by block. ``NAME/blocks`` holds a trial for every block, with
+one user attribute for every window, written as the window ends; the life of a block (RUNNING,
+COMPLETE, FAIL) is Optuna's own. Only Optuna's public interface is used, so that SQLite,
+PostgreSQL and the gRPC proxy all serve, and optuna-dashboard opens the record as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from tuner.configuration import Configuration, Value
+from tuner.errors import StoreError
+from tuner.facts import CoreSplit, HostFacts, ServerFacts
+from tuner.measurement import Measurement
+from tuner.objective import Objective
+from tuner.record import (
+    SCHEMA_VERSION,
+    Block,
+    BlockInstance,
+    BlockState,
+    Calibration,
+    ConfigurationRecord,
+    Origin,
+    Phase,
+    Protocol,
+    Record,
+    Trial,
+    TrialState,
+)
+from tuner.scoring import mean_loss, trial_losses
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.distributions import BaseDistribution
+
+_T = TypeVar("_T")
+_CONFIGURATION = "configuration:"
+_WINDOW = "window:"
+_VALID_CONSTRAINT = "accepted by the server"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What is known of a study when it starts."""
+
+    name: str
+    definition: Mapping[str, object]
+    tuner_version: str
+    command: str
+    generator: str
+    host: HostFacts
+    server: ServerFacts
+    cores: CoreSplit
+    notes: tuple[str, ...]
+    started_unix_s: float
+    baseline: str
+    objective: str
+
+
+def sqlite_url(folder: Path) -> str:
+    """The default storage: a file in the study's own folder."""
+    return f"sqlite:///{folder / 'record.db'}"
+
+
+class Store:
+    """One study's record, open for reading and writing."""
+
+    def __init__(self, search: optuna.Study, blocks: optuna.Study) -> None:
+        self._search = search
+        self._blocks = blocks
+        self._search_trials: dict[int, optuna.Trial] = {}
+        self._block_trials: dict[int, optuna.Trial] = {}
+
+    @classmethod
+    def create(cls, url: str, header: Header) -> Store:
+        """Begin a record.
+
+        Raises:
+            StoreError: the name is taken in this storage, or the storage cannot be opened.
+        """
+        optuna = _optuna()
+        storage = _storage(url)
+        try:
+            search = optuna.create_study(
+                storage=storage, study_name=header.name, sampler=_no_sampler()
+            )
+            blocks = optuna.create_study(
+                storage=storage,
+                study_name=f"{header.name}/blocks",
+                sampler=_no_sampler(),
+                direction="maximize",
+            )
+        except optuna.exceptions.DuplicatedStudyError as error:
+            raise StoreError(
+                f"a study called {header.name!r} is already in {url}; go on with it by --resume,"
+                " or choose another --name"
+            ) from error
+        search.set_metric_names([f"ln({header.objective} / baseline's), smaller is better"])
+        blocks.set_metric_names(["share of the block's time in measuring windows"])
+        search.set_user_attr("schema_version", SCHEMA_VERSION)
+        search.set_user_attr("header", msgspec.to_builtins(header))
+        return cls(search, blocks)
+
+    @classmethod
+    def open(cls, url: str, name: str) -> Store:
+        """Open an existing record.
+
+        Raises:
+            StoreError: there is none of that name, or its schema is not this version's.
+        """
+        optuna = _optuna()
+        storage = _storage(url)
+        try:
+            search = optuna.load_study(storage=storage, study_name=name, sampler=_no_sampler())
+            blocks = optuna.load_study(
+                storage=storage, study_name=f"{name}/blocks", sampler=_no_sampler()
+            )
+        except KeyError as error:
+            raise StoreError(f"no study called {name!r} in {url}; see 'tuner studies'") from error
+        found = search.user_attrs.get("schema_version")
+        if found != SCHEMA_VERSION:
+            raise StoreError(
+                f"{name!r} has record schema {found}, this tuner reads {SCHEMA_VERSION};"
+                " use the tuner version that wrote it"
+            )
+        return cls(search, blocks)
+
+    # --- what is written once ---------------------------------------------------------------
+
+    def add_configuration(self, configuration: ConfigurationRecord) -> None:
+        """Keep a configuration's values and text, once."""
+        self._search.set_user_attr(
+            _CONFIGURATION + configuration.digest, msgspec.to_builtins(configuration)
+        )
+
+    def set_calibration(self, calibration: Calibration) -> None:
+        """Keep what was learnt of the baseline."""
+        self._search.set_user_attr("calibration", msgspec.to_builtins(calibration))
+
+    def set_protocol(self, protocol: Protocol) -> None:
+        """Freeze the confirmation.
+
+        Raises:
+            StoreError: another protocol is frozen already; it is never replaced.
+        """
+        frozen = self._search.user_attrs.get("protocol")
+        if frozen is not None and frozen["digest"] != protocol.digest:
+            raise StoreError("the confirmation's protocol is frozen already and cannot be replaced")
+        self._search.set_user_attr("protocol", msgspec.to_builtins(protocol))
+
+    def set_importance(self, importance: Mapping[str, float]) -> None:
+        """Keep the parameters' importance."""
+        self._search.set_user_attr("importance", dict(importance))
+
+    def set_ended(self) -> None:
+        """Say that the study came to its end."""
+        self._search.set_user_attr("ended_unix_s", time.time())
+
+    # --- blocks -----------------------------------------------------------------------------
+
+    def open_block(
+        self, phase: Phase, index: int, seed: int, instances: Sequence[BlockInstance]
+    ) -> int:
+        """Begin a block; its number."""
+        trial = self._blocks.ask()
+        self._block_trials[trial.number] = trial
+        trial.set_user_attr("phase", phase)
+        trial.set_user_attr("index", index)
+        trial.set_user_attr("seed", seed)
+        trial.set_user_attr("instances", msgspec.to_builtins(tuple(instances)))
+        return trial.number
+
+    def add_window(self, block: int, window: Measurement) -> None:
+        """Keep one window, as soon as it has ended."""
+        self._block_trials[block].set_user_attr(
+            _WINDOW + window.window_id, msgspec.to_builtins(window)
+        )
+
+    def close_block(
+        self,
+        block: int,
+        state: BlockState,
+        reason: str,
+        instances: Sequence[BlockInstance],
+        measured_share: float,
+    ) -> None:
+        """End a block. Whatever is not ``complete`` keeps its windows and its reason."""
+        states = _optuna().trial.TrialState
+        trial = self._block_trials.pop(block)
+        trial.set_user_attr("instances", msgspec.to_builtins(tuple(instances)))
+        trial.set_user_attr("reason", reason)
+        trial.set_user_attr("state", state)
+        if state == "complete":
+            self._blocks.tell(trial, measured_share)
+        else:
+            self._blocks.tell(trial, state=states.FAIL)
+
+    # --- trials -----------------------------------------------------------------------------
+
+    def open_trial(
+        self,
+        configuration: Configuration,
+        origin: Origin,
+        parameters: Mapping[str, Value],
+        distributions: Mapping[str, BaseDistribution],
+    ) -> int:
+        """Begin a trial with a configuration that was chosen elsewhere; its number.
+
+        Args:
+            configuration: what will run.
+            origin: who proposed it.
+            parameters: the searched dimensions, as Optuna knows them.
+            distributions: their domains; dimensions whose value lies outside are left out.
+        """
+        inside = {
+            name: domain
+            for name, domain in distributions.items()
+            if name in parameters and _contains(domain, parameters[name])
+        }
+        self._search.enqueue_trial({name: parameters[name] for name in inside})
+        trial = self._search.ask(fixed_distributions=dict(inside))
+        trial.set_user_attr("digest", configuration.digest)
+        trial.set_user_attr("origin", origin)
+        trial.set_user_attr("configuration", configuration.values)
+        self._search_trials[trial.number] = trial
+        return trial.number
+
+    def report_loss(self, trial: int, block: int, loss: float) -> None:
+        """Show a trial's loss in a block to Optuna's tools; the record itself is the windows."""
+        self._search_trials[trial].report(loss, step=block)
+
+    def close_trial(
+        self, number: int, state: TrialState, losses: Mapping[int, float], message: str
+    ) -> None:
+        """End a trial with the mean of its losses.
+
+        An infeasible one is told as violating a constraint, so that every sampler knows.
+        """
+        states = _optuna().trial.TrialState
+        trial = self._search_trials.pop(number)
+        trial.set_user_attr("state", state)
+        trial.set_user_attr("message", message)
+        infeasible = state == "infeasible"
+        trial.set_constraint(_VALID_CONSTRAINT, 1.0 if infeasible else -1.0)
+        if losses and not infeasible:
+            value = mean_loss(losses)
+            self._search.tell(trial, value)
+        else:
+            self._search.tell(trial, state=states.PRUNED)
+
+    # --- recovery and reading ---------------------------------------------------------------
+
+    def recover(self) -> list[str]:
+        """After a crash or an interruption: end orphaned blocks, take orphaned trials up again.
+
+        Every window that had ended is kept. A trial that was racing goes on racing.
+
+        Returns:
+            What was done, in words.
+        """
+        optuna = _optuna()
+        running = optuna.trial.TrialState.RUNNING
+        waiting = optuna.trial.TrialState.WAITING
+        done = []
+        for frozen in self._blocks.get_trials(deepcopy=False, states=(running, waiting)):
+            windows = sum(key.startswith(_WINDOW) for key in frozen.user_attrs)
+            self._blocks.tell(frozen.number, state=optuna.trial.TrialState.FAIL)
+            done.append(f"block {frozen.number} had been cut short; its {windows} windows are kept")
+        for frozen in self._search.get_trials(deepcopy=False, states=(running, waiting)):
+            if "digest" in frozen.user_attrs:
+                self._search_trials[frozen.number] = optuna.Trial(
+                    self._search,
+                    frozen._trial_id,  # noqa: SLF001 - Optuna has no public way
+                )
+            else:
+                # Killed between being enqueued and being described: it never ran.
+                self._search.tell(
+                    frozen.number, state=optuna.trial.TrialState.FAIL, skip_if_finished=True
+                )
+                done.append(f"trial {frozen.number} had not begun; it is closed")
+        return done
+
+    def record(self) -> Record:
+        """The whole record as plain data."""
+        attrs = self._search.user_attrs
+        header = msgspec.convert(attrs["header"], Header)
+        objective = Objective.parse(header.objective)
+        blocks = tuple(
+            _block(frozen)
+            for frozen in self._blocks.get_trials(deepcopy=False)
+            if "instances" in frozen.user_attrs
+        )
+        losses = trial_losses(blocks, objective)
+        trials = tuple(
+            _trial(frozen, losses.get(frozen.number, {}))
+            for frozen in self._search.get_trials(deepcopy=False)
+            if "digest" in frozen.user_attrs
+        )
+        configurations = {
+            key.removeprefix(_CONFIGURATION): msgspec.convert(value, ConfigurationRecord)
+            for key, value in attrs.items()
+            if key.startswith(_CONFIGURATION)
+        }
+        return Record(
+            schema_version=attrs["schema_version"],
+            name=header.name,
+            definition=header.definition,
+            tuner_version=header.tuner_version,
+            command=header.command,
+            generator=header.generator,
+            host=header.host,
+            server=header.server,
+            cores=header.cores,
+            notes=header.notes,
+            started_unix_s=header.started_unix_s,
+            ended_unix_s=attrs.get("ended_unix_s"),
+            baseline=header.baseline,
+            configurations=configurations,
+            calibration=_maybe(attrs.get("calibration"), Calibration),
+            trials=trials,
+            blocks=blocks,
+            protocol=_maybe(attrs.get("protocol"), Protocol),
+            importance=attrs.get("importance", {}),
+        )
+
+    def importance(self) -> Mapping[str, float]:
+        """Share of each parameter in the spread of the losses (PED-ANOVA, Watanabe 2023).
+
+        Empty where there are too few finished trials to say.
+        """
+        optuna = _optuna()
+        try:
+            found: Mapping[str, float] = optuna.importance.get_param_importances(self._search)
+        except (ValueError, RuntimeError):
+            return {}
+        return found
+
+
+def list_names(url: str) -> list[str]:
+    """Names of the studies in a storage."""
+    names: list[str] = _optuna().get_all_study_names(_storage(url))
+    return sorted(name for name in names if not name.endswith("/blocks"))
+
+
+def _optuna() -> Any:
+    """Optuna, imported late: it costs most of a second, which ``--help`` need not pay."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _no_sampler() -> Any:
+    """The cheapest sampler: proposals are made in tuner.search, never by the record's studies."""
+    return _optuna().samplers.RandomSampler()
+
+
+def _storage(url: str) -> Any:
+    optuna = _optuna()
+    import sqlalchemy
+
+    try:
+        return optuna.storages.RDBStorage(url)
+    except (sqlalchemy.exc.SQLAlchemyError, ImportError, RuntimeError) as error:
+        raise StoreError(f"the storage {_without_secret(url)} cannot be opened: {error}") from error
+
+
+def _without_secret(url: str) -> str:
+    import sqlalchemy
+
+    try:
+        return sqlalchemy.make_url(url).render_as_string(hide_password=True)
+    except sqlalchemy.exc.ArgumentError:
+        return "given by --storage"
+
+
+def _contains(domain: BaseDistribution, value: Value) -> bool:
+    try:
+        return domain._contains(domain.to_internal_repr(value))  # noqa: SLF001 - no public way
+    except ValueError:
+        return False
+
+
+def _maybe(value: object, kind: type[_T]) -> _T | None:
+    return None if value is None else msgspec.convert(value, kind)
+
+
+def _block(frozen: optuna.trial.FrozenTrial) -> Block:
+    attrs = frozen.user_attrs
+    windows = [msgspec.convert(v, Measurement) for k, v in attrs.items() if k.startswith(_WINDOW)]
+    interrupted = frozen.state.is_finished() and "state" not in attrs
+    started = frozen.datetime_start.timestamp() if frozen.datetime_start else 0.0
+    ended = frozen.datetime_complete.timestamp() if frozen.datetime_complete else started
+    windows.sort(key=lambda window: window.started_unix_s)
+    if interrupted and windows:
+        # Told later, on resume: the time in between was not spent on the study.
+        ended = windows[-1].started_unix_s + windows[-1].duration_s
+    state: BlockState = "failed" if interrupted else attrs.get("state", "running")
+    return Block(
+        number=frozen.number,
+        phase=attrs["phase"],
+        index=attrs["index"],
+        seed=attrs["seed"],
+        state=state,
+        reason="interrupted" if interrupted else attrs.get("reason", ""),
+        started_unix_s=started,
+        ended_unix_s=ended,
+        instances=tuple(msgspec.convert(i, BlockInstance) for i in attrs["instances"]),
+        windows=tuple(windows),
+    )
+
+
+def _trial(frozen: optuna.trial.FrozenTrial, losses: Mapping[int, float]) -> Trial:
+    attrs = frozen.user_attrs
+    return Trial(
+        number=frozen.number,
+        digest=attrs["digest"],
+        origin=attrs["origin"],
+        state=attrs.get("state", "racing"),
+        losses=losses,
+        message=attrs.get("message", ""),
+    )
