@@ -27,9 +27,13 @@ help: ## List these commands
 # ---------------------------------------------------------------- use
 
 .PHONY: optimize
-optimize: setup ## Tune a real Nginx for p99 on this machine (more options: ARGS="--time 5m")
-	@.ci/require nginx
+optimize: nginx setup ## Tune a real Nginx for p99 on this machine (more options: ARGS="--time 5m")
 	$(BIN)/tuner optimize --server nginx --objective p99 $(ARGS)
+
+# First, because it may ask for a password.
+.PHONY: nginx
+nginx:
+	@.ci/require nginx
 
 .PHONY: setup
 setup: $(STAMPS)/package ## Install tuner with its pinned dependencies into .venv
@@ -57,10 +61,12 @@ $(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
 	@touch $@
 
 .PHONY: test
-test: lint lint-rust test-rust ## Everything that must pass: lints, types, tests, a real study, the wheel
-	@.ci/require nginx
-	@.ci/require chromium
+test: nginx chromium lint lint-rust test-rust ## All that must pass: lints, types, tests, a study, the wheel
 	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: chromium
+chromium:
+	@.ci/require chromium
 
 .PHONY: lint
 lint: develop ## ruff and mypy
