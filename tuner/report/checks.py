@@ -1,0 +1,70 @@
+"""The diagnostics of a confirmation, gathered from its blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.objective import Objective
+from tuner.report.arms import PairedBlock, excluded_share
+from tuner.stats.diagnostics import (
+    Finding,
+    invalid_windows,
+    lag_one,
+    leave_one_out,
+    order_effect,
+    slope_over_time,
+    stall_shares,
+    variance_shares,
+)
+
+
+def findings(
+    confirm: Sequence[PairedBlock], used: Sequence[PairedBlock], objective: Objective
+) -> tuple[Finding, ...]:
+    """Every diagnostic that the blocks allow, warnings first.
+
+    Args:
+        confirm: all blocks of the confirmation; their invalid windows are counted.
+        used: those that count; the other diagnostics look at them.
+    """
+    found = []
+    begun = [block for block in confirm if block.baseline and block.candidate]
+    if begun:
+        found.append(_invalid(begun))
+    if used:
+        found += _of_used(used, objective)
+    return tuple(sorted(found, key=lambda finding: not finding.raised))
+
+
+def _invalid(begun: Sequence[PairedBlock]) -> Finding:
+    arms = (
+        [window for block in begun for window in block.candidate],
+        [window for block in begun for window in block.baseline],
+    )
+    candidate, baseline = (sum(not window.valid for window in arm) for arm in arms)
+    return invalid_windows(candidate, baseline, max(len(arm) for arm in arms))
+
+
+def _of_used(used: Sequence[PairedBlock], objective: Objective) -> list[Finding]:
+    differences = [block.difference(objective.value) for block in used]
+    # A block that was cut short has fewer rounds; the arrays hold the rounds that all have.
+    rounds = min(len(block.places) for block in used)
+    values = [
+        [
+            [objective.ln(block.baseline[turn]), objective.ln(block.candidate[turn])]
+            for turn in range(rounds)
+        ]
+        for block in used
+    ]
+    places = [[list(pair) for pair in block.places[:rounds]] for block in used]
+    return [
+        stall_shares(
+            [excluded_share(block.candidate) for block in used],
+            [excluded_share(block.baseline) for block in used],
+        ),
+        order_effect(values, places),
+        lag_one(differences),
+        slope_over_time(differences),
+        variance_shares([[there - here for here, there in block] for block in values]),
+        leave_one_out(differences),
+    ]

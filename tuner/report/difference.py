@@ -1,0 +1,45 @@
+"""What to change: the settings that differ, and the files' unified difference."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from tuner.configuration import Value
+from tuner.record import ConfigurationRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting that differs; None where it is inactive."""
+
+    name: str
+    baseline: Value | None
+    tuned: Value | None
+
+
+def changes(baseline: ConfigurationRecord, tuned: ConfigurationRecord) -> tuple[Change, ...]:
+    """The settings that differ, by name."""
+    names = sorted(baseline.values.keys() | tuned.values.keys())
+    found = (Change(name, baseline.values.get(name), tuned.values.get(name)) for name in names)
+    return tuple(change for change in found if _differ(change.baseline, change.tuned))
+
+
+def unified_difference(
+    baseline: ConfigurationRecord, tuned: ConfigurationRecord
+) -> tuple[str, ...]:
+    """The lines of ``diff -u baseline tuned``, without line ends; empty if the texts are equal."""
+    return tuple(
+        difflib.unified_diff(
+            baseline.text.splitlines(),
+            tuned.text.splitlines(),
+            f"baseline ({baseline.digest})",
+            f"tuned ({tuned.digest})",
+            lineterm="",
+        )
+    )
+
+
+def _differ(first: Value | None, second: Value | None) -> bool:
+    # True == 1 in Python, but `on` and `1` are two settings.
+    return first != second or type(first) is not type(second)

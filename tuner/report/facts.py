@@ -1,0 +1,183 @@
+"""What a report says of host, method and limits: name and value, the same in every form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from tuner.facts import CoreSplit
+from tuner.report.result import StudyResult
+from tuner.report.words import (
+    UNKNOWN,
+    figure,
+    moment,
+    significant,
+)
+from tuner.stats.verdict import VerdictKind
+
+Facts = list[tuple[str, str]]
+
+
+def baseline_name(study: StudyResult) -> str:
+    """Which baseline: ``stock``, ``distro``, ``hand``, a file, or its digest."""
+    return str(study.record.definition.get("baseline", study.record.baseline))
+
+
+def host_facts(study: StudyResult) -> Facts:
+    """Hardware, kernel, topology and versions."""
+    record = study.record
+    host, server = record.host, record.server
+    return [
+        ("Server", f"{server.name} {server.version} ({server.binary})"),
+        ("Host", host.hostname),
+        ("CPU", f"{host.cpu_model}, {len(host.cpus)} in use"),
+        ("Cores", _cores(record.cores)),
+        ("Memory", f"{significant(host.memory_bytes / 2**30)} GiB"),
+        ("System", f"{host.distribution}, kernel {host.kernel}"),
+        ("Virtualisation", host.virtualisation),
+        ("Open files, backlog", f"{host.file_limit:,}, somaxconn {host.somaxconn:,}"),
+        ("Real-time ticker", "allowed" if host.realtime else "not allowed: no server stalls seen"),
+        ("Generator", record.generator),
+        ("tuner", record.tuner_version),
+    ]
+
+
+def method_facts(study: StudyResult) -> Facts:
+    """How it was measured, by the frozen protocol where there is one."""
+    record = study.record
+    calibration, protocol = record.calibration, record.protocol
+    facts = [("Objective", f"{study.objective.name} in {study.objective.unit}")]
+    if study.objective.quantile is not None:
+        facts.append(("Latency", "from the intended send time to the last byte, open loop"))
+    if calibration:
+        bound = " at least (the generator was the bottleneck)" * calibration.generator_bound
+        facts += [
+            ("Baseline's capacity", figure(calibration.capacity_per_s, "/s") + bound),
+            ("Offered rate", f"{figure(calibration.rate_per_s, '/s')}, {calibration.rate_source}"),
+        ]
+    windows = [window for block in study.used for window in (*block.baseline, *block.candidate)]
+    if windows:
+        first = windows[0]
+        achieved = sum(window.completed_per_s for window in windows) / len(windows)
+        requests = sum(window.completed for window in windows)
+        facts += [
+            ("Achieved rate", figure(achieved, "/s")),
+            ("Connections", f"{first.connections}, {first.protocol}"),
+            ("Windows", f"{len(windows)} of {first.duration_s:.3g} s, {requests:,} requests"),
+            ("Generator", _generator(study)),
+        ]
+    if protocol:
+        rule = protocol.stall_rule
+        facts.append(
+            (
+                "Stall rule",
+                f"requests intended from {rule.before_us:,} µs before to {rule.after_us:,} µs after a"
+                f" stall of more than {rule.gap_us} µs are left out"
+                if rule
+                else "off: server and generator share a core",
+            )
+        )
+    return facts
+
+
+def protocol_facts(study: StudyResult) -> Facts:
+    """The frozen protocol, field by field; empty if none was frozen."""
+    protocol = study.record.protocol
+    if protocol is None:
+        return []
+    gates = protocol.gates
+    return [
+        ("Frozen", f"{moment(protocol.frozen_unix_s)}, hash {protocol.digest}"),
+        ("Estimand", protocol.estimand),
+        ("Baseline", f"{baseline_name(study)} ({protocol.baseline})"),
+        ("Candidate", protocol.candidate),
+        ("Objective", protocol.objective),
+        ("Rate", figure(protocol.rate_per_s, "/s")),
+        ("Blocks", f"{protocol.blocks}, one analysis after the last"),
+        ("Rounds and window", f"{protocol.rounds} of {protocol.window_s:.3g} s per arm and block"),
+        ("Seed", str(protocol.seed)),
+        ("α", f"{protocol.alpha:g}, two-sided"),
+        ("Margin", f"±{100 * protocol.margin:.1f} %"),
+        (
+            "A window is valid if",
+            (
+                f"errors ≤ {100 * gates.error_share:g} %, achieved within"
+                f" {100 * gates.rate_error:g} % of offered, at least {gates.samples_needed:,}"
+                f" stall-free samples, at most {100 * gates.excluded_share:g} % of requests touched"
+                f" by stalls, generator's send lag ≤ {100 * gates.send_lag_share:g} % of the p99"
+            ),
+        ),
+    ]
+
+
+def limits(study: StudyResult) -> list[str]:
+    """The scope of the claim, and what this study cannot know."""
+    record = study.record
+    rate = figure(record.calibration.rate_per_s, "/s") if record.calibration else "this rate"
+    where = f"{record.server.name} {record.server.version} on {record.host.hostname}"
+    workload = record.definition.get("workload", "this one")
+    scope = (
+        f"The figures hold for this workload ({workload}), at {rate}, for {where}, on the day they"
+        " were measured. Another rate, request mix, kernel or machine is another question."
+    )
+    descriptive = (
+        "Other percentiles, resources and load points are descriptive: they were not claimed"
+        " beforehand, and their intervals are not adjusted for their number."
+    )
+    space = (
+        "Only the parameters of the space were varied; the best configuration of all may lie"
+        " outside it."
+    )
+    known = [scope, descriptive, space]
+    if study.verdict:
+        known.insert(
+            1,
+            "It is one confirmation on one host. Only a replication on another day or host can"
+            " tell whether it carries over.",
+        )
+    longest = max(
+        (window.duration_s for block in record.blocks for window in block.windows), default=0.0
+    )
+    if longest:
+        known.append(
+            f"No window lasted longer than {longest:.3g} s, so slow effects (memory growth, full"
+            " logs, cold caches) were not seen."
+        )
+    if study.objective.quantile is not None and not record.cores.shared:
+        known.append(
+            "The claim is on stall-free latency: what stalls of the host add comes on top. The raw"
+            " percentiles are shown beside it."
+        )
+    if record.host.virtualisation not in {"none", UNKNOWN}:
+        known.append(
+            f"The host is virtual ({record.host.virtualisation}): its neighbours and true topology"
+            " are unknown."
+        )
+    return known
+
+
+def changes_title(study: StudyResult) -> str:
+    """What the table of settings is: advice only if the verdict is *better*."""
+    if study.verdict is None:
+        return "What the front-runner changes (not confirmed)"
+    if study.verdict.kind is VerdictKind.BETTER:
+        return "What to change"
+    return "What was tried (no advice)"
+
+
+def _generator(study: StudyResult) -> str:
+    windows = [window for block in study.used for window in (*block.baseline, *block.candidate)]
+    busy = max(window.generator_busy_share for window in windows)
+    lag = max(window.send_lag.p99_us for window in windows)
+    return f"at most {100 * busy:.0f} % busy, p99 of its send lag at most {figure(lag, 'µs')}"
+
+
+def _cores(cores: CoreSplit) -> str:
+    if cores.shared:
+        return f"{_ids(cores.server)}, shared by server and generator"
+    names = [field.name for field in fields(cores) if field.name != "shared"]
+    return ", ".join(f"{name} {_ids(ids)}" for name in names if (ids := getattr(cores, name)))
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return "+".join(map(str, ids))

@@ -1,0 +1,204 @@
+"""The report for a pull request: GitHub-flavoured Markdown, short first, details folded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from tuner.report.facts import (
+    Facts,
+    baseline_name,
+    changes_title,
+    host_facts,
+    limits,
+    method_facts,
+    protocol_facts,
+)
+from tuner.report.result import StudyResult
+from tuner.report.text import time_share
+from tuner.report.words import (
+    PHASE_NAMES,
+    figure,
+    interval,
+    moment,
+    ratio,
+    seconds,
+    setting,
+)
+from tuner.stats.words import counted
+
+_SPECIAL = re.compile(r"([\\`*_\[\]#|~>])")
+
+
+def render_markdown(study: StudyResult) -> str:
+    """The report as Markdown; whatever the study brought in is escaped."""
+    parts = [
+        f"# {_plain(study.record.name)}",
+        f"**{_plain(study.sentence)}**",
+        _figures(study),
+        _changes(study),
+        _bullets("Please note", study.warnings),
+        time_share(study),
+        _folded("Configuration difference", _fenced("diff", study.difference)),
+        _folded("Every block of the confirmation", _blocks(study)),
+        _folded("Search", _search(study)),
+        _folded("Load points", _load_points(study)),
+        _folded("Diagnostics", _diagnostics(study)),
+        _folded("Frozen protocol", _facts(protocol_facts(study))),
+        _folded("Host and method", _facts(host_facts(study) + method_facts(study))),
+        _folded("Limits of the claim", "\n".join(f"- {_plain(line)}" for line in limits(study))),
+        _folded("How to run it again", _fenced("sh", [study.record.command])),
+        f"*Begun {moment(study.record.started_unix_s)}.*",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _figures(study: StudyResult) -> str:
+    rows = [
+        (
+            f"**{_plain(entry.name)}**" if place == 0 else _plain(entry.name),
+            figure(entry.baseline, entry.unit),
+            figure(entry.candidate, entry.unit),
+            ratio(entry.change.ratio) if entry.change else "",
+            interval(entry.change) if entry.change else "",
+        )
+        for place, entry in enumerate(study.figures)
+    ]
+    name = f"baseline ({_plain(baseline_name(study))})"
+    return _table(("", name, "tuned", "ratio", "95 % interval"), rows)
+
+
+def _changes(study: StudyResult) -> str:
+    rows = [
+        (_code(change.name), _code(setting(change.baseline)), _code(setting(change.tuned)))
+        for change in study.changes
+    ]
+    table = _table(("setting", "baseline", "tuned"), rows)
+    return f"### {changes_title(study)}\n\n{table}" if table else ""
+
+
+def _blocks(study: StudyResult) -> str:
+    objective = study.objective
+    rows = []
+    for block in study.confirm:
+        first, second = block.values(objective.value)
+        rows.append(
+            (
+                str(block.index + 1),
+                moment(block.started_unix_s)[11:19],
+                figure(first, objective.unit),
+                figure(second, objective.unit),
+                ratio(second / first),
+                _plain(block.reason) or "used",
+            )
+        )
+    return _table(("block", "UTC", "baseline", "tuned", "ratio", ""), rows)
+
+
+def _search(study: StudyResult) -> str:
+    if not study.trials:
+        return ""
+    ran = [trial for trial in study.trials if trial.blocks]
+    states = {state: sum(trial.state == state for trial in study.trials) for state in _STATES}
+    said = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+    lines = [f"{counted(len(study.trials), 'trial')}: {said}."]
+    if study.shrinkage:
+        shrinkage = study.shrinkage
+        lines.append(
+            f"Trial {shrinkage.trial} had a ratio of {ratio(shrinkage.searched)} in the search and"
+            f" {ratio(shrinkage.confirmed)} on fresh blocks."
+        )
+    lines += [
+        f"- {PHASE_NAMES[time.phase]}: {counted(time.blocks, 'block')} ({time.repeated} repeated),"
+        f" {seconds(time.elapsed_s)}, {figure(time.share, 'share')} of it measuring"
+        for time in study.times
+    ]
+    rows = [
+        (
+            str(trial.number),
+            trial.origin,
+            trial.state,
+            str(trial.blocks),
+            ratio(trial.ratio),
+            f"{ratio(trial.low)} to {ratio(trial.high)}",
+        )
+        for trial in sorted(ran, key=lambda trial: study.objective.loss(trial.ratio))[:10]
+    ]
+    table = _table(("trial", "origin", "state", "blocks", "ratio", "range"), rows)
+    lines += ["", "Search figures, never claims; the best ten:", "", table] if table else []
+    return "\n".join(lines)
+
+
+_STATES = ("complete", "dropped", "infeasible", "racing")
+
+
+def _load_points(study: StudyResult) -> str:
+    rows = [
+        (
+            figure(point.rate_per_s, "/s"),
+            figure(point.share_of_capacity, "share"),
+            point.arm,
+            figure(point.value, study.objective.unit),
+            _plain(point.reason)
+            or f"{figure(point.low, study.objective.unit)} to "
+            f"{figure(point.high, study.objective.unit)}",
+        )
+        for point in study.load_points
+    ]
+    return _table(("offered", "of capacity", "arm", study.objective.name, "range"), rows)
+
+
+def _diagnostics(study: StudyResult) -> str:
+    return "\n".join(
+        f"- {'**warning:** ' if finding.raised else ''}{_plain(finding.message)}"
+        for finding in study.findings
+    )
+
+
+def _facts(facts: Facts) -> str:
+    return _table(("", ""), [(_plain(name), _plain(value)) for name, value in facts])
+
+
+def _bullets(title: str, lines: Iterable[str]) -> str:
+    text = "\n".join(f"- {_plain(line)}" for line in lines)
+    return f"### {title}\n\n{text}" if text else ""
+
+
+def _folded(title: str, body: str) -> str:
+    if not body:
+        return ""
+    return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """First column to the left, the others to the right; empty without rows."""
+    if not rows:
+        return ""
+    rule = ["---", *["---:"] * (len(head) - 1)] if any(head) else ["---"] * len(head)
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is: no markup, no HTML, no mention, one line."""
+    entities = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
+    return _SPECIAL.sub(r"\\\1", entities).replace("@", "&#64;")
+
+
+def _code(text: str) -> str:
+    """A code span that holds any text, in a table too."""
+    ticks = "`" * (1 + _longest_run(text))
+    inner = " ".join(text.split()).replace("|", "\\|")
+    pad = " " if inner.startswith("`") or inner.endswith("`") else ""
+    return f"{ticks}{pad}{inner}{pad}{ticks}"
+
+
+def _fenced(language: str, lines: Sequence[str]) -> str:
+    """A code block that no line can close."""
+    if not lines:
+        return ""
+    fence = "`" * max(3, 1 + max(map(_longest_run, lines)))
+    return "\n".join([fence + language, *lines, fence])
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in re.findall("`+", text)), default=0)
