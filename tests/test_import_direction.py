@@ -37,6 +37,7 @@ ROOMS = {
     "record": 1,
     "render": 1,
     "scoring": 1,
+    "site": 1,
     "space": 1,
     "stalls": 1,
     "stats": 1,

@@ -1,0 +1,187 @@
+"""What `make` does about a program that the system lacks: says it, installs it, or says how."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+TOOLS = ("bash", "cut", "dirname", "env", "head", "sed", "sort")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A system with nothing on its PATH but a few tools and the programs that a test puts there."""
+
+    folder: Path
+
+    def program(self, name: str, script: str) -> None:
+        """Put a program there; every call of it is also written down."""
+        path = self.folder / "bin" / name
+        path.write_text(f'#!/bin/bash\necho "{name} $*" >> "{self.folder}/log"\n{script}\n')
+        path.chmod(0o755)
+
+    def require(self, what: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run `.ci/require` on this machine."""
+        # The script looks in these places too; here they must not lead out of the machine.
+        text = (TOP / ".ci/require").read_text(encoding="utf-8")
+        script = self.folder / "top" / ".ci" / "require"
+        script.write_text(text.replace(":/usr/sbin:/sbin:", ":"), encoding="utf-8")
+        environment = {"PATH": str(self.folder / "bin"), "HOME": str(self.folder), **variables}
+        return subprocess.run(
+            [str(self.folder / "bin" / "bash"), str(script), what],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def log(self) -> list[str]:
+        """Return the calls of the programs, in order."""
+        path = self.folder / "log"
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A Debian-like machine without Nginx, Rust and Python; the user is root."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "top" / ".ci").mkdir(parents=True)
+    (tmp_path / "top" / "loadgen").mkdir()
+    (tmp_path / "top" / "loadgen" / "Cargo.toml").write_text('rust-version = "1.88"\n')
+    for tool in TOOLS:
+        found = shutil.which(tool)
+        assert found is not None
+        (tmp_path / "bin" / tool).symlink_to(found)
+    machine = Machine(tmp_path)
+    machine.program("id", "echo 0")
+    machine.program(
+        "apt-get", f'case "$*" in *nginx*) /bin/ln -s /bin/true {tmp_path}/bin/nginx;; esac'
+    )
+    return machine
+
+
+def offers(packages: Mapping[str, str]) -> str:
+    """Return a script that answers like apt-cache of a system with these packages."""
+    cases = "".join(
+        f"policy\\ {name}) echo '  Candidate: {version}';;\n" for name, version in packages.items()
+    )
+    return f'case "$*" in\n{cases}pkgnames*) echo "{" ".join(packages)}";;\nesac'
+
+
+def test_a_program_that_is_there_is_left_alone(machine: Machine) -> None:
+    """The second run does nothing."""
+    machine.program("nginx", "")
+    done = machine.require("nginx")
+    assert (done.returncode, done.stderr, machine.log()) == (0, "", [])
+
+
+def test_root_installs_what_is_missing_and_says_so(machine: Machine) -> None:
+    """Said before it is done, and nothing of the user's is removed for it."""
+    done = machine.require("nginx")
+    assert done.returncode == 0, done.stderr
+    assert "Nginx is missing" in done.stderr
+    (install,) = [call for call in machine.log() if "install" in call]
+    assert install.endswith("--no-install-recommends nginx")
+    assert "--no-remove" in install
+
+
+def test_sudo_is_used_where_there_is_no_root(machine: Machine) -> None:
+    """The user's own sudo asks for the password, if it wants one."""
+    machine.program("id", "echo 1000")
+    machine.program("sudo", '"$@"')
+    assert machine.require("nginx").returncode == 0
+    assert [call.split()[:2] for call in machine.log() if call.startswith("sudo")] == [
+        ["sudo", "apt-get"],
+        ["sudo", "env"],
+    ]
+
+
+def test_without_root_and_sudo_the_whole_line_to_run_is_printed(machine: Machine) -> None:
+    """Nothing is tried that cannot work."""
+    machine.program("id", "echo 1000")
+    done = machine.require("nginx")
+    assert done.returncode == 1
+    assert "apt-get install -y --no-remove --no-install-recommends nginx" in done.stderr
+    assert not [call for call in machine.log() if call.startswith("apt-get")]
+
+
+def test_without_a_known_package_manager_the_program_is_named(machine: Machine) -> None:
+    """An unusual system is not guessed at."""
+    (machine.folder / "bin" / "apt-get").unlink()
+    done = machine.require("nginx")
+    assert done.returncode == 1
+    assert "Nginx is missing" in done.stderr
+    assert "no package manager" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("packages", "chosen"),
+    [
+        ({"cargo": "1.96.0+dfsg1-1"}, "cargo"),
+        # Debian 13: the plain one is too old.
+        ({"cargo": "1.85.1+dfsg1-1+deb13u1", "cargo-web": "1.96.0+dfsg1-1"}, "cargo-web"),
+        # Debian 12: the plain one is numbered otherwise.
+        ({"cargo": "0.66.0+ds1-1", "cargo-web": "1.96.0+dfsg1-1~deb12u2"}, "cargo-web"),
+        # Ubuntu: one package per release.
+        (
+            {"cargo": "1.75.0", "cargo-1.85": "1.85.1", "cargo-1.89": "1.89.0"},
+            "cargo-1.89",
+        ),
+    ],
+)
+def test_the_package_of_rust_is_the_first_that_is_recent_enough(
+    machine: Machine, packages: dict[str, str], chosen: str
+) -> None:
+    """What the crate asks for decides, not the name of the distribution."""
+    machine.program("apt-cache", offers(packages))
+    machine.program(
+        "apt-get",
+        f'case "$*" in *{chosen}) /bin/cp {machine.folder}/bin/cargo-new {machine.folder}/bin/cargo;; '
+        "esac",
+    )
+    machine.program("cargo-new", 'echo "cargo 1.96.0 (abc 2026-01-01)"')
+    machine.program("cc", "")
+    done = machine.require("cargo")
+    assert done.returncode == 0, done.stderr
+    (install,) = [call for call in machine.log() if "install" in call]
+    assert install.endswith(f" {chosen}")
+
+
+def test_an_old_rust_that_the_system_cannot_replace_names_rustup(machine: Machine) -> None:
+    """The version that is there, the one that is needed, and the line that gets it."""
+    machine.program("apt-cache", offers({"cargo": "1.70.0"}))
+    machine.program("cargo", 'echo "cargo 1.70.0 (abc 2023-01-01)"')
+    done = machine.require("cargo")
+    assert done.returncode == 1
+    assert "needs Rust 1.88 or newer; found: 1.70.0" in done.stderr
+    assert "https://sh.rustup.rs" in done.stderr
+
+
+def test_the_first_python_that_really_runs_is_taken(machine: Machine) -> None:
+    """An old one and a version manager's empty shim are passed over."""
+    machine.program("python3", "exit 1")  # too old
+    machine.program("python3.13", "exit 127")  # a shim for nothing
+    machine.program("python3.12", "exit 0")
+    done = machine.require("python")
+    assert (done.returncode, done.stdout) == (0, "python3.12\n")
+
+
+def test_the_python_that_the_user_names_comes_first(machine: Machine) -> None:
+    """`make PYTHON=…` is the way out where the guess is wrong."""
+    machine.program("python3", "exit 0")
+    machine.program("mine", "exit 0")
+    assert machine.require("python", PYTHON="mine").stdout == "mine\n"
+
+
+def test_no_suitable_python_says_which_is_needed(machine: Machine) -> None:
+    """The version that was found is named."""
+    machine.program("python3", '[ "$1" = --version ] && echo Python 3.9.2 || exit 1')
+    done = machine.require("python")
+    assert done.returncode == 1
+    assert "Python 3.11 or newer is needed; found: Python 3.9.2" in done.stderr
