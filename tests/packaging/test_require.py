@@ -140,12 +140,9 @@ def test_the_package_of_rust_is_the_first_that_is_recent_enough(
 ) -> None:
     """What the crate asks for decides, not the name of the distribution."""
     machine.program("apt-cache", offers(packages))
-    machine.program(
-        "apt-get",
-        f'case "$*" in *{chosen}) /bin/cp {machine.folder}/bin/cargo-new {machine.folder}/bin/cargo;; '
-        "esac",
-    )
-    machine.program("cargo-new", 'echo "cargo 1.96.0 (abc 2026-01-01)"')
+    bin_ = machine.folder / "bin"
+    machine.program("apt-get", f'case "$*" in *{chosen}) /bin/cp {bin_}/new {bin_}/cargo;; esac')
+    machine.program("new", 'echo "cargo 1.96.0 (abc 2026-01-01)"')
     machine.program("cc", "")
     done = machine.require("cargo")
     assert done.returncode == 0, done.stderr
