@@ -1,0 +1,724 @@
+//! The loop that measures: one thread, one epoll set, one window.
+//!
+//! Everything it touches is allocated before the window starts; in between it takes no lock, no
+//! memory and no file. Each turn reads the clock, writes what is due, mends connections, and polls.
+//! Requests that are due are also written between the events of one poll, so that a burst of
+//! answers delays no request.
+
+use std::collections::VecDeque;
+use std::io;
+
+use sha2::Digest as _;
+
+use crate::errors::{Errors, Kind};
+use crate::plan::{Mode, Spin, Window};
+use crate::pool::{Exchange, Pool, State};
+use crate::record::{Outcome, Record, Sample};
+use crate::resources::CpuTime;
+use crate::schedule::{Mix, Schedule};
+use crate::stalls::Watch;
+use crate::sys::{self, Wait};
+
+/// Events taken per poll: few, so that the instant of a poll is true for all of its events.
+const EVENTS: usize = 64;
+/// Bytes per read; hashed in pieces of [`HASH_PIECE`] with a look at the clock after each.
+const BUFFER: usize = 64 * 1024;
+const HASH_PIECE: usize = 8 * 1024;
+/// Reads per event, before others get their turn.
+const READS: usize = 4;
+/// Handshakes under way at a time before the warm-up: below the smallest usual backlog.
+const CONNECTING: usize = 64;
+/// The longest wait for connections before the warm-up.
+const CONNECT_NS: u64 = 5_000_000_000;
+/// Opening a connection takes some 40 µs, which would delay a request that is due sooner.
+const OPENING_NS: u64 = 50_000;
+/// But a connection is not kept closed longer than this for want of a quiet moment.
+const OPENING_PATIENCE_NS: u64 = 2_000_000;
+/// In a sleeping loop, handshakes are looked after this often.
+const MENDING_NS: u64 = 10_000_000;
+/// From the end of the preparations to the warm-up.
+const LEAD_NS: u64 = 50_000;
+/// A closed loop has no schedule to take the number of requests from; more per second than one
+/// core can do.
+const MOST_CLOSED_PER_S: f64 = 500_000.0;
+/// The most requests recorded of a closed loop (1.1 GB); the window ends there.
+const MOST_CLOSED: f64 = 64e6;
+/// The first responses are hashed, and one of so many after them.
+const HASH_FIRST: u32 = 8;
+const HASH_EVERY: u32 = 64;
+
+/// SIGTERM, SIGINT or the death of the parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupted;
+
+/// Counts of a window's measured part.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Connections opened for the first time, before the measured part.
+    pub connects: u64,
+    /// Connections opened again before the measured part: the server had closed them.
+    pub reopened: u64,
+    /// Connections opened from the start of the measured part on.
+    pub reconnects: u64,
+    /// Requests written again, since the connection closed as they were written.
+    pub retries: u64,
+    /// Bytes received in the measured part.
+    pub bytes_in: u64,
+    /// Bytes sent in the measured part.
+    pub bytes_out: u64,
+    /// Good responses whose last byte came in the measured part, whenever they were intended.
+    pub in_time: u64,
+}
+
+/// What a window gave, as it was measured.
+#[derive(Debug)]
+pub struct Raw {
+    /// The requests intended in the measured part, in order.
+    pub samples: Vec<Sample>,
+    /// Counts.
+    pub counts: Counts,
+    /// Errors by kind.
+    pub errors: Errors,
+    /// Start of the measured part on the monotonic clock.
+    pub start: u64,
+    /// Its end.
+    pub end: u64,
+    /// The same start, in nanoseconds since 1970.
+    pub started_unix_ns: u64,
+    /// The generator's own stalls.
+    pub stalls: crate::stalls::Spans,
+    /// CPU time of the generator's thread in the measured part.
+    pub generator_cpu_ns: u64,
+    /// CPU time of the server's processes in the measured part.
+    pub server_cpu_s: Option<f64>,
+    /// Share of the measured part in which the loop found something to do.
+    pub busy_share: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Connect,
+    WarmUp,
+    Measure,
+    Drain,
+}
+
+struct Engine<'a> {
+    pool: &'a mut Pool,
+    closed_loop: bool,
+    spin: Spin,
+    schedule: Schedule,
+    record: Record,
+    watch: Watch,
+    counts: Counts,
+    errors: Errors,
+    buffer: Box<[u8]>,
+    cpu: CpuTime,
+    thread_cpu: u64,
+    idle_ns: u64,
+    timeout_ns: u64,
+    phase: Phase,
+    /// Start of the schedule (the warm-up), start and end of the measured part, end of the drain.
+    origin: u64,
+    start: u64,
+    end: u64,
+    drained: u64,
+    /// The first request of the measured part.
+    first: usize,
+    /// The next request of the schedule, or the number of requests so far in a closed loop.
+    next: usize,
+    /// When it is due.
+    due: u64,
+    /// Requests lost to closing connections, to be written again.
+    retries: VecDeque<u32>,
+    /// Connections with more to read than one turn takes.
+    hungry: VecDeque<u32>,
+    next_mending: u64,
+}
+
+/// Measure one window.
+///
+/// # Errors
+/// [`Interrupted`] inside; outside, what the system refused before the window began.
+pub fn run(
+    window: &Window,
+    mix: &Mix,
+    spin: Spin,
+    gap_ns: u64,
+    pids: &[i32],
+    pool: &mut Pool,
+) -> io::Result<Result<Raw, Interrupted>> {
+    let mut engine = Engine::new(window, mix, spin, gap_ns, pids, pool)?;
+    // The events live outside, so that handling one may borrow the engine.
+    let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+    engine.connect(window.connections, &mut events)?;
+    engine.begin(window);
+    while engine.turn(&mut events)? {
+        if sys::stop_requested() {
+            return Ok(Err(Interrupted));
+        }
+    }
+    Ok(Ok(engine.finish()))
+}
+
+impl<'a> Engine<'a> {
+    fn new(
+        window: &Window,
+        mix: &Mix,
+        spin: Spin,
+        gap_ns: u64,
+        pids: &[i32],
+        pool: &'a mut Pool,
+    ) -> io::Result<Self> {
+        let closed_loop = window.mode == Mode::Closed;
+        let (schedule, record) = if closed_loop {
+            let seconds = window.warmup_s + window.duration_s;
+            let capacity = (seconds * MOST_CLOSED_PER_S).clamp(1000.0, MOST_CLOSED);
+            let schedule = Schedule::closed(mix, window.seed);
+            (schedule, Record::new(capacity as usize, false)?)
+        } else {
+            let schedule = Schedule::open(
+                window.arrival,
+                window.rate_per_s.unwrap_or(1.0),
+                window.warmup_ns(),
+                window.duration_ns(),
+                mix,
+                window.seed,
+            );
+            let record = Record::new(schedule.intended_ns.len(), true)?;
+            (schedule, record)
+        };
+        pool.resize(window.connections);
+        Ok(Self {
+            closed_loop,
+            spin,
+            first: schedule.first_measured,
+            schedule,
+            record,
+            watch: Watch::new(gap_ns),
+            counts: Counts::default(),
+            errors: Errors::new(),
+            buffer: vec![0; BUFFER].into(),
+            cpu: CpuTime::of(pids),
+            thread_cpu: 0,
+            idle_ns: 0,
+            timeout_ns: window.timeout_ns(),
+            phase: Phase::Connect,
+            origin: 0,
+            start: 0,
+            end: 0,
+            drained: u64::MAX,
+            next: 0,
+            due: u64::MAX,
+            retries: VecDeque::with_capacity(window.connections + 1),
+            hungry: VecDeque::with_capacity(window.connections + EVENTS),
+            next_mending: 0,
+            pool,
+        })
+    }
+
+    /// Open the connections that are missing, as far as the server lets us.
+    fn connect(&mut self, connections: usize, events: &mut [libc::epoll_event]) -> io::Result<()> {
+        let give_up = sys::now_ns() + self.timeout_ns.min(CONNECT_NS);
+        for _ in 0..connections {
+            // All of them are due at once, and none is worth a wait.
+            self.pool.rotate_closed();
+        }
+        loop {
+            let now = sys::now_ns();
+            if !self.pool.mending()
+                || now >= give_up
+                || self.pool.hopeless(4)
+                || sys::stop_requested()
+            {
+                return Ok(());
+            }
+            while self.pool.connecting() < CONNECTING
+                && self.pool.next_opening().is_some_and(|at| at <= now)
+            {
+                self.open(now);
+            }
+            self.pool.rotate_closed();
+            let n = self.pool.epoll.wait(events, Wait::Ns(1_000_000))?;
+            for event in &events[..n] {
+                self.handle(*event, now);
+            }
+            self.expire_connecting(now);
+        }
+    }
+
+    fn begin(&mut self, window: &Window) {
+        self.origin = self.watch.tick() + LEAD_NS;
+        self.watch.spans.list.clear();
+        self.start = self.origin + window.warmup_ns();
+        self.end = self.start + window.duration_ns();
+        self.phase = Phase::WarmUp;
+        self.plan_next();
+    }
+
+    /// One turn of the loop; false when the window is over.
+    #[inline]
+    fn turn(&mut self, events: &mut [libc::epoll_event]) -> io::Result<bool> {
+        let mut now = self.watch.tick();
+        let edge = match self.phase {
+            Phase::Measure => self.end,
+            Phase::Drain => self.drained,
+            _ => self.start,
+        };
+        if now >= edge {
+            if self.phase == Phase::Drain {
+                return Ok(false);
+            }
+            now = self.cross(now);
+        }
+        if self.phase == Phase::Drain && self.settled() {
+            return Ok(false);
+        }
+        let before = now;
+        now = self.dispatch(now);
+        let mut busy = now != before;
+        while let Some(oldest) = self.pool.oldest() {
+            if self.pool.connections[oldest as usize].exchange.written + self.timeout_ns > now {
+                break;
+            }
+            self.give_up(oldest, now, Outcome::Timeout);
+            busy = true;
+        }
+        if self.pool.mending() {
+            busy |= self.mend(now);
+        }
+        for _ in 0..self.hungry.len() {
+            let Some(i) = self.hungry.pop_front() else {
+                break;
+            };
+            now = self.watch.tick();
+            self.receive(i, now, false);
+            now = self.dispatch(now);
+            busy = true;
+        }
+        self.poll(now, events, busy)?;
+        Ok(true)
+    }
+
+    /// The measured part starts or ends.
+    #[cold]
+    fn cross(&mut self, now: u64) -> u64 {
+        if self.phase == Phase::Measure {
+            self.cpu.end();
+            self.thread_cpu = sys::thread_cpu_ns() - self.thread_cpu;
+            self.phase = Phase::Drain;
+            self.drained = self.end.max(now) + self.timeout_ns;
+            if self.closed_loop {
+                self.due = u64::MAX;
+            }
+        } else {
+            if self.closed_loop {
+                self.first = self.next;
+            }
+            self.idle_ns = 0;
+            self.phase = Phase::Measure;
+            self.cpu.start();
+            self.thread_cpu = sys::thread_cpu_ns();
+        }
+        self.watch.tick()
+    }
+
+    fn settled(&self) -> bool {
+        let sent = self.closed_loop || self.next == self.record.capacity();
+        sent && self.retries.is_empty() && self.pool.busy() == 0
+    }
+
+    // ------------------------------------------------------------ sending
+
+    /// When the next request of the schedule is due.
+    #[inline]
+    fn plan_next(&mut self) {
+        self.due = if self.closed_loop {
+            if self.next < self.record.capacity() {
+                self.origin
+            } else {
+                // Memory for the record is used up: the window ends here.
+                self.end = self.end.min(sys::now_ns()).max(self.start + 1);
+                u64::MAX
+            }
+        } else {
+            match self.schedule.intended_ns.get(self.next) {
+                Some(ns) => self.origin + ns,
+                None => u64::MAX,
+            }
+        };
+    }
+
+    /// Write every request that is due, as long as there are free connections.
+    #[inline]
+    fn dispatch(&mut self, mut now: u64) -> u64 {
+        while self.pool.has_free() {
+            let (index, retried) = if let Some(&index) = self.retries.front() {
+                (index, true)
+            } else if self.due <= now {
+                (self.next as u32, false)
+            } else {
+                break;
+            };
+            let Some(i) = self.pool.take_free(self.schedule.pick(index as usize)) else {
+                break;
+            };
+            if retried {
+                self.retries.pop_front();
+            } else {
+                self.next += 1;
+                self.plan_next();
+            }
+            self.send(i, index, retried, now);
+            now = self.watch.tick();
+        }
+        now
+    }
+
+    #[inline]
+    fn send(&mut self, i: u32, index: u32, retried: bool, now: u64) {
+        let request = self.schedule.request(index as usize);
+        let has_hash = self.pool.requests[usize::from(request)].sha256.is_some();
+        let exchange = Exchange {
+            index,
+            request,
+            retried,
+            answered: false,
+            hashed: has_hash && (index < HASH_FIRST || index.is_multiple_of(HASH_EVERY)),
+            sent: 0,
+            written: now,
+        };
+        self.record.write(index as usize, now);
+        self.pool.occupy(i, exchange);
+        if exchange.hashed {
+            self.pool.start_hash(i);
+        }
+        self.write(i, now);
+    }
+
+    /// Write the rest of a request.
+    #[inline]
+    fn write(&mut self, i: u32, now: u64) {
+        let connection = &mut self.pool.connections[i as usize];
+        let request = &self.pool.requests[usize::from(connection.exchange.request)];
+        let rest = &request.bytes[connection.exchange.sent..];
+        match connection.send(rest) {
+            Ok(n) => {
+                connection.exchange.sent += n;
+                if self.phase == Phase::Measure {
+                    self.counts.bytes_out += n as u64;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // An answer may have come before the reset (413 and the like): then it was read by now.
+            Err(error) => self.lose(i, Kind::of_transfer(&error), now),
+        }
+    }
+
+    // ------------------------------------------------------------ receiving
+
+    /// Wait for events and handle them. All answers of one poll are complete at the instant when
+    /// the poll returned: what their handling takes is ours, not the server's.
+    #[inline]
+    fn poll(&mut self, now: u64, events: &mut [libc::epoll_event], busy: bool) -> io::Result<()> {
+        let (wait, until) = self.wait(now, busy);
+        let n = self.pool.epoll.wait(events, wait)?;
+        let stamp = match wait {
+            Wait::Poll => self.watch.tick(),
+            Wait::Ns(_) => self.watch.woke(until),
+        };
+        if self.phase == Phase::Measure && (n == 0 && !busy || wait != Wait::Poll) {
+            self.idle_ns += stamp - now;
+        }
+        for event in &events[..n] {
+            self.handle(*event, stamp);
+            let now = self.watch.tick();
+            if now >= self.due || !self.retries.is_empty() {
+                self.dispatch(now);
+            }
+        }
+        Ok(())
+    }
+
+    /// How long to sleep, and until when.
+    #[inline]
+    fn wait(&self, now: u64, busy: bool) -> (Wait, u64) {
+        let margin = match self.spin {
+            Spin::Full => return (Wait::Poll, now),
+            Spin::Off => 0,
+            Spin::LastUs(us) => us * 1000,
+        };
+        if busy || !self.hungry.is_empty() {
+            return (Wait::Poll, now);
+        }
+        let mut until = match self.phase {
+            Phase::Measure => self.end,
+            Phase::Drain => self.drained,
+            _ => self.start,
+        };
+        if self.pool.has_free() {
+            until = until.min(self.due.saturating_sub(margin));
+        }
+        if let Some(oldest) = self.pool.oldest() {
+            let written = self.pool.connections[oldest as usize].exchange.written;
+            until = until.min(written + self.timeout_ns);
+        }
+        if self.pool.mending() {
+            until = until.min(now + MENDING_NS);
+            until = until.min(self.pool.earliest_opening().unwrap_or(u64::MAX));
+        }
+        match until.checked_sub(now) {
+            None | Some(0) => (Wait::Poll, now),
+            Some(ns) => (Wait::Ns(ns), until),
+        }
+    }
+
+    #[inline]
+    fn handle(&mut self, event: libc::epoll_event, stamp: u64) {
+        let (mask, token) = (event.events, event.u64);
+        let Some(i) = self.pool.of_token(token) else {
+            return;
+        };
+        let closing = mask & (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0;
+        let readable = closing || mask & libc::EPOLLIN as u32 != 0;
+        match self.pool.connections[i as usize].state {
+            State::Connecting(_) => match self.pool.established(i, stamp) {
+                Ok(before) => self.count_connection(before),
+                Err(kind) => self.errors.add(kind),
+            },
+            State::Busy => {
+                let exchange = &self.pool.connections[i as usize].exchange;
+                let request = &self.pool.requests[usize::from(exchange.request)];
+                let unsent = exchange.sent < request.bytes.len();
+                if readable {
+                    self.receive(i, stamp, closing);
+                } else if unsent && mask & libc::EPOLLOUT as u32 != 0 {
+                    self.write(i, stamp);
+                }
+            }
+            State::Idle if readable => {
+                // The end of the stream, or bytes that nobody asked for (a 408, say). An event
+                // whose bytes were read with an earlier one says neither.
+                let connection = &self.pool.connections[i as usize];
+                match connection.receive(&mut self.buffer[..1]) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    _ => self.pool.close(i, stamp, false),
+                }
+            }
+            State::Idle | State::Closed(_) => {}
+        }
+    }
+
+    #[cold]
+    fn count_connection(&mut self, opened_before: bool) {
+        match (self.phase, opened_before) {
+            (Phase::Measure | Phase::Drain, _) => self.counts.reconnects += 1,
+            (_, true) => self.counts.reopened += 1,
+            (_, false) => self.counts.connects += 1,
+        }
+    }
+
+    /// Read what came for a busy connection.
+    fn receive(&mut self, i: u32, mut stamp: u64, closing: bool) {
+        for _ in 0..READS {
+            let connection = &mut self.pool.connections[i as usize];
+            if connection.state != State::Busy {
+                return;
+            }
+            let n = match connection.receive(&mut self.buffer) {
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => return self.lose(i, Kind::of_transfer(&error), stamp),
+            };
+            if n == 0 {
+                return match connection.parser.end() {
+                    Ok(()) => self.complete(i, stamp, true),
+                    Err(_) if !connection.exchange.answered => self.lose(i, Kind::Closed, stamp),
+                    Err(fault) => self.lose(i, fault.into(), stamp),
+                };
+            }
+            if self.phase == Phase::Measure {
+                self.counts.bytes_in += n as u64;
+            }
+            connection.exchange.answered = true;
+            let (hashed, hasher) = (connection.exchange.hashed, &mut connection.hasher);
+            let watch = &mut self.watch;
+            let fed = connection.parser.feed(&self.buffer[..n], |body| {
+                if hashed {
+                    for piece in body.chunks(HASH_PIECE) {
+                        hasher.update(piece);
+                        watch.tick();
+                    }
+                }
+            });
+            match fed {
+                Ok(Some(used)) if used < n => return self.lose(i, Kind::ExcessBytes, stamp),
+                Ok(Some(_)) => return self.complete(i, stamp, closing),
+                Ok(None) => {}
+                Err(fault) => return self.lose(i, fault.into(), stamp),
+            }
+            // A short read has emptied the socket; what comes later brings an event of its own.
+            if n < self.buffer.len() && !closing {
+                return;
+            }
+            stamp = self.watch.tick();
+        }
+        self.hungry.push_back(i);
+    }
+
+    /// A response is complete.
+    #[inline]
+    fn complete(&mut self, i: u32, stamp: u64, closing: bool) {
+        let connection = &mut self.pool.connections[i as usize];
+        let exchange = connection.exchange;
+        let request = &self.pool.requests[usize::from(exchange.request)];
+        let parser = &connection.parser;
+        let wrong = if request.status.is_some_and(|status| status != parser.status) {
+            Some(Kind::Status(parser.status))
+        } else if request.length.is_some_and(|n| n != parser.length) && !request.head {
+            Some(Kind::WrongLength)
+        } else if exchange.hashed && !request.head {
+            let hash = connection.hasher.finalize_reset();
+            let good = request.sha256.is_none_or(|expected| hash[..] == expected);
+            (!good).then_some(Kind::WrongSha256)
+        } else {
+            None
+        };
+        let reusable = parser.keep_alive && !closing && exchange.sent == request.bytes.len();
+        let index = exchange.index as usize;
+        match wrong {
+            None => {
+                self.record.finish(index, stamp, Outcome::Ok);
+                if self.phase == Phase::Measure && stamp < self.end {
+                    self.counts.in_time += 1;
+                }
+            }
+            Some(kind) => self.fail(index, kind, stamp),
+        }
+        self.pool.served(i);
+        self.pool.vacate(i);
+        if reusable {
+            self.pool.release(i);
+        } else {
+            self.pool.close(i, stamp, false);
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, index: usize, kind: Kind, now: u64) {
+        self.record.finish(index, now, Outcome::Error);
+        if index >= self.first {
+            self.errors.add(kind);
+        }
+    }
+
+    /// A busy connection is of no more use before its response is complete.
+    ///
+    /// A server may close an idle connection just as a request is written to it; then no byte of a
+    /// response comes, and the request is written once more to another one (RFC 9112, 9.3.1 and
+    /// 9.6), keeping its intended instant.
+    #[cold]
+    fn lose(&mut self, i: u32, kind: Kind, now: u64) {
+        let connection = &self.pool.connections[i as usize];
+        let exchange = connection.exchange;
+        let raced = matches!(kind, Kind::Reset | Kind::Closed)
+            && !exchange.answered
+            && !exchange.retried
+            && connection.served > 0;
+        if raced {
+            self.retries.push_back(exchange.index);
+            if exchange.index as usize >= self.first {
+                self.counts.retries += 1;
+            }
+        } else {
+            self.fail(exchange.index as usize, kind, now);
+        }
+        self.pool.vacate(i);
+        self.pool.close(i, now, false);
+    }
+
+    /// The request of a busy connection is not waited for any longer.
+    #[cold]
+    fn give_up(&mut self, i: u32, now: u64, outcome: Outcome) {
+        let index = self.pool.connections[i as usize].exchange.index;
+        self.record.finish(index as usize, now, outcome);
+        self.pool.vacate(i);
+        self.pool.close(i, now, true);
+    }
+
+    // ------------------------------------------------------------ connections
+
+    /// Open one of the closed connections, in a quiet moment; whether it was done.
+    #[cold]
+    fn mend(&mut self, now: u64) -> bool {
+        if now >= self.next_mending {
+            self.expire_connecting(now);
+            self.next_mending = now + MENDING_NS;
+        }
+        let Some(at) = self.pool.next_opening() else {
+            return false;
+        };
+        if at > now {
+            self.pool.rotate_closed();
+            return false;
+        }
+        let quiet = self.due.saturating_sub(now) > OPENING_NS || !self.pool.has_free();
+        if quiet || now - at > OPENING_PATIENCE_NS {
+            self.open(now);
+            self.watch.tick();
+            return true;
+        }
+        false
+    }
+
+    fn open(&mut self, now: u64) {
+        if let Err(kind) = self.pool.open(now, now + self.timeout_ns) {
+            self.errors.add(kind);
+        }
+    }
+
+    fn expire_connecting(&mut self, now: u64) {
+        for _ in 0..self.pool.expire_connecting(now) {
+            self.errors.add(Kind::ConnectTimeout);
+        }
+    }
+
+    // ------------------------------------------------------------ the end
+
+    fn finish(mut self) -> Raw {
+        let now = self.watch.tick();
+        while let Some(i) = self.pool.oldest() {
+            self.give_up(i, now, Outcome::InFlight);
+        }
+        while let Some(index) = self.retries.pop_front() {
+            if self.closed_loop {
+                // Its first write is all that tells when it was intended.
+                self.record.finish(index as usize, now, Outcome::InFlight);
+            } else {
+                self.record.unwrite(index as usize);
+            }
+        }
+        let last = if self.closed_loop {
+            self.next
+        } else {
+            self.record.capacity()
+        };
+        let intended = |index: usize| Some(self.origin + *self.schedule.intended_ns.get(index)?);
+        let samples = (self.first..last)
+            .map(|index| self.record.sample(index, intended(index), now))
+            .collect();
+        let measured = self.end - self.start;
+        Raw {
+            samples,
+            counts: self.counts,
+            errors: self.errors,
+            start: self.start,
+            end: self.end,
+            started_unix_ns: sys::unix_ns() - (sys::now_ns() - self.start),
+            stalls: self.watch.spans,
+            generator_cpu_ns: self.thread_cpu,
+            server_cpu_s: self.cpu.seconds(),
+            busy_share: 1.0 - (self.idle_ns as f64 / measured as f64).min(1.0),
+        }
+    }
+}

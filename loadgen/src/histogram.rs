@@ -1,0 +1,175 @@
+//! Latency histograms: HdrHistogram, 3 significant digits, nanoseconds.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
+use serde::Serialize;
+
+use crate::record::{NEVER, Outcome, Sample};
+
+/// The largest value told apart from larger ones: one hour.
+const HIGHEST_NS: u64 = 3_600_000_000_000;
+
+/// The percentiles of one kind of latency, and the histogram that they were read from.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    /// Values recorded.
+    pub count: u64,
+    /// Percentiles and the like in microseconds; `None` (null) without values.
+    pub p50_us: Option<f64>,
+    /// 90 %.
+    pub p90_us: Option<f64>,
+    /// 99 %.
+    pub p99_us: Option<f64>,
+    /// 99.9 %.
+    pub p999_us: Option<f64>,
+    /// The largest value.
+    pub max_us: Option<f64>,
+    /// The arithmetic mean.
+    pub mean_us: Option<f64>,
+    /// HdrHistogram V2, compressed, base64 (`HISTFAAA…`), values in nanoseconds.
+    pub hdr: String,
+}
+
+/// A histogram of the kind that every latency here is kept in.
+pub fn new() -> Histogram<u64> {
+    // The bounds are constants that the library accepts.
+    Histogram::new_with_bounds(1, HIGHEST_NS, 3).expect("valid constant bounds")
+}
+
+impl Summary {
+    /// Read the percentiles.
+    pub fn of(histogram: &Histogram<u64>) -> Self {
+        let some = !histogram.is_empty();
+        let us = |ns: f64| some.then_some(ns / 1000.0);
+        let quantile = |q: f64| us(histogram.value_at_quantile(q) as f64);
+        Self {
+            count: histogram.len(),
+            p50_us: quantile(0.5),
+            p90_us: quantile(0.9),
+            p99_us: quantile(0.99),
+            p999_us: quantile(0.999),
+            max_us: us(histogram.max() as f64),
+            mean_us: us(histogram.mean()),
+            hdr: encode(histogram),
+        }
+    }
+}
+
+/// The V2 compressed form in base64, as every HdrHistogram library and log reads it.
+pub fn encode(histogram: &Histogram<u64>) -> String {
+    let mut bytes = Vec::new();
+    // Writing to memory does not fail.
+    V2DeflateSerializer::new()
+        .serialize(histogram, &mut bytes)
+        .expect("serialisation to memory");
+    STANDARD.encode(bytes)
+}
+
+/// The three latencies of a window.
+#[derive(Debug, Serialize)]
+pub struct Latency {
+    /// Completed − intended.
+    pub corrected: Summary,
+    /// Completed − written.
+    pub service: Summary,
+    /// Written − intended.
+    pub send_lag: Summary,
+}
+
+impl Latency {
+    /// Summarise samples.
+    ///
+    /// Nothing is censored: what never came back counts with its age when it was given up, in
+    /// `corrected` from the intended instant, in `service` from the write if there was one, in
+    /// `send_lag` if it was never written. Errors enter none of the three.
+    pub fn of(samples: &[Sample]) -> Self {
+        let (mut corrected, mut service, mut send_lag) = (new(), new(), new());
+        for sample in samples {
+            if sample.outcome == Outcome::Error {
+                continue;
+            }
+            corrected.saturating_record(sample.completed.saturating_sub(sample.intended));
+            if sample.written == NEVER {
+                send_lag.saturating_record(sample.completed.saturating_sub(sample.intended));
+            } else {
+                service.saturating_record(sample.completed.saturating_sub(sample.written));
+                send_lag.saturating_record(sample.written.saturating_sub(sample.intended));
+            }
+        }
+        Self {
+            corrected: Summary::of(&corrected),
+            service: Summary::of(&service),
+            send_lag: Summary::of(&send_lag),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hdrhistogram::serialization::Deserializer;
+
+    /// The exported text decodes to the same histogram, and has the prefix that tools look for.
+    #[test]
+    fn round_trip() {
+        let mut histogram = new();
+        for i in 0..10_000u64 {
+            histogram.saturating_record(i * i + 1);
+        }
+        let text = encode(&histogram);
+        assert!(text.starts_with("HISTFAAA"), "{}", &text[..12]);
+        let bytes = STANDARD.decode(text).unwrap();
+        let decoded: Histogram<u64> = Deserializer::new().deserialize(&mut &bytes[..]).unwrap();
+        assert_eq!(decoded, histogram);
+    }
+
+    /// Percentiles are within the histogram's 3 significant digits of the exact ones.
+    #[test]
+    fn percentiles_are_precise() {
+        let mut histogram = new();
+        for i in 1..=100_000u64 {
+            histogram.saturating_record(i * 100);
+        }
+        let summary = Summary::of(&histogram);
+        for (value, exact) in [
+            (summary.p50_us, 5000.0),
+            (summary.p99_us, 9900.0),
+            (summary.p999_us, 9990.0),
+            (summary.max_us, 10_000.0),
+        ] {
+            assert!((value.unwrap() / exact - 1.0).abs() < 1e-3, "{value:?}");
+        }
+    }
+
+    /// Without values there are no percentiles: null, not zero.
+    #[test]
+    fn empty_has_no_percentiles() {
+        let summary = Summary::of(&new());
+        assert_eq!((summary.count, summary.p99_us), (0, None));
+    }
+
+    /// What never came back counts with its age; errors do not count.
+    #[test]
+    fn nothing_is_censored() {
+        let sample = |written, completed, outcome| Sample {
+            intended: 1000,
+            written,
+            completed,
+            outcome,
+        };
+        let latency = Latency::of(&[
+            sample(1500, 3000, Outcome::Ok),
+            sample(2000, 500_000, Outcome::Timeout),
+            sample(2000, 600_000, Outcome::InFlight),
+            sample(NEVER, 901_000, Outcome::Unsent),
+            sample(2000, 99_000_000, Outcome::Error),
+        ]);
+        assert_eq!(latency.corrected.count, 4);
+        assert_eq!(latency.service.count, 3);
+        assert_eq!(latency.send_lag.count, 4);
+        assert!((latency.corrected.max_us.unwrap() / 900.0 - 1.0).abs() < 1e-3);
+        assert!((latency.send_lag.max_us.unwrap() / 900.0 - 1.0).abs() < 1e-3);
+    }
+}

@@ -1,0 +1,448 @@
+//! HTTP/1.1 on bytes alone: requests rendered beforehand, responses parsed as they trickle in.
+//!
+//! No socket and no clock in here, so that the same state machine serves cleartext and TLS, and can
+//! be tested against every way of cutting a stream into pieces (RFC 9112).
+
+use memchr::memchr;
+
+use crate::plan::{self, Expect};
+
+/// A request ready to be written, with what its response must look like.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The whole request.
+    pub bytes: Box<[u8]>,
+    /// A response to HEAD has no body whatever its fields say.
+    pub head: bool,
+    /// The status to expect.
+    pub status: Option<u16>,
+    /// The length of the body to expect.
+    pub length: Option<u64>,
+    /// The hash of the body to expect.
+    pub sha256: Option<[u8; 32]>,
+}
+
+impl Request {
+    /// Render a request for a host.
+    pub fn render(request: &plan::Request, host: &str) -> Self {
+        let given = |name: &str| {
+            let mut headers = request.headers.iter();
+            headers.any(|(given, _)| given.eq_ignore_ascii_case(name))
+        };
+        let mut head = format!("{} {} HTTP/1.1\r\n", request.method, request.path);
+        if !given("host") {
+            head += &format!("Host: {host}\r\n");
+        }
+        for (name, value) in &request.headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        let body = request.body();
+        if let Some(body) = &body
+            && !given("content-length")
+        {
+            head += &format!("Content-Length: {}\r\n", body.len());
+        }
+        head += "\r\n";
+        let mut bytes = head.into_bytes();
+        bytes.extend(body.unwrap_or_default());
+        let expect: Expect = request.expect.clone().unwrap_or_default();
+        Self {
+            bytes: bytes.into(),
+            head: request.method == "HEAD",
+            status: expect.status,
+            length: expect.length,
+            sha256: expect.sha256.as_deref().and_then(plan::decode_hash),
+        }
+    }
+}
+
+/// Why bytes are not a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Not HTTP/1.x, or a malformed head.
+    Garbage,
+    /// The head is longer than [`MAX_HEAD`].
+    HeadTooLarge,
+    /// Malformed chunked coding.
+    BadChunk,
+    /// The stream ended within the response.
+    Truncated,
+}
+
+/// The longest head accepted, in bytes.
+pub const MAX_HEAD: usize = 16 * 1024;
+/// The longest chunk extension or trailer section accepted, in bytes.
+const MAX_CHUNK_EXTRA: u32 = 16 * 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Head,
+    /// So many bytes of a body of known length are to come.
+    Length(u64),
+    /// The body ends with the stream.
+    UntilClose,
+    /// Digits of a chunk's size so far, and their value.
+    ChunkSize(u8, u64),
+    /// Between size and line end; the flag says that a CR was seen.
+    ChunkExtension(u64, bool),
+    ChunkData(u64),
+    /// 0: CR expected, 1: LF expected.
+    ChunkEnd(u8),
+    /// Bytes in the current trailer line, a lone CR not counted.
+    Trailer(u32),
+    Done,
+}
+
+/// The parser of one connection's responses, one response at a time.
+#[derive(Debug)]
+pub struct Parser {
+    state: State,
+    /// The head as far as it came, if it did not come in one piece. Capacity is fixed.
+    stash: Vec<u8>,
+    /// Chunk extension and trailer bytes so far.
+    extra: u32,
+    head_request: bool,
+    /// The status code.
+    pub status: u16,
+    /// Bytes of the body so far, chunking removed.
+    pub length: u64,
+    /// Whether the connection may carry another request.
+    pub keep_alive: bool,
+}
+
+impl Parser {
+    /// A parser whose memory is all there from the start.
+    pub fn new() -> Self {
+        Self {
+            state: State::Done,
+            stash: Vec::with_capacity(MAX_HEAD),
+            extra: 0,
+            head_request: false,
+            status: 0,
+            length: 0,
+            keep_alive: true,
+        }
+    }
+
+    /// Expect a new response, to a HEAD request or another.
+    #[inline]
+    pub fn expect(&mut self, head_request: bool) {
+        self.state = State::Head;
+        self.stash.clear();
+        self.extra = 0;
+        self.head_request = head_request;
+        self.status = 0;
+        self.length = 0;
+        self.keep_alive = true;
+    }
+
+    /// Take the next bytes of the stream. `Some(n)`: the response is complete after `n` of them.
+    ///
+    /// Pieces of the body go to `body` as they come.
+    #[inline]
+    pub fn feed(
+        &mut self,
+        bytes: &[u8],
+        mut body: impl FnMut(&[u8]),
+    ) -> Result<Option<usize>, Fault> {
+        let mut at = 0;
+        loop {
+            if self.state == State::Done {
+                return Ok(Some(at));
+            }
+            let rest = &bytes[at..];
+            if rest.is_empty() {
+                return Ok(None);
+            }
+            at += match self.state {
+                State::Head => self.head(rest)?,
+                State::Length(left) => {
+                    let n = self.body(rest, left, &mut body);
+                    let left = left - n as u64;
+                    self.state = if left == 0 {
+                        State::Done
+                    } else {
+                        State::Length(left)
+                    };
+                    n
+                }
+                State::UntilClose => self.body(rest, u64::MAX, &mut body),
+                State::ChunkData(left) => {
+                    let n = self.body(rest, left, &mut body);
+                    let left = left - n as u64;
+                    self.state = if left == 0 {
+                        State::ChunkEnd(0)
+                    } else {
+                        State::ChunkData(left)
+                    };
+                    n
+                }
+                _ => {
+                    self.chunk_byte(rest[0])?;
+                    1
+                }
+            };
+        }
+    }
+
+    /// The stream ended. `Ok`: that completes the response.
+    pub fn end(&mut self) -> Result<(), Fault> {
+        match self.state {
+            State::Done => Ok(()),
+            State::UntilClose => {
+                self.state = State::Done;
+                Ok(())
+            }
+            _ => Err(Fault::Truncated),
+        }
+    }
+
+    fn body(&mut self, bytes: &[u8], limit: u64, body: &mut impl FnMut(&[u8])) -> usize {
+        let n = bytes
+            .len()
+            .min(usize::try_from(limit).unwrap_or(usize::MAX));
+        self.length += n as u64;
+        body(&bytes[..n]);
+        n
+    }
+
+    /// Take bytes of the head; parse it once its last line is there.
+    fn head(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+        if self.stash.is_empty() {
+            if let Some(end) = head_end(bytes, 0) {
+                if end > MAX_HEAD {
+                    return Err(Fault::HeadTooLarge);
+                }
+                self.parse_head(&bytes[..end])?;
+                return Ok(end);
+            }
+            check_prefix(bytes)?;
+            if bytes.len() > MAX_HEAD {
+                return Err(Fault::HeadTooLarge);
+            }
+            self.stash.extend_from_slice(bytes);
+            return Ok(bytes.len());
+        }
+        let before = self.stash.len();
+        let room = (MAX_HEAD - before).min(bytes.len());
+        self.stash.extend_from_slice(&bytes[..room]);
+        check_prefix(&self.stash)?;
+        // The last line may have begun two bytes before the new ones.
+        match head_end(&self.stash, before.saturating_sub(2)) {
+            Some(end) => {
+                let stash = std::mem::take(&mut self.stash);
+                let result = self.parse_head(&stash[..end]);
+                self.stash = stash;
+                self.stash.clear();
+                result.map(|()| end - before)
+            }
+            None if room < bytes.len() => Err(Fault::HeadTooLarge),
+            None => Ok(room),
+        }
+    }
+
+    fn parse_head(&mut self, head: &[u8]) -> Result<(), Fault> {
+        let mut lines = Lines(head);
+        let status_line = lines.next().ok_or(Fault::Garbage)?;
+        let (status, minor) = parse_status_line(status_line)?;
+        let mut length: Option<u64> = None;
+        let mut chunked = false;
+        let mut other_coding = false;
+        let mut keep_alive = minor >= 1;
+        for line in lines {
+            if line.is_empty() {
+                break;
+            }
+            let colon = memchr(b':', line).ok_or(Fault::Garbage)?;
+            let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+            match name.len() {
+                14 if name.eq_ignore_ascii_case(b"content-length") => {
+                    let parsed = parse_decimal(value).ok_or(Fault::Garbage)?;
+                    if length.is_some_and(|before| before != parsed) {
+                        return Err(Fault::Garbage);
+                    }
+                    length = Some(parsed);
+                }
+                17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                    if value.eq_ignore_ascii_case(b"chunked") {
+                        chunked = true;
+                    } else {
+                        other_coding = true;
+                    }
+                }
+                10 if name.eq_ignore_ascii_case(b"connection") => {
+                    for option in value.split(|byte| *byte == b',') {
+                        let option = option.trim_ascii();
+                        if option.eq_ignore_ascii_case(b"close") {
+                            keep_alive = false;
+                        } else if option.eq_ignore_ascii_case(b"keep-alive") && minor == 0 {
+                            keep_alive = true;
+                        }
+                    }
+                }
+                0 => return Err(Fault::Garbage),
+                _ => {}
+            }
+        }
+        if status < 200 {
+            // An interim response: the real one follows. Nobody asked to switch protocols.
+            return if status == 101 {
+                Err(Fault::Garbage)
+            } else {
+                Ok(())
+            };
+        }
+        self.status = status;
+        self.keep_alive = keep_alive;
+        self.state = if self.head_request || status == 204 || status == 304 {
+            State::Done
+        } else if chunked && !other_coding {
+            State::ChunkSize(0, 0)
+        } else if chunked || other_coding || length.is_none() {
+            self.keep_alive = false;
+            State::UntilClose
+        } else if length == Some(0) {
+            State::Done
+        } else {
+            State::Length(length.unwrap_or(0))
+        };
+        Ok(())
+    }
+
+    /// One byte between the chunks.
+    fn chunk_byte(&mut self, byte: u8) -> Result<(), Fault> {
+        self.state = match (self.state, byte) {
+            (State::ChunkSize(digits, size), _) if byte.is_ascii_hexdigit() => {
+                if digits == 16 {
+                    return Err(Fault::BadChunk);
+                }
+                let digit = (byte as char).to_digit(16).unwrap_or(0);
+                State::ChunkSize(digits + 1, size << 4 | u64::from(digit))
+            }
+            (State::ChunkSize(0, _), _) => return Err(Fault::BadChunk),
+            (State::ChunkSize(_, size) | State::ChunkExtension(size, _), b'\n') => {
+                if size == 0 {
+                    State::Trailer(0)
+                } else {
+                    State::ChunkData(size)
+                }
+            }
+            (State::ChunkSize(_, size), b'\r') => State::ChunkExtension(size, true),
+            (State::ChunkSize(_, size), b';' | b' ' | b'\t') => {
+                self.count_extra()?;
+                State::ChunkExtension(size, false)
+            }
+            (State::ChunkExtension(_, true), _) => return Err(Fault::BadChunk),
+            (State::ChunkExtension(size, false), _) => {
+                self.count_extra()?;
+                State::ChunkExtension(size, byte == b'\r')
+            }
+            (State::ChunkEnd(0), b'\r') => State::ChunkEnd(1),
+            (State::ChunkEnd(_), b'\n') => State::ChunkSize(0, 0),
+            (State::Trailer(0), b'\n') => State::Done,
+            (State::Trailer(_), b'\n') => State::Trailer(0),
+            (State::Trailer(n), b'\r') => State::Trailer(n),
+            (State::Trailer(n), _) => {
+                self.count_extra()?;
+                State::Trailer(n + 1)
+            }
+            _ => return Err(Fault::BadChunk),
+        };
+        Ok(())
+    }
+
+    fn count_extra(&mut self) -> Result<(), Fault> {
+        self.extra += 1;
+        if self.extra > MAX_CHUNK_EXTRA {
+            return Err(Fault::BadChunk);
+        }
+        Ok(())
+    }
+}
+
+impl Default for Parser {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The lines of a head, without their ends.
+struct Lines<'a>(&'a [u8]);
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let end = memchr(b'\n', self.0)?;
+        let line = &self.0[..end];
+        self.0 = &self.0[end + 1..];
+        Some(line.strip_suffix(b"\r").unwrap_or(line))
+    }
+}
+
+/// Where the head ends: after its first empty line that begins at or after `from`'s next line end.
+#[inline]
+fn head_end(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    while let Some(found) = memchr(b'\n', &bytes[at..]) {
+        at += found + 1;
+        match &bytes[at..] {
+            [b'\n', ..] => return Some(at + 1),
+            [b'\r', b'\n', ..] => return Some(at + 2),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Refuse at once what cannot become a status line: a peer that speaks something else may never
+/// send a line end.
+fn check_prefix(bytes: &[u8]) -> Result<(), Fault> {
+    const PREFIX: &[u8] = b"HTTP/1.";
+    let n = bytes.len().min(PREFIX.len());
+    if bytes[..n] == PREFIX[..n] {
+        Ok(())
+    } else {
+        Err(Fault::Garbage)
+    }
+}
+
+/// Status code and minor version.
+fn parse_status_line(line: &[u8]) -> Result<(u16, u8), Fault> {
+    match line {
+        [
+            b'H',
+            b'T',
+            b'T',
+            b'P',
+            b'/',
+            b'1',
+            b'.',
+            minor,
+            b' ',
+            a,
+            b,
+            c,
+            rest @ ..,
+        ] if minor.is_ascii_digit()
+            && (b'1'..=b'9').contains(a)
+            && b.is_ascii_digit()
+            && c.is_ascii_digit()
+            && (rest.is_empty() || rest[0] == b' ') =>
+        {
+            let digit = |byte: &u8| u16::from(byte - b'0');
+            Ok((digit(a) * 100 + digit(b) * 10 + digit(c), minor - b'0'))
+        }
+        _ => Err(Fault::Garbage),
+    }
+}
+
+fn parse_decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |value, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}

@@ -1,0 +1,228 @@
+//! What a window says: one JSON line.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::engine::Raw;
+use crate::histogram::Latency;
+use crate::plan::{Arrival, Mode, Window};
+use crate::record::Outcome;
+use crate::stalls::Spans;
+
+/// The line of one window.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename = "window")]
+pub struct WindowLine {
+    /// The window's id.
+    pub id: String,
+    /// The instance's id.
+    pub instance: String,
+    /// Open or closed loop.
+    pub mode: Mode,
+    /// The rate asked for; `None` in a closed loop.
+    pub rate_per_s: Option<f64>,
+    /// The arrival process; `None` in a closed loop.
+    pub arrival: Option<Arrival>,
+    /// Seed of the schedule.
+    pub seed: u64,
+    /// Connections.
+    pub connections: usize,
+    /// The unrecorded part, in seconds.
+    pub warmup_s: f64,
+    /// The measured part as it was, in seconds.
+    pub duration_s: f64,
+    /// Its start, in nanoseconds since 1970.
+    pub started_unix_ns: u64,
+    /// Requests intended in the measured part.
+    pub offered: u64,
+    /// Of these, answered as expected, be it during the drain.
+    pub completed: u64,
+    /// Good responses that were complete within the measured part, per second of it.
+    pub achieved_per_s: f64,
+    /// Errors by kind, only those that occurred.
+    pub errors: BTreeMap<String, u64>,
+    /// Requests not answered within the timeout.
+    pub timeouts: u64,
+    /// Requests never written.
+    pub unsent: u64,
+    /// Requests written and still open when the drain ended.
+    pub in_flight: u64,
+    /// Connections opened for the first time before the measured part.
+    pub connects: u64,
+    /// Connections opened again before the measured part.
+    pub reopened: u64,
+    /// Connections opened from the start of the measured part on.
+    pub reconnects: u64,
+    /// Requests written twice, since the connection closed at the same moment.
+    pub retries: u64,
+    /// Bytes received in the measured part.
+    pub bytes_in: u64,
+    /// Bytes sent in the measured part.
+    pub bytes_out: u64,
+    /// The latencies.
+    pub latency: Latency,
+    /// The stalls.
+    pub stalls: Stalls,
+    /// Time stolen by the hypervisor from each CPU in question, in seconds, from the warm-up to the
+    /// drain.
+    pub steal_s: BTreeMap<usize, f64>,
+    /// CPU time of the generator's thread in the measured part.
+    pub generator_cpu_s: f64,
+    /// CPU time of the server's processes in the measured part; `None` if none could be read.
+    pub server_cpu_s: Option<f64>,
+    /// Resident memory of the server's processes after the window; `None` if none could be read.
+    pub server_rss_bytes: Option<u64>,
+    /// Share of the measured part in which the generator's loop was at work.
+    pub generator_busy_share: f64,
+    /// The protocol.
+    pub protocol: &'static str,
+    /// The file of samples, if it was written.
+    pub samples: Option<PathBuf>,
+    /// What a reader should know about this window.
+    pub warnings: Vec<String>,
+}
+
+/// Stalled spans, in nanoseconds from the start of the measured part; earlier ones are negative.
+#[derive(Debug, Serialize)]
+pub struct Stalls {
+    /// What counts as a stall.
+    pub gap_us: u64,
+    /// Whether the ticker had real-time priority; without, there are no server spans.
+    pub realtime: bool,
+    /// Start and end, on the generator's core.
+    pub generator: Vec<(i64, i64)>,
+    /// CPU, start and end, on the server's cores.
+    pub server: Vec<(usize, i64, i64)>,
+    /// Spans that found no room in the lists.
+    pub lost: u64,
+}
+
+/// What belongs to a window and is not measured by its loop.
+#[derive(Debug)]
+pub struct Surroundings {
+    /// What counts as a stall.
+    pub gap_us: u64,
+    /// Whether there was a real-time ticker.
+    pub realtime: bool,
+    /// What it saw.
+    pub server: Vec<(usize, Spans)>,
+    /// Stolen time.
+    pub steal_s: BTreeMap<usize, f64>,
+    /// Resident memory of the server.
+    pub server_rss_bytes: Option<u64>,
+    /// Where to write the samples.
+    pub samples_dir: Option<PathBuf>,
+    /// Warnings so far.
+    pub warnings: Vec<String>,
+}
+
+impl WindowLine {
+    /// Make the line, and write the samples if there is a folder for them.
+    pub fn new(window: &Window, raw: &Raw, around: Surroundings) -> Self {
+        let mut warnings = around.warnings;
+        let saved = around
+            .samples_dir
+            .as_deref()
+            .map(|dir| save(dir, window, raw));
+        let samples = match saved.transpose() {
+            Ok(path) => path,
+            Err(message) => {
+                warnings.push(message);
+                None
+            }
+        };
+        let count = |outcome| {
+            let samples = raw.samples.iter();
+            samples.filter(|s| s.outcome == outcome).count() as u64
+        };
+        let open = window.mode == Mode::Open;
+        let duration_s = (raw.end - raw.start) as f64 / 1e9;
+        let relative = |(start, end): &(u64, u64)| {
+            let from = |ns: u64| ns.wrapping_sub(raw.start) as i64;
+            (from(*start), from(*end))
+        };
+        let server = around.server.iter();
+        let stalls = Stalls {
+            gap_us: around.gap_us,
+            realtime: around.realtime,
+            generator: raw.stalls.list.iter().map(relative).collect(),
+            server: server
+                .clone()
+                .flat_map(|(cpu, spans)| {
+                    let spans = spans.list.iter().map(relative);
+                    spans.map(|(start, end)| (*cpu, start, end))
+                })
+                .collect(),
+            lost: raw.stalls.lost + server.map(|(_, spans)| spans.lost).sum::<u64>(),
+        };
+        Self {
+            id: window.id.clone(),
+            instance: window.instance.clone(),
+            mode: window.mode,
+            rate_per_s: window.rate_per_s.filter(|_| open),
+            arrival: open.then_some(window.arrival),
+            seed: window.seed,
+            connections: window.connections,
+            warmup_s: window.warmup_s,
+            duration_s,
+            started_unix_ns: raw.started_unix_ns,
+            offered: raw.samples.len() as u64,
+            completed: count(Outcome::Ok),
+            achieved_per_s: raw.counts.in_time as f64 / duration_s,
+            errors: raw.errors.by_name(),
+            timeouts: count(Outcome::Timeout),
+            unsent: count(Outcome::Unsent),
+            in_flight: count(Outcome::InFlight),
+            connects: raw.counts.connects,
+            reopened: raw.counts.reopened,
+            reconnects: raw.counts.reconnects,
+            retries: raw.counts.retries,
+            bytes_in: raw.counts.bytes_in,
+            bytes_out: raw.counts.bytes_out,
+            latency: Latency::of(&raw.samples),
+            stalls,
+            steal_s: around.steal_s,
+            generator_cpu_s: raw.generator_cpu_ns as f64 / 1e9,
+            server_cpu_s: raw.server_cpu_s,
+            server_rss_bytes: around.server_rss_bytes,
+            generator_busy_share: raw.busy_share,
+            protocol: "http/1.1",
+            samples,
+            warnings,
+        }
+    }
+}
+
+fn save(dir: &Path, window: &Window, raw: &Raw) -> Result<PathBuf, String> {
+    let path = dir.join(format!("{}.samples", window.id));
+    std::fs::create_dir_all(dir)
+        .and_then(|()| crate::record::save(&path, &raw.samples, raw.start))
+        .map_err(|error| format!("samples not written: {}: {error}", path.display()))?;
+    Ok(path)
+}
+
+/// The last line of a plan.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename = "end")]
+pub struct EndLine {
+    /// Why it ended.
+    pub reason: Reason,
+    /// Windows measured.
+    pub windows: usize,
+    /// Windows skipped, since their instance was dropped or the plan was stopped.
+    pub skipped: usize,
+}
+
+/// Why a plan ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// There are no more windows.
+    Done,
+    /// The controller said so.
+    Stopped,
+    /// The controller closed its end.
+    Eof,
+}

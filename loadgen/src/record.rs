@@ -1,0 +1,155 @@
+//! What became of each request: columns that are filled during the window and read after it.
+//!
+//! Storing three numbers is all the measured loop does per request. Histograms, percentiles and
+//! files are made of them once the window is over.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::path::Path;
+
+use crate::sys::Column;
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Outcome {
+    /// Answered as expected.
+    Ok = 0,
+    /// Not answered within the timeout after it was written.
+    Timeout = 1,
+    /// Written, and neither answered nor timed out when the drain ended.
+    InFlight = 2,
+    /// Never written before the drain ended.
+    Unsent = 3,
+    /// Answered wrongly, or the connection failed.
+    Error = 4,
+}
+
+const OUTCOMES: [Outcome; 5] = [
+    Outcome::Ok,
+    Outcome::Timeout,
+    Outcome::InFlight,
+    Outcome::Unsent,
+    Outcome::Error,
+];
+
+/// "Never", in a column of times.
+pub const NEVER: u64 = u64::MAX;
+
+/// The columns. Times are nanoseconds of the monotonic clock; 0 means that nothing was stored yet.
+#[derive(Debug)]
+pub struct Record {
+    written: Column<u64>,
+    completed: Column<u64>,
+    /// Outcome plus one; 0 while it is open.
+    outcome: Column<u8>,
+}
+
+/// One request of the record. Times are nanoseconds of the monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// When it was to be written.
+    pub intended: u64,
+    /// When it was written, or [`NEVER`].
+    pub written: u64,
+    /// When its response was complete, or the instant of giving up.
+    pub completed: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+impl Record {
+    /// Room for `capacity` requests; `populate` as in [`Column::new`].
+    pub fn new(capacity: usize, populate: bool) -> io::Result<Self> {
+        Ok(Self {
+            written: Column::new(capacity, populate)?,
+            completed: Column::new(capacity, populate)?,
+            outcome: Column::new(capacity, populate)?,
+        })
+    }
+
+    /// How many requests fit.
+    pub fn capacity(&self) -> usize {
+        self.written.len()
+    }
+
+    /// A request is about to be written. A second call (a retry) replaces the instant.
+    #[inline]
+    pub fn write(&mut self, index: usize, now: u64) {
+        self.written[index] = now;
+    }
+
+    /// The instant of the last write.
+    #[inline]
+    pub fn written(&self, index: usize) -> u64 {
+        self.written[index]
+    }
+
+    /// A request came to its end.
+    #[inline]
+    pub fn finish(&mut self, index: usize, now: u64, outcome: Outcome) {
+        self.completed[index] = now;
+        self.outcome[index] = outcome as u8 + 1;
+    }
+
+    /// The request waits again: what was written was lost.
+    pub fn unwrite(&mut self, index: usize) {
+        self.written[index] = 0;
+    }
+
+    /// One request; what is still open is unsent at `end`.
+    pub fn sample(&self, index: usize, intended: Option<u64>, end: u64) -> Sample {
+        let written = match self.written[index] {
+            0 => NEVER,
+            ns => ns,
+        };
+        let (completed, outcome) = match self.outcome[index] {
+            0 => (end, Outcome::Unsent),
+            code => (self.completed[index], OUTCOMES[usize::from(code - 1)]),
+        };
+        Sample {
+            intended: intended.unwrap_or(written),
+            written,
+            completed,
+            outcome,
+        }
+    }
+}
+
+/// Write samples as columns (magic `TNRS0001`, count, then intended, written, completed, outcome,
+/// all little-endian), times in nanoseconds from `start`.
+///
+/// The file appears whole or not at all.
+pub fn save(path: &Path, samples: &[Sample], start: u64) -> io::Result<()> {
+    let part = path.with_extension("samples.part");
+    let result = write_columns(&part, samples, start).and_then(|()| std::fs::rename(&part, path));
+    if result.is_err() {
+        // The first error is the one to tell.
+        let _ = std::fs::remove_file(&part);
+    }
+    result
+}
+
+fn write_columns(path: &Path, samples: &[Sample], start: u64) -> io::Result<()> {
+    let mut file = BufWriter::with_capacity(1 << 16, File::create(path)?);
+    file.write_all(b"TNRS0001")?;
+    file.write_all(&(samples.len() as u64).to_le_bytes())?;
+    for column in [
+        |sample: &Sample| sample.intended,
+        |sample: &Sample| sample.written,
+        |sample: &Sample| sample.completed,
+    ] {
+        for sample in samples {
+            let ns = match column(sample) {
+                NEVER => NEVER,
+                ns => ns.saturating_sub(start),
+            };
+            file.write_all(&ns.to_le_bytes())?;
+        }
+    }
+    for sample in samples {
+        file.write_all(&[sample.outcome as u8])?;
+    }
+    file.into_inner().map_err(io::IntoInnerError::into_error)?;
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! What the window cost: CPU time and memory of the server, time stolen by the hypervisor.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::sys;
+
+/// CPU time of processes, read twice.
+#[derive(Debug)]
+pub struct CpuTime {
+    pids: Vec<i32>,
+    start: Vec<Option<u64>>,
+    end: Vec<Option<u64>>,
+}
+
+impl CpuTime {
+    /// Nothing read yet.
+    pub fn of(pids: &[i32]) -> Self {
+        Self {
+            pids: pids.to_vec(),
+            start: vec![None; pids.len()],
+            end: vec![None; pids.len()],
+        }
+    }
+
+    /// The first reading: some 300 ns for each process, no memory taken.
+    pub fn start(&mut self) {
+        for (pid, ns) in self.pids.iter().zip(&mut self.start) {
+            *ns = sys::process_cpu_ns(*pid);
+        }
+    }
+
+    /// The second reading.
+    pub fn end(&mut self) {
+        for (pid, ns) in self.pids.iter().zip(&mut self.end) {
+            *ns = sys::process_cpu_ns(*pid);
+        }
+    }
+
+    /// Seconds between the readings, over the processes that were there at both; `None` if none was.
+    pub fn seconds(&self) -> Option<f64> {
+        let pairs = self.start.iter().zip(&self.end);
+        let deltas: Vec<u64> = pairs
+            .filter_map(|(start, end)| end.as_ref()?.checked_sub((*start)?))
+            .collect();
+        (!deltas.is_empty()).then(|| deltas.iter().sum::<u64>() as f64 / 1e9)
+    }
+}
+
+/// Resident memory of the processes that can be read, summed up; `None` if none can.
+pub fn rss_bytes(pids: &[i32]) -> Option<u64> {
+    let sizes: Vec<u64> = pids
+        .iter()
+        .filter_map(|pid| {
+            let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+            let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+            Some(pages * sys::page_bytes())
+        })
+        .collect();
+    (!sizes.is_empty()).then(|| sizes.iter().sum())
+}
+
+/// Time stolen from each CPU since boot, in seconds (`/proc/stat`, counted in 10 ms by the kernel).
+pub fn steal_s(cpus: &[usize]) -> BTreeMap<usize, f64> {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    stat.lines()
+        .filter_map(|line| {
+            let mut fields = line.strip_prefix("cpu")?.split_ascii_whitespace();
+            let cpu: usize = fields.next()?.parse().ok()?;
+            let ticks: f64 = fields.nth(7)?.parse().ok()?;
+            // USER_HZ is 100 on every Linux that this program runs on.
+            cpus.contains(&cpu).then_some((cpu, ticks / 100.0))
+        })
+        .collect()
+}

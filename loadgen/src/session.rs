@@ -1,0 +1,186 @@
+//! A plan from its first window to its last: pools, tickers, lines, and the controller's word.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io::{self, Write};
+
+use crate::control::{Command, Lines, Next};
+use crate::engine::{self, Interrupted};
+use crate::http1::Request;
+use crate::output::{EndLine, Reason, Surroundings, WindowLine};
+use crate::plan::{Plan, Window};
+use crate::pool::Pool;
+use crate::resources;
+use crate::schedule::Mix;
+use crate::stalls::Ticker;
+use crate::sys;
+
+/// Why a plan did not come to its end.
+#[derive(Debug)]
+pub enum Failure {
+    /// SIGTERM, SIGINT or the death of the parent.
+    Interrupted,
+    /// The controller said something that is no command.
+    Command(String),
+    /// The system refused something.
+    Io(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Interrupted> for Failure {
+    fn from(_: Interrupted) -> Self {
+        Self::Interrupted
+    }
+}
+
+/// A plan under way.
+#[derive(Debug)]
+pub struct Session<'a> {
+    plan: &'a Plan,
+    mix: Mix,
+    pools: HashMap<&'a str, Pool>,
+}
+
+impl<'a> Session<'a> {
+    /// Confine the thread to the plan's CPUs, and prepare the requests.
+    ///
+    /// # Errors
+    /// A CPU that this thread may not use, with those that it may.
+    pub fn new(plan: &'a Plan) -> Result<Self, String> {
+        let ticker_cpus = plan.ticker.iter().flat_map(|ticker| &ticker.cpus);
+        let named = plan.cpus.iter().map(|cpu| ("cpus", cpu));
+        check_cpus(named.chain(ticker_cpus.map(|cpu| ("ticker.cpus", cpu))))?;
+        if !plan.cpus.is_empty() {
+            sys::pin(&plan.cpus).map_err(|error| format!("cpus: {error}"))?;
+        }
+        sys::set_precise_timers();
+        sys::raise_file_limit();
+        Ok(Self {
+            plan,
+            mix: Mix::new(plan.requests.iter().map(|request| request.weight)),
+            pools: HashMap::new(),
+        })
+    }
+
+    /// Measure one window.
+    pub fn measure(&mut self, window: &'a Window) -> Result<WindowLine, Failure> {
+        let plan = self.plan;
+        let gap_ns = plan.gap_us * 1000;
+        let found = plan.instances.iter().find(|i| i.id == window.instance);
+        let instance = found.ok_or_else(|| io::Error::other("unknown instance"))?;
+        if !self.pools.contains_key(window.instance.as_str()) {
+            let address = instance.address.to_string();
+            let host = instance.host.as_deref().unwrap_or(&address);
+            let requests = plan.requests.iter();
+            let requests = requests.map(|request| Request::render(request, host));
+            let pool = Pool::new(instance.address, requests.collect())?;
+            self.pools.insert(&window.instance, pool);
+        }
+        let pool = self.pools.get_mut(window.instance.as_str());
+        let pool = pool.ok_or_else(|| io::Error::other("unknown instance"))?;
+        let ticker_cpus = plan.ticker.iter().flat_map(|ticker| &ticker.cpus);
+        let cpus: BTreeSet<usize> = plan.cpus.iter().chain(ticker_cpus).copied().collect();
+        let cpus: Vec<usize> = cpus.into_iter().collect();
+
+        let steal_before = resources::steal_s(&cpus);
+        let ticker = plan.ticker.as_ref().map(|t| Ticker::start(t, gap_ns));
+        let raw = engine::run(window, &self.mix, plan.spin, gap_ns, &instance.pids, pool)?;
+        let realtime = ticker.as_ref().is_some_and(|ticker| ticker.realtime);
+        let server = ticker.map(Ticker::finish).unwrap_or_default();
+        let raw = raw?;
+        let mut steal_s = resources::steal_s(&cpus);
+        for (cpu, after) in &mut steal_s {
+            *after -= steal_before.get(cpu).copied().unwrap_or(*after);
+        }
+        let mut warnings = Vec::new();
+        if plan.ticker.is_some() && !realtime {
+            let text =
+                "real-time priority is not permitted: stalls of the server's CPUs were not watched";
+            warnings.push(text.to_owned());
+        }
+        let around = Surroundings {
+            gap_us: plan.gap_us,
+            realtime,
+            server,
+            steal_s,
+            server_rss_bytes: resources::rss_bytes(&instance.pids),
+            samples_dir: plan.samples_dir.clone(),
+            warnings,
+        };
+        Ok(WindowLine::new(window, &raw, around))
+    }
+
+    /// Measure all windows, a line each, and ask the controller after each if there is one.
+    pub fn run(
+        &mut self,
+        output: &mut impl Write,
+        mut control: Option<&mut Lines>,
+    ) -> Result<(), Failure> {
+        let mut end = EndLine {
+            reason: Reason::Done,
+            windows: 0,
+            skipped: 0,
+        };
+        let mut dropped = HashSet::new();
+        for window in &self.plan.windows {
+            if end.reason != Reason::Done || dropped.contains(&window.instance) {
+                end.skipped += 1;
+                continue;
+            }
+            let measured = self.measure(window)?;
+            line(output, &measured)?;
+            end.windows += 1;
+            let Some(lines) = control.as_deref_mut() else {
+                continue;
+            };
+            let said = lines.read()?;
+            if sys::stop_requested() {
+                return Err(Failure::Interrupted);
+            }
+            let Some(said) = said else {
+                end.reason = Reason::Eof;
+                continue;
+            };
+            let command: Command = serde_json::from_str(&said)
+                .map_err(|error| Failure::Command(format!("{said:?}: {error}")))?;
+            let known = |id: &String| self.plan.instances.iter().any(|i| i.id == *id);
+            if let Some(id) = command.drop.iter().find(|id| !known(id)) {
+                let text = format!("drop: {id:?} is not the id of an instance");
+                return Err(Failure::Command(text));
+            }
+            for id in command.drop {
+                self.pools.remove(id.as_str());
+                dropped.insert(id);
+            }
+            if command.next == Next::Stop {
+                end.reason = Reason::Stopped;
+            }
+        }
+        line(output, &end)?;
+        Ok(())
+    }
+}
+
+fn line(output: &mut impl Write, value: &impl serde::Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_vec(value)?;
+    text.push(b'\n');
+    output.write_all(&text)?;
+    output.flush()
+}
+
+/// Refuse CPUs that this process may not use.
+pub fn check_cpus<'b>(named: impl IntoIterator<Item = (&'b str, &'b usize)>) -> Result<(), String> {
+    for (name, cpu) in named {
+        if sys::usable_cpus([*cpu]).is_empty() {
+            let usable = sys::usable_cpus(0..libc::CPU_SETSIZE as usize);
+            return Err(format!(
+                "{name}: {cpu} is not allowed; this process may use the CPUs {usable:?}"
+            ));
+        }
+    }
+    Ok(())
+}
