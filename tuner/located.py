@@ -26,7 +26,7 @@ _Word = TypeVar("_Word", bound=str)
 
 _DEEPEST = 32
 _NULL = ("", "~", "null", "Null", "NULL")
-_SWITCH = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
+SWITCH = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
 _INTEGER = re.compile(r"[-+]?[0-9]+(_[0-9]+)*")
 _REAL = re.compile(r"[-+]?([0-9]+(_[0-9]+)*)?\.?[0-9]*([eE][-+]?[0-9]+)?")
 _SIZE = re.compile(r"([0-9]+)\s*([kmgKMG]?)")
@@ -156,7 +156,7 @@ class Node:
 
     def boolean(self) -> bool:
         """A switch: true, false, on, off, yes or no."""
-        value = _SWITCH.get(self.text().lower())
+        value = SWITCH.get(self.text().lower())
         if value is None:
             raise self.error(f"expected on or off, found {self.text()!r}")
         return value
