@@ -17,7 +17,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from tuner.stats.paired import FloatArray, estimate, midranks, signed_rank_p
+from tuner.stats.paired import (
+    FloatArray,
+    PairedEstimate,
+    estimate,
+    midranks,
+    minimum_blocks,
+    signed_rank_p,
+)
 from tuner.stats.words import p_in_words, signed_percent
 
 ALARM_LEVEL = 0.01
@@ -162,25 +169,32 @@ def variance_shares(round_differences: npt.ArrayLike) -> Finding:
     return Finding("variance-shares", share, raised, message)
 
 
-def leave_one_out(differences: npt.ArrayLike) -> Finding:
+def leave_one_out(differences: npt.ArrayLike, margin: float = 0.0) -> Finding:
     """How far the ratio moves when one block is left out: whether the claim hangs on one block.
 
-    The figure is the largest change of ln ratio. It is a warning if the ratio without some block
-    falls outside the 95 % interval of all blocks.
+    The figure is the largest change of ln ratio. It is a warning if the 95 % interval of all
+    blocks lies beyond the margin, and the one without some block does not. With 6 blocks or fewer
+    none can be spared, and there is no warning.
     """
     d = _shaped(differences, 1, "differences must have shape (blocks,)")
     if d.size < 2:
         return _silent("leave-one-out", "leave-one-out range")
+
+    def side(ratio: PairedEstimate) -> int:
+        return int(ratio.low > 1 + margin) - int(ratio.high < 1 - margin)
+
     whole = estimate(d)
-    ratios = [estimate(np.delete(d, block)).ratio for block in range(d.size)]
-    raised = not all(whole.low <= ratio <= whole.high for ratio in ratios)
+    others = [estimate(np.delete(d, block)) for block in range(d.size)]
+    sparable = d.size > minimum_blocks(whole.confidence)
+    raised = sparable and any(side(other) != side(whole) for other in others) and side(whole) != 0
+    ratios = [other.ratio for other in others]
     message = (
         f"leaving out one block moves the ratio between {min(ratios):.3f} and {max(ratios):.3f}"
     )
     if raised:
         message += (
-            f", outside the interval {whole.low:.3f} to {whole.high:.3f}: the result hangs on one "
-            "block. Look at that block's windows and repeat the confirmation with more blocks"
+            ", and the interval then no longer lies beyond the margin: the claim hangs on one "
+            "block. Look at that block's windows, and repeat the confirmation with more blocks"
         )
     shift = max(abs(math.log(ratio / whole.ratio)) for ratio in ratios)
     return Finding("leave-one-out", shift, raised, message)

@@ -1,0 +1,44 @@
+"""How many studies a simulation runs, and what may be asked of their count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from scipy import stats
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Bounds of a count among independent studies that chance crosses once in a hundred times.
+
+    Seeds are fixed, so a correct implementation that passes once passes always; the bounds say
+    that it did not need a lucky seed.
+    """
+
+    studies: int
+
+    def most(self, probability: float) -> int:
+        """The largest count that an event of at most this probability may reach."""
+        return int(stats.binom.isf(0.01, self.studies, probability))
+
+    def least(self, probability: float) -> int:
+        """The smallest count that an event of at least this probability must reach."""
+        return int(stats.binom.ppf(0.01, self.studies, probability))
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(200, id="200-studies"),
+        pytest.param(2_000, id="2000-studies", marks=pytest.mark.proof),
+    ]
+)
+def studies(request: pytest.FixtureRequest) -> int:
+    """Number of simulated studies: the short form always, the long one with `-m proof`."""
+    return int(request.param)
+
+
+@pytest.fixture
+def tolerance(studies: int) -> Tolerance:
+    """Binomial bounds for counts among `studies`."""
+    return Tolerance(studies)

@@ -1,0 +1,161 @@
+"""Each diagnostic is silent on healthy studies and speaks where its fault was injected."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.stats.conftest import Tolerance
+from tuner.stats.diagnostics import (
+    ALARM_LEVEL,
+    invalid_windows,
+    lag_one,
+    leave_one_out,
+    order_effect,
+    slope_over_time,
+    stall_shares,
+    variance_shares,
+)
+from tuner.testing.simulate import Noise, simulate
+
+
+def test_healthy_studies_are_rarely_warned(studies: int, tolerance: Tolerance) -> None:
+    """Every diagnostic keeps its alarm level on studies with a real effect and no fault."""
+    windows = simulate(41, studies=studies, blocks=10, ratios=(1.0, 0.9), rounds=2)
+    alarms = {"order-effect": 0, "lag-1": 0, "slope": 0}
+    for values, places, d in zip(
+        windows.ln_value, windows.position, windows.differences(), strict=True
+    ):
+        for finding in (order_effect(values, places), lag_one(d), slope_over_time(d)):
+            alarms[finding.code] += finding.raised
+    assert all(count <= tolerance.most(ALARM_LEVEL) for count in alarms.values()), alarms
+
+
+def test_carry_over_raises_the_order_warning() -> None:
+    """A window that slows its successors by 5 % is found, with its size and a remedy.
+
+    Starts that differ ten times as much do not hide it.
+    """
+    noise = Noise(ar_sd=0.02, restart_sd=0.5, burst_probability=0.0, order_step=0.05)
+    windows = simulate(42, studies=1, blocks=12, ratios=(1.0, 0.9), rounds=4, noise=noise)
+    finding = order_effect(windows.ln_value[0], windows.position[0])
+    assert finding.raised
+    assert finding.figure == pytest.approx(0.05, abs=0.015)
+    assert "lengthen the warm-up" in finding.message
+
+
+def test_order_effect_of_single_rounds() -> None:
+    """With one round per block the effect is seen too, past the difference between the arms."""
+    noise = Noise(ar_sd=0.01, restart_sd=0.01, burst_probability=0.0, order_step=0.05)
+    windows = simulate(43, studies=1, blocks=14, ratios=(1.0, 0.5), noise=noise)
+    finding = order_effect(windows.ln_value[0], windows.position[0])
+    assert finding.raised
+    assert finding.figure == pytest.approx(0.05, abs=0.02)
+
+
+def test_lasting_disturbance_raises_lag_one() -> None:
+    """Differences that wander slowly are correlated; shuffled, the same ones are not."""
+    wave = np.sin(np.arange(24) / 4) * 0.1
+    assert lag_one(wave).raised
+    assert lag_one(wave).figure > 0.8
+    assert not lag_one(np.random.default_rng(1).permutation(wave)).raised
+
+
+def test_drifting_effect_raises_slope() -> None:
+    """An effect that fades by 1 % per block is found with its slope; a constant one is not."""
+    rng = np.random.default_rng(2)
+    noise = rng.normal(0, 0.02, 16)
+    finding = slope_over_time(-0.2 + 0.01 * np.arange(16) + noise)
+    assert finding.raised
+    assert finding.figure == pytest.approx(0.01, abs=0.003)
+    assert "+1." in finding.message
+    assert not slope_over_time(-0.2 + noise).raised
+
+
+def test_starts_that_settle_differently_are_told() -> None:
+    """Where starts differ and windows do not, more blocks are advised; and not the other way."""
+    rng = np.random.default_rng(3)
+    starts, windows = rng.normal(0, 0.1, (16, 1)), rng.normal(0, 0.1, (16, 4))
+    dominated = variance_shares(starts + 0.1 * windows)
+    assert dominated.raised
+    assert dominated.figure > 0.95
+    assert "more blocks" in dominated.message
+    even = variance_shares(starts + windows)
+    assert not even.raised
+    assert 0.3 < even.figure < 0.8
+    noisy = variance_shares(0.1 * starts + windows)
+    assert not noisy.raised
+    assert noisy.figure < 0.3
+
+
+def test_a_claim_that_hangs_on_one_block() -> None:
+    """A barely significant result is fragile, a clear one is not, and no effect claims nothing."""
+    barely = [0.03, 0.02, -0.04, -0.02, 0.01, -0.2, -0.15, -0.1, -0.12, -0.08]
+    finding = leave_one_out(barely)
+    assert finding.raised
+    assert "hangs on one block" in finding.message
+    clear = [-0.2, -0.15, -0.1, -0.12, -0.08, -0.17, -0.14, -0.13]
+    assert not leave_one_out(clear).raised
+    assert not leave_one_out(barely, margin=0.03).raised  # nothing is claimed beyond 3 %
+    assert not leave_one_out([0.1, -0.1, 0.02, -0.03, 0.05, -0.06, 0.01]).raised
+
+
+def test_leave_one_out_figure_by_hand() -> None:
+    """The figure is the largest shift of the pseudomedian, here of three blocks."""
+    # Walsh averages of 0, 0.1, 0.5 have median 0.175; without 0.5 it is 0.05, without 0 it is 0.3.
+    finding = leave_one_out([0.0, 0.1, 0.5])
+    assert finding.figure == pytest.approx(0.125)
+    assert not finding.raised
+
+
+def test_unequal_stalls_are_told() -> None:
+    """A rule that always cuts more from one arm is noticed; equal shares with noise are not."""
+    rng = np.random.default_rng(4)
+    baseline = rng.uniform(0.02, 0.06, 12)
+    assert not stall_shares(baseline + rng.normal(0, 0.005, 12), baseline).raised
+    finding = stall_shares(baseline + 0.02, baseline)
+    assert finding.raised
+    assert finding.figure == pytest.approx(0.02)
+    assert "do not share a core" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("candidate", "baseline", "raised"),
+    [(0, 0, False), (2, 3, False), (0, 6, True), (12, 12, True), (9, 9, False)],
+)
+def test_invalid_windows(candidate: int, baseline: int, raised: bool) -> None:
+    """More than a tenth invalid, or one arm failing alone, is a warning."""
+    assert invalid_windows(candidate, baseline, windows_per_arm=100).raised is raised
+
+
+def test_same_record_same_findings() -> None:
+    """Permutation tests are seeded: a report made again says the same."""
+    d = np.random.default_rng(5).normal(0, 0.1, 15)
+    assert lag_one(d) == lag_one(d)
+    assert slope_over_time(d) == slope_over_time(d)
+
+
+def test_too_little_data_is_silent() -> None:
+    """Where nothing can be told there is no figure and no warning."""
+    for finding in (
+        lag_one([0.1, 0.2, 0.3]),
+        slope_over_time([0.1] * 10),
+        variance_shares([[0.1, 0.2]]),
+        leave_one_out([0.1]),
+        order_effect([[[0.1, 0.2]]], [[[0, 1]]]),
+    ):
+        assert math.isnan(finding.figure)
+        assert not finding.raised
+        assert "too little data" in finding.message
+
+
+def test_shapes_are_checked() -> None:
+    """Arrays of the wrong shape are refused with the shape that was given."""
+    with pytest.raises(ValueError, match=r"\(blocks, rounds, arms\).*got shape \(2,\)"):
+        order_effect([0.1, 0.2], [0, 1])
+    with pytest.raises(ValueError, match="one share per block but got 2 and 1"):
+        stall_shares([0.1, 0.2], [0.1])
+    with pytest.raises(ValueError, match="between 0 and 10 but got 11 and 0"):
+        invalid_windows(11, 0, 10)

@@ -1,0 +1,128 @@
+"""Noise from A/A blocks, blocks needed, minimum detectable effect."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.stats.paired import signed_rank_p
+from tuner.stats.power import (
+    PooledSigma,
+    blocks_needed,
+    minimum_detectable_effect,
+    pooled_sigma,
+)
+
+
+@pytest.mark.parametrize(
+    ("sigma_d", "blocks"), [(0.05, 6), (0.10, 10), (0.15, 19), (0.20, 32), (0.30, 69)]
+)
+def test_blocks_for_ten_percent(sigma_d: float, blocks: int) -> None:
+    """For a change of 10 %, the table of the closed formula holds."""
+    assert blocks_needed(sigma_d, 0.10) == blocks
+
+
+def test_twenty_blocks_detect_two_thirds_of_sigma() -> None:
+    """At n = 20 the detectable shift is 0.68 sigma_d."""
+    effect = minimum_detectable_effect(0.1, 20)
+    assert -math.log(1 - effect) / 0.1 == pytest.approx(0.68, abs=0.005)
+
+
+@pytest.mark.parametrize("n", range(13, 200, 17))
+def test_approaches_the_closed_formula(n: int) -> None:
+    """Where the exact test nearly reaches 5 %, the effect is that of the closed formula."""
+    delta = -math.log(1 - minimum_detectable_effect(0.05, n))
+    assert (7.85 * (0.05 / delta) ** 2 + 1.92) / 0.955 == pytest.approx(n, rel=0.03)
+
+
+@pytest.mark.parametrize("n", [6, 7, 8, 9, 10, 12, 20, 40])
+def test_detectable_effect_is_detected_with_80_percent(n: int) -> None:
+    """Simulated: normal differences shifted by the stated effect are rejected in 80 % ± 3 %."""
+    sims, sigma_d = 4_000, 0.1
+    shift = math.log(1 - minimum_detectable_effect(sigma_d, n))
+    d = np.random.default_rng(n).normal(shift, sigma_d, (sims, n))
+    power = np.mean([signed_rank_p(row) <= 0.05 for row in d])
+    assert power == pytest.approx(0.80, abs=0.03)
+
+
+@given(
+    sigma_d=st.floats(0.001, 0.5),
+    effect=st.floats(0.05, 0.9),
+    margin=st.sampled_from([0.0, 0.03]),
+)
+def test_blocks_and_effect_are_inverse(sigma_d: float, effect: float, margin: float) -> None:
+    """The number of blocks detects the effect, and one block less does not (or is below 6)."""
+    n = blocks_needed(sigma_d, effect, margin)
+    assert minimum_detectable_effect(sigma_d, n, margin) <= effect
+    assert n == 6 or minimum_detectable_effect(sigma_d, n - 1, margin) > effect
+
+
+def test_a_margin_must_be_cleared_on_top() -> None:
+    """To be shown beyond a margin of 3 %, the ratio must be lower by that factor."""
+    plain, beyond = (minimum_detectable_effect(0.05, 12, margin) for margin in (0.0, 0.03))
+    assert 1 - beyond == pytest.approx(0.97 * (1 - plain))
+
+
+def test_fewer_than_six_blocks_detect_nothing() -> None:
+    """At n = 5 the test cannot reject, whatever the effect."""
+    assert minimum_detectable_effect(0.001, 5) == 1.0
+
+
+def test_pooled_sigma_by_hand() -> None:
+    """Within-block variance pooled by degrees of freedom, times sqrt 2 for a difference."""
+    noise = pooled_sigma([[1.0, 3.0], [10.0, 10.0, 13.0]])
+    # Squares within blocks: 2 and 6, with 1 and 2 degrees of freedom.
+    assert noise.degrees_of_freedom == 3
+    assert noise.sigma_d == pytest.approx(math.sqrt(2 * 8 / 3))
+
+
+def test_drift_between_blocks_is_no_noise() -> None:
+    """What all instances of a block share does not count."""
+    rng = np.random.default_rng(5)
+    groups = rng.normal(0, 0.05, (400, 4))
+    drifting = groups + np.linspace(0, 3, 400)[:, None]
+    assert pooled_sigma(list(drifting)).sigma_d == pytest.approx(0.05 * math.sqrt(2), rel=0.05)
+    assert pooled_sigma(list(drifting)).sigma_d == pytest.approx(pooled_sigma(list(groups)).sigma_d)
+
+
+def test_upper_limit_covers_the_truth_as_often_as_it_says() -> None:
+    """Simulated: the 80 % upper limit lies above the true sigma_d in 80 % of pilots."""
+    groups = np.random.default_rng(6).normal(0, 0.1, (4_000, 3, 3))
+    truth = 0.1 * math.sqrt(2)
+    covered = np.mean([pooled_sigma(list(pilot)).upper_limit(0.80) >= truth for pilot in groups])
+    assert covered == pytest.approx(0.80, abs=0.02)
+
+
+def test_half_width_is_that_of_a_t_interval() -> None:
+    """With 12 degrees of freedom t is 2.179; below six blocks there is no width at all."""
+    noise = PooledSigma(sigma_d=0.06, degrees_of_freedom=12)
+    assert noise.half_width(9) == pytest.approx(math.expm1(2.179 * 0.02), rel=1e-3)
+    assert noise.half_width(5) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ([], "without A/A blocks"),
+        ([[1.0]], "at least two identical instances"),
+        ([[1.0, math.nan]], "finite but got nan"),
+    ],
+)
+def test_unusable_groups_are_refused(groups: list[list[float]], message: str) -> None:
+    """No noise is invented from too little data."""
+    with pytest.raises(ValueError, match=message):
+        pooled_sigma(groups)
+
+
+def test_impossible_plans_are_refused() -> None:
+    """An effect inside the margin, and one that needs millions of blocks, raise with the reason."""
+    with pytest.raises(ValueError, match="never claimed"):
+        blocks_needed(0.1, 0.02, margin=0.03)
+    with pytest.raises(ValueError, match="larger effect or reduce the noise"):
+        blocks_needed(10.0, 0.001)
+    with pytest.raises(ValueError, match="sigma_d must be"):
+        minimum_detectable_effect(-1, 10)

@@ -1,0 +1,110 @@
+"""What is decided during the search: dropping, pairing, ranking."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from tests.stats.conftest import Tolerance
+from tuner.stats.race import (
+    drop_allowance,
+    is_hopeless,
+    neighbour_correlation,
+    sign_test_p,
+    standings,
+)
+from tuner.testing.simulate import simulate
+
+
+@given(st.integers(1, 30), st.data())
+def test_sign_test_equals_scipy(rounds: int, data: st.DataObject) -> None:
+    """The exact sign test is the binomial test."""
+    wins = data.draw(st.integers(0, rounds))
+    oracle = stats.binomtest(wins, rounds, alternative="greater").pvalue
+    assert sign_test_p(wins, rounds) == pytest.approx(oracle, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("losses", "hopeless"),
+    [
+        ([0.5, 0.5, 0.5], False),  # the look is not due yet
+        ([0.5, 0.5, 0.5, 0.5], True),
+        ([0.5, 0.5, 0.5, 0.05], False),  # one round within the allowance
+        ([0.5, 0.5, 0.5, -0.5], False),
+        ([-0.5, 0.5, 0.5, 0.5, 0.5, 0.5], False),  # later rounds are no second look
+        ([0.5, 0.5, 0.5, 0.5, -0.5, -0.5], True),
+    ],
+)
+def test_one_look_after_four_rounds(losses: list[float], hopeless: bool) -> None:
+    """Only the first four rounds count, and all four must be clearly worse."""
+    assert is_hopeless(losses, allowance=0.1) is hopeless
+
+
+def test_a_later_look_may_forgive_a_round() -> None:
+    """At a look after seven rounds, six of seven are enough at 10 %."""
+    assert is_hopeless([-0.1, *[0.5] * 6], allowance=0.1, rounds=7)
+    assert not is_hopeless([-0.1, -0.1, *[0.5] * 5], allowance=0.1, rounds=7)
+
+
+def test_a_look_too_early_is_refused() -> None:
+    """Three rounds cannot reach 10 %, so asking for that look is a mistake."""
+    with pytest.raises(ValueError, match="cannot reject before round 4"):
+        is_hopeless([1.0, 1.0, 1.0], allowance=0.1, rounds=3)
+
+
+def test_equal_candidates_survive_nine_times_in_ten(studies: int, tolerance: Tolerance) -> None:
+    """With the allowance an equal configuration is dropped in at most 10 % of its blocks.
+
+    Without it the rounds' shared start makes the sign test reject far more often.
+    """
+    windows = simulate(31, studies=studies, blocks=1, ratios=(1.0, 1.0), rounds=4)
+    losses = windows.ln_value[:, 0, :, 1] - windows.ln_value[:, 0, :, 0]
+    allowance = drop_allowance(float(windows.differences().std()))
+    assert sum(is_hopeless(row, allowance=allowance) for row in losses) <= tolerance.most(0.10)
+    assert sum(is_hopeless(row, allowance=0.0) for row in losses) > tolerance.most(0.10)
+
+
+def test_hopeless_candidates_are_dropped(studies: int, tolerance: Tolerance) -> None:
+    """A candidate 40 % worse is dropped at the first look nine times in ten."""
+    windows = simulate(32, studies=studies, blocks=1, ratios=(1.0, 1.0, 1.4), rounds=4)
+    losses = windows.ln_value[:, 0, :, 2] - windows.ln_value[:, 0, :, 0]
+    allowance = drop_allowance(float(windows.differences().std()))
+    assert sum(is_hopeless(row, allowance=allowance) for row in losses) >= tolerance.least(0.90)
+
+
+def test_neighbours_correlate_where_the_host_drifts() -> None:
+    """Shared level, own noise: the correlation is the share of the shared variance."""
+    rng = np.random.default_rng(8)
+    shared = rng.normal(0, 0.2, (3_000, 1))
+    groups = list(shared + rng.normal(0, 0.1, (3_000, 3)))
+    assert neighbour_correlation(groups) == pytest.approx(0.04 / 0.05, abs=0.02)
+    alone = list(rng.normal(0, 0.1, (3_000, 3)))
+    assert neighbour_correlation(alone) == pytest.approx(0, abs=0.03)
+
+
+def test_neighbours_need_even_groups() -> None:
+    """Uneven or single blocks cannot tell a correlation."""
+    with pytest.raises(ValueError, match=r"got sizes \[2, 3\]"):
+        neighbour_correlation([[1.0, 2.0], [1.0, 2.0, 3.0]])
+    with pytest.raises(ValueError, match="two or more A/A blocks"):
+        neighbour_correlation([[1.0, 2.0]])
+
+
+def test_standings_go_by_the_mean() -> None:
+    """One lucky window does not win: the mean over blocks does, and thin evidence can be left out.
+
+    Of equal means, the configuration with more blocks comes first.
+    """
+    losses = {
+        "lucky-once": [-0.5, 0.3, 0.3],
+        "steady": [-0.1, -0.1, -0.1],
+        "thin": [-0.1],
+        "baseline": [0.0, 0.0, 0.0],
+    }
+    order = [standing.configuration for standing in standings(losses)]
+    assert order == ["steady", "thin", "baseline", "lucky-once"]
+    assert "thin" not in {s.configuration for s in standings(losses, minimum_blocks=3)}
+    assert standings(losses)[0].mean_loss == pytest.approx(-0.1)

@@ -1,0 +1,159 @@
+"""The rule of the verdict, case by case, and the words it is told in."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.stats.paired import PairedEstimate
+from tuner.stats.verdict import Verdict, VerdictKind, decide, decision_margin, judge
+
+BETTER, WORSE = VerdictKind.BETTER, VerdictKind.WORSE
+EQUIVALENT, INCONCLUSIVE = VerdictKind.EQUIVALENT, VerdictKind.INCONCLUSIVE
+
+
+def verdict(
+    interval95: tuple[float, float],
+    interval90: tuple[float, float] | None = None,
+    *,
+    margin: float = 0.03,
+    larger_is_better: bool = False,
+    n: int = 12,
+) -> Verdict:
+    """A verdict on given intervals; the 90 % interval is the 95 % one unless given."""
+    low, high = interval95
+    ratio = math.sqrt(low * high) if math.isfinite(high) else 1.0
+    return decide(
+        PairedEstimate(n, ratio, low, high, 0.95, 0.031, "given"),
+        interval90 or interval95,
+        margin=margin,
+        minimum_detectable_effect=0.06,
+        objective="throughput" if larger_is_better else "p99",
+        larger_is_better=larger_is_better,
+    )
+
+
+@pytest.mark.parametrize(
+    ("interval95", "interval90", "kind"),
+    [
+        ((0.80, 0.96), None, BETTER),
+        ((0.80, 0.98), None, INCONCLUSIVE),  # beyond 1, not beyond the margin
+        ((1.04, 1.20), None, WORSE),
+        ((1.02, 1.20), None, INCONCLUSIVE),
+        ((0.98, 1.02), None, EQUIVALENT),
+        ((0.96, 1.02), (0.975, 1.01), EQUIVALENT),  # equivalence asks the 90 % interval
+        ((0.96, 1.02), (0.965, 1.01), INCONCLUSIVE),
+        ((0.975, 0.99), None, EQUIVALENT),
+        ((0.90, 1.10), None, INCONCLUSIVE),
+        ((0.80, 0.97), None, INCONCLUSIVE),  # exactly on the margin is not beyond it
+        ((0.0, math.inf), None, INCONCLUSIVE),
+    ],
+)
+def test_rule(
+    interval95: tuple[float, float],
+    interval90: tuple[float, float] | None,
+    kind: VerdictKind,
+) -> None:
+    """Better and worse need the 95 % interval beyond the margin, equivalent the 90 % inside it."""
+    assert verdict(interval95, interval90).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("interval", "kind"),
+    [((1.10, 1.30), BETTER), ((0.70, 0.90), WORSE), ((0.99, 1.01), EQUIVALENT)],
+)
+def test_larger_is_better(interval: tuple[float, float], kind: VerdictKind) -> None:
+    """For throughput the direction turns round, and nothing else."""
+    assert verdict(interval, larger_is_better=True).kind is kind
+
+
+@given(st.floats(0.3, 3), st.floats(1, 2), st.booleans())
+def test_direction_only_exchanges_better_and_worse(low: float, width: float, larger: bool) -> None:
+    """Turning the direction round exchanges better and worse and leaves the rest alone."""
+    opposite = {BETTER: WORSE, WORSE: BETTER}
+    first = verdict((low, low * width), larger_is_better=larger).kind
+    second = verdict((low, low * width), larger_is_better=not larger).kind
+    assert second is opposite.get(first, first)
+
+
+@pytest.mark.parametrize(("half_width", "margin"), [(0.0, 0.03), (0.02, 0.03), (0.05, 0.05)])
+def test_margin_is_the_larger_of_three_percent_and_the_noise(
+    half_width: float, margin: float
+) -> None:
+    """No gain below 3 % is claimed, and none below what identical configurations show."""
+    assert decision_margin(half_width) == margin
+
+
+def test_a_host_that_cannot_decide_is_refused() -> None:
+    """An A/A half-width of 100 % and more is no margin."""
+    with pytest.raises(ValueError, match="quieten the host or plan more blocks"):
+        decision_margin(math.inf)
+
+
+def test_judge_puts_it_together() -> None:
+    """From differences to the verdict: intervals of 95 % and 90 %, margin and plan kept."""
+    d = np.log([0.88, 0.90, 0.86, 0.91, 0.89, 0.87, 0.92, 0.885])
+    result = judge(d, margin=0.03, minimum_detectable_effect=0.07)
+    assert result.kind is BETTER
+    assert result.estimate.confidence == 0.95
+    assert result.estimate.low <= result.interval90[0] < result.interval90[1] <= 0.92
+    assert (result.margin, result.minimum_detectable_effect) == (0.03, 0.07)
+
+
+def test_sentence_of_a_claim() -> None:
+    """A claim states size, direction, ratio, interval, n, p and margin."""
+    d = np.log([0.88, 0.90, 0.86, 0.91, 0.89, 0.87, 0.92, 0.885])
+    assert judge(d, margin=0.03, minimum_detectable_effect=0.07).sentence == (
+        "Better: p99 is 11.0 % lower than the baseline's (ratio 0.890, 95 % interval 0.870 to "
+        "0.910, n = 8 blocks, exact p = 0.0078). The whole interval lies below the margin of "
+        "±3.0 %."
+    )
+
+
+def test_sentence_of_a_throughput_gain() -> None:
+    """More requests per second are "higher", and better."""
+    sentence = verdict((1.10, 1.30), larger_is_better=True).sentence
+    assert sentence.startswith("Better: throughput is 19.6 % higher than the baseline's")
+    assert sentence.endswith("The whole interval lies above the margin of ±3.0 %.")
+
+
+@pytest.mark.parametrize("interval", [(0.975, 0.99), (0.94, 0.99), (1.01, 1.2)])
+def test_detectable_but_not_beyond_the_margin_is_said(interval: tuple[float, float]) -> None:
+    """A difference that is real and not shown to matter is told as such."""
+    result = verdict(interval)
+    assert result.detectable_below_margin
+    words = {
+        EQUIVALENT: "; the difference is detectable but below the margin.",
+        INCONCLUSIVE: "The difference is detectable, but whether it exceeds the margin",
+    }
+    assert words[result.kind] in result.sentence
+
+
+def test_inconclusive_says_what_could_have_been_seen() -> None:
+    """An open verdict names the effect that the study was planned to detect, in its direction."""
+    assert verdict((0.90, 1.10)).sentence.endswith(
+        "the study was planned to detect a reduction of 6.0 % with 80 % probability."
+    )
+    assert verdict((0.90, 1.10), larger_is_better=True).sentence.endswith(
+        "the study was planned to detect an increase of 6.4 % with 80 % probability."
+    )
+
+
+def test_too_few_blocks_are_named() -> None:
+    """Below six blocks the sentence asks for more blocks and shows no interval."""
+    sentence = verdict((0.0, math.inf), n=5).sentence
+    assert "no finite 95 % interval" in sentence
+    assert sentence.endswith("5 blocks cannot give a 95 % interval: at least 6 are needed.")
+
+
+def test_rule_insists_on_its_inputs() -> None:
+    """Another confidence or an impossible margin is refused, with the value."""
+    narrow = PairedEstimate(12, 1.0, 0.9, 1.1, 0.90, 1.0, "given")
+    with pytest.raises(ValueError, match="95 % interval but got one of 90%"):
+        decide(narrow, (0.9, 1.1), margin=0.03, minimum_detectable_effect=0.1)
+    with pytest.raises(ValueError, match="margin must be between 0 and 1 but got 3"):
+        verdict((0.9, 1.1), margin=3)
