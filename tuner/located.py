@@ -66,6 +66,14 @@ def parse_size(text: str) -> int:
     return int(match[1]) * _SIZE_UNIT[match[2].lower()]
 
 
+def format_size(size_bytes: int) -> str:
+    """The inverse of ``parse_size``, as short as it can be: ``64k``."""
+    for unit, letter in ((1 << 20, "m"), (1 << 10, "k")):
+        if size_bytes and size_bytes % unit == 0:
+            return f"{size_bytes // unit}{letter}"
+    return str(size_bytes)
+
+
 def parse_duration_s(text: str) -> float:
     """Seconds; ``ms``, ``s``, ``m`` or ``h`` may follow the number. Raises ValueError."""
     match = _DURATION.fullmatch(text)

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tuner.configuration import Value
-from tuner.located import SWITCH, parse_duration_s, parse_integer, parse_real, parse_size
+from tuner.located import (
+    SWITCH,
+    format_size,
+    parse_duration_s,
+    parse_integer,
+    parse_real,
+    parse_size,
+)
 
 Kind = Literal["boolean", "integer", "real", "choice"]
 Role = Literal["search", "floor", "fixed"]
@@ -160,9 +167,7 @@ class Parameter:
         if isinstance(value, str):
             return value
         if self.unit == "bytes" and isinstance(value, int):
-            for size, letter in ((1 << 20, "m"), (1 << 10, "k")):
-                if value and value % size == 0:
-                    return f"{value // size}{letter}"
+            return format_size(value)
         if self.unit == "seconds":
             return f"{value:g}s" if value < 1e6 else f"{value:.0f}s"
         return str(value)

@@ -1,0 +1,286 @@
+"""Template and configuration in, the server's configuration file out.
+
+Everything that a template writes passes through Nginx's own rules for quoting, so that no value
+and no path can end a directive and begin another.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from markupsafe import Markup
+
+from tuner.configuration import Configuration, Value
+from tuner.errors import DefinitionError
+from tuner.located import format_size
+from tuner.paths import data_dir
+from tuner.space import Space
+from tuner.workload import Workload
+
+TEMP_PATHS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+BACKEND_TEMPLATE = "nginx/backend"
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./:=,+@%*-]+")
+_MASK = re.compile(r"[01]*")
+_TEMPLATE_NAME = re.compile(r"[a-z]+/[A-Za-z0-9._-]+")
+# Well below the 4096 bytes that Nginx reads at once (NGX_CONF_BUFFER in ngx_conf_file.c).
+_LONGEST_CHUNK = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where one instance lives: everything in its file that is no parameter."""
+
+    listen: str
+    """``127.0.0.1:18080``, or a port alone."""
+    server_name: str
+    root: str
+    """Folder of the site."""
+    run_dir: str
+    """Folder of the process id, and of temporary files."""
+    log_dir: str
+    digest: str
+    """The configuration's digest, which ``live_path`` answers."""
+    live_path: str
+    """Where the instance tells which configuration it runs; empty in an export."""
+    upstreams: tuple[str, ...] = ()
+    """Addresses behind a proxy."""
+    cpu_mask: str = ""
+    """CPUs of the instance as Nginx writes them (``10`` is CPU 1); empty: all."""
+    user: str = ""
+    """User of the workers when the master is root; empty: as compiled in."""
+    temp_paths: tuple[str, ...] = TEMP_PATHS
+    """Temporary folders to be placed below ``run_dir``; those that the binary knows."""
+    workers: int = 1
+    """Worker processes of a backend, which has no parameters."""
+
+
+EXPORT = Placement(
+    listen="80",
+    server_name="_",
+    root="/var/www/html",
+    run_dir="/run",
+    log_dir="/var/log/nginx",
+    digest="",
+    live_path="",
+    upstreams=("127.0.0.1:8080",),
+    temp_paths=(),
+)
+"""A production server: the usual paths, port 80, and the application on port 8080."""
+
+
+def cpu_mask(cpus: Sequence[int]) -> str:
+    """The CPUs as Nginx's ``worker_cpu_affinity`` writes them: CPU 0 is the last digit."""
+    return "".join("1" if cpu in cpus else "0" for cpu in range(max(cpus), -1, -1))
+
+
+def quote(value: object) -> str:
+    r"""Write one value as one token of Nginx's configuration.
+
+    Only plain characters stay bare. All else goes between double quotes, where Nginx's reader
+    knows two escapes that matter, ``\"`` and ``\\`` (ngx_conf_read_token).
+
+    Raises:
+        DefinitionError: a dollar sign would begin a variable, for which there is no escape; a
+            control character has no business in a value.
+    """
+    match value:
+        case bool():
+            return "on" if value else "off"
+        case int():
+            return str(value)
+        case float() if value - value == 0:
+            return repr(value)
+        case str() if _PLAIN.fullmatch(value):
+            return value
+        case str() if "$" in value:
+            raise DefinitionError(f"{value!r} holds '$', which Nginx would take for a variable")
+        case str() if any(not char.isprintable() for char in value):
+            raise DefinitionError(f"{value!r} holds a control character")
+        case str():
+            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        case _:
+            raise DefinitionError(f"{value!r} cannot be written into a configuration")
+
+
+def render(template: str, configuration: Configuration, space: Space, placement: Placement) -> str:
+    """Write the server's configuration file; the same arguments give the same bytes.
+
+    Args:
+        template: name of a built-in one (``nginx/static``), or a file ending with ``.j2``
+            beside the space's own file.
+        configuration: complete, as ``Space.complete`` makes it.
+        space: the space it belongs to, bound to the server's version.
+        placement: where the instance lives.
+
+    Raises:
+        DefinitionError: the template is wrong or leaves an active parameter out, a value
+            cannot be written, or the template needs upstreams and there are none.
+    """
+    values = _Values(configuration)
+
+    def active(*names: str) -> list[str]:
+        return [name for name in names if values[name] is not None]
+
+    text = _render(
+        template,
+        space.path.parent,
+        p=values,
+        text=_Texts(values, space),
+        active=active,
+        version=space.facts.server_version,
+        space=space.name,
+        digest=configuration.digest,
+        placement=placement,
+    )
+    if unused := values._unused():  # noqa: SLF001 - public names would be parameters' names
+        raise DefinitionError(f"does not write {', '.join(unused)}", path=f"template {template}")
+    return text
+
+
+def render_backend(workload: Workload, placement: Placement) -> str:
+    """Write the configuration of the Nginx behind the proxy, which answers a fixed body.
+
+    Raises:
+        DefinitionError: the workload has no backend.
+    """
+    if workload.backend is None:
+        raise DefinitionError(f"workload {workload.name!r} has no backend")
+    chunks = [Markup(chunk) for chunk in _chunks(workload.backend.body.decode())]  # noqa: S704
+    names = [Markup(f"$part{number}") for number in range(len(chunks))]  # noqa: S704 - a constant
+    return _render(
+        BACKEND_TEMPLATE,
+        None,
+        content_type=workload.backend.content_type,
+        # Nginx reads no parameter beyond 4096 bytes; it puts the pieces together for each answer.
+        parts=list(zip(names, chunks, strict=True)) if len(chunks) > 1 else [],
+        body=chunks[0] if len(chunks) == 1 else Markup("").join(names),
+        dollar=b"$" in workload.backend.body,
+        placement=placement,
+    )
+
+
+def unified_diff(before: str, after: str, names: tuple[str, str]) -> str:
+    """The difference of two texts as ``diff -u`` writes it; empty if there is none."""
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), names[0], names[1], lineterm=""
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+class _Values:
+    """Values by parameter name, None where inactive; remembers what a template asked for.
+
+    Its own names are private, since a template's ``p.name`` must always mean a parameter.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._values = configuration.values
+        self._used: set[str] = set()
+
+    def __getitem__(self, name: str) -> Value | None:
+        self._used.add(name)
+        return self._values.get(name)
+
+    def _unused(self) -> list[str]:
+        return sorted(self._values.keys() - self._used)
+
+
+class _Texts:
+    """Values as Nginx writes them, with their unit: ``64k``, ``75s``; None where inactive."""
+
+    def __init__(self, values: _Values, space: Space) -> None:
+        self._values = values
+        self._space = space
+
+    def __getitem__(self, name: str) -> str | None:
+        value = self._values[name]
+        return None if value is None else self._space.parameter(name).format(value)
+
+
+def _finalize(value: object) -> Markup:
+    """Jinja2 passes every ``{{ … }}`` through this; Markup is what already is quoted."""
+    if isinstance(value, jinja2.Undefined):
+        str(value)  # raises, and names what is undefined
+    return value if isinstance(value, Markup) else Markup(quote(value))  # noqa: S704 - quoted
+
+
+def _fail(message: str) -> None:
+    raise DefinitionError(message)
+
+
+def _render(template: str, beside: Path | None, **context: Any) -> str:
+    if not _MASK.fullmatch(context["placement"].cpu_mask):
+        raise DefinitionError(f"{context['placement'].cpu_mask!r} is no mask of CPUs such as 0110")
+    environment, name = _environment(template, beside)
+    try:
+        text = environment.get_template(name).render(context)
+    except jinja2.TemplateNotFound as error:
+        raise DefinitionError(
+            f"there is no template {error.name!r}", path=f"template {template}"
+        ) from None
+    except jinja2.TemplateSyntaxError as error:
+        raise DefinitionError(str(error.message), path=error.name, line=error.lineno) from None
+    except jinja2.TemplateError as error:
+        raise DefinitionError(str(error.message), path=f"template {template}") from None
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise DefinitionError(str(error), path=f"template {template}") from None
+    return text.rstrip("\n") + "\n"
+
+
+def _environment(template: str, beside: Path | None) -> tuple[jinja2.Environment, str]:
+    loaders: list[jinja2.BaseLoader] = [jinja2.FileSystemLoader(data_dir("templates"))]
+    name = f"{template}.conf.j2"
+    if template.endswith(".j2") and beside is not None:
+        loaders.insert(0, jinja2.FileSystemLoader(beside))
+        name = template
+    elif not _TEMPLATE_NAME.fullmatch(template):
+        raise DefinitionError(f"{template!r} is no name of a template such as nginx/static")
+    # Sandboxed: a template from elsewhere writes text and does nothing else. What it writes is
+    # quoted by `finalize`; autoescape makes macros and blocks Markup, so nothing is quoted twice.
+    environment = ImmutableSandboxedEnvironment(
+        loader=jinja2.ChoiceLoader(loaders),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals["fail"] = _fail
+    environment.filters["size"] = format_size
+    return environment, name
+
+
+def _chunks(body: str) -> Iterator[str]:
+    """Quoted pieces of a body; Nginx puts them together again.
+
+    Line ends and tabs have escapes here. A dollar sign has none: the template defines a
+    variable that holds one.
+    """
+    escapes = {
+        "\\": "\\\\",
+        '"': '\\"',
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+        "$": "${dollar}",
+    }
+    chunk = ""
+    size = 0
+    for char in body:
+        written = escapes.get(char, char)
+        length = len(written.encode())
+        if size + length > _LONGEST_CHUNK:
+            yield f'"{chunk}"'
+            chunk, size = "", 0
+        chunk += written
+        size += length
+    yield f'"{chunk}"'

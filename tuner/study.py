@@ -1,0 +1,206 @@
+"""A study's definition: what is asked, on what, for how long.
+
+A YAML file holds it under the names of the command line's options, and options override the
+file. Both are read by the same code, so both are answered in the same way when wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.errors import DefinitionError
+from tuner.located import Node, did_you_mean, read_yaml
+from tuner.objective import NAMES as OBJECTIVES
+from tuner.parameter import BASELINES
+from tuner.paths import data_dir
+from tuner.space_file import SERVERS
+from tuner.workload import load_workload
+
+DEFAULT_STUDY = "quickstart"
+RESERVED_NAMES = ("workloads", "results")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_KEYS = (
+    *("name", "summary", "server", "space", "workload", "objective", "baseline", "trials"),
+    *("time", "rate", "connections", "allow", "seed", "storage", "effect"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyDefinition:
+    """Everything that the user decides."""
+
+    name: str
+    server: str
+    space: str
+    """Name, or path of a file."""
+    workload: str
+    """Name, or path of a file."""
+    objective: str
+    baseline: str
+    """``stock``, ``distro``, ``hand``, or path of a configuration's file."""
+    trials: int | None
+    """At most so many configurations; None: as many as the time allows."""
+    time_s: float
+    """For the whole study, set-up apart."""
+    rate_per_s: float | None
+    """Offered rate; None: a share of the baseline's capacity."""
+    connections: int | None
+    """None: as the workload says."""
+    allow: tuple[str, ...]
+    """Parameters that trade something and may be searched all the same."""
+    seed: int
+    storage: str | None
+    """URL of an Optuna storage; None: SQLite in the study's folder."""
+    effect: float
+    """Smallest effect worth finding, as a share."""
+
+    def as_dict(self) -> dict[str, object]:
+        """The definition under the names of the file's keys; ``load_study`` reads it again."""
+        return {
+            "name": self.name,
+            "server": self.server,
+            "space": self.space,
+            "workload": self.workload,
+            "objective": self.objective,
+            "baseline": self.baseline,
+            "trials": self.trials,
+            "time": self.time_s,
+            "rate": self.rate_per_s,
+            "connections": self.connections,
+            "allow": list(self.allow),
+            "seed": self.seed,
+            "storage": self.storage,
+            "effect": self.effect,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StudySummary:
+    """A built-in study, for a list of them."""
+
+    name: str
+    path: Path
+    summary: str
+
+
+def list_studies() -> tuple[StudySummary, ...]:
+    """The built-in studies, by name."""
+    summaries = []
+    for path in sorted(data_dir("studies").glob("*.yaml")):
+        keys = read_yaml(path).mapping(optional=_KEYS)
+        summary = keys["summary"].text() if "summary" in keys else ""
+        summaries.append(StudySummary(path.stem, path, summary))
+    return tuple(summaries)
+
+
+def load_study(
+    path: str | Path = DEFAULT_STUDY, overrides: Mapping[str, object] | None = None
+) -> StudyDefinition:
+    """Read a built-in study by name, or any by the path of its YAML file.
+
+    Paths in the file count from the file's folder, paths in options from the current one.
+
+    Args:
+        path: a file is named by a path that ends with ``.yaml``.
+        overrides: options by the names of the file's keys (``{"time": "5m"}``); those that are
+            None or an empty sequence are not given.
+
+    Raises:
+        DefinitionError: at the file's line, or naming the option.
+    """
+    file = _find(str(path))
+    keys = read_yaml(file).mapping(optional=_KEYS)
+    for key in ("space", "workload", "baseline"):
+        if key in keys:
+            keys[key] = _beside(keys[key], file.parent)
+    for key, value in (overrides or {}).items():
+        if key not in _KEYS:
+            raise DefinitionError(
+                f"unknown option{did_you_mean(key, _KEYS)}; allowed: {', '.join(_KEYS)}",
+                path=f"--{key}",
+            )
+        if value is not None and value not in ((), []):
+            keys[key] = Node.option(key, value)
+    return _definition(keys, file)
+
+
+def _find(name_or_path: str) -> Path:
+    if name_or_path.endswith((".yaml", ".yml")):
+        return Path(name_or_path)
+    known = sorted(file.stem for file in data_dir("studies").glob("*.yaml"))
+    if name_or_path not in known:
+        raise DefinitionError(
+            f"there is no study {name_or_path!r}; built in: {', '.join(known)}"
+            f"{did_you_mean(name_or_path, known)} (a file of your own is named by a path "
+            "that ends with .yaml)",
+            path="--study",
+        )
+    return data_dir("studies") / f"{name_or_path}.yaml"
+
+
+def _is_file(text: str) -> bool:
+    return text.endswith((".yaml", ".yml"))
+
+
+def _beside(node: Node, folder: Path) -> Node:
+    text = node.text()
+    if not _is_file(text):
+        return node
+    return Node(node.path, node.line, node.key, str(folder / text), plain=False)
+
+
+def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
+    server = keys["server"].one_of(SERVERS) if "server" in keys else "nginx"
+    workload = keys["workload"].text() if "workload" in keys else "static"
+    return StudyDefinition(
+        name=_name(keys.get("name"), file),
+        server=server,
+        space=keys["space"].text() if "space" in keys else _space_for(server, workload),
+        workload=workload,
+        objective=keys["objective"].one_of(OBJECTIVES) if "objective" in keys else "p99",
+        baseline=_baseline(keys["baseline"]) if "baseline" in keys else "stock",
+        trials=keys["trials"].integer(1, 1_000_000) if "trials" in keys else None,
+        time_s=keys["time"].duration_s(1, 30 * 86_400) if "time" in keys else 600.0,
+        rate_per_s=keys["rate"].real(1, 1e7) if "rate" in keys else None,
+        connections=keys["connections"].integer(1, 100_000) if "connections" in keys else None,
+        allow=_allow(keys["allow"]) if "allow" in keys else (),
+        seed=keys["seed"].integer(0, 2**32 - 1) if "seed" in keys else 1,
+        storage=keys["storage"].text() if "storage" in keys else None,
+        effect=keys["effect"].real(0.001, 1) if "effect" in keys else 0.05,
+    )
+
+
+def _name(node: Node | None, file: Path) -> str:
+    name = file.stem if node is None else node.text()
+    where = node or Node(str(file), None, "name", name)
+    if not _NAME.fullmatch(name):
+        raise where.error(
+            f"{name!r} is no name; allowed: up to 64 letters, digits, '.', '_' and '-', the "
+            "first a letter or a digit"
+        )
+    if name in RESERVED_NAMES:
+        raise where.error(f"{name!r} is reserved; choose another name")
+    return name
+
+
+def _space_for(server: str, workload: str) -> str:
+    """The space that fits: a proxy's if there is a backend to stand in front of."""
+    return f"{server}/{'static' if load_workload(workload).backend is None else 'proxy'}"
+
+
+def _baseline(node: Node) -> str:
+    text = node.text()
+    return text if _is_file(text) else node.one_of((*BASELINES, "FILE.yaml"))
+
+
+def _allow(node: Node) -> tuple[str, ...]:
+    # One name may stand alone; names may also be separated by commas, as on the command line.
+    items = node.sequence() if isinstance(node.content, tuple) else (node,)
+    names = [name.strip() for item in items for name in item.text().split(",")]
+    if not all(names):
+        raise node.error("a name is empty")
+    return tuple(dict.fromkeys(names))
