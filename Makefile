@@ -89,6 +89,10 @@ test-rust: ## The generator's own tests
 proof: develop ## The long simulations behind the statistics
 	$(BIN)/python -m pytest -m proof $(ARGS)
 
+.PHONY: bench
+bench: nginx setup ## How good the generator is, beside wrk2, oha and wrk where they are installed
+	$(BIN)/python -m tests.bench.instrument
+
 .PHONY: format
 format: develop ## Format Python and Rust
 	$(BIN)/ruff check --fix-only
