@@ -1,0 +1,38 @@
+"""Random configurations of a space: what a search could propose, without a search."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+
+from tuner.configuration import Configuration, Value
+from tuner.parameter import Parameter
+from tuner.space import Space
+
+
+def draw_configuration(
+    rng: random.Random, space: Space, base: Configuration, allow: Collection[str] = ()
+) -> Configuration:
+    """A configuration with random values for all that is searched, the rest as in ``base``.
+
+    Args:
+        rng: the same state gives the same configuration.
+        space: bound to the facts.
+        base: a baseline, as for ``Space.complete``.
+        allow: parameters that trade something.
+    """
+    return space.propose(space.searched(allow), base, lambda parameter: draw_value(rng, parameter))
+
+
+def draw_value(rng: random.Random, parameter: Parameter) -> Value:
+    """Any value that is allowed; special ones in three cases out of ten, as they are rare else."""
+    if parameter.kind == "boolean":
+        return rng.random() < 0.5
+    if parameter.kind == "choice":
+        return rng.choice(parameter.choices)
+    if parameter.special and rng.random() < 0.3:
+        return rng.choice(parameter.special)
+    low, high = float(parameter.low), float(parameter.high)
+    value = low * (high / low) ** rng.random() if parameter.log else rng.uniform(low, high)
+    value = min(max(value, low), high)
+    return round(value) if parameter.kind == "integer" else value
