@@ -66,8 +66,8 @@ def summarise(values_ns: Nanoseconds, *, histogram: bool = True) -> Latency:
         return Latency(0, nan, nan, nan, nan, nan, nan, hdr)
     ranks = [min(count - 1, math.ceil(q * count) - 1) for _, q in QUANTILES]
     parted = np.partition(values_ns, [*ranks, count - 1])
-    figures = [float(parted[rank]) / 1e3 for rank in (*ranks, count - 1)]
-    return Latency(count, *figures, float(values_ns.mean()) / 1e3, hdr)
+    p50, p90, p99, p999, highest = (float(parted[rank]) / 1e3 for rank in (*ranks, count - 1))
+    return Latency(count, p50, p90, p99, p999, highest, float(values_ns.mean()) / 1e3, hdr)
 
 
 def encode(values_ns: Nanoseconds) -> str:
@@ -133,14 +133,18 @@ def merge(texts: list[str]) -> tuple[Nanoseconds, NDArray[np.int64]]:
 def _index(values_ns: Nanoseconds) -> NDArray[np.int64]:
     """Slot of each value: bucket by magnitude, then 1024 equal steps within it."""
     magnitude = np.maximum(np.frexp(values_ns.astype(np.float64))[1] - _SUB_BITS, 0)
-    return (magnitude.astype(np.int64) << (_SUB_BITS - 1)) + (values_ns >> magnitude)
+    slots: NDArray[np.int64] = (magnitude.astype(np.int64) << (_SUB_BITS - 1)) + (
+        values_ns >> magnitude
+    )
+    return slots
 
 
 def _highest(slots: NDArray[np.int64]) -> Nanoseconds:
     """Highest value that falls into each slot: the inverse of ``_index``."""
     magnitude = np.maximum((slots >> (_SUB_BITS - 1)) - 1, 0)
     low = (slots - (magnitude << (_SUB_BITS - 1))) << magnitude
-    return low + (np.int64(1) << magnitude) - 1
+    highest: Nanoseconds = low + (np.int64(1) << magnitude) - 1
+    return highest
 
 
 def _zigzag(value: int) -> bytes:

@@ -72,7 +72,7 @@ class Gates:
     error_share: float = 0.0
     send_lag_share: float = 0.10
     """Largest p99 of the generator's own delay outside stalls, as a share of the p99."""
-    excluded_share: float = 0.5
+    excluded_share: float = 0.8
     """Above this share of stalled requests the host is too disturbed to say anything."""
 
 
@@ -158,7 +158,8 @@ def measure(raw: RawWindow, rule: StallRule | None, gates: Gates) -> Measurement
         (samples.written_ns - samples.intended_ns)[answered & ~out], histogram=False
     )
     share = float(out.mean()) if len(out) else 0.0
-    reasons, bad = _judge(raw, stall_free, send_lag, share, gates)
+    late = _unfinished_at_end(raw, ~out)
+    reasons, bad = _judge(raw, stall_free, send_lag, excluded_share=share, late=late, gates=gates)
     return Measurement(
         window_id=raw.window_id,
         instance=raw.instance,
@@ -198,7 +199,13 @@ def measure(raw: RawWindow, rule: StallRule | None, gates: Gates) -> Measurement
 
 
 def _judge(
-    raw: RawWindow, stall_free: Latency, send_lag: Latency, excluded_share: float, gates: Gates
+    raw: RawWindow,
+    stall_free: Latency,
+    send_lag: Latency,
+    *,
+    excluded_share: float,
+    late: int,
+    gates: Gates,
 ) -> tuple[tuple[str, ...], bool]:
     """Reasons why the window may not count, and whether all of them are the configuration's."""
     own: list[str] = []
@@ -209,8 +216,7 @@ def _judge(
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(raw.errors.items()))
         own.append(f"{failed} of {raw.offered} requests failed ({kinds})")
     if raw.mode == "open":
-        missing = raw.timeouts + raw.unsent + raw.in_flight
-        late = missing + _unfinished_at_end(raw)
+        late += raw.timeouts + raw.unsent + raw.in_flight
         if late > gates.rate_error * raw.offered:
             words = (
                 f"achieved less than offered: {late} of {raw.offered} requests were not"
@@ -235,9 +241,14 @@ def _judge(
     return (*own, *others), bool(own) and not others
 
 
-def _unfinished_at_end(raw: RawWindow) -> int:
-    """Requests answered only in the drain, those of the last moments (1 % of it) apart."""
+def _unfinished_at_end(raw: RawWindow, undisturbed: NDArray[np.bool_]) -> int:
+    """Requests answered only in the drain; those of the last 1 % of the window apart.
+
+    What a stall touched does not count: that the host took the core away near the end of the
+    window says nothing about the server.
+    """
     end_ns = round(raw.duration_s * 1e9)
     samples = raw.samples
     early = samples.intended_ns < end_ns - round(raw.duration_s * 1e7)
-    return int(((samples.outcome == 0) & early & (samples.completed_ns > end_ns)).sum())
+    late = (samples.outcome == 0) & early & (samples.completed_ns > end_ns)
+    return int((late & undisturbed).sum())

@@ -10,7 +10,7 @@ instants alone, so it cannot favour an arm.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,37 @@ Span = tuple[int, int]
 """Start and end of a stall, ns from the start of the window's measured part."""
 
 
+_SAFETY = 1.5
+_LONGEST_RECOVERY = 10.0
+
+
 @dataclass(frozen=True, slots=True)
 class StallRule:
-    """Requests intended from ``before_us`` before a stall to ``after_us`` after it are excluded."""
+    """Requests intended shortly before a stall, during it, and while its backlog drains.
+
+    What was intended from ``before_us`` before a stall of length L to ``after_us`` +
+    ``recovery``·L after it is excluded.
+    """
 
     gap_us: int = 100
+    """Shorter gaps are no stalls."""
     before_us: int = 1_000
     after_us: int = 2_000
+    recovery: float = 0.0
+    """Multiple of the stall's length that its backlog takes to drain."""
+
+    def at(self, utilisation: float) -> StallRule:
+        """The rule for an offered rate that is this share of the capacity.
+
+        A stall of length L leaves L·rate requests behind, which a server with spare capacity
+        works off in L·ρ/(1 - ρ) (the fluid limit of a queue: Kleinrock, Queueing Systems II,
+        ch. 2); half as much again for good measure. Both figures are known before the first
+        window, so the rule still looks at no latency.
+        """
+        if utilisation >= 1:
+            return replace(self, recovery=_LONGEST_RECOVERY)
+        drain = _SAFETY * utilisation / (1 - utilisation)
+        return replace(self, recovery=round(min(_LONGEST_RECOVERY, drain), 2))
 
 
 def excluded(
@@ -45,7 +69,8 @@ def excluded(
     edges = np.zeros(len(intended_ns) + 1, np.int64)
     if long:
         starts = np.array([start for start, _ in long], np.int64) - rule.before_us * 1_000
-        ends = np.array([end for _, end in long], np.int64) + rule.after_us * 1_000
+        lasting = [end + rule.recovery * (end - start) for start, end in long]
+        ends = np.array(lasting, np.int64) + rule.after_us * 1_000
         np.add.at(edges, np.searchsorted(intended_ns, starts, "left"), 1)
         np.add.at(edges, np.searchsorted(intended_ns, ends, "right"), -1)
     return np.cumsum(edges[:-1]) > 0

@@ -10,6 +10,7 @@ PostgreSQL and the gRPC proxy all serve, and optuna-dashboard opens the record a
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,8 +105,11 @@ class Store:
                 f"a study called {header.name!r} is already in {url}; go on with it by --resume,"
                 " or choose another --name"
             ) from error
-        search.set_metric_names([f"ln({header.objective} / baseline's), smaller is better"])
-        blocks.set_metric_names(["share of the block's time in measuring windows"])
+        with warnings.catch_warnings():
+            # Experimental since 3.2; without it, dashboards would show "objective 0".
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            search.set_metric_names([f"ln({header.objective} / baseline's), smaller is better"])
+            blocks.set_metric_names(["share of the block's time in measuring windows"])
         search.set_user_attr("schema_version", SCHEMA_VERSION)
         search.set_user_attr("header", msgspec.to_builtins(header))
         return cls(search, blocks)

@@ -128,7 +128,7 @@ def is_ancestor(pid):
     while current > 1:
         if current == pid:
             return True
-        with open("/proc/%d/stat" % current, encoding="utf-8", errors="replace") as stream:
+        with open(f"/proc/{current}/stat", encoding="utf-8", errors="replace") as stream:
             current = int(stream.read().rsplit(")", 1)[1].split()[1])
     return False
 
@@ -243,7 +243,7 @@ def pids_of(instance):
     with open(instance["pid_file"], encoding="utf-8") as stream:
         main = int(stream.read())
     try:
-        with open("/proc/%d/task/%d/children" % (main, main), encoding="utf-8") as stream:
+        with open(f"/proc/{main}/task/{main}/children", encoding="utf-8") as stream:
             return [main] + [int(word) for word in stream.read().split()]
     except OSError:
         return [main]
@@ -263,7 +263,7 @@ def deploy(instances, account, timeout_s):
     for instance, state in waiting:
         code, said = run(instance["start"], instance, account, timeout_s)
         if code != 0:
-            state.update(state="failed", message=said or "exit code %d, no words" % code)
+            state.update(state="failed", message=said or f"exit code {code}, no words")
     for instance, state in waiting:
         if state["state"] == "live":
             wrong = prove(instance, timeout_s)

@@ -11,8 +11,8 @@ import platform
 import resource
 import socket
 import stat
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tuner.errors import HostError
@@ -86,24 +86,20 @@ class Claim:
     work: str
 
 
-@contextlib.contextmanager
-def claim(study: Path, lab: Path, work: Path) -> Iterator[None]:
-    """Hold a study while it runs.
+def claim(study: Path, lab: Path, work: Path) -> Claim:
+    """Note that this process runs a study; ``release`` it once the lab is stopped.
 
     Raises:
         HostError: another live process runs this study.
     """
     folder = _claims_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / (hashlib.sha256(str(study.resolve()).encode()).hexdigest()[:16] + ".json")
-    for other in claims():
-        if other.study == str(study.resolve()) and _alive(other) and other.pid != os.getpid():
-            raise HostError(f"{study} is being run by process {other.pid}; wait for it or stop it")
     mine = Claim(os.getpid(), _started(os.getpid()), str(study.resolve()), str(lab), str(work))
-    path.write_text(json.dumps({key: getattr(mine, key) for key in Claim.__slots__}))
-    yield
-    # Not in a finally: whoever ends without having stopped the lab leaves the note behind.
-    path.unlink(missing_ok=True)
+    for other in claims():
+        if other.study == mine.study and _alive(other) and other.pid != mine.pid:
+            raise HostError(f"{study} is being run by process {other.pid}; wait for it or stop it")
+    _claim_path(mine).write_text(json.dumps(asdict(mine)))
+    return mine
 
 
 def strays() -> list[Claim]:
@@ -122,8 +118,11 @@ def claims() -> list[Claim]:
 
 def release(found: Claim) -> None:
     """Forget a claim, once its lab was stopped."""
-    name = hashlib.sha256(found.study.encode()).hexdigest()[:16]
-    (_claims_folder() / f"{name}.json").unlink(missing_ok=True)
+    _claim_path(found).unlink(missing_ok=True)
+
+
+def _claim_path(found: Claim) -> Path:
+    return _claims_folder() / (hashlib.sha256(found.study.encode()).hexdigest()[:16] + ".json")
 
 
 def _claims_folder() -> Path:

@@ -236,7 +236,7 @@ def _window(line: Mapping[str, Any]) -> RawWindow:
         window_id=line["id"],
         instance=line["instance"],
         mode=line["mode"],
-        rate_per_s=line["rate_per_s"],
+        rate_per_s=line["rate_per_s"] or 0.0,
         connections=line["connections"],
         duration_s=line["duration_s"],
         started_unix_s=line["started_unix_ns"] / 1e9,

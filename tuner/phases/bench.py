@@ -38,6 +38,10 @@ class Progress(Protocol):
         """Something the user should know."""
         ...
 
+    def window(self, text: str) -> None:
+        """A window ended; called between windows, so it must be short."""
+        ...
+
 
 class Silence:
     """Progress that nobody watches."""
@@ -50,6 +54,9 @@ class Silence:
 
     def note(self, text: str) -> None:
         """See ``Progress.note``."""
+
+    def window(self, text: str) -> None:
+        """See ``Progress.window``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,11 @@ from tuner.scoring import BASELINE, window_id
 Drop = Callable[[Sequence[Measurement]], Mapping[str, str]]
 """From the windows so far to the instances that leave the block, with the reason."""
 
+
+class InvalidBlockError(HostError):
+    """A block was never valid, however often it was repeated."""
+
+
 MOST_REPEATS = 3
 """Times that a block is tried before the study gives up on its host."""
 
@@ -83,6 +88,7 @@ def repeat_until_complete(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) 
     Raises:
         HostError, InstrumentError: it failed ``MOST_REPEATS`` times.
     """
+    problem = ""
     for attempt in range(1, MOST_REPEATS + 1):
         try:
             block = run_block(bench, spec, drop)
@@ -95,7 +101,7 @@ def repeat_until_complete(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) 
             if block.state == "complete":
                 return block
         bench.progress.note(f"block repeated ({attempt} of {MOST_REPEATS}): {problem}")
-    raise HostError(
+    raise InvalidBlockError(
         f"{spec.phase} block {spec.index} was not valid in {MOST_REPEATS} attempts; the last time:"
         f" {problem}"
     )
@@ -170,6 +176,8 @@ class _Run:
         window = measure(raw, self._bench.rule, self._bench.gates)
         self._windows.append(window)
         self._bench.store.add_window(self._number, window)
+        windows = len(self._spec.arms) * self._spec.plan.rounds
+        self._bench.progress.window(f"window {len(self._windows)} of {windows}")
         leaving = {
             label: reason
             for label, reason in self._drop(self._windows).items()

@@ -73,13 +73,22 @@ def load_point(capacity: Capacity, rate_per_s: float | None) -> tuple[float, str
     return rate, f"{LOAD_SHARE:.0%} of the baseline's capacity"
 
 
+def lower(load: tuple[float, str]) -> tuple[float, str]:
+    """The next load point to try when the baseline does not hold this one in an open loop."""
+    return _round(0.8 * load[0]), f"{load[1]}, lowered because the baseline did not hold it"
+
+
 def run_aa(
     bench: Bench, baseline: Configuration, rate_per_s: float, plan: StudyPlan
 ) -> list[Block]:
-    """Blocks of identical instances, along the very path that the candidates will take."""
+    """Blocks of identical instances, along the very path that the candidates will take.
+
+    Raises:
+        InvalidBlockError: the baseline does not hold this rate here.
+    """
     labels = [BASELINE, *(f"twin{i}" for i in range(1, plan.aa_instances))]
     cost_s = plan.aa.cost_s(len(labels))
-    bench.progress.phase("noise: identical instances (A/A)", plan.aa_blocks * cost_s)
+    bench.progress.phase("noise of identical instances (A/A)", plan.aa_blocks * cost_s)
     blocks = []
     for index in range(plan.aa_blocks):
         spec = BlockSpec(

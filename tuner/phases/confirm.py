@@ -139,8 +139,9 @@ def run_load_points(
             rate_per_s=round(share * calibration.capacity_per_s),
             needs_all=False,
         )
+        rule = bench.rule.at(share) if bench.rule else None
         try:
-            run_block(bench, spec)
+            run_block(replace(bench, rule=rule), spec)
         except (HostError, InstrumentError) as error:
             bench.progress.note(f"load point {share:.0%} left out: {error}")
         bench.progress.step(f"{share:.0%} of the baseline's capacity", 0.0)

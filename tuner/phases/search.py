@@ -16,7 +16,7 @@ from tuner.objective import Objective
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
 from tuner.plan import StudyPlan
-from tuner.record import Block, Calibration, Record, Trial
+from tuner.record import Block, Calibration, Origin, Record, Trial, TrialState
 from tuner.scoring import BASELINE, block_losses, mean_loss
 from tuner.search.dimensions import dimensions_of
 from tuner.search.propose import Seen, propose
@@ -120,7 +120,7 @@ def _next_arms(
     for place, configuration in enumerate(fresh):
         bench.store.add_configuration(bench.describe(configuration))
         values, domains = dimensions_of(spec.space, spec.allow, configuration)
-        origin = "hand" if place < given else "proposed"
+        origin: Origin = "hand" if place < given else "proposed"
         number = bench.store.open_trial(configuration, origin, values, domains)
         arms.append(_arm(len(arms) + 1, configuration, number))
     return arms
@@ -202,7 +202,7 @@ def _conclude(bench: Bench, block: Block) -> None:
 def _close_all(bench: Bench) -> None:
     for trial in bench.store.record().trials:
         if trial.state == "racing":
-            state = "complete" if trial.losses else "infeasible"
+            state: TrialState = "complete" if trial.losses else "infeasible"
             words = "" if trial.losses else "no valid window"
             bench.store.close_trial(trial.number, state, trial.losses, words)
 

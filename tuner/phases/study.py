@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 
 from tuner.configuration import Configuration
 from tuner.measurement import Gates
-from tuner.objective import Objective
 from tuner.phases.bench import Bench
+from tuner.phases.block import InvalidBlockError
 from tuner.phases.calibrate import (
+    Capacity,
     calibration,
     load_point,
+    lower,
     measure_capacity,
     planned_blocks,
     run_aa,
@@ -18,12 +20,14 @@ from tuner.phases.calibrate import (
 from tuner.phases.confirm import freeze, run_confirmation, run_load_points
 from tuner.phases.search import SearchSpec, run_search
 from tuner.plan import Budget, StudyPlan, plan_blocks
-from tuner.record import Calibration, Record
+from tuner.record import Block, Calibration, Record
 from tuner.space import Space
 from tuner.stats.power import PooledSigma
 
 SATURATION_GATES = Gates(samples_needed=1_000)
 """For closed loops, which have no tail to be resolved."""
+_LOAD_ATTEMPTS = 3
+"""Load points that are tried before the study gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +107,36 @@ def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
         f"capacity of the baseline {capacity.per_s:,.0f} requests/s;"
         f" load point {load[0]:,.0f}/s ({load[1]})"
     )
+    blocks, load = _noise(bench, spec, capacity, load)
     plan = plan_blocks(bench.objective, load[0], spec.time_s)
-    gated = replace(bench, gates=_gates(bench.objective, plan))
-    blocks = run_aa(gated, bench.baseline, load[0], plan)
     found = calibration(
-        gated, blocks, capacity, load, effect=spec.effect, budget=Budget(spec.time_s), plan=plan
+        bench, blocks, capacity, load, effect=spec.effect, budget=Budget(spec.time_s), plan=plan
     )
     bench.store.set_calibration(found)
     return _calibrated(bench, found, plan, spec)
+
+
+def _noise(
+    bench: Bench, spec: StudySpec, capacity: Capacity, load: tuple[float, str]
+) -> tuple[list[Block], tuple[float, str]]:
+    """A/A blocks, at a lower load point where the baseline does not hold the first one."""
+    for _ in range(_LOAD_ATTEMPTS - 1):
+        try:
+            return _aa_at(bench, spec, capacity, load), load
+        except InvalidBlockError as error:
+            if spec.rate_per_s is not None:
+                raise
+            load = lower(load)
+            bench.progress.note(f"{error}; going on at {load[0]:,.0f}/s")
+    return _aa_at(bench, spec, capacity, load), load
+
+
+def _aa_at(
+    bench: Bench, spec: StudySpec, capacity: Capacity, load: tuple[float, str]
+) -> list[Block]:
+    plan = plan_blocks(bench.objective, load[0], spec.time_s)
+    gated = _gated(bench, plan, load[0] / capacity.per_s)
+    return run_aa(gated, bench.baseline, load[0], plan)
 
 
 def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySpec) -> Calibrated:
@@ -120,14 +146,16 @@ def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySp
         f"noise of a block's difference {found.sigma_d:.1%}; {blocks} blocks will confirm,"
         f" which detect a change of {found.minimum_detectable_effect:.1%} (80 % power)"
     )
-    gated = replace(bench, gates=_gates(bench.objective, plan))
+    gated = _gated(bench, plan, found.rate_per_s / found.capacity_per_s)
     return Calibrated(gated, found, plan, blocks)
 
 
-def _gates(objective: Objective, plan: StudyPlan) -> Gates:
-    if objective.mode == "closed":
-        return SATURATION_GATES
-    return Gates(samples_needed=plan.samples_needed)
+def _gated(bench: Bench, plan: StudyPlan, utilisation: float) -> Bench:
+    """The bench with the gates and the stall rule that fit the load point."""
+    if bench.objective.mode == "closed":
+        return replace(bench, gates=SATURATION_GATES)
+    rule = bench.rule.at(utilisation) if bench.rule else None
+    return replace(bench, gates=Gates(samples_needed=plan.samples_needed), rule=rule)
 
 
 def _configuration(record: Record, digest: str, space: str) -> Configuration:

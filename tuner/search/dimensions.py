@@ -8,7 +8,7 @@ none. TPE with ``group=True`` models each set of dimensions that occur together.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tuner.configuration import Configuration, Value
 from tuner.space import Parameter, Space
@@ -32,13 +32,11 @@ Dimensions = tuple[dict[str, Value], dict[str, "BaseDistribution"]]
 """Values by dimension, and the domain of each."""
 
 
-def suggest(trial: optuna.Trial, space: Space, allow: Collection[str]) -> dict[str, Value]:
-    """Draw a value for every searched parameter that is active."""
-    values: dict[str, Value] = {}
-    for parameter in space.searched(allow):
-        if space.is_active(parameter, values):
-            values[parameter.name] = _suggest(trial, parameter)
-    return values
+def suggest(
+    trial: optuna.Trial, space: Space, allow: Collection[str], base: Configuration
+) -> Configuration:
+    """Draw a value for every searched parameter that is active; the rest is as in ``base``."""
+    return space.propose(space.searched(allow), base, lambda p: _suggest(trial, p))
 
 
 def dimensions_of(space: Space, allow: Collection[str], configuration: Configuration) -> Dimensions:
@@ -65,13 +63,12 @@ def _suggest(trial: optuna.Trial, parameter: Parameter) -> Value:
 
     if parameter.special:
         kinds = (*parameter.special, _RANGE)
-        kind: Value = trial.suggest_categorical(parameter.name + _KIND, kinds)
+        kind = trial.suggest_categorical(parameter.name + _KIND, kinds)
         if kind != _RANGE:
-            return kind
+            return cast("Value", kind)
     domain = _domain(parameter)
     if isinstance(domain, optuna.distributions.CategoricalDistribution):
-        chosen: Value = trial.suggest_categorical(parameter.name, domain.choices)
-        return chosen
+        return cast("Value", trial.suggest_categorical(parameter.name, domain.choices))
     if isinstance(domain, optuna.distributions.IntDistribution):
         return trial.suggest_int(
             parameter.name, domain.low, domain.high, log=domain.log, step=domain.step
@@ -86,8 +83,6 @@ def _domain(parameter: Parameter) -> Domain:
         return _categories((False, True))
     if parameter.kind == "choice":
         return _categories(parameter.choices)
-    if parameter.low is None or parameter.high is None:
-        raise AssertionError(f"{parameter.name}: a number without bounds passed the space's checks")
     if parameter.kind == "integer":
         step = 1 if parameter.log else int(parameter.step or 1)
         low, high = int(parameter.low), int(parameter.high)

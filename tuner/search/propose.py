@@ -68,7 +68,7 @@ def propose(
     for _ in range(count * _ATTEMPTS):
         if len(proposals) == count:
             break
-        configuration = space.complete(suggest(study.ask(), space, allow), base)
+        configuration = suggest(study.ask(), space, allow, base)
         if configuration.digest not in known:
             known.add(configuration.digest)
             proposals.append(configuration)

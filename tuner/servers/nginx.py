@@ -16,7 +16,7 @@ from tuner.configuration import Configuration
 from tuner.errors import HostError
 from tuner.facts import ServerFacts
 from tuner.hosts.port import InstanceSpec
-from tuner.render import Placement, render, render_backend
+from tuner.render import Placement, cpu_mask, render, render_backend
 from tuner.servers.ground import Ground
 from tuner.space import Space
 from tuner.workload import Workload
@@ -57,11 +57,6 @@ def parse_build(text: str, binary: str) -> ServerFacts:
     return ServerFacts("nginx", binary, version.group(1), modules, text.strip())
 
 
-def cpu_mask(cpus: tuple[int, ...]) -> str:
-    """CPUs as Nginx writes them: one binary digit per CPU, CPU 0 last."""
-    return "".join("1" if cpu in cpus else "0" for cpu in range(max(cpus), -1, -1))
-
-
 def instance(
     label: str, configuration: Configuration, space: Space, ground: Ground, port: int
 ) -> InstanceSpec:
@@ -77,7 +72,6 @@ def instance(
         live_path=_LIVE_PATH,
         upstreams=ground.upstreams,
         cpu_mask=cpu_mask(ground.cpus),
-        user="",
     )
     text = render(space.template, configuration, space, placement)
     return _spec(label, text, ground, port=port, directory=directory, live=configuration.digest)
@@ -96,7 +90,7 @@ def backend(workload: Workload, ground: Ground, port: int) -> InstanceSpec:
         live_path=_LIVE_PATH,
         upstreams=(),
         cpu_mask=cpu_mask(ground.backend_cpus),
-        user="",
+        workers=len(ground.backend_cpus),
     )
     text = render_backend(workload, placement)
     return _spec(_BACKEND, text, ground, port=port, directory=directory, live=_BACKEND)

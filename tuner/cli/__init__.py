@@ -1,0 +1,100 @@
+"""The command line: thin commands, one error handler, exit codes as in ``tuner.errors``.
+
+Commands are imported when they are called, so that ``tuner --help`` costs no more than click.
+"""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from tuner import __version__
+from tuner.errors import Interrupted, TunerError
+
+_COMMANDS = {
+    "optimize": "Search, then prove: is there a better configuration for this workload?",
+    "compare": "Prove one configuration against another, under the same protocol.",
+    "measure": "Measure one configuration, without any claim.",
+    "report": "Write a study's report again, from its record alone.",
+    "export": "Write a study's configuration, with where it comes from.",
+    "studies": "List the studies that ship with tuner and those in this folder.",
+    "doctor": "Say whether this machine can measure, and how finely.",
+}
+
+_EPILOG = """
+\b
+Examples:
+  tuner optimize --server nginx --objective p99
+  tuner optimize --study studies/proxy.yaml --time 20m --name proxy-before-release
+  tuner compare before.yaml after.yaml --fail-if worse
+  tuner report quickstart
+
+\b
+Exit codes:
+  0   done                        3   host, server, generator or record failed
+  2   wrong option, file, value   4   the verdict matched --fail-if
+  130 interrupted; everything that was measured is kept, go on with --resume
+"""
+
+
+class _Commands(click.Group):
+    """Commands that are imported when called, listed without being imported."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module = importlib.import_module(f"tuner.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(
+    cls=_Commands,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="tuner")
+def cli() -> None:
+    """Find the best web server configuration for your workload, and prove that it is better."""
+
+
+def main() -> NoReturn:
+    """Run the command line and end the process."""
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.exceptions.Exit as done:
+        code = done.exit_code
+    except click.ClickException as wrong:
+        wrong.show()
+        code = 2
+    except (KeyboardInterrupt, click.Abort):
+        _say("interrupted")
+        code = Interrupted.exit_code
+    except TunerError as error:
+        _say(str(error))
+        code = error.exit_code
+    except BrokenPipeError:
+        # Whoever read our output has had enough; nothing is wrong.
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _terminated(_number: int, _frame: FrameType | None) -> None:
+    raise Interrupted("terminated; everything that was measured is kept, go on with --resume")
+
+
+def _say(text: str) -> None:
+    click.echo(f"tuner: {text}", err=True)

@@ -1,0 +1,91 @@
+"""``tuner compare``: one configuration against another, under the same protocol."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from tuner.cli import options, results
+from tuner.cli.progress import TerminalProgress
+from tuner.cli.session import (
+    STUDIES,
+    announce,
+    create_store,
+    describe,
+    free_name,
+    open_bench,
+    preflight,
+    read_configuration,
+    sweep_strays,
+)
+from tuner.errors import EXIT_FAIL_IF, DefinitionError
+from tuner.phases.study import calibrate, confirm
+from tuner.study import load_study
+
+_VERDICTS = ("better", "worse", "equivalent", "inconclusive")
+_EPILOG = """
+\b
+Examples:
+  tuner compare stock hand
+  tuner compare before.yaml after.yaml --fail-if worse
+  tuner compare distro studies/proxy/best/configuration.yaml --workload proxy --time 5m
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("baseline", metavar="A")
+@click.argument("candidate", metavar="B")
+@options.workload
+@click.option(
+    "--fail-if",
+    type=click.Choice(_VERDICTS),
+    multiple=True,
+    help="End with exit code 4 on this verdict of B; may be given several times.",
+)
+@options.study_file
+@options.study
+@options.output
+def command(
+    baseline: str,
+    candidate: str,
+    *,
+    study_file: str | None,
+    fail_if: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Prove B against A: calibration, frozen protocol, randomised blocks, verdict.
+
+    A and B are stock, distro, hand, or configuration files as `tuner export` writes them.
+    """
+    progress = TerminalProgress(quiet=quiet)
+    for done in sweep_strays():
+        progress.note(done)
+    definition = load_study(
+        options.study_path(study_file), {**options.overrides(given), "baseline": baseline}
+    )
+    if given["name"] is None:
+        definition = replace(definition, name=free_name(f"compare-{definition.name}"))
+    found = preflight(definition)
+    other = read_configuration(candidate, found.space)
+    if other.digest == found.baseline.digest:
+        raise DefinitionError(
+            f"A and B are the same configuration ({other.digest}); there is nothing to compare"
+        )
+    folder = STUDIES / definition.name
+    if not quiet:
+        announce(found, folder, what="compare", search=False)
+    store = create_store(found, folder)
+    store.add_configuration(describe(found.space, other))
+    with (
+        results.kept(store, folder, progress),
+        open_bench(found, folder, progress, store) as (bench, spec),
+    ):
+        confirm(calibrate(bench, spec), other)
+    study = results.show(store.record(), folder, as_json=as_json)
+    if study.verdict is not None and str(study.verdict.kind) in fail_if:
+        sys.exit(EXIT_FAIL_IF)

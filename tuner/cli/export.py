@@ -1,0 +1,36 @@
+"""``tuner export``: the configuration that a study recommends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tuner.cli import results
+from tuner.cli.session import STUDIES
+from tuner.report.result import evaluate
+from tuner.store import Store, sqlite_url
+
+_EPILOG = """
+\b
+Examples:
+  tuner export quickstart
+  tuner export quickstart --output /tmp/nginx
+  tuner export quickstart --candidate
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("name")
+@click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/].")
+@click.option("--output", metavar="FOLDER", type=Path, help="Where to write [studies/NAME/best].")
+@click.option("--candidate", is_flag=True, help="The candidate, even if not shown to be better.")
+def command(name: str, storage: str | None, output: Path | None, candidate: bool) -> None:
+    """Write the configuration that the study NAME recommends.
+
+    That is the tuned one if the verdict is "better", and the baseline otherwise.
+    """
+    study = evaluate(Store.open(storage or sqlite_url(STUDIES / name), name).record())
+    folder = output or STUDIES / name / "best"
+    for path in results.write_export(study, folder, candidate=candidate):
+        click.echo(path)

@@ -1,0 +1,113 @@
+"""``tuner measure``: the figures of one configuration, without any claim."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from tuner.cli import options
+from tuner.cli.progress import TerminalProgress
+from tuner.cli.session import STUDIES, create_store, free_name, open_bench, preflight, sweep_strays
+from tuner.measurement import Measurement
+from tuner.phases.measure import Measured, measure_one
+from tuner.study import load_study
+
+_FIGURES = ("p50", "p90", "p99", "p99.9", "max")
+_EPILOG = """
+\b
+Examples:
+  tuner measure stock
+  tuner measure studies/quickstart/best/configuration.yaml --rate 20000 --json
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("configuration", default="stock")
+@options.workload
+@options.study_file
+@options.study
+@options.output
+def command(
+    configuration: str, study_file: str | None, as_json: bool, quiet: bool, **given: Any
+) -> None:
+    """Measure CONFIGURATION (stock, distro, hand or a YAML file) at its load point.
+
+    One block of windows of one freshly started instance: figures of a look, not a claim. Where
+    no --rate is given, the load point is 70 % of its own capacity.
+    """
+    progress = TerminalProgress(quiet=quiet)
+    for done in sweep_strays():
+        progress.note(done)
+    definition = load_study(
+        options.study_path(study_file), {**options.overrides(given), "baseline": configuration}
+    )
+    if given["name"] is None:
+        definition = replace(definition, name=free_name(f"measure-{definition.name}"))
+    found = preflight(definition)
+    folder = STUDIES / definition.name
+    store = create_store(found, folder)
+    with open_bench(found, folder, progress, store) as (bench, spec):
+        measured = measure_one(bench, spec)
+    if as_json:
+        click.echo(json.dumps(_as_data(measured), indent=2))
+        return
+    for line in _lines(measured):
+        click.echo(line)
+    for note in found.notes:
+        click.echo(f"note      {note}")
+
+
+def _lines(measured: Measured) -> list[str]:
+    windows = measured.windows
+    lines = [
+        f"capacity  {measured.capacity.per_s:,.0f} requests/s (closed loop)",
+        (
+            f"load      {measured.rate_per_s:,.0f} requests/s offered ({measured.rate_source}),"
+            f" {windows[0].connections} connections, {len(windows)} windows"
+            f" of {windows[0].duration_s:.1f} s"
+        ),
+        f"{'corrected latency, µs':<24}{'median':>10}{'lowest':>10}{'highest':>10}",
+    ]
+    for kind, picture in (("stall-free", "stall_free"), ("raw", "raw")):
+        for name in _FIGURES:
+            values = [getattr(window, picture).value_us(name) for window in windows]
+            figures = (statistics.median(values), min(values), max(values))
+            cells = "".join(f"{value:>10,.1f}" for value in figures)
+            lines.append(f"  {kind:<12}{name:<10}{cells}")
+    shares = [window.excluded_share for window in windows]
+    lines.append(f"excluded  {min(shares):.1%} to {max(shares):.1%} of requests, by the stall rule")
+    lines += [f"invalid   {w.window_id}: {'; '.join(w.invalid)}" for w in windows if not w.valid]
+    return lines
+
+
+def _as_data(measured: Measured) -> dict[str, Any]:
+    return {
+        "capacity_per_s": measured.capacity.per_s,
+        "rate_per_s": measured.rate_per_s,
+        "rate_source": measured.rate_source,
+        "windows": [_window(window) for window in _in_order(measured.windows)],
+    }
+
+
+def _in_order(windows: Sequence[Measurement]) -> list[Measurement]:
+    return sorted(windows, key=lambda window: window.started_unix_s)
+
+
+def _window(window: Measurement) -> dict[str, Any]:
+    return {
+        "duration_s": window.duration_s,
+        "completed_per_s": window.completed_per_s,
+        "errors": dict(window.errors),
+        "excluded_share": window.excluded_share,
+        "invalid": list(window.invalid),
+        **{
+            f"{kind}_{name.replace('.', '')}_us": getattr(window, kind).value_us(name)
+            for kind in ("stall_free", "raw")
+            for name in _FIGURES
+        },
+    }

@@ -1,0 +1,102 @@
+"""``tuner optimize``: the main job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from tuner.cli import options, results
+from tuner.cli.progress import TerminalProgress
+from tuner.cli.session import (
+    STUDIES,
+    announce,
+    create_store,
+    free_name,
+    open_bench,
+    preflight,
+    sweep_strays,
+)
+from tuner.errors import DefinitionError
+from tuner.phases.study import run_study
+from tuner.store import Store, sqlite_url
+from tuner.study import StudyDefinition, load_study
+
+_EPILOG = """
+\b
+Examples:
+  tuner optimize --server nginx --objective p99
+  tuner optimize --workload proxy --time 20m --name proxy
+  tuner optimize --allow open_file_cache --allow access_log_buffer
+  tuner optimize --baseline studies/proxy/best/configuration.yaml --workload proxy
+  tuner optimize --resume --name proxy
+"""
+
+
+@click.command(epilog=_EPILOG)
+@options.workload
+@click.option("--baseline", metavar="NAME|FILE", help="stock, distro, hand, or a YAML file.")
+@click.option("--allow", multiple=True, metavar="PARAMETER", help="Allow what this one trades.")
+@click.option("--trials", type=int, metavar="N", help="Most configurations to try.")
+@options.study_file
+@options.study
+@click.option("--resume", is_flag=True, help="Go on with an interrupted study.")
+@options.output
+def command(study_file: str | None, resume: bool, as_json: bool, quiet: bool, **given: Any) -> None:
+    """Search for a better configuration, then prove whether it is one.
+
+    Calibrates on the baseline, searches in randomised blocks, and confirms the winner on fresh
+    data under a protocol that is frozen beforehand. Ends with a verdict (better, worse,
+    equivalent or inconclusive), a report, and the configuration.
+    """
+    progress = TerminalProgress(quiet=quiet)
+    for done in sweep_strays():
+        progress.note(done)
+    if resume:
+        definition, store = _resume(given, progress)
+        found = preflight(definition)
+    else:
+        definition = load_study(options.study_path(study_file), options.overrides(given))
+        if given["name"] is None:
+            definition = replace(definition, name=free_name(definition.name))
+        found = preflight(definition)
+        store = create_store(found, STUDIES / definition.name)
+    folder = STUDIES / definition.name
+    if not quiet:
+        announce(found, folder, what="optimize")
+    with (
+        results.kept(store, folder, progress),
+        open_bench(found, folder, progress, store) as (bench, spec),
+    ):
+        run_study(bench, spec)
+    results.show(store.record(), folder, as_json=as_json)
+
+
+def _resume(given: dict[str, Any], progress: TerminalProgress) -> tuple[StudyDefinition, Store]:
+    """The study to go on with: the named one, or the newest here."""
+    others = [key for key, value in given.items() if value and key not in {"name", "storage"}]
+    if others:
+        raise DefinitionError(
+            f"a resumed study keeps its definition; leave out --{', --'.join(others)}",
+            path="--resume",
+        )
+    name = given["name"] or newest(STUDIES)
+    store = Store.open(given["storage"] or sqlite_url(STUDIES / name), name)
+    for done in store.recover():
+        progress.note(done)
+    return msgspec.convert(store.record().definition, StudyDefinition), store
+
+
+def newest(studies: Path) -> str:
+    """Name of the study whose record was written last.
+
+    Raises:
+        DefinitionError: there is no study here.
+    """
+    records = sorted(studies.glob("*/record.db"), key=lambda path: path.stat().st_mtime)
+    if not records:
+        raise DefinitionError(f"no study in {studies}/; name one with --name", path="--resume")
+    return records[-1].parent.name

@@ -1,0 +1,80 @@
+"""Options that several commands share; the words are the study file's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tuner.paths import data_dir
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_WORKLOAD = [
+    click.option("--server", metavar="NAME", help="Server under test: nginx."),
+    click.option("--objective", metavar="NAME", help="p50, p90, p99, p99.9 or throughput."),
+    click.option("--workload", metavar="NAME|FILE", help="static, proxy, or a YAML file."),
+    click.option("--space", metavar="NAME|FILE", help="Parameters to search, e.g. nginx/static."),
+    click.option("--rate", metavar="N", help="Offered rate per second [70 % of capacity]."),
+    click.option("--connections", type=int, metavar="N", help="Open connections."),
+    click.option("--time", metavar="T", help="Time for the whole run: 10m, 90s."),
+    click.option("--seed", type=int, metavar="N", help="Seed of every random choice."),
+]
+_STUDY = [
+    click.option("--name", help="Name of the study; its results go to studies/NAME/."),
+    click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/]."),
+]
+_OUTPUT = [
+    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+    click.option("--quiet", "-q", is_flag=True, help="No progress."),
+]
+
+
+def study_file(function: _F) -> _F:
+    """``--study FILE``: a YAML that holds all the options."""
+    option = click.option(
+        "--study", "study_file", metavar="FILE|NAME", help="YAML with these options [quickstart]."
+    )
+    return option(function)
+
+
+def workload(function: _F) -> _F:
+    """What is asked of which server, and for how long."""
+    return _apply(function, _WORKLOAD)
+
+
+def study(function: _F) -> _F:
+    """Where the record is kept."""
+    return _apply(function, _STUDY)
+
+
+def output(function: _F) -> _F:
+    """How the outcome is said."""
+    return _apply(function, _OUTPUT)
+
+
+def overrides(options: Mapping[str, Any]) -> dict[str, object]:
+    """The options that were given, by the study file's names."""
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in options.items()
+        if value is not None and value != ()
+    }
+
+
+def study_path(name_or_path: str | None) -> Path:
+    """The study file: one of the shipped ones by name, or a path."""
+    shipped = data_dir("studies")
+    if name_or_path is None:
+        return shipped / "quickstart.yaml"
+    if "/" not in name_or_path and not name_or_path.endswith((".yaml", ".yml")):
+        return shipped / f"{name_or_path}.yaml"
+    return Path(name_or_path)
+
+
+def _apply(function: _F, options: list[Callable[[Any], Any]]) -> _F:
+    for option in reversed(options):
+        function = option(function)
+    return function

@@ -1,0 +1,332 @@
+"""From a study's definition to a bench on this machine: preflight, lab, ports.
+
+The only place where adapters are made and put together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from tuner import __version__
+from tuner.cli.progress import TerminalProgress
+from tuner.configuration import Configuration
+from tuner.errors import DefinitionError, HostError
+from tuner.facts import CoreSplit, HostFacts, ServerFacts, split_cores
+from tuner.hosts import local
+from tuner.hosts.ansible import AnsibleDeployer
+from tuner.load.native import NativeGenerator
+from tuner.objective import Objective
+from tuner.paths import loadgen_binary
+from tuner.phases.bench import Bench
+from tuner.phases.study import SATURATION_GATES, StudySpec
+from tuner.record import ConfigurationRecord
+from tuner.render import EXPORT, render
+from tuner.servers import nginx
+from tuner.servers.ground import Ground
+from tuner.site import generate
+from tuner.space import BASELINES, Space, load_space
+from tuner.stalls import StallRule
+from tuner.store import Header, Store, sqlite_url
+from tuner.study import StudyDefinition
+from tuner.workload import Workload, load_workload
+
+STUDIES = Path("studies")
+"""Folder of results, in the folder where tuner is called."""
+NOISE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What is known before anything is deployed."""
+
+    definition: StudyDefinition
+    host: HostFacts
+    server: ServerFacts
+    cores: CoreSplit
+    workload: Workload
+    space: Space
+    objective: Objective
+    baseline: Configuration
+    generator: NativeGenerator
+    notes: tuple[str, ...]
+
+
+def preflight(definition: StudyDefinition) -> Preflight:
+    """Look at everything that can be wrong before anything is started.
+
+    Raises:
+        DefinitionError: the definition does not fit together.
+        HostError, InstrumentError: server or generator are missing.
+    """
+    objective = Objective.parse(definition.objective)
+    workload = load_workload(definition.workload)
+    if definition.connections is not None:
+        workload = replace(workload, connections=definition.connections)
+    host = local.facts()
+    server = _detect(definition.server)
+    cores = split_cores(host.cpus, backend=workload.backend is not None)
+    space = load_space(
+        definition.space,
+        server_cores=len(cores.server),
+        connections=workload.connections,
+        memory_bytes=host.memory_bytes,
+        server_version=server.version_tuple,
+        modules=server.modules,
+    )
+    if space.server != definition.server:
+        raise DefinitionError(
+            f"{definition.space!r} is a space of {space.server}, the study's server is"
+            f" {definition.server}",
+            path="--space",
+        )
+    space.searched(definition.allow)
+    generator = NativeGenerator(loadgen_binary(), cores, StallRule())
+    return Preflight(
+        definition=definition,
+        host=host,
+        server=server,
+        cores=cores,
+        workload=workload,
+        space=space,
+        objective=objective,
+        baseline=read_configuration(definition.baseline, space),
+        generator=generator,
+        notes=_notes(host, cores, workload, generator, space),
+    )
+
+
+def read_configuration(name_or_path: str, space: Space) -> Configuration:
+    """A named baseline, or a configuration's YAML file."""
+    if name_or_path in BASELINES:
+        return space.baseline(name_or_path)
+    return space.read_configuration(name_or_path)
+
+
+def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) -> None:
+    """Say what will happen, on what, for how long, before it starts."""
+    definition, cores = found.definition, found.cores
+    searched = [p.name for p in found.space.searched(definition.allow)]
+    server, host, workload = found.server, found.host, found.workload
+    backend = f", backend {_ids(cores.backend)}" if cores.backend else ""
+    rows = {
+        what: f"{server.name} {server.version}, objective {definition.objective}",
+        "workload": f"{workload.name}: {workload.summary}",
+        "host": f"{host.cpu_model}, {len(host.cpus)} cores, {host.distribution}, {host.kernel}",
+        "cores": f"generator {_ids(cores.generator)}, server {_ids(cores.server)}{backend}",
+        "baseline": f"{definition.baseline} ({found.baseline.digest})",
+        "search": f"{len(searched)} parameters of {found.space.name}: {', '.join(searched)}",
+        "time": f"about {definition.time_s / 60:.0f} min; results in {folder}/",
+    }
+    if not search:
+        del rows["search"]
+    rows.update({f"note {i}": note for i, note in enumerate(found.notes, 1)})
+    for title, text in rows.items():
+        click.echo(f"{title:<10} {text}", err=True)
+
+
+@contextlib.contextmanager
+def open_bench(
+    found: Preflight, folder: Path, progress: TerminalProgress, store: Store
+) -> Iterator[tuple[Bench, StudySpec]]:
+    """The lab of a study on this machine, taken down again whatever happens."""
+    lab, work = local.lab_folder(folder), folder / "work"
+    deployer = AnsibleDeployer(lab, work.resolve(), user=local.lab_user())
+    ground = Ground(
+        binary=found.server.binary,
+        instances_dir=deployer.instances_dir,
+        backends_dir=deployer.backends_dir,
+        site_dir=deployer.site_dir,
+        cpus=found.cores.server,
+        backend_cpus=found.cores.backend,
+        upstreams=(),
+    )
+    claim = local.claim(folder, lab, work.resolve())
+    try:
+        deployer.publish(generate(found.workload))
+        ground = _with_backend(found, deployer, ground)
+        yield _bench(found, deployer, ground, progress, store), _spec(found)
+    finally:
+        with _undisturbed():
+            deployer.stop()
+            shutil.rmtree(lab, ignore_errors=True)
+            shutil.rmtree(work, ignore_errors=True)
+            local.release(claim)
+
+
+def sweep_strays() -> list[str]:
+    """Stop what studies left running whose process is gone; what was done, in words."""
+    done = []
+    for stray in local.strays():
+        lab = Path(stray.lab)
+        if lab.exists():
+            AnsibleDeployer(lab, Path(stray.work), user="").stop()
+            shutil.rmtree(lab, ignore_errors=True)
+            shutil.rmtree(stray.work, ignore_errors=True)
+            done.append(f"stopped what the dead study {stray.study} had left running")
+        local.release(stray)
+    return done
+
+
+def create_store(found: Preflight, folder: Path) -> Store:
+    """Begin the record of a new study."""
+    folder.mkdir(parents=True, exist_ok=True)
+    definition = found.definition
+    store = Store.create(
+        definition.storage or sqlite_url(folder),
+        Header(
+            name=definition.name,
+            definition=definition.as_dict(),
+            tuner_version=__version__,
+            command=shlex.join(["tuner", *sys.argv[1:]]),
+            generator=found.generator.name,
+            host=found.host,
+            server=found.server,
+            cores=found.cores,
+            notes=found.notes,
+            started_unix_s=time.time(),
+            baseline=found.baseline.digest,
+            objective=definition.objective,
+        ),
+    )
+    store.add_configuration(describe(found.space, found.baseline))
+    return store
+
+
+def describe(space: Space, configuration: Configuration) -> ConfigurationRecord:
+    """A configuration with its text as it would be exported."""
+    text = render(space.template, configuration, space, EXPORT)
+    return ConfigurationRecord(configuration.digest, configuration.values, text)
+
+
+def free_name(wanted: str) -> str:
+    """The name, with a number behind it if a study of that name is here already."""
+    name, number = wanted, 1
+    while (STUDIES / name).exists():
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
+
+
+def _bench(
+    found: Preflight,
+    deployer: AnsibleDeployer,
+    ground: Ground,
+    progress: TerminalProgress,
+    store: Store,
+) -> Bench:
+    return Bench(
+        deployer=deployer,
+        generator=found.generator,
+        store=store,
+        progress=progress,
+        baseline=found.baseline,
+        make_instance=lambda label, configuration, port: nginx.instance(
+            label, configuration, found.space, ground, port
+        ),
+        describe=lambda configuration: describe(found.space, configuration),
+        free_ports=local.free_ports,
+        workload=found.workload,
+        objective=found.objective,
+        rule=None if found.cores.shared else StallRule(),
+        gates=SATURATION_GATES,
+        seed=found.definition.seed,
+        clock=time.monotonic,
+    )
+
+
+def _spec(found: Preflight) -> StudySpec:
+    definition = found.definition
+    return StudySpec(
+        space=found.space,
+        allow=definition.allow,
+        known_good=(found.space.baseline("hand"),),
+        rate_per_s=definition.rate_per_s,
+        time_s=definition.time_s,
+        trials=definition.trials,
+        effect=definition.effect,
+        server_cores=len(found.cores.server),
+    )
+
+
+def _with_backend(found: Preflight, deployer: AnsibleDeployer, ground: Ground) -> Ground:
+    if found.workload.backend is None:
+        return ground
+    port = local.free_ports(1)[0]
+    state = deployer.deploy_backends([nginx.backend(found.workload, ground, port)])["backend"]
+    if state.state != "live":
+        raise HostError(f"the backend does not start: {state.message}")
+    return replace(ground, upstreams=(f"127.0.0.1:{port}",))
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let the lab be taken down even if the user presses Ctrl-C again."""
+    kept = {number: signal.signal(number, signal.SIG_IGN) for number in _STOPPING}
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+def _detect(server: str) -> ServerFacts:
+    if server != "nginx":
+        raise DefinitionError(f"unknown server {server!r}; allowed: nginx", path="--server")
+    return nginx.detect()
+
+
+def _notes(
+    host: HostFacts,
+    cores: CoreSplit,
+    workload: Workload,
+    generator: NativeGenerator,
+    space: Space,
+) -> tuple[str, ...]:
+    notes = []
+    if cores.shared:
+        notes.append(
+            "one core only: server and generator share it, so each disturbs the other and stalls"
+            " cannot be told from work; figures are raw, believe no small difference"
+        )
+    if cores.backend and set(cores.backend) & set(cores.server):
+        notes.append("the backend shares the server's cores: its work is part of every figure")
+    if not host.realtime:
+        notes.append(
+            "no real-time priority (run as root, or grant CAP_SYS_NICE to tuner-loadgen): stalls of"
+            " the server's cores are not seen, only those of the generator's; expect more noise"
+        )
+    if host.file_limit < 2 * workload.connections + 64:
+        notes.append(f"the limit of open files, {host.file_limit}, is near what is needed")
+    notes += [f"parameter {name} left out: it {reason}" for name, reason in space.left_out]
+    notes += noise_notes(generator)
+    return tuple(notes)
+
+
+def noise_notes(generator: NativeGenerator) -> list[str]:
+    """What two quiet seconds tell of the host's stalls, per core."""
+    seen = generator.stalls(NOISE_S)
+    # The ticker alone preempts whatever else runs there; without real time, spinning tells more.
+    way = "ticker" if seen["realtime"] else "spin"
+    return [
+        f"noise of core {core['cpu']}: {core[way]['count']} stalls over {seen['gap_us']} µs in"
+        f" {NOISE_S:.0f} s, {core[way]['share']:.1%} of the time,"
+        f" longest {core[way]['longest_us']:,.0f} µs"
+        for core in seen["cpus"]
+    ]
+
+
+def _ids(cpus: tuple[int, ...]) -> str:
+    return ",".join(map(str, cpus))

@@ -1,0 +1,34 @@
+"""``tuner studies``: those that ship with tuner, and those in this folder."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from tuner.cli.session import STUDIES
+from tuner.report.result import evaluate
+from tuner.store import Store, list_names, sqlite_url
+from tuner.study import list_studies
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def command(as_json: bool) -> None:
+    """List the studies that ship with tuner, and the results in studies/ of this folder."""
+    shipped = [{"name": s.name, "summary": s.summary} for s in list_studies()]
+    here = []
+    for record in sorted(STUDIES.glob("*/record.db")):
+        folder = record.parent
+        for name in list_names(sqlite_url(folder)):
+            study = evaluate(Store.open(sqlite_url(folder), name).record())
+            here.append({"name": name, "status": study.status, "sentence": study.sentence})
+    if as_json:
+        click.echo(json.dumps({"shipped": shipped, "here": here}, indent=2))
+        return
+    click.echo("Shipped (tuner optimize --study NAME):")
+    for row in shipped:
+        click.echo(f"  {row['name']:<20} {row['summary']}")
+    click.echo("\nHere (tuner report NAME):" if here else f"\nHere: none in {STUDIES}/ yet")
+    for row in here:
+        click.echo(f"  {row['name']:<20} {row['sentence']}")

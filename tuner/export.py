@@ -1,0 +1,61 @@
+"""The configuration that a study recommends, as files, with where it comes from.
+
+A pure function of the study's result. Unless the verdict is *better*, what is recommended is
+the baseline: a configuration that was not shown to be better is exported only when asked for.
+"""
+
+from __future__ import annotations
+
+from tuner.configuration import Configuration
+from tuner.record import ConfigurationRecord
+from tuner.report.result import StudyResult
+from tuner.space import configuration_yaml
+from tuner.stats.verdict import VerdictKind
+
+CONFIG_NAME = "nginx.conf"
+VALUES_NAME = "configuration.yaml"
+
+
+def export_files(study: StudyResult, *, candidate: bool = False) -> dict[str, str]:
+    """Files by name: the server's own configuration, and the values for ``--baseline``.
+
+    Args:
+        study: the result.
+        candidate: export the candidate even though it was not shown to be better.
+
+    Returns:
+        Empty if the record holds no configuration.
+    """
+    better = study.verdict is not None and study.verdict.kind is VerdictKind.BETTER
+    digest = study.candidate if (better or candidate) and study.candidate else study.record.baseline
+    chosen = study.record.configurations.get(digest)
+    if chosen is None:
+        return {}
+    lines = _provenance(study, chosen)
+    comment = "".join(f"# {' '.join(line.split())}".rstrip() + "\n" for line in lines)
+    configuration = Configuration.of(_space(study), chosen.values)
+    return {
+        CONFIG_NAME: comment + chosen.text,
+        VALUES_NAME: configuration_yaml(configuration, lines),
+    }
+
+
+def _space(study: StudyResult) -> str:
+    return str(study.record.definition["space"])
+
+
+def _provenance(study: StudyResult, chosen: ConfigurationRecord) -> list[str]:
+    record = study.record
+    protocol = f", protocol {record.protocol.digest}" if record.protocol else ""
+    role = "the baseline itself" if chosen.digest == record.baseline else "the tuned configuration"
+    return [
+        (
+            f"From tuner {record.tuner_version}, study {record.name}{protocol}:"
+            f" {role}, configuration {chosen.digest}."
+        ),
+        study.sentence,
+        (
+            f"Holds for {record.server.name} {record.server.version}, this workload, rate and host;"
+            " measure again elsewhere. Paths, ports and the user are examples: fit them to yours."
+        ),
+    ]

@@ -1,0 +1,47 @@
+"""One configuration by itself: a look, not a claim."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tuner.measurement import Gates, Measurement
+from tuner.phases.bench import Bench
+from tuner.phases.block import Arm, BlockSpec, run_block
+from tuner.phases.calibrate import Capacity, load_point, measure_capacity
+from tuner.phases.study import SATURATION_GATES, StudySpec
+from tuner.plan import plan_blocks
+from tuner.scoring import BASELINE
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one block of windows of one instance showed."""
+
+    capacity: Capacity
+    rate_per_s: float
+    rate_source: str
+    windows: tuple[Measurement, ...]
+
+
+def measure_one(bench: Bench, spec: StudySpec) -> Measured:
+    """Capacity, load point, then one block of windows."""
+    saturated = replace(bench, gates=SATURATION_GATES)
+    capacity = measure_capacity(saturated, bench.baseline, spec.server_cores)
+    rate_per_s, source = load_point(capacity, spec.rate_per_s)
+    plan = plan_blocks(bench.objective, rate_per_s, spec.time_s)
+    gates = Gates(samples_needed=plan.samples_needed)
+    bench.progress.phase("measuring", plan.confirm.cost_s(1))
+    block = run_block(
+        replace(bench, gates=gates),
+        BlockSpec(
+            phase="aa",
+            index=0,
+            arms=(Arm(BASELINE, bench.baseline),),
+            plan=plan.confirm,
+            mode="open",
+            rate_per_s=rate_per_s,
+            needs_all=False,
+        ),
+    )
+    bench.store.set_ended()
+    return Measured(capacity, rate_per_s, source, block.windows)
