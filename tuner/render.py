@@ -7,6 +7,7 @@ and no path can end a directive and begin another.
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -235,6 +236,7 @@ def _render(template: str, beside: Path | None, **context: Any) -> str:
     return text.rstrip("\n") + "\n"
 
 
+@functools.lru_cache(maxsize=8)
 def _environment(template: str, beside: Path | None) -> tuple[jinja2.Environment, str]:
     loaders: list[jinja2.BaseLoader] = [jinja2.FileSystemLoader(data_dir("templates"))]
     name = f"{template}.conf.j2"

@@ -1,0 +1,307 @@
+"""Rendering: one text for one configuration, with nothing forgotten and nothing guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tuner.configuration import Value
+from tuner.errors import DefinitionError
+from tuner.render import EXPORT, Placement, cpu_mask, render, render_backend, unified_diff
+from tuner.space import BASELINES, Space, load_space, spaces
+from tuner.workload import load_workload
+
+LAB = Placement(
+    listen="127.0.0.1:18080",
+    server_name="localhost",
+    root="/srv/site",
+    run_dir="/srv/run",
+    log_dir="/srv/logs",
+    digest="0123456789ab",
+    live_path="/.tuner/live",
+)
+
+
+def bind(name: str, version: tuple[int, ...] = (1, 22, 1)) -> Space:
+    """A space on four cores."""
+    return load_space(
+        name,
+        server_cores=4,
+        connections=32,
+        memory_bytes=8 << 30,
+        server_version=version,
+        modules=(),
+    )
+
+
+def directives(text: str) -> dict[str, str]:
+    """Arguments by directive; of one given twice, the first."""
+    pairs = (line.strip().rstrip(";").partition(" ") for line in text.splitlines())
+    found: dict[str, str] = {}
+    for name, _, arguments in pairs:
+        found.setdefault(name, arguments)
+    return found
+
+
+def static(values: Mapping[str, Value], placement: Placement = LAB) -> dict[str, str]:
+    """What is written for some values of the static space, on top of ``stock``."""
+    space = bind("nginx/static")
+    configuration = space.complete(values, space.baseline("stock"))
+    return directives(render(space.template, configuration, space, placement))
+
+
+def proxy(values: Mapping[str, Value], version: tuple[int, ...] = (1, 22, 1)) -> dict[str, str]:
+    """Likewise for the proxy's space."""
+    space = bind("nginx/proxy", version)
+    configuration = space.complete(values, space.baseline("stock"))
+    placement = replace(LAB, upstreams=("127.0.0.1:19000",))
+    return directives(render(space.template, configuration, space, placement))
+
+
+STOCK = """\
+# nginx/static, configuration c60280092895
+
+worker_processes 1;
+pid /srv/run/nginx.pid;
+error_log /srv/logs/error.log;
+
+events {
+    worker_connections 512;
+    multi_accept off;
+}
+
+http {
+"""
+STOCK_HTTP = """\
+    client_body_temp_path /srv/run/client_body;
+    proxy_temp_path /srv/run/proxy;
+    fastcgi_temp_path /srv/run/fastcgi;
+    uwsgi_temp_path /srv/run/uwsgi;
+    scgi_temp_path /srv/run/scgi;
+    access_log /srv/logs/access.log combined;
+    sendfile off;
+    keepalive_requests 1000;
+    keepalive_timeout 75s;
+    gzip off;
+    output_buffers 2 32k;
+    open_file_cache off;
+
+    server {
+        listen 127.0.0.1:18080 backlog=511;
+        server_name localhost;
+        root /srv/site;
+
+        # Proves which configuration is running.
+        location = /.tuner/live {
+            access_log off;
+            default_type text/plain;
+            return 200 0123456789ab;
+        }
+    }
+}
+"""
+
+
+def test_stock_is_written_to_the_byte() -> None:
+    """A change of the rendered text is a change of what is compared; it does not slip in."""
+    space = bind("nginx/static")
+    text = render(space.template, space.baseline("stock"), space, LAB)
+    assert text.startswith(STOCK)
+    assert text.endswith(STOCK_HTTP)
+
+
+@pytest.mark.parametrize("name", spaces())
+@pytest.mark.parametrize("baseline", BASELINES)
+@pytest.mark.parametrize("version", [(1, 18, 0), (1, 22, 1), (1, 29, 7)])
+def test_every_baseline_is_rendered_alike_each_time(
+    name: str, baseline: str, version: tuple[int, ...]
+) -> None:
+    """Ending in one line end, without blank lines in a row or blanks at a line's end."""
+    space = bind(name, version)
+    one, two = (render(space.template, space.baseline(baseline), space, EXPORT) for _ in "ab")
+    assert one == two
+    assert one.endswith("}\n")
+    assert "\n\n\n" not in one
+    assert not [line for line in one.splitlines() if line != line.rstrip()]
+
+
+def test_an_export_is_a_production_configuration() -> None:
+    """Port 80, the usual paths, no trace of the lab."""
+    space = bind("nginx/static")
+    placement = replace(EXPORT, user="www-data")
+    text = render(space.template, space.baseline("hand"), space, placement)
+    written = directives(text)
+    assert written["listen"] == "80 reuseport backlog=4095"
+    assert written["root"] == "/var/www/html"
+    assert written["pid"] == "/run/nginx.pid"
+    assert written["access_log"] == "/var/log/nginx/access.log combined"
+    assert written["user"] == "www-data"
+    assert written["worker_cpu_affinity"] == "auto"
+    assert written["worker_rlimit_nofile"] == "8192"
+    assert "temp_path" not in text
+    assert "tuner/live" not in text
+
+
+def test_the_affinity_stays_on_the_servers_cores() -> None:
+    """Plain ``auto`` would spread the workers over the generator's core too."""
+    bound = {"worker_cpu_affinity": "auto"}
+    assert static(bound, replace(LAB, cpu_mask="10"))["worker_cpu_affinity"] == "auto 10"
+    assert static(bound)["worker_cpu_affinity"] == "auto"
+    assert "worker_cpu_affinity" not in static({})
+
+
+@pytest.mark.parametrize(
+    ("cpus", "mask"),
+    [((0,), "1"), ((1,), "10"), ((0, 2), "101"), ((3, 1), "1010"), ((9,), "1000000000")],
+)
+def test_a_mask_counts_from_the_right(cpus: tuple[int, ...], mask: str) -> None:
+    """CPU 0 is the last digit, as nginx.org documents it."""
+    assert cpu_mask(cpus) == mask
+
+
+def test_trades_are_written_with_their_companions() -> None:
+    """Buffer and flush of the log, and what the file cache needs."""
+    log = static({"access_log_buffer": 65536, "access_log_flush": 3})
+    assert log["access_log"] == "/srv/logs/access.log combined buffer=64k flush=3s"
+    cache = static({"open_file_cache": 1000, "open_file_cache_min_uses": 2})
+    assert cache["open_file_cache"] == "max=1000 inactive=60s"
+    assert cache["open_file_cache_valid"] == "60s"
+    assert cache["open_file_cache_min_uses"] == "2"
+
+
+def test_inactive_parameters_are_not_written() -> None:
+    """Without sendfile nothing of it; with it no output buffers."""
+    without, with_it = static({"sendfile": False}), static({"sendfile": True})
+    assert {"tcp_nopush", "sendfile_max_chunk"}.isdisjoint(without)
+    assert "output_buffers" not in with_it
+    assert (with_it["tcp_nopush"], with_it["sendfile_max_chunk"]) == ("off", "2m")
+
+
+def test_the_version_comes_with_its_connection_header() -> None:
+    """1.0 closes; 1.1 must not say ``close``, or nothing is kept alive."""
+    old, new = proxy({}), proxy({"proxy_http_version": "1.1", "upstream_keepalive": 32})
+    assert (old["proxy_http_version"], old["proxy_set_header"]) == ("1.0", "Connection close")
+    assert "keepalive" not in old
+    assert (new["proxy_http_version"], new["proxy_set_header"]) == ("1.1", 'Connection ""')
+    assert new["keepalive"] == "32"
+
+
+@pytest.mark.parametrize(("version", "written"), [((1, 29, 6), None), ((1, 29, 7), "0")])
+def test_no_keepalive_is_said_where_it_is_not_the_default(
+    version: tuple[int, ...], written: str | None
+) -> None:
+    """From 1.29.7 on 32 are kept unless 0 is written; before that, 0 is refused."""
+    values: dict[str, Value] = {"proxy_http_version": "1.1", "upstream_keepalive": 0}
+    assert proxy(values, version).get("keepalive") == written
+
+
+@pytest.mark.parametrize(
+    ("first", "number", "size", "busy"),
+    [
+        (4096, 8, 4096, "8k"),
+        (28 << 10, 8, 4096, "28k"),
+        (4096, 64, 65536, "128k"),
+        (16384, 8, 8192, "32k"),
+    ],
+)
+def test_the_busy_buffers_follow(first: int, number: int, size: int, busy: str) -> None:
+    """Two of the largest buffer, but never more than all of them less one."""
+    values: dict[str, Value] = {
+        "proxy_buffer_size": first,
+        "proxy_buffers_number": number,
+        "proxy_buffers_size": size,
+    }
+    assert proxy(values)["proxy_busy_buffers_size"] == busy
+
+
+def test_a_proxy_needs_something_to_stand_in_front_of() -> None:
+    """And files need none: a workload and a space that do not fit are told apart."""
+    space = bind("nginx/proxy")
+    with pytest.raises(DefinitionError, match="needs a workload with a backend"):
+        render(space.template, space.baseline("stock"), space, LAB)
+    space = bind("nginx/static")
+    with pytest.raises(DefinitionError, match="has no upstream"):
+        render(
+            space.template, space.baseline("stock"), space, replace(LAB, upstreams=("127.0.0.1:1",))
+        )
+
+
+MINE = """\
+space: nginx/mine
+server: nginx
+template: mine.conf.j2
+parameters:
+  worker_processes: {type: integer, range: [1, 4], default: 1}
+  tcp_nodelay: {type: boolean, default: on}
+"""
+
+
+def mine(tmp_path: Path, template: str) -> str:
+    """Render a user's own template, beside a user's own space."""
+    (tmp_path / "s.yaml").write_text(MINE, encoding="utf-8")
+    (tmp_path / "mine.conf.j2").write_text(template, encoding="utf-8")
+    space = load_space(
+        str(tmp_path / "s.yaml"),
+        server_cores=1,
+        connections=1,
+        memory_bytes=1,
+        server_version=(1, 22, 1),
+        modules=(),
+    )
+    return render(space.template, space.baseline("stock"), space, LAB)
+
+
+def test_a_users_own_template_builds_on_the_shipped_ones(tmp_path: Path) -> None:
+    """One block is enough to add a directive."""
+    text = mine(
+        tmp_path,
+        '{% extends "nginx/_base.conf.j2" %}\n'
+        "{% block http %}\n    tcp_nodelay {{ p.tcp_nodelay }};\n{% endblock %}\n"
+        "{% block locations %}\n        root {{ placement.root }};\n{% endblock %}\n",
+    )
+    assert directives(text)["tcp_nodelay"] == "on"
+
+
+@pytest.mark.parametrize(
+    ("template", "answer"),
+    [
+        ("{{ p.worker_processes }}", "template mine.conf.j2: does not write tcp_nodelay"),
+        ("{{ p.tcp_nodelai }}", "cannot be written"),
+        ("{{ nothing }}", "'nothing' is undefined"),
+        ("a\n{% if %}", "mine.conf.j2:2: Expected an expression"),
+        ("{{ 1 / 0 }}", "division by zero"),
+        ("{% include 'x' %}", "there is no template 'x'"),
+        ("{{ p.tcp_nodelay + 'x' }}", "unsupported operand"),
+        ("{{ ''.__class__.__mro__ }}", "is unsafe"),
+    ],
+)
+def test_a_wrong_template_is_answered(tmp_path: Path, template: str, answer: str) -> None:
+    """A parameter that would be searched without any effect is an error, as is what fails."""
+    with pytest.raises(DefinitionError) as raised:
+        mine(tmp_path, template)
+    assert answer in str(raised.value)
+
+
+def test_an_unknown_template_is_answered() -> None:
+    """By its name."""
+    space = bind("nginx/static")
+    for name, answer in {"nginx/none": "there is no template", "../x": "is no name"}.items():
+        with pytest.raises(DefinitionError, match=answer):
+            render(name, space.baseline("stock"), space, LAB)
+
+
+def test_only_a_workload_with_a_backend_has_one() -> None:
+    """A static site needs none."""
+    with pytest.raises(DefinitionError, match="'static' has no backend"):
+        render_backend(load_workload("static"), LAB)
+
+
+def test_the_difference_reads_as_diff_writes_it() -> None:
+    """What a user would apply with ``patch``."""
+    assert unified_diff("a\nb\n", "a\nc\n", ("baseline", "tuned")) == (
+        "--- baseline\n+++ tuned\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
+    )
+    assert unified_diff("a\n", "a\n", ("x", "y")) == ""
