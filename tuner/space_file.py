@@ -69,21 +69,19 @@ class Order:
     left: str
     right: str
     strict: bool
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Parameters that it is about."""
-        return names_in(self.left) | names_in(self.right)
+    facts: tuple[tuple[str, int | float], ...]
+    """What else it may refer to, by name; a parameter of the same name goes before it."""
+    names: frozenset[str]
+    """Parameters that it is about."""
 
     def holds(self, values: Mapping[str, Value]) -> bool:
         """Whether it holds; it does where a parameter of it is inactive, or is a word."""
-        numbers = {
-            name: value
-            for name, value in values.items()
-            if isinstance(value, int | float) and not isinstance(value, bool)
-        }
-        if not self.names <= numbers.keys():
-            return True
+        here = {name: values.get(name) for name in self.names}
+        numbers = dict(self.facts)
+        for name, value in here.items():
+            if value is None or isinstance(value, str | bool):
+                return True
+            numbers[name] = value
         left, right = evaluate(self.left, numbers), evaluate(self.right, numbers)
         return left < right if self.strict else left <= right
 
@@ -126,7 +124,7 @@ def bind(root: Node, facts: SpaceFacts) -> BoundFile:
         except _Unavailable as reason:
             left_out[key] = str(reason)
     written = keys["order"].sequence() if "order" in keys else ()
-    orders = [_order(node, bound, left_out) for node in written]
+    orders = [_order(node, facts, bound, left_out) for node in written]
     return BoundFile(
         name=name,
         server=server,
@@ -375,19 +373,20 @@ def _read_all(node: Node, read: Callable[[str], Value], items: Iterable[Node]) -
         raise node.error(f"impossible condition: {error}") from None
 
 
-def _order(node: Node, bound: Mapping[str, Parameter], left_out: Mapping[str, str]) -> Order:
+def _order(
+    node: Node, facts: SpaceFacts, bound: Mapping[str, Parameter], left_out: Mapping[str, str]
+) -> Order:
     text = node.text()
     match = _ORDER.fullmatch(text)
     if match is None:
         raise node.error(f"{text!r} is no relation such as 'a < b' or 'a <= 2 * b'")
-    order = Order(text, match[1].strip(), match[3].strip(), strict=match[2] == "<")
+    left, right = match[1].strip(), match[3].strip()
     try:
-        names = order.names
+        names = names_in(left) | names_in(right)
     except ExpressionError as error:
         raise node.error(str(error)) from None
-    for name in sorted(names):
-        if name not in left_out and (
-            name not in bound or bound[name].kind not in ("integer", "real")
-        ):
+    about = frozenset(name for name in names if name in bound or name not in facts.names)
+    for name in sorted(about - left_out.keys()):
+        if name not in bound or bound[name].kind not in ("integer", "real"):
             raise node.error(f"{name!r} is no parameter with a number")
-    return order
+    return Order(text, left, right, match[2] == "<", tuple(facts.names.items()), about)

@@ -154,7 +154,7 @@ def _site(node: Node) -> tuple[SiteFile, ...]:
 
 
 def _kind_of(path: str) -> FileKind:
-    suffix = path.rpartition(".")[2]
+    suffix = path.rpartition(".")[2].replace("txt", "text")
     return next((kind for kind in FILE_KINDS if kind == suffix), "binary")
 
 
