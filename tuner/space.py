@@ -139,6 +139,20 @@ class Space:
                 known[name] = rest.get(name, parameter.defaults["stock"])
         return self.complete(chosen, base)
 
+    def adopt(
+        self, source: Configuration, base: Configuration, allow: Collection[str] = ()
+    ) -> Configuration:
+        """What ``source`` has for all that may be searched; the rest is as in ``base``.
+
+        So the hand tuning can join a search without bringing in what was not allowed, or what
+        the baseline keeps fixed.
+
+        Raises:
+            DefinitionError: as for ``searched`` and ``complete``.
+        """
+        names = {parameter.name for parameter in self.searched(allow)}
+        return self.complete({n: v for n, v in source.items if n in names}, base)
+
     def read_configuration(self, path: str | Path) -> Configuration:
         """Read a configuration's YAML file, as ``configuration_yaml`` writes it.
 

@@ -219,6 +219,14 @@ def test_only_active_parameters_are_asked_for(small: Space) -> None:
     assert found.values["sendfile"] is False
 
 
+def test_the_hand_tuning_joins_a_search_without_what_is_not_searched(small: Space) -> None:
+    """What the package ships stays, whatever the administrator would have done."""
+    hand, distro = small.baseline("hand"), small.baseline("distro")
+    joined = small.adopt(hand, distro)
+    assert (hand.values["gzip"], joined.values["gzip"]) == (False, True)
+    assert (joined.values["sendfile"], joined.values["nopush"]) == (True, True)
+
+
 def test_a_relation_between_numbers_holds_or_is_an_error(tmp_path: Path) -> None:
     """Busy buffers that nginx would refuse, say; inactive parameters are not asked."""
     text = """\
