@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -137,22 +140,45 @@ class AnsibleDeployer:
         folder = data_dir("playbooks")
         private = self._work / "ansible"
         private.mkdir(parents=True, exist_ok=True)
-        runner = ansible_runner.run(
-            private_data_dir=str(private),
-            playbook=str(folder / playbook),
-            inventory=dict(self._inventory),
-            extravars=dict(variables),
-            envvars=_environment(folder, self._work),
-            event_handler=keep,
-            quiet=True,
-            rotate_artifacts=3,
-        )
-        if runner.status == "canceled":
+        with _stoppable() as asked_to_stop:
+            runner = ansible_runner.run(
+                private_data_dir=str(private),
+                playbook=str(folder / playbook),
+                inventory=dict(self._inventory),
+                extravars=dict(variables),
+                envvars=_environment(folder, self._work),
+                event_handler=keep,
+                cancel_callback=asked_to_stop,
+                quiet=True,
+                rotate_artifacts=3,
+            )
+        if asked_to_stop():
             raise Interrupted(f"{playbook} was interrupted")
         if runner.rc != 0:
             words = "; ".join(failures) or runner.stdout.read()[-_KEPT_OUTPUT:].strip()
             raise HostError(f"{playbook} failed: {words}")
         return results[-1] if results else {}
+
+
+@contextmanager
+def _stoppable() -> Iterator[Callable[[], bool]]:
+    """Let a signal end the playbook, not tuner in the middle of it; gives whether one came.
+
+    Without a callback of ours, ansible-runner would put handlers of its own in place and leave
+    them there: tuner could not be interrupted any more once its first playbook had run. What
+    the caller ignores (while a lab is taken down) stays ignored.
+    """
+    came = threading.Event()
+    kept = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                kept[number] = signal.signal(number, lambda *_: came.set())
+    try:
+        yield came.is_set
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
 
 
 def _environment(playbooks: Path, work: Path) -> dict[str, str]:
