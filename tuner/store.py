@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -42,6 +42,7 @@ from tuner.scoring import mean_loss, trial_losses
 if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
+    from optuna.storages import BaseStorage
 
 _T = TypeVar("_T")
 _CONFIGURATION = "configuration:"
@@ -67,22 +68,35 @@ class Header:
     objective: str
 
 
+Storage: TypeAlias = "str | BaseStorage"
+"""URL of an Optuna storage, or the storage itself (one in memory, a gRPC proxy)."""
+
+
 def sqlite_url(folder: Path) -> str:
     """The default storage: a file in the study's own folder."""
     return f"sqlite:///{folder / 'record.db'}"
 
 
 class Store:
-    """One study's record, open for reading and writing."""
+    """One study's record, open for reading and writing.
 
-    def __init__(self, search: optuna.Study, blocks: optuna.Study) -> None:
+    Args:
+        search: Optuna's study of the configurations.
+        blocks: that of the blocks.
+        clock: Unix time in seconds; what happened when is told by it.
+    """
+
+    def __init__(
+        self, search: optuna.Study, blocks: optuna.Study, clock: Callable[[], float] = time.time
+    ) -> None:
         self._search = search
         self._blocks = blocks
+        self._clock = clock
         self._search_trials: dict[int, optuna.Trial] = {}
         self._block_trials: dict[int, optuna.Trial] = {}
 
     @classmethod
-    def create(cls, url: str, header: Header) -> Store:
+    def create(cls, url: Storage, header: Header, clock: Callable[[], float] = time.time) -> Store:
         """Begin a record.
 
         Raises:
@@ -112,10 +126,10 @@ class Store:
             blocks.set_metric_names(["share of the block's time in measuring windows"])
         search.set_user_attr("schema_version", SCHEMA_VERSION)
         search.set_user_attr("header", msgspec.to_builtins(header))
-        return cls(search, blocks)
+        return cls(search, blocks, clock)
 
     @classmethod
-    def open(cls, url: str, name: str) -> Store:
+    def open(cls, url: Storage, name: str, clock: Callable[[], float] = time.time) -> Store:
         """Open an existing record.
 
         Raises:
@@ -136,7 +150,7 @@ class Store:
                 f"{name!r} has record schema {found}, this tuner reads {SCHEMA_VERSION};"
                 " use the tuner version that wrote it"
             )
-        return cls(search, blocks)
+        return cls(search, blocks, clock)
 
     # --- what is written once ---------------------------------------------------------------
 
@@ -167,7 +181,7 @@ class Store:
 
     def set_ended(self) -> None:
         """Say that the study came to its end."""
-        self._search.set_user_attr("ended_unix_s", time.time())
+        self._search.set_user_attr("ended_unix_s", self._clock())
 
     # --- blocks -----------------------------------------------------------------------------
 
@@ -180,6 +194,7 @@ class Store:
         trial.set_user_attr("phase", phase)
         trial.set_user_attr("index", index)
         trial.set_user_attr("seed", seed)
+        trial.set_user_attr("started_unix_s", self._clock())
         trial.set_user_attr("instances", msgspec.to_builtins(tuple(instances)))
         return trial.number
 
@@ -202,6 +217,7 @@ class Store:
         trial = self._block_trials.pop(block)
         trial.set_user_attr("instances", msgspec.to_builtins(tuple(instances)))
         trial.set_user_attr("reason", reason)
+        trial.set_user_attr("ended_unix_s", self._clock())
         trial.set_user_attr("state", state)
         if state == "complete":
             self._blocks.tell(trial, measured_share)
@@ -368,10 +384,12 @@ def _no_sampler() -> Any:
     return _optuna().samplers.RandomSampler()
 
 
-def _storage(url: str) -> Any:
+def _storage(url: Storage) -> Any:
     optuna = _optuna()
     import sqlalchemy
 
+    if not isinstance(url, str):
+        return url
     try:
         return optuna.storages.RDBStorage(url)
     except (sqlalchemy.exc.SQLAlchemyError, ImportError, RuntimeError) as error:
@@ -402,12 +420,12 @@ def _block(frozen: optuna.trial.FrozenTrial) -> Block:
     attrs = frozen.user_attrs
     windows = [msgspec.convert(v, Measurement) for k, v in attrs.items() if k.startswith(_WINDOW)]
     interrupted = frozen.state.is_finished() and "state" not in attrs
-    started = frozen.datetime_start.timestamp() if frozen.datetime_start else 0.0
-    ended = frozen.datetime_complete.timestamp() if frozen.datetime_complete else started
     windows.sort(key=lambda window: window.started_unix_s)
-    if interrupted and windows:
-        # Told later, on resume: the time in between was not spent on the study.
-        ended = windows[-1].started_unix_s + windows[-1].duration_s
+    started = attrs["started_unix_s"]
+    # What was cut short ended with its last window: the time until it was taken up again was not
+    # spent on the study.
+    last = windows[-1].started_unix_s + windows[-1].duration_s if windows else started
+    ended = attrs.get("ended_unix_s", last)
     state: BlockState = "failed" if interrupted else attrs.get("state", "running")
     return Block(
         number=frozen.number,
