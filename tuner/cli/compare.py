@@ -23,7 +23,7 @@ from tuner.cli.session import (
 )
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
 from tuner.phases.study import calibrate, confirm
-from tuner.study import load_study
+from tuner.study import DEFAULT_STUDY, load_study
 
 _VERDICTS = ("better", "worse", "equivalent", "inconclusive")
 _EPILOG = """
@@ -66,7 +66,7 @@ def command(
     for done in sweep_strays():
         progress.note(done)
     definition = load_study(
-        options.study_path(study_file), {**options.overrides(given), "baseline": baseline}
+        study_file or DEFAULT_STUDY, {**options.overrides(given), "baseline": baseline}
     )
     if given["name"] is None:
         definition = replace(definition, name=free_name(f"compare-{definition.name}"))

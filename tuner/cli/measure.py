@@ -15,7 +15,7 @@ from tuner.cli.progress import TerminalProgress
 from tuner.cli.session import STUDIES, create_store, free_name, open_bench, preflight, sweep_strays
 from tuner.measurement import Measurement
 from tuner.phases.measure import Measured, measure_one
-from tuner.study import load_study
+from tuner.study import DEFAULT_STUDY, load_study
 
 _FIGURES = ("p50", "p90", "p99", "p99.9", "max")
 _EPILOG = """
@@ -44,7 +44,7 @@ def command(
     for done in sweep_strays():
         progress.note(done)
     definition = load_study(
-        options.study_path(study_file), {**options.overrides(given), "baseline": configuration}
+        study_file or DEFAULT_STUDY, {**options.overrides(given), "baseline": configuration}
     )
     if given["name"] is None:
         definition = replace(definition, name=free_name(f"measure-{definition.name}"))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from tuner.cli import options, results
 from tuner.cli.progress import TerminalProgress
@@ -23,7 +22,7 @@ from tuner.cli.session import (
 from tuner.errors import DefinitionError
 from tuner.phases.study import run_study
 from tuner.store import Store, sqlite_url
-from tuner.study import StudyDefinition, load_study
+from tuner.study import DEFAULT_STUDY, StudyDefinition, load_study
 
 _EPILOG = """
 \b
@@ -59,7 +58,7 @@ def command(study_file: str | None, resume: bool, as_json: bool, quiet: bool, **
         definition, store = _resume(given, progress)
         found = preflight(definition)
     else:
-        definition = load_study(options.study_path(study_file), options.overrides(given))
+        definition = load_study(study_file or DEFAULT_STUDY, options.overrides(given))
         if given["name"] is None:
             definition = replace(definition, name=free_name(definition.name))
         found = preflight(definition)
@@ -87,7 +86,7 @@ def _resume(given: dict[str, Any], progress: TerminalProgress) -> tuple[StudyDef
     store = Store.open(given["storage"] or sqlite_url(STUDIES / name), name)
     for done in store.recover():
         progress.note(done)
-    return msgspec.convert(store.record().definition, StudyDefinition), store
+    return load_study(DEFAULT_STUDY, store.record().definition), store
 
 
 def newest(studies: Path) -> str:

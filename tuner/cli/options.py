@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-
-from tuner.paths import data_dir
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -62,16 +59,6 @@ def overrides(options: Mapping[str, Any]) -> dict[str, object]:
         for key, value in options.items()
         if value is not None and value != ()
     }
-
-
-def study_path(name_or_path: str | None) -> Path:
-    """The study file: one of the shipped ones by name, or a path."""
-    shipped = data_dir("studies")
-    if name_or_path is None:
-        return shipped / "quickstart.yaml"
-    if "/" not in name_or_path and not name_or_path.endswith((".yaml", ".yml")):
-        return shipped / f"{name_or_path}.yaml"
-    return Path(name_or_path)
 
 
 def _apply(function: _F, options: list[Callable[[Any], Any]]) -> _F:

@@ -90,6 +90,10 @@ def preflight(definition: StudyDefinition) -> Preflight:
             path="--space",
         )
     space.searched(definition.allow)
+    baseline = read_configuration(definition.baseline, space)
+    # Rendered once for nothing, so that a space that does not fit the workload is found out now.
+    upstreams = EXPORT.upstreams if workload.backend else ()
+    render(space.template, baseline, space, replace(EXPORT, upstreams=upstreams))
     generator = NativeGenerator(loadgen_binary(), cores, StallRule())
     return Preflight(
         definition=definition,
@@ -99,7 +103,7 @@ def preflight(definition: StudyDefinition) -> Preflight:
         workload=workload,
         space=space,
         objective=objective,
-        baseline=read_configuration(definition.baseline, space),
+        baseline=baseline,
         generator=generator,
         notes=_notes(host, cores, workload, generator, space),
     )
@@ -240,7 +244,7 @@ def _bench(
         rule=None if found.cores.shared else StallRule(),
         gates=SATURATION_GATES,
         seed=found.definition.seed,
-        clock=time.monotonic,
+        clock=time.time,
     )
 
 
@@ -249,7 +253,9 @@ def _spec(found: Preflight) -> StudySpec:
     return StudySpec(
         space=found.space,
         allow=definition.allow,
-        known_good=(found.space.baseline("hand"),),
+        known_good=(
+            found.space.adopt(found.space.baseline("hand"), found.baseline, definition.allow),
+        ),
         rate_per_s=definition.rate_per_s,
         time_s=definition.time_s,
         trials=definition.trials,
