@@ -79,4 +79,4 @@ class Bench:
     gates: Gates
     seed: int
     clock: Callable[[], float]
-    """Seconds of a monotonic clock."""
+    """Unix time in seconds, as the store has it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from dataclasses import replace
 
 import msgspec
@@ -39,7 +38,7 @@ def freeze(
     """
     quantity = "throughput" if bench.objective.mode == "closed" else "corrected latency"
     protocol = Protocol(
-        frozen_unix_s=time.time(),
+        frozen_unix_s=bench.clock(),
         digest="",
         estimand=(
             f"ratio candidate / baseline of the {bench.objective.name} of {quantity}, stall-free,"
