@@ -7,6 +7,7 @@ one arm and the r-th window of the other form round r.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -46,6 +47,10 @@ class PairedBlock:
         """Geometric means over rounds of baseline and candidate; NaN for an arm without one."""
         return block_value(self.baseline, metric), block_value(self.candidate, metric)
 
+    def excluded(self) -> tuple[float, float]:
+        """Shares of requests that the stall rule excluded, of baseline and candidate."""
+        return excluded_share(self.baseline), excluded_share(self.candidate)
+
     def difference(self, metric: Metric) -> float:
         """Log ratio candidate / baseline: mean ln over rounds of each; NaN if an arm has none."""
         return mean_ln(self.candidate, metric) - mean_ln(self.baseline, metric)
@@ -57,7 +62,7 @@ class Figure:
 
     name: str
     unit: str
-    """``µs``, ``/s``, ``MiB``, ``share`` or empty."""
+    """``µs``, ``/s``, ``MiB``, ``s``, ``share`` or empty."""
     baseline: float
     """Median over blocks of the block's value; NaN where unknown."""
     candidate: float
@@ -92,6 +97,17 @@ def pairs(record: Record, phase: Phase, candidate: str, metric: Metric) -> tuple
     """
     blocks = [block for block in record.blocks if block.phase == phase]
     return tuple(_pair(block, candidate, metric) for block in blocks)
+
+
+def block_labels(blocks: Sequence[PairedBlock]) -> tuple[str, ...]:
+    """A distinct name for every block of a phase: ``4``, or ``4 ✕`` if it is not used."""
+    seen: Counter[str] = Counter()
+    labels = []
+    for block in blocks:
+        label = str(block.index + 1) if block.used else f"{block.index + 1} ✕"
+        seen[label] += 1
+        labels.append(label if seen[label] == 1 else f"{label}{seen[label]}")
+    return tuple(labels)
 
 
 def mean_ln(windows: Sequence[Measurement], metric: Metric) -> float:
@@ -252,7 +268,7 @@ _METRICS: tuple[tuple[str, str, Metric], ...] = (
     ("server CPU per request", "µs", _cpu_us_per_request),
     ("server memory (RSS)", "MiB", _memory_mib),
     ("excluded by the stall rule", "share", lambda window: window.excluded_share),
-    ("CPU time stolen by the host", "s", lambda window: window.steal_s),
-    ("errors and timeouts", "per window", _failures),
-    ("reconnects", "per window", lambda window: float(window.reconnects)),
+    ("CPU time stolen per window", "s", lambda window: window.steal_s),
+    ("errors and timeouts per window", "", _failures),
+    ("reconnects per window", "", lambda window: float(window.reconnects)),
 )

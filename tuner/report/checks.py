@@ -19,20 +19,24 @@ from tuner.stats.diagnostics import (
 
 
 def findings(
-    confirm: Sequence[PairedBlock], used: Sequence[PairedBlock], objective: Objective
+    confirm: Sequence[PairedBlock],
+    used: Sequence[PairedBlock],
+    objective: Objective,
+    margin: float,
 ) -> tuple[Finding, ...]:
     """Every diagnostic that the blocks allow, warnings first.
 
     Args:
         confirm: all blocks of the confirmation; their invalid windows are counted.
         used: those that count; the other diagnostics look at them.
+        margin: the frozen protocol's, as a share.
     """
     found = []
     begun = [block for block in confirm if block.baseline and block.candidate]
     if begun:
         found.append(_invalid(begun))
     if used:
-        found += _of_used(used, objective)
+        found += _of_used(used, objective, margin)
     return tuple(sorted(found, key=lambda finding: not finding.raised))
 
 
@@ -45,7 +49,7 @@ def _invalid(begun: Sequence[PairedBlock]) -> Finding:
     return invalid_windows(candidate, baseline, max(len(arm) for arm in arms))
 
 
-def _of_used(used: Sequence[PairedBlock], objective: Objective) -> list[Finding]:
+def _of_used(used: Sequence[PairedBlock], objective: Objective, margin: float) -> list[Finding]:
     differences = [block.difference(objective.value) for block in used]
     # A block that was cut short has fewer rounds; the arrays hold the rounds that all have.
     rounds = min(len(block.places) for block in used)
@@ -66,5 +70,5 @@ def _of_used(used: Sequence[PairedBlock], objective: Objective) -> list[Finding]
         lag_one(differences),
         slope_over_time(differences),
         variance_shares([[there - here for here, there in block] for block in values]),
-        leave_one_out(differences),
+        leave_one_out(differences, margin),
     ]

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from tuner.facts import CoreSplit
+from tuner.record import TrialState
 from tuner.report.result import StudyResult
 from tuner.report.words import (
     UNKNOWN,
     figure,
     moment,
+    setting,
     significant,
 )
+from tuner.stalls import StallRule
 from tuner.stats.verdict import VerdictKind
+from tuner.stats.words import counted
 
 Facts = list[tuple[str, str]]
 
@@ -67,16 +72,7 @@ def method_facts(study: StudyResult) -> Facts:
             ("Generator", _generator(study)),
         ]
     if protocol:
-        rule = protocol.stall_rule
-        facts.append(
-            (
-                "Stall rule",
-                f"requests intended from {rule.before_us:,} µs before to {rule.after_us:,} µs after a"
-                f" stall of more than {rule.gap_us} µs are left out"
-                if rule
-                else "off: server and generator share a core",
-            )
-        )
+        facts.append(("Stall rule", _stall_rule(protocol.stall_rule)))
     return facts
 
 
@@ -108,6 +104,55 @@ def protocol_facts(study: StudyResult) -> Facts:
             ),
         ),
     ]
+
+
+def aa_facts(study: StudyResult) -> Facts:
+    """What calibration learnt of the noise; empty before it."""
+    calibration = study.record.calibration
+    if calibration is None:
+        return []
+    return [
+        ("Noise of a block's ratio", f"{100 * calibration.sigma_d:.1f} % (σ_d)"),
+        (
+            "Its upper limit",
+            (
+                f"{100 * calibration.sigma_d_upper:.1f} % (80 % confidence,"
+                f" {calibration.degrees_of_freedom} degrees of freedom)"
+            ),
+        ),
+        ("Half-width of the A/A interval", figure(calibration.half_width, "share")),
+        (
+            "Minimum detectable effect",
+            f"{figure(calibration.minimum_detectable_effect, 'share')}, with 80 % probability",
+        ),
+        ("Correlation of neighbours", f"{calibration.correlation:.2f}"),
+    ]
+
+
+def definition_facts(study: StudyResult) -> Facts:
+    """The resolved study definition, option by option."""
+    return [(str(name), _option(value)) for name, value in study.record.definition.items()]
+
+
+def allowed_trades(study: StudyResult) -> list[str]:
+    """The trades that the user allowed by name."""
+    allowed = study.record.definition.get("allow") or []
+    return [str(name) for name in allowed] if isinstance(allowed, list | tuple) else [str(allowed)]
+
+
+def search_summary(study: StudyResult) -> str:
+    """How many trials there were, and what became of them."""
+    counts = Counter(trial.state for trial in study.trials)
+    parts = [f"{counts[state]} {word}" for state, word in _STATE_WORDS.items() if counts[state]]
+    return f"{counted(len(study.trials), 'trial')}: {', '.join(parts)}."
+
+
+_STATE_WORDS: dict[TrialState, str] = {
+    "complete": "complete",
+    "dropped": "dropped early",
+    "infeasible": "infeasible",
+    "racing": "unfinished",
+}
 
 
 def limits(study: StudyResult) -> list[str]:
@@ -170,6 +215,23 @@ def _generator(study: StudyResult) -> str:
     busy = max(window.generator_busy_share for window in windows)
     lag = max(window.send_lag.p99_us for window in windows)
     return f"at most {100 * busy:.0f} % busy, p99 of its send lag at most {figure(lag, 'µs')}"
+
+
+def _option(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_option, value)) or "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} = {_option(entry)}" for name, entry in value.items())
+    return setting(value) if value is None or isinstance(value, bool) else str(value)
+
+
+def _stall_rule(rule: StallRule | None) -> str:
+    if rule is None:
+        return "off: server and generator share a core"
+    return (
+        f"requests intended from {rule.before_us:,} µs before to {rule.after_us:,} µs after a stall"
+        f" of more than {rule.gap_us} µs are left out"
+    )
 
 
 def _cores(cores: CoreSplit) -> str:

@@ -13,6 +13,7 @@ from tuner.report.facts import (
     limits,
     method_facts,
     protocol_facts,
+    search_summary,
 )
 from tuner.report.result import StudyResult
 from tuner.report.text import time_share
@@ -99,9 +100,7 @@ def _search(study: StudyResult) -> str:
     if not study.trials:
         return ""
     ran = [trial for trial in study.trials if trial.blocks]
-    states = {state: sum(trial.state == state for trial in study.trials) for state in _STATES}
-    said = ", ".join(f"{count} {state}" for state, count in states.items() if count)
-    lines = [f"{counted(len(study.trials), 'trial')}: {said}."]
+    lines = [search_summary(study)]
     if study.shrinkage:
         shrinkage = study.shrinkage
         lines.append(
@@ -127,9 +126,6 @@ def _search(study: StudyResult) -> str:
     table = _table(("trial", "origin", "state", "blocks", "ratio", "range"), rows)
     lines += ["", "Search figures, never claims; the best ten:", "", table] if table else []
     return "\n".join(lines)
-
-
-_STATES = ("complete", "dropped", "infeasible", "racing")
 
 
 def _load_points(study: StudyResult) -> str:

@@ -38,7 +38,7 @@ from tuner.report.history import (
 from tuner.stats.diagnostics import Finding
 from tuner.stats.paired import PairedEstimate, estimate
 from tuner.stats.verdict import Verdict, VerdictKind, judge
-from tuner.stats.words import counted, signed_percent
+from tuner.stats.words import counted
 
 Status = Literal["confirmed", "incomplete", "unconfirmed", "nothing-better", "not-searched"]
 """How far the study came.
@@ -107,10 +107,10 @@ def evaluate(record: Record) -> StudyResult:
     front = best_trial(trials, record.baseline, objective)
     candidate = protocol.candidate if protocol else front.digest if front else None
     digest = candidate or ""
-    confirm = pairs(record, "confirm", digest, objective.value)
-    used = _counted(confirm)
+    confirm = _latest(pairs(record, "confirm", digest, objective.value))
+    used = [block for block in confirm if block.used]
     differences = [block.difference(objective.value) for block in used]
-    found = findings(confirm, used, objective)
+    found = findings(confirm, used, objective, protocol.margin if protocol else 0.0)
     verdict = _verdict(record, objective, differences, found)
     status, sentence = _outcome(
         record, verdict, confirm=confirm, used=len(used), trials=trials, front=front
@@ -153,10 +153,15 @@ def _objective(record: Record) -> Objective:
     return Objective.parse(str(record.definition.get("objective", "p99")))
 
 
-def _counted(confirm: Sequence[PairedBlock]) -> list[PairedBlock]:
-    """The used blocks, one per index: a repeated block replaces the one it repeats."""
-    latest = {block.index: block for block in confirm if block.used}
-    return sorted(latest.values(), key=lambda block: block.number)
+def _latest(confirm: Sequence[PairedBlock]) -> tuple[PairedBlock, ...]:
+    """The blocks, of which one per index counts: a repeated block replaces the one it repeats."""
+    latest = {block.index: block.number for block in confirm if block.used}
+    return tuple(
+        replace(block, reason="measured again")
+        if block.used and block.number != latest[block.index]
+        else block
+        for block in confirm
+    )
 
 
 def _verdict(
@@ -213,10 +218,10 @@ def _outcome(
         "interrupted during the search" if running else "the study ended without a confirmation"
     )
     if front:
-        change = signed_percent(front.ratio - 1)
         return "unconfirmed", (
-            f"Not confirmed: {stopped}. Trial {front.number} is ahead with {change} against the "
-            f"baseline over {counted(front.blocks, 'block')}: a search figure, not a claim."
+            f"Not confirmed: {stopped}. Trial {front.number} is ahead at a ratio of "
+            f"{front.ratio:.3f} to the baseline over {counted(front.blocks, 'block')}: "
+            "a search figure, not a claim."
         )
     measured = [t for t in trials if t.blocks and t.digest != record.baseline]
     if measured:

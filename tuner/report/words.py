@@ -60,7 +60,7 @@ def ratio(value: float) -> str:
 def interval(estimate: PairedEstimate) -> str:
     """The interval of a ratio, or that there is none."""
     if not estimate.is_finite:
-        return "not finite"
+        return "not finite yet"
     return f"{estimate.low:.3f} to {estimate.high:.3f}"
 
 

@@ -1,0 +1,144 @@
+"""The HTML report: complete, inert, and the same for the same record."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+
+import pytest
+
+from tuner.record import Record
+from tuner.report.html import render_html
+from tuner.report.result import StudyResult, evaluate
+from tuner.report.vega import embedded_json
+from tuner.testing.sample_record import STAGES, Stage
+
+Studies = Callable[..., StudyResult]
+Records = Callable[..., Record]
+Golden = Callable[[str, str], None]
+
+
+class _Text(HTMLParser):
+    """The visible text, one line per piece, and every tag with its attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self._hidden = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._hidden = tag in {"script", "style"}
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in {"script", "style"}:
+            self._hidden = False
+
+    def handle_data(self, data: str) -> None:
+        text = " ".join(data.split())
+        if text and not self._hidden:
+            self.lines.append(text)
+
+
+def parsed(page: str) -> _Text:
+    """Parse a page."""
+    parser = _Text()
+    parser.feed(page)
+    parser.close()
+    return parser
+
+
+def test_text_of_a_better_study(study: Studies, golden: Golden) -> None:
+    """Everything that a report must state stands on the page, in its order."""
+    golden("better.html.txt", "\n".join(parsed(render_html(study())).lines) + "\n")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_stage_has_a_report(study: Studies, stage: Stage) -> None:
+    """A record of any stage gives a page that opens with its sentence and holds no NaN."""
+    result = study(stage=stage)
+    text = "\n".join(parsed(render_html(result)).lines)
+    kind = result.sentence.partition(": ")[0]
+    assert kind in text
+    assert not re.search(r"\b(nan|NaN|inf|None|Undefined)\b", text)
+
+
+@pytest.mark.parametrize("outcome", ["worse", "equivalent", "inconclusive"])
+def test_no_advice_without_a_gain(study: Studies, outcome: str) -> None:
+    """A study that is not better does not tell anyone to change anything."""
+    lines = parsed(render_html(study(outcome))).lines
+    assert "What to change" not in lines
+    assert "What was tried (no advice)" in lines
+
+
+def test_every_chart_has_its_place(study: Studies) -> None:
+    """Each specification names an element of the page, and each place has a specification."""
+    page = render_html(study())
+    match = re.search(r'<script type="application/json" id="chart-data">(.*?)</script>', page)
+    assert match
+    charts = json.loads(match[1])["charts"]
+    places = {
+        str(attributes["id"]).removeprefix("chart-")
+        for _, attributes in parsed(page).tags
+        if attributes.get("class") == "chart"
+    }
+    expected = "effect blocks stalls spectra load-points search importance aa"
+    assert set(charts) == places == set(expected.split())
+
+
+def test_the_page_asks_for_nothing_from_outside(study: Studies) -> None:
+    """No address to load, no inline handler, and a policy that forbids both."""
+    tags = parsed(render_html(study())).tags
+    for tag, attributes in tags:
+        assert "src" not in attributes, tag
+        assert tag != "link"
+        assert str(attributes.get("href", "#")).startswith("#")
+        assert not any(name.startswith("on") for name in attributes)
+        assert "style" not in attributes
+    policy = next(
+        str(attributes["content"])
+        for _, attributes in tags
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+
+
+def test_hostile_text_stays_text(record: Records, hostile_record: Record) -> None:
+    """Markup in names, messages, settings or files adds no element and ends no script."""
+    tame, wild = (parsed(render_html(evaluate(version))) for version in (record(), hostile_record))
+    extra = [tag for tag, _ in wild.tags if tag in {"img", "script"}]
+    assert extra == [tag for tag, _ in tame.tags if tag in {"img", "script"}]
+    assert any("{{ 7 * 7 }}" in line for line in wild.lines)
+
+
+def test_json_is_inert_inside_a_script() -> None:
+    """No character that HTML reads survives, and the value comes back whole."""
+    value = {"a": "</script><!--", "b": "&lt;\u2028"}
+    text = embedded_json(value)
+    assert not set("<>&\u2028") & set(text)
+    assert json.loads(text) == value
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        embedded_json(math.nan)
+
+
+def test_the_same_record_gives_the_same_bytes(record: Records) -> None:
+    """Rendered twice in one process, charts included, the pages are equal."""
+    first, second = (render_html(evaluate(record())) for _ in range(2))
+    assert first == second
+    assert len(first.encode()) < 3_000_000
+
+
+def test_chart_libraries_are_loaded_for_html_alone() -> None:
+    """Importing every report, and writing text, leaves Altair and vl-convert unloaded."""
+    program = (
+        "import sys, tuner.report.html, tuner.report.markdown, tuner.report.text;"
+        "sys.exit(any(name in sys.modules for name in ('altair', 'vl_convert', 'jinja2')))"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,220 @@
+"""What a report states is what the record holds, and what is missing is said."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, replace
+
+import pytest
+
+from tuner.record import Block, Record
+from tuner.report.result import StudyResult, evaluate
+from tuner.stats.verdict import VerdictKind
+from tuner.testing.sample_record import STAGES, sample_record
+
+Studies = Callable[..., StudyResult]
+Records = Callable[..., Record]
+
+
+@pytest.mark.parametrize("outcome", ["better", "worse", "equivalent", "inconclusive"])
+def test_the_verdict_is_what_the_study_was_made_to_find(study: Studies, outcome: str) -> None:
+    """Each of the four outcomes of a synthetic study is told apart."""
+    result = study(outcome)
+    assert result.status == "confirmed"
+    assert result.verdict is not None
+    assert result.verdict.kind == outcome
+
+
+def test_a_block_difference_is_the_difference_of_mean_logs(study: Studies) -> None:
+    """The d of a block is mean ln over the candidate's rounds less that over the baseline's."""
+    result = study()
+    block = result.used[0]
+    logs = [
+        sum(math.log(window.stall_free.p99_us) for window in arm) / len(arm)
+        for arm in (block.candidate, block.baseline)
+    ]
+    assert block.difference(result.objective.value) == pytest.approx(logs[0] - logs[1])
+
+
+def test_an_invalid_block_is_listed_and_not_used(study: Studies) -> None:
+    """The repeated block stays visible with its reason; the verdict rests on the planned n."""
+    result = study()
+    unused = [block for block in result.confirm if not block.used]
+    assert [block.index for block in unused] == [3]
+    assert "the host stalled" in unused[0].reason
+    assert result.verdict is not None
+    assert result.record.protocol is not None
+    assert result.verdict.estimate.n == result.record.protocol.blocks == len(result.used)
+
+
+def test_of_two_complete_blocks_with_one_index_the_later_counts(record: Records) -> None:
+    """A block that was measured again replaces the one it repeats."""
+    original = record()
+    first = next(block for block in original.blocks if block.phase == "confirm")
+    again = replace(first, number=len(original.blocks))
+    result = evaluate(replace(original, blocks=(*original.blocks, again)))
+    assert result.confirm[0].reason == "measured again"
+    assert len(result.used) == 12
+    assert again.number in {block.number for block in result.used}
+
+
+def test_too_many_invalid_windows_make_the_study_inconclusive(record: Records) -> None:
+    """More than a tenth of invalid windows overrules whatever the rest would say."""
+    original = record()
+    spoilt = next(block for block in original.blocks if block.state == "invalid")
+    windows = tuple(replace(window, invalid=("the host stalled",)) for window in spoilt.windows * 4)
+    extra = replace(spoilt, number=len(original.blocks), windows=windows)
+    result = evaluate(replace(original, blocks=(*original.blocks, extra)))
+    assert result.verdict is not None
+    assert result.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert result.sentence.startswith("Inconclusive: invalid windows")
+    assert "The remaining blocks alone would say: better" in result.sentence
+
+
+def test_a_block_without_a_figure_is_not_used(record: Records) -> None:
+    """A window with NaN quantiles takes its block out, and the study is then not confirmed."""
+    original = record()
+
+    def emptied(block: Block) -> Block:
+        if block.phase != "confirm" or block.index != 0:
+            return block
+        nothing = replace(block.windows[0].stall_free, count=0, p99_us=math.nan)
+        first = replace(block.windows[0], stall_free=nothing)
+        return replace(block, windows=(first, *block.windows[1:]))
+
+    result = evaluate(replace(original, blocks=tuple(map(emptied, original.blocks))))
+    assert result.confirm[0].reason == "an arm has no figure"
+    assert result.verdict is None
+    assert result.sentence == "Not confirmed: ended after 11 of 12 blocks."
+
+
+@pytest.mark.parametrize(
+    ("stage", "status", "words"),
+    [
+        ("started", "not-searched", "Not calibrated: "),
+        ("calibrated", "not-searched", "Not searched: "),
+        ("searching", "unconfirmed", "a search figure, not a claim"),
+        ("searched", "nothing-better", "Nothing better found: none of 30 configurations"),
+        ("confirming", "incomplete", "Not confirmed: interrupted after 5 of 12 blocks."),
+        ("confirmed", "confirmed", "Better: p99 is "),
+    ],
+)
+def test_a_study_that_ended_early_says_so(
+    study: Studies, stage: str, status: str, words: str
+) -> None:
+    """Each stage at which a study can end has its own status and sentence, and no false verdict."""
+    result = study(stage=stage)
+    assert result.status == status
+    assert words in result.sentence
+    assert (result.verdict is not None) == (stage == "confirmed")
+
+
+def test_an_unfinished_confirmation_gives_no_verdict_but_its_figures(study: Studies) -> None:
+    """Five of twelve blocks give a provisional estimate without a finite interval."""
+    result = study(stage="confirming")
+    assert result.provisional is not None
+    assert result.provisional.n == 5
+    assert not result.provisional.is_finite
+    assert result.figures
+
+
+def test_the_search_figure_stands_beside_the_confirmed_one(study: Studies) -> None:
+    """Shrinkage holds the mean of the trial's losses and the confirmed ratio."""
+    result = study("inconclusive")
+    shrinkage = result.shrinkage
+    assert shrinkage is not None
+    assert result.verdict is not None
+    trial = next(t for t in result.record.trials if t.number == shrinkage.trial)
+    mean = sum(trial.losses.values()) / len(trial.losses)
+    assert shrinkage.searched == pytest.approx(math.exp(mean))
+    assert shrinkage.confirmed == result.verdict.estimate.ratio
+    assert shrinkage.searched < shrinkage.confirmed
+
+
+def test_losses_of_a_throughput_study_are_turned_back_into_ratios(study: Studies) -> None:
+    """Where more is better, a good trial's ratio is above 1 and the best so far only rises."""
+    result = study(objective="throughput")
+    assert result.sentence.startswith("Better: throughput is ")
+    best = [trial.best_so_far for trial in result.trials if not math.isnan(trial.best_so_far)]
+    assert best == sorted(best)
+    assert best[-1] > 1
+    assert not result.load_points
+
+
+def test_time_shares_are_measured_over_elapsed(study: Studies) -> None:
+    """The share of a phase is the sum of its windows over first start to last end."""
+    result = study()
+    confirm = next(time for time in result.times if time.phase == "confirm")
+    blocks = [block for block in result.record.blocks if block.phase == "confirm"]
+    measured = sum(window.duration_s for block in blocks for window in block.windows)
+    elapsed = blocks[-1].ended_unix_s - blocks[0].started_unix_s
+    assert confirm.share == pytest.approx(measured / elapsed)
+    assert confirm.repeated == 1
+
+
+def test_load_points_hold_both_arms_at_each_rate(study: Studies) -> None:
+    """50, 70 and 85 % of the capacity, each with baseline and tuned."""
+    points = study().load_points
+    shares = [round(point.share_of_capacity, 2) for point in points]
+    assert shares == [0.5, 0.5, 0.7, 0.7, 0.85, 0.85]
+    assert [point.arm for point in points] == ["baseline", "tuned"] * 3
+
+
+def test_switching_the_arms_inverts_every_ratio(record: Records) -> None:
+    """With baseline and candidate relabelled, each ratio becomes its reciprocal."""
+    original = record()
+    assert original.protocol is not None
+
+    def swapped(block: Block) -> Block:
+        names = {"baseline": "candidate", "candidate": "baseline"}
+        instances = tuple(
+            replace(instance, instance=names[instance.instance]) for instance in block.instances
+        )
+        windows = tuple(
+            replace(window, instance=names[window.instance]) for window in block.windows
+        )
+        return replace(block, instances=instances, windows=windows)
+
+    confirm = tuple(swapped(block) for block in original.blocks if block.phase == "confirm")
+    turned = replace(
+        original,
+        baseline=original.protocol.candidate,
+        protocol=replace(
+            original.protocol,
+            baseline=original.protocol.candidate,
+            candidate=original.protocol.baseline,
+        ),
+        blocks=confirm,
+    )
+    there, back = evaluate(original), evaluate(turned)
+    for first, second in zip(there.figures, back.figures, strict=True):
+        if first.change and second.change:
+            assert first.change.ratio * second.change.ratio == pytest.approx(1)
+
+
+def test_the_same_seed_gives_the_same_record() -> None:
+    """The sample is a function of its arguments."""
+    first, second = (sample_record(stage="searching", trials=6) for _ in range(2))
+    assert first == second
+    assert sample_record(stage="searching", trials=6, seed=8) != first
+
+
+def test_the_stages_are_nested(record: Records) -> None:
+    """What precedes the end of a longer study is the shorter study."""
+    lengths = [len(record(stage=stage).blocks) for stage in STAGES if stage != "searched"]
+    assert lengths == sorted(lengths)
+    assert lengths[0] == 0
+
+
+def test_the_frozen_protocol_hash_covers_every_field(record: Records) -> None:
+    """The sample's hash is the one that the record's documentation defines."""
+    protocol = record().protocol
+    assert protocol is not None
+    fields = asdict(protocol)
+    for name in ("frozen_unix_s", "digest"):
+        del fields[name]
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    assert protocol.digest == hashlib.sha256(text.encode()).hexdigest()[:12]

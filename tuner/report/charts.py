@@ -1,0 +1,424 @@
+"""The charts of the HTML report, as Vega-Lite specifications made with Altair.
+
+Colours are CSS variables of the page, so one specification serves light, dark and print. Text in
+tooltips is written here, with the same words as in the tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import altair as alt
+
+from tuner.objective import Objective
+from tuner.report.arms import block_labels
+from tuner.report.result import StudyResult
+from tuner.report.vega import (
+    BAND,
+    BASELINE_COLOUR,
+    INK,
+    MUTED,
+    NINES_LABELS,
+    SURFACE,
+    TUNED_COLOUR,
+    Row,
+    Spec,
+    arm_colour,
+    arm_fill,
+    arm_shape,
+    data,
+    layered,
+    tooltips,
+    value_axis,
+)
+from tuner.report.words import figure, interval, ratio
+from tuner.scoring import BASELINE
+
+
+def charts(study: StudyResult) -> dict[str, Spec]:
+    """Every chart that the study has data for, by the id of its place in the page."""
+    makers: dict[str, Callable[[StudyResult], alt.LayerChart | None]] = {
+        "effect": _effect,
+        "blocks": _blocks,
+        "stalls": _stalls,
+        "spectra": _spectra,
+        "load-points": _load_points,
+        "search": _search,
+        "importance": _importance,
+        "aa": _aa,
+    }
+    specs = {}
+    for name, maker in makers.items():
+        chart = maker(study)
+        if chart is not None:
+            spec = chart.to_dict()
+            # Altair's own default size would override the page's.
+            spec.pop("config", None)
+            specs[name] = spec
+    return specs
+
+
+def _effect(study: StudyResult) -> alt.LayerChart | None:
+    """The ratio with its intervals against the margin band, and every block beneath."""
+    estimate, protocol = study.estimate, study.record.protocol
+    if estimate is None or protocol is None:
+        return None
+    goal = study.objective
+    blocks: list[Row] = []
+    for block in study.used:
+        first, second = block.values(goal.value)
+        blocks.append(
+            {
+                "block": block.index + 1,
+                "ratio": second / first,
+                "baseline": figure(first, goal.unit),
+                "tuned": figure(second, goal.unit),
+                "change": ratio(second / first),
+            }
+        )
+    inner = study.verdict.interval90 if study.verdict else (math.nan, math.nan)
+    low, high = 1 - protocol.margin, 1 + protocol.margin
+    ends = [float(row["ratio"] or 1) for row in blocks]
+    ends += [end for end in (estimate.low, estimate.high, *inner) if _drawable(end)]
+    domain = _padded([*ends, low, high, 2 - low, 2 - high])
+    left = estimate.low if _drawable(estimate.low) else domain[0]
+    right = estimate.high if _drawable(estimate.high) else domain[1]
+    row: Row = {
+        "ratio": estimate.ratio,
+        "low": left,
+        "high": right,
+        "low90": inner[0],
+        "high90": inner[1],
+        "text": f"{ratio(estimate.ratio)} (95 %: {interval(estimate)})",
+        "shown": f"{ratio(estimate.ratio)}, 95 % interval {interval(estimate)}",
+    }
+    axis = alt.X(
+        "ratio:Q",
+        title=f"{goal.name}: tuned ÷ baseline",
+        scale=alt.Scale(type="log", domain=domain, nice=False),
+        axis=alt.Axis(grid=False, format=".3~f", tickCount=6),
+    )
+    one = data([row])
+    tooltip = [alt.Tooltip("shown:N", title="ratio")]
+    band = data([{"ratio": low, "high": high}])
+    layers = [
+        alt.Chart(band).mark_rect(color=BAND).encode(axis, x2="high"),
+        alt.Chart(data([{"ratio": 1.0}])).mark_rule(color=MUTED, strokeDash=[3, 3]).encode(axis),
+        alt.Chart(one)
+        .mark_rule(color=TUNED_COLOUR, strokeWidth=2)
+        .encode(alt.X("low:Q"), x2="high", y=alt.value(34)),
+        alt.Chart(one)
+        .mark_rule(color=TUNED_COLOUR, strokeWidth=7)
+        .encode(alt.X("low90:Q"), x2="high90", y=alt.value(34)),
+        alt.Chart(one)
+        .mark_point(color=TUNED_COLOUR, fill=SURFACE, size=110, strokeWidth=2.5, opacity=1)
+        .encode(axis, y=alt.value(34), tooltip=tooltip),
+        alt.Chart(one)
+        .mark_text(color=INK, fontSize=13, fontWeight=600, dy=-18)
+        .encode(axis, y=alt.value(34), text="text:N"),
+        alt.Chart(data(blocks))
+        .mark_tick(color=TUNED_COLOUR, thickness=2, size=16, opacity=0.55, orient="vertical")
+        .encode(
+            axis,
+            y=alt.value(66),
+            tooltip=tooltips(block="block", change="ratio", baseline="baseline", tuned="tuned"),
+        ),
+    ]
+    return layered(layers, 136)
+
+
+def _blocks(study: StudyResult) -> alt.LayerChart | None:
+    """Both arms of every block in order of time, joined; windows as small ticks."""
+    if not study.confirm:
+        return None
+    goal = study.objective
+    links: list[Row] = []
+    points: list[Row] = []
+    windows: list[Row] = []
+    for block, label in zip(study.confirm, block_labels(study.confirm), strict=True):
+        first, second = block.values(goal.value)
+        about: Row = {"label": label, "used": str(block.used), "note": block.reason or "used"}
+        links.append(about | {"baseline": first, "tuned": second})
+        for arm, value, measured in (
+            (BASELINE, first, block.baseline),
+            ("tuned", second, block.candidate),
+        ):
+            shown = {"arm": arm, "shown": figure(value, goal.unit)}
+            points.append(about | shown | {"value": value})
+            windows += [about | {"arm": arm, "value": goal.value(window)} for window in measured]
+    x = alt.X("label:N", sort=None, title="block, in order of time", axis=alt.Axis(labelAngle=0))
+    y = value_axis(goal, "value")
+    fade = alt.condition("datum.used == 'True'", alt.value(1.0), alt.value(0.35))
+    tooltip = tooltips(label="block", arm="arm", shown=goal.name, note="state")
+    layers = [
+        alt.Chart(data(links))
+        .mark_rule(color="var(--line)", strokeWidth=2)
+        .encode(x, alt.Y("baseline:Q"), y2="tuned", opacity=fade),
+        alt.Chart(data(windows))
+        .mark_tick(thickness=1, size=12, opacity=0.45)
+        .encode(x, y, arm_colour()),
+        alt.Chart(data(points))
+        .mark_point(size=70, strokeWidth=2)
+        .encode(x, y, arm_colour(), arm_fill(), arm_shape(), opacity=fade, tooltip=tooltip),
+    ]
+    return layered(layers, 280)
+
+
+def _stalls(study: StudyResult) -> alt.LayerChart | None:
+    """Share of requests that the stall rule left out, per block and arm."""
+    rows: list[Row] = []
+    for block, label in zip(study.confirm, block_labels(study.confirm), strict=True):
+        for arm, share in zip((BASELINE, "tuned"), block.excluded(), strict=True):
+            rows.append(
+                {"label": label, "arm": arm, "share": share, "shown": figure(share, "share")}
+            )
+    if not any(row["share"] for row in rows):
+        return None
+    bars = (
+        alt.Chart(data(rows))
+        .mark_bar(opacity=0.85)
+        .encode(
+            alt.X("label:N", sort=None, title=None, axis=alt.Axis(labelAngle=0)),
+            alt.Y("share:Q", title="excluded", axis=alt.Axis(format="%", tickCount=3)),
+            arm_colour(),
+            alt.XOffset("arm:N", sort=[BASELINE, "tuned"]),
+            tooltip=tooltips(label="block", arm="arm", shown="excluded"),
+        )
+    )
+    return layered([bars], 110)
+
+
+def _spectra(study: StudyResult) -> alt.LayerChart | None:
+    """Percentile spectra of both arms on an axis of nines; raw latency dashed."""
+    rows: list[Row] = [
+        {
+            "arm": spectrum.arm,
+            "kind": "stall-free" if spectrum.stall_free else "raw",
+            "nines": -math.log10(1 - point.quantile) if point.quantile else 0.0,
+            "value": point.value_us,
+            "shown": figure(point.value_us, "µs"),
+            "percentile": f"p{100 * point.quantile:.6g}",
+        }
+        for spectrum in study.spectra
+        for point in spectrum.points
+    ]
+    if not rows:
+        return None
+    last = max(float(row["nines"] or 0.0) for row in rows)
+    ticks = [tick for tick in (0, math.log10(2), 1, 2, 3, 4, 5, 6) if tick <= last + 0.01]
+    x = alt.X(
+        "nines:Q",
+        title="percentile, on an axis of nines",
+        scale=alt.Scale(domain=[0, last], nice=False),
+        axis=alt.Axis(values=ticks, labelExpr=NINES_LABELS),
+    )
+    y = value_axis(Objective("p99"), "value", title="latency, log scale")
+    dash = alt.StrokeDash(
+        "kind:N", scale=alt.Scale(domain=["stall-free", "raw"], range=[[1, 0], [4, 3]]), legend=None
+    )
+    base = alt.Chart(data(rows)).encode(x, y, arm_colour())
+    layers = [
+        base.mark_line(strokeWidth=2).encode(dash, detail=["arm:N", "kind:N"]),
+        base.mark_point(size=90, filled=True, opacity=0).encode(
+            tooltip=tooltips(arm="arm", kind="latency", percentile="percentile", shown="value")
+        ),
+    ]
+    return layered(layers, 320)
+
+
+def _load_points(study: StudyResult) -> alt.LayerChart | None:
+    """Both arms against the offered rate, with the range of their windows."""
+    goal = study.objective
+    rows: list[Row] = [
+        {
+            "arm": point.arm,
+            "rate": point.rate_per_s,
+            "value": point.value,
+            "low": point.low,
+            "high": point.high,
+            "offered": figure(point.rate_per_s, "/s"),
+            "shown": figure(point.value, goal.unit),
+            "range": f"{figure(point.low, goal.unit)} to {figure(point.high, goal.unit)}",
+        }
+        for point in study.load_points
+        if math.isfinite(point.value)
+    ]
+    if not rows:
+        return None
+    x = alt.X(
+        "rate:Q",
+        title="offered rate, requests/s",
+        scale=alt.Scale(zero=False, padding=24),
+        axis=alt.Axis(format=",d", tickCount=5),
+    )
+    y = value_axis(goal, "value")
+    base = alt.Chart(data(rows)).encode(x, arm_colour())
+    layers = [
+        base.mark_rule(strokeWidth=1.5, opacity=0.6).encode(alt.Y("low:Q"), y2="high"),
+        base.mark_line(strokeWidth=2).encode(y),
+        base.mark_point(size=70, strokeWidth=2, opacity=1).encode(
+            y,
+            arm_fill(),
+            arm_shape(),
+            tooltip=tooltips(arm="arm", offered="offered", shown=goal.name, range="windows"),
+        ),
+    ]
+    return layered(layers, 240)
+
+
+def _search(study: StudyResult) -> alt.LayerChart | None:
+    """Each trial's mean ratio with the range over its blocks, and the best so far."""
+    measured: list[Row] = []
+    refused: list[Row] = []
+    for trial in study.trials:
+        row: Row = {
+            "trial": trial.number,
+            "origin": trial.origin,
+            "state": trial.state,
+            "blocks": trial.blocks,
+            "message": trial.message or "–",
+            "chosen": str(trial.digest == study.candidate),
+        }
+        if trial.blocks:
+            measured.append(
+                row
+                | {
+                    "ratio": trial.ratio,
+                    "low": trial.low,
+                    "high": trial.high,
+                    "best": trial.best_so_far,
+                    "shown": f"{ratio(trial.ratio)} ({ratio(trial.low)} to {ratio(trial.high)})",
+                }
+            )
+        elif trial.state == "infeasible":
+            refused.append(row)
+    if not measured:
+        return None
+    x = alt.X(
+        "trial:Q",
+        title="trial",
+        scale=alt.Scale(domain=[-0.5, max(t.number for t in study.trials) + 0.5], nice=False),
+        axis=alt.Axis(format="d", tickMinStep=1, grid=False),
+    )
+    ends = [1.0, *(end for t in study.trials if t.blocks for end in (t.low, t.high))]
+    y = alt.Y(
+        "ratio:Q",
+        title=f"{study.objective.name}, ratio to baseline, log scale",
+        scale=alt.Scale(type="log", domain=_padded(ends), nice=False),
+        axis=alt.Axis(format=".3~f", tickCount=6),
+    )
+    shape = alt.Shape(
+        "origin:N",
+        scale=alt.Scale(
+            domain=["baseline", "hand", "proposed"], range=["square", "diamond", "circle"]
+        ),
+        legend=None,
+    )
+    colour = alt.Color(
+        "state:N",
+        scale=alt.Scale(
+            domain=["complete", "dropped", "racing"], range=[TUNED_COLOUR, MUTED, MUTED]
+        ),
+        legend=None,
+    )
+    fill = alt.condition("datum.chosen == 'True'", alt.value(TUNED_COLOUR), alt.value(SURFACE))
+    base = alt.Chart(data(measured)).encode(x)
+    layers = [
+        alt.Chart(data([{"ratio": 1.0}]))
+        .mark_rule(color=BASELINE_COLOUR, strokeWidth=1.5)
+        .encode(y),
+        base.mark_line(color=TUNED_COLOUR, strokeWidth=1.5, interpolate="step-after", opacity=0.7)
+        .encode(alt.Y("best:Q"))
+        .transform_filter("isValid(datum.best)"),
+        base.mark_rule(strokeWidth=1.5, opacity=0.6).encode(alt.Y("low:Q"), colour, y2="high"),
+        base.mark_point(size=60, strokeWidth=1.5, opacity=1).encode(
+            y,
+            colour,
+            shape,
+            fill=fill,
+            tooltip=tooltips(
+                trial="trial",
+                origin="origin",
+                state="state",
+                blocks="blocks",
+                shown="ratio (range)",
+                message="message",
+            ),
+        ),
+    ]
+    if refused:
+        layers.append(
+            alt.Chart(data(refused))
+            .mark_point(shape="cross", angle=45, size=60, color=MUTED, filled=True)
+            .encode(
+                x,
+                y=alt.value(4),
+                tooltip=tooltips(trial="trial", origin="origin", state="state", message="message"),
+            )
+        )
+    return layered(layers, 280)
+
+
+def _importance(study: StudyResult) -> alt.LayerChart | None:
+    """Share of the objective's variation that each parameter explains in the search."""
+    shares = study.record.importance
+    rows: list[Row] = [
+        {"parameter": name, "share": share, "shown": figure(share, "share")}
+        for name, share in sorted(shares.items(), key=lambda item: (-item[1], item[0]))
+        if math.isfinite(share)
+    ]
+    if not rows:
+        return None
+    y = alt.Y("parameter:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False))
+    x = alt.X("share:Q", title=None, axis=None, scale=alt.Scale(domainMin=0))
+    base = alt.Chart(data(rows)).encode(
+        y, x, tooltip=tooltips(parameter="parameter", shown="share")
+    )
+    layers = [
+        base.mark_bar(color=TUNED_COLOUR, opacity=0.8, height=14),
+        base.mark_text(color=MUTED, align="left", dx=6).encode(text="shown:N"),
+    ]
+    return layered(layers, 24 * len(rows))
+
+
+def _aa(study: StudyResult) -> alt.LayerChart | None:
+    """Identical instances beside each other: what a ratio looks like where nothing differs."""
+    rows: list[Row] = [
+        {
+            "block": str(spread.block + 1),
+            "instance": spread.instance,
+            "ratio": spread.ratio,
+            "shown": ratio(spread.ratio),
+        }
+        for spread in study.aa
+    ]
+    if not rows:
+        return None
+    # At least ±3 %, so that little noise looks little.
+    domain = _padded([0.97, 1.03, *(spread.ratio for spread in study.aa)])
+    y = alt.Y(
+        "ratio:Q",
+        title="ratio to the block's mean",
+        scale=alt.Scale(type="log", domain=domain, nice=False),
+        axis=alt.Axis(format=".3~f", tickCount=5),
+    )
+    x = alt.X("block:N", sort=None, title="A/A block", axis=alt.Axis(labelAngle=0))
+    layers = [
+        alt.Chart(data([{"ratio": 1.0}])).mark_rule(color=MUTED, strokeDash=[3, 3]).encode(y),
+        alt.Chart(data(rows))
+        .mark_point(color=BASELINE_COLOUR, size=60, strokeWidth=2, opacity=1)
+        .encode(x, y, tooltip=tooltips(block="block", instance="instance", shown="ratio")),
+    ]
+    return layered(layers, 180)
+
+
+def _drawable(end: float) -> bool:
+    return math.isfinite(end) and end > 0
+
+
+def _padded(values: Sequence[float]) -> list[float]:
+    """A domain on a log scale with a little room at both ends."""
+    low, high = min(values), max(values)
+    room = (high / low) ** 0.06
+    return [low / room, high * room]

@@ -1,0 +1,203 @@
+"""The report as one HTML file that needs no network and runs no code but its own.
+
+Whatever the study brought in (names, the server's messages, values) is escaped by Jinja, or is
+JSON in which no markup can stand. The content security policy names the page's scripts by hash,
+so that even markup that slipped through could not run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from tuner.report.arms import Figure, block_labels
+from tuner.report.facts import (
+    aa_facts,
+    allowed_trades,
+    baseline_name,
+    changes_title,
+    definition_facts,
+    host_facts,
+    limits,
+    method_facts,
+    protocol_facts,
+    search_summary,
+)
+from tuner.report.result import StudyResult
+from tuner.report.words import (
+    PHASE_NAMES,
+    UNKNOWN,
+    figure,
+    interval,
+    moment,
+    ratio,
+    seconds,
+    setting,
+)
+from tuner.stats.words import counted, p_in_words, signed_percent
+
+_TRADED = (
+    "p50",
+    "p99",
+    "p99.9",
+    "p99, raw",
+    "throughput",
+    "server CPU per request",
+    "server memory (RSS)",
+    "errors and timeouts per window",
+)
+
+
+def render_html(study: StudyResult) -> str:
+    """The report as one self-contained HTML file."""
+    # Slow to load (Altair checks its schema, vl-convert starts a JavaScript engine), and needed
+    # for this report alone.
+    import jinja2
+
+    from tuner.report.charts import charts
+    from tuner.report.vega import CONFIG, bundle, embedded_json
+
+    specs = charts(study)
+    css, js = _part("report.css"), _part("report.js")
+    library = bundle() if specs else ""
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= _FILTERS
+    template = environment.from_string(_part("report.html.j2"))
+    return template.render(
+        **_context(study, specs),
+        css=css,
+        js=js,
+        bundle=library,
+        chart_data=embedded_json({"config": CONFIG, "charts": specs}),
+        policy=_policy(scripts=[library, js] if specs else [js], style=css),
+    )
+
+
+def _context(study: StudyResult, specs: Mapping[str, object]) -> dict[str, Any]:
+    """What the template shows beside the study itself."""
+    kind, _, statement = study.sentence.partition(": ")
+    # The figures in brackets follow in smaller type.
+    headline, bracket, detail = statement.partition(" (ratio ")
+    detail = f"Ratio {detail.replace(')', '', 1)}" if bracket else ""
+    sections = _sections(study, specs)
+    return {
+        "study": study,
+        "record": study.record,
+        "objective": study.objective,
+        "charts": specs,
+        "sections": sections,
+        "shown": {anchor for anchor, _ in sections},
+        "kind": kind,
+        "kind_class": study.verdict.kind.value if study.verdict else "none",
+        "headline": headline,
+        "detail": detail,
+        "baseline_name": baseline_name(study),
+        "changes_title": changes_title(study),
+        "traded": [entry for entry in study.figures[1:] if entry.name in _TRADED],
+        "allowed": allowed_trades(study),
+        "blocks": _blocks(study),
+        "repeated": [b for b in study.record.blocks if b.state in {"invalid", "failed"}],
+        "search_summary": search_summary(study),
+        "difference": [
+            (_line_kind(line, place), line) for place, line in enumerate(study.difference)
+        ],
+        "aa_facts": aa_facts(study),
+        "host_facts": host_facts(study),
+        "method_facts": method_facts(study),
+        "protocol_facts": protocol_facts(study),
+        "definition": definition_facts(study),
+        "limits": limits(study),
+        "phase_names": PHASE_NAMES,
+    }
+
+
+def _sections(study: StudyResult, specs: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Anchor and title of every section that the study has something for."""
+    entries: tuple[tuple[str, str, object], ...] = (
+        ("changes", "Changes", study.candidate),
+        ("blocks", "Blocks", study.confirm),
+        ("spectra", "Spectra", "spectra" in specs),
+        ("figures", "Figures", study.figures),
+        ("load-points", "Load", study.load_points),
+        ("search", "Search", study.trials),
+        ("difference", "Difference", study.difference),
+        ("aa", "A/A", study.record.calibration),
+        ("diagnostics", "Checks", study.findings),
+        ("time", "Time", study.times),
+        ("method", "Method", True),
+        ("limits", "Limits", True),
+        ("again", "Again", True),
+    )
+    return [(anchor, title) for anchor, title, present in entries if present]
+
+
+def _blocks(study: StudyResult) -> list[dict[str, Any]]:
+    rows = []
+    for block, label in zip(study.confirm, block_labels(study.confirm), strict=True):
+        baseline, tuned = block.values(study.objective.value)
+        rows.append(
+            {
+                "label": label,
+                "time": moment(block.started_unix_s)[11:19],
+                "baseline": baseline,
+                "tuned": tuned,
+                "excluded": block.excluded(),
+                "reason": block.reason,
+            }
+        )
+    return rows
+
+
+def _line_kind(line: str, place: int) -> str:
+    """Class of a line of a unified difference; its first two lines name the files."""
+    if place < 2:
+        return "file"
+    return {"+": "add", "-": "del", "@": "hunk"}.get(line[:1], "same")
+
+
+def _change(entry: Figure) -> str:
+    """The change in percent; ``~`` where none is detectable, as benchstat writes it."""
+    if entry.change is None or not entry.change.is_finite:
+        return UNKNOWN
+    if not entry.change.excludes_no_change:
+        return "~"
+    return signed_percent(entry.change.ratio - 1).replace("-", "−")
+
+
+def _policy(scripts: Sequence[str], style: str) -> str:
+    """Nothing from anywhere, and only these scripts and this style sheet."""
+    allowed = " ".join(_source_hash(script) for script in scripts)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src {_source_hash(style)};"
+        " base-uri 'none'; form-action 'none'"
+    )
+
+
+def _source_hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _part(name: str) -> str:
+    return files("tuner.report").joinpath("page", name).read_text(encoding="utf-8")
+
+
+_FILTERS: dict[str, Callable[..., str]] = {
+    "change": _change,
+    "counted": counted,
+    "figure": figure,
+    "interval": interval,
+    "moment": moment,
+    "p_in_words": p_in_words,
+    "ratio": ratio,
+    "seconds": seconds,
+    "setting": setting,
+}

@@ -1,0 +1,130 @@
+"""Parts that the charts share: data, axes, colours, and Vega-Lite's configuration.
+
+Colours are CSS variables of the page, so one specification serves light, dark and print.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from tuner.objective import Objective
+from tuner.scoring import BASELINE
+
+Spec = dict[str, Any]
+Row = dict[str, str | float | None]
+
+INK, MUTED, SURFACE, BAND = "var(--ink)", "var(--muted)", "var(--surface)", "var(--band)"
+BASELINE_COLOUR, TUNED_COLOUR = "var(--baseline)", "var(--tuned)"
+_ARMS = [BASELINE, "tuned"]
+
+CONFIG: Mapping[str, object] = {
+    "background": "transparent",
+    "font": "system-ui, sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        "domainColor": "var(--line)",
+        "tickColor": "var(--line)",
+        "gridColor": "var(--grid)",
+        "labelColor": MUTED,
+        "titleColor": MUTED,
+        "titleFontWeight": "normal",
+        "labelFontSize": 11,
+        "titleFontSize": 12,
+        "titlePadding": 8,
+        "labelLimit": 220,
+    },
+}
+
+_LATENCY_LABELS = (
+    "datum.value >= 1e6 ? format(datum.value / 1e6, '~g') + ' s'"
+    " : datum.value >= 1e3 ? format(datum.value / 1e3, '~g') + ' ms'"
+    " : format(datum.value, '~g') + ' µs'"
+)
+NINES_LABELS = (
+    "datum.value < 0.1 ? 'min' : datum.value < 0.5 ? 'p50' : datum.value < 1.5 ? 'p90'"
+    " : datum.value < 2.5 ? 'p99' : 'p99.' + slice('999999', 0, datum.value - 2)"
+)
+"""Labels of an axis of −log10(1 − q), at log10(2) and the whole numbers."""
+
+
+_GLOBALS = "window.vegaEmbed = vegaEmbed;"
+"""What the bundle makes known to the page."""
+
+
+@cache
+def bundle() -> str:
+    """The JavaScript of Vega, Vega-Lite and Vega-Embed, safe inside a ``script`` element."""
+    version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    script = vl_convert.javascript_bundle(_GLOBALS, vl_version=version)
+    # Only inside strings and regular expressions, where the backslash changes nothing.
+    return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def data(rows: Sequence[Mapping[str, str | float | None]]) -> alt.InlineData:
+    """Rows as inline data; what is not finite becomes null, which is not drawn."""
+    return alt.InlineData(values=[{k: _plain(v) for k, v in row.items()} for row in rows])
+
+
+def layered(layers: Sequence[alt.Chart], height: int) -> alt.LayerChart:
+    """Layers on common axes, as wide as their place in the page."""
+    return alt.LayerChart(
+        layer=list(layers),
+        width="container",
+        height=height,
+        autosize=alt.AutoSizeParams(type="fit", contains="padding"),
+    )
+
+
+def value_axis(objective: Objective, field: str, title: str = "") -> alt.Y:
+    """The objective's figure on a log scale that need not reach zero."""
+    latency = objective.quantile is not None
+    return alt.Y(
+        f"{field}:Q",
+        title=title or f"{objective.name}, {objective.unit}, log scale",
+        scale=alt.Scale(type="log", nice=False, padding=12),
+        axis=alt.Axis(
+            tickCount=6, labelExpr=_LATENCY_LABELS if latency else "format(datum.value, ',')"
+        ),
+    )
+
+
+def arm_colour() -> alt.Color:
+    """Blue and vermilion of Okabe and Ito, which colour-blind readers tell apart."""
+    scale = alt.Scale(domain=_ARMS, range=[BASELINE_COLOUR, TUNED_COLOUR])
+    return alt.Color("arm:N", scale=scale, legend=None)
+
+
+def arm_fill() -> alt.Fill:
+    """The baseline is hollow, so that the arms differ without colour too."""
+    return alt.Fill(
+        "arm:N", scale=alt.Scale(domain=_ARMS, range=[SURFACE, TUNED_COLOUR]), legend=None
+    )
+
+
+def arm_shape() -> alt.Shape:
+    """Circle and diamond."""
+    return alt.Shape(
+        "arm:N", scale=alt.Scale(domain=_ARMS, range=["circle", "diamond"]), legend=None
+    )
+
+
+def tooltips(**titles: str) -> list[alt.Tooltip]:
+    """Tooltips of ready-made text, field to title."""
+    return [alt.Tooltip(f"{field}:N", title=title) for field, title in titles.items()]
+
+
+def embedded_json(value: object) -> str:
+    """JSON that is inert inside a ``script`` element, whatever its strings hold."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _plain(value: str | float | None) -> str | float | None:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
