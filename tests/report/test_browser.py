@@ -16,7 +16,7 @@ import pytest
 from tuner.record import Record
 from tuner.report.html import render_html
 from tuner.report.result import StudyResult, evaluate
-from tuner.testing.sample_record import STAGES, Stage
+from tuner.testing.sample_record import Stage
 
 Studies = Callable[..., StudyResult]
 
@@ -101,9 +101,9 @@ def visit(page: str, folder: Path) -> Visit:
     return Visit(done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line])
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", ["started", "searching", "confirming", "confirmed"])
 def test_every_chart_is_drawn(study: Studies, tmp_path: Path, stage: Stage) -> None:
-    """At every stage all places hold a drawing, and the console stays silent."""
+    """Whatever the stage, all places hold a drawing, and the console stays silent."""
     page = render_html(study(stage=stage))
     seen = visit(page, tmp_path)
     assert seen.complaints == []

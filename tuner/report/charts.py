@@ -7,16 +7,21 @@ tooltips is written here, with the same words as in the tables.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import altair as alt
 
 from tuner.objective import Objective
 from tuner.report.arms import block_labels
+from tuner.report.charts_of_history import (
+    aa_chart,
+    importance_chart,
+    load_points_chart,
+    search_chart,
+)
 from tuner.report.result import StudyResult
 from tuner.report.vega import (
     BAND,
-    BASELINE_COLOUR,
     INK,
     MUTED,
     NINES_LABELS,
@@ -29,6 +34,7 @@ from tuner.report.vega import (
     arm_shape,
     data,
     layered,
+    padded,
     tooltips,
     value_axis,
 )
@@ -43,10 +49,10 @@ def charts(study: StudyResult) -> dict[str, Spec]:
         "blocks": _blocks,
         "stalls": _stalls,
         "spectra": _spectra,
-        "load-points": _load_points,
-        "search": _search,
-        "importance": _importance,
-        "aa": _aa,
+        "load-points": load_points_chart,
+        "search": search_chart,
+        "importance": importance_chart,
+        "aa": aa_chart,
     }
     specs = {}
     for name, maker in makers.items():
@@ -81,7 +87,7 @@ def _effect(study: StudyResult) -> alt.LayerChart | None:
     low, high = 1 - protocol.margin, 1 + protocol.margin
     ends = [float(row["ratio"] or 1) for row in blocks]
     ends += [end for end in (estimate.low, estimate.high, *inner) if _drawable(end)]
-    domain = _padded([*ends, low, high, 2 - low, 2 - high])
+    domain = padded([*ends, low, high, 2 - low, 2 - high])
     left = estimate.low if _drawable(estimate.low) else domain[0]
     right = estimate.high if _drawable(estimate.high) else domain[1]
     row: Row = {
@@ -147,7 +153,12 @@ def _blocks(study: StudyResult) -> alt.LayerChart | None:
             shown = {"arm": arm, "shown": figure(value, goal.unit)}
             points.append(about | shown | {"value": value})
             windows += [about | {"arm": arm, "value": goal.value(window)} for window in measured]
-    x = alt.X("label:N", sort=None, title="block, in order of time", axis=alt.Axis(labelAngle=0))
+    x = alt.X(
+        "label:N",
+        sort=None,
+        title="block, in order of time",
+        axis=alt.Axis(labelAngle=0, labelOverlap=True),
+    )
     y = value_axis(goal, "value")
     fade = alt.condition("datum.used == 'True'", alt.value(1.0), alt.value(0.35))
     tooltip = tooltips(label="block", arm="arm", shown=goal.name, note="state")
@@ -179,7 +190,7 @@ def _stalls(study: StudyResult) -> alt.LayerChart | None:
         alt.Chart(data(rows))
         .mark_bar(opacity=0.85)
         .encode(
-            alt.X("label:N", sort=None, title=None, axis=alt.Axis(labelAngle=0)),
+            alt.X("label:N", sort=None, title=None, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
             alt.Y("share:Q", title="excluded", axis=alt.Axis(format="%", tickCount=3)),
             arm_colour(),
             alt.XOffset("arm:N", sort=[BASELINE, "tuned"]),
@@ -227,198 +238,5 @@ def _spectra(study: StudyResult) -> alt.LayerChart | None:
     return layered(layers, 320)
 
 
-def _load_points(study: StudyResult) -> alt.LayerChart | None:
-    """Both arms against the offered rate, with the range of their windows."""
-    goal = study.objective
-    rows: list[Row] = [
-        {
-            "arm": point.arm,
-            "rate": point.rate_per_s,
-            "value": point.value,
-            "low": point.low,
-            "high": point.high,
-            "offered": figure(point.rate_per_s, "/s"),
-            "shown": figure(point.value, goal.unit),
-            "range": f"{figure(point.low, goal.unit)} to {figure(point.high, goal.unit)}",
-        }
-        for point in study.load_points
-        if math.isfinite(point.value)
-    ]
-    if not rows:
-        return None
-    x = alt.X(
-        "rate:Q",
-        title="offered rate, requests/s",
-        scale=alt.Scale(zero=False, padding=24),
-        axis=alt.Axis(format=",d", tickCount=5),
-    )
-    y = value_axis(goal, "value")
-    base = alt.Chart(data(rows)).encode(x, arm_colour())
-    layers = [
-        base.mark_rule(strokeWidth=1.5, opacity=0.6).encode(alt.Y("low:Q"), y2="high"),
-        base.mark_line(strokeWidth=2).encode(y),
-        base.mark_point(size=70, strokeWidth=2, opacity=1).encode(
-            y,
-            arm_fill(),
-            arm_shape(),
-            tooltip=tooltips(arm="arm", offered="offered", shown=goal.name, range="windows"),
-        ),
-    ]
-    return layered(layers, 240)
-
-
-def _search(study: StudyResult) -> alt.LayerChart | None:
-    """Each trial's mean ratio with the range over its blocks, and the best so far."""
-    measured: list[Row] = []
-    refused: list[Row] = []
-    for trial in study.trials:
-        row: Row = {
-            "trial": trial.number,
-            "origin": trial.origin,
-            "state": trial.state,
-            "blocks": trial.blocks,
-            "message": trial.message or "–",
-            "chosen": str(trial.digest == study.candidate),
-        }
-        if trial.blocks:
-            measured.append(
-                row
-                | {
-                    "ratio": trial.ratio,
-                    "low": trial.low,
-                    "high": trial.high,
-                    "best": trial.best_so_far,
-                    "shown": f"{ratio(trial.ratio)} ({ratio(trial.low)} to {ratio(trial.high)})",
-                }
-            )
-        elif trial.state == "infeasible":
-            refused.append(row)
-    if not measured:
-        return None
-    x = alt.X(
-        "trial:Q",
-        title="trial",
-        scale=alt.Scale(domain=[-0.5, max(t.number for t in study.trials) + 0.5], nice=False),
-        axis=alt.Axis(format="d", tickMinStep=1, grid=False),
-    )
-    ends = [1.0, *(end for t in study.trials if t.blocks for end in (t.low, t.high))]
-    y = alt.Y(
-        "ratio:Q",
-        title=f"{study.objective.name}, ratio to baseline, log scale",
-        scale=alt.Scale(type="log", domain=_padded(ends), nice=False),
-        axis=alt.Axis(format=".3~f", tickCount=6),
-    )
-    shape = alt.Shape(
-        "origin:N",
-        scale=alt.Scale(
-            domain=["baseline", "hand", "proposed"], range=["square", "diamond", "circle"]
-        ),
-        legend=None,
-    )
-    colour = alt.Color(
-        "state:N",
-        scale=alt.Scale(
-            domain=["complete", "dropped", "racing"], range=[TUNED_COLOUR, MUTED, MUTED]
-        ),
-        legend=None,
-    )
-    fill = alt.condition("datum.chosen == 'True'", alt.value(TUNED_COLOUR), alt.value(SURFACE))
-    base = alt.Chart(data(measured)).encode(x)
-    layers = [
-        alt.Chart(data([{"ratio": 1.0}]))
-        .mark_rule(color=BASELINE_COLOUR, strokeWidth=1.5)
-        .encode(y),
-        base.mark_line(color=TUNED_COLOUR, strokeWidth=1.5, interpolate="step-after", opacity=0.7)
-        .encode(alt.Y("best:Q"))
-        .transform_filter("isValid(datum.best)"),
-        base.mark_rule(strokeWidth=1.5, opacity=0.6).encode(alt.Y("low:Q"), colour, y2="high"),
-        base.mark_point(size=60, strokeWidth=1.5, opacity=1).encode(
-            y,
-            colour,
-            shape,
-            fill=fill,
-            tooltip=tooltips(
-                trial="trial",
-                origin="origin",
-                state="state",
-                blocks="blocks",
-                shown="ratio (range)",
-                message="message",
-            ),
-        ),
-    ]
-    if refused:
-        layers.append(
-            alt.Chart(data(refused))
-            .mark_point(shape="cross", angle=45, size=60, color=MUTED, filled=True)
-            .encode(
-                x,
-                y=alt.value(4),
-                tooltip=tooltips(trial="trial", origin="origin", state="state", message="message"),
-            )
-        )
-    return layered(layers, 280)
-
-
-def _importance(study: StudyResult) -> alt.LayerChart | None:
-    """Share of the objective's variation that each parameter explains in the search."""
-    shares = study.record.importance
-    rows: list[Row] = [
-        {"parameter": name, "share": share, "shown": figure(share, "share")}
-        for name, share in sorted(shares.items(), key=lambda item: (-item[1], item[0]))
-        if math.isfinite(share)
-    ]
-    if not rows:
-        return None
-    y = alt.Y("parameter:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False))
-    x = alt.X("share:Q", title=None, axis=None, scale=alt.Scale(domainMin=0))
-    base = alt.Chart(data(rows)).encode(
-        y, x, tooltip=tooltips(parameter="parameter", shown="share")
-    )
-    layers = [
-        base.mark_bar(color=TUNED_COLOUR, opacity=0.8, height=14),
-        base.mark_text(color=MUTED, align="left", dx=6).encode(text="shown:N"),
-    ]
-    return layered(layers, 24 * len(rows))
-
-
-def _aa(study: StudyResult) -> alt.LayerChart | None:
-    """Identical instances beside each other: what a ratio looks like where nothing differs."""
-    rows: list[Row] = [
-        {
-            "block": str(spread.block + 1),
-            "instance": spread.instance,
-            "ratio": spread.ratio,
-            "shown": ratio(spread.ratio),
-        }
-        for spread in study.aa
-    ]
-    if not rows:
-        return None
-    # At least ±3 %, so that little noise looks little.
-    domain = _padded([0.97, 1.03, *(spread.ratio for spread in study.aa)])
-    y = alt.Y(
-        "ratio:Q",
-        title="ratio to the block's mean",
-        scale=alt.Scale(type="log", domain=domain, nice=False),
-        axis=alt.Axis(format=".3~f", tickCount=5),
-    )
-    x = alt.X("block:N", sort=None, title="A/A block", axis=alt.Axis(labelAngle=0))
-    layers = [
-        alt.Chart(data([{"ratio": 1.0}])).mark_rule(color=MUTED, strokeDash=[3, 3]).encode(y),
-        alt.Chart(data(rows))
-        .mark_point(color=BASELINE_COLOUR, size=60, strokeWidth=2, opacity=1)
-        .encode(x, y, tooltip=tooltips(block="block", instance="instance", shown="ratio")),
-    ]
-    return layered(layers, 180)
-
-
 def _drawable(end: float) -> bool:
     return math.isfinite(end) and end > 0
-
-
-def _padded(values: Sequence[float]) -> list[float]:
-    """A domain on a log scale with a little room at both ends."""
-    low, high = min(values), max(values)
-    room = (high / low) ** 0.06
-    return [low / room, high * room]

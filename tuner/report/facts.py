@@ -201,13 +201,16 @@ def limits(study: StudyResult) -> list[str]:
     return known
 
 
+def is_recommended(study: StudyResult) -> bool:
+    """Whether the candidate is advice: only if the verdict is *better*."""
+    return study.verdict is not None and study.verdict.kind is VerdictKind.BETTER
+
+
 def changes_title(study: StudyResult) -> str:
-    """What the table of settings is: advice only if the verdict is *better*."""
+    """What the table of settings is: advice, or a mere account."""
     if study.verdict is None:
         return "What the front-runner changes (not confirmed)"
-    if study.verdict.kind is VerdictKind.BETTER:
-        return "What to change"
-    return "What was tried (no advice)"
+    return "What to change" if is_recommended(study) else "What was tried (no advice)"
 
 
 def _generator(study: StudyResult) -> str:

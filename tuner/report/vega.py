@@ -61,8 +61,7 @@ _GLOBALS = "window.vegaEmbed = vegaEmbed;"
 @cache
 def bundle() -> str:
     """The JavaScript of Vega, Vega-Lite and Vega-Embed, safe inside a ``script`` element."""
-    version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-    script = vl_convert.javascript_bundle(_GLOBALS, vl_version=version)
+    script = vl_convert.javascript_bundle(_GLOBALS)
     # Only inside strings and regular expressions, where the backslash changes nothing.
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
@@ -93,6 +92,13 @@ def value_axis(objective: Objective, field: str, title: str = "") -> alt.Y:
             tickCount=6, labelExpr=_LATENCY_LABELS if latency else "format(datum.value, ',')"
         ),
     )
+
+
+def padded(values: Sequence[float]) -> list[float]:
+    """A domain on a log scale with a little room at both ends."""
+    low, high = min(values), max(values)
+    room = (high / low) ** 0.06
+    return [low / room, high * room]
 
 
 def arm_colour() -> alt.Color:
