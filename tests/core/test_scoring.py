@@ -1,0 +1,121 @@
+"""From windows to figures: log ratios within rounds, means over blocks, never the luckiest look."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.windows import block, window
+from tuner.objective import Objective
+from tuner.scoring import (
+    arm_mean_ln,
+    block_losses,
+    by_round,
+    confirmation_differences,
+    mean_loss,
+    round_differences,
+    trial_losses,
+    windows_of,
+)
+
+P99 = Objective("p99")
+
+
+def pair(round_: int, candidate_us: float, baseline_us: float = 100.0, label: str = "c1") -> list:  # type: ignore[type-arg]
+    """One round of two windows, the candidate's first."""
+    return [window(label, round_, candidate_us), window("baseline", round_, baseline_us)]
+
+
+def test_a_loss_is_the_mean_log_ratio_within_rounds() -> None:
+    """Each round compares neighbours, so a drift of both arms cancels."""
+    drifting = block([*pair(0, 80, 100), *pair(1, 160, 200), *pair(2, 320, 400)])
+    assert block_losses(drifting, P99) == {"c1": pytest.approx(math.log(0.8))}
+
+
+def test_rounds_in_which_an_arm_is_invalid_or_missing_do_not_count() -> None:
+    """The finished rounds of a block that was cut short do."""
+    windows = [
+        *pair(0, 80),
+        window("c1", 1, 9_999, valid=False),
+        window("baseline", 1, 100),
+        window("c1", 2, 9_999),
+    ]
+    assert round_differences(block(windows), "c1", P99) == [pytest.approx(math.log(0.8))]
+
+
+def test_differences_come_in_the_order_of_the_rounds() -> None:
+    """However the windows of a round were ordered."""
+    found = round_differences(block([*pair(1, 200), *pair(0, 50)]), "c1", P99)
+    assert found == [pytest.approx(math.log(0.5)), pytest.approx(math.log(2))]
+
+
+def test_an_instance_without_a_single_round_has_no_loss() -> None:
+    """No figure is better than a made-up one."""
+    spoilt = [window("c1", 0, 50, valid=False), window("baseline", 0, 100)]
+    assert block_losses(block(spoilt), P99) == {}
+
+
+def test_throughput_is_better_when_it_is_larger() -> None:
+    """The loss is signed so that negative is better, whatever the objective."""
+    windows = [
+        window("c1", 0, 100, completed=200, offered=200),
+        window("baseline", 0, 100, completed=100, offered=100),
+    ]
+    assert block_losses(block(windows), Objective("throughput")) == {
+        "c1": pytest.approx(-math.log(2))
+    }
+
+
+def test_trials_collect_their_losses_over_search_blocks_alone() -> None:
+    """What the confirmation or the A/A blocks measured is never a search figure."""
+    blocks = [
+        block([*pair(0, 80), *pair(0, 50, label="c2")[:1]], number=3, trials={"c1": 7, "c2": 8}),
+        block(pair(0, 90), number=5, trials={"c1": 7}),
+        block(pair(0, 1), number=6, trials={"c1": 7}, phase="confirm"),
+        block(pair(0, 1), number=7, phase="aa"),
+    ]
+    losses = trial_losses(blocks, P99)
+    assert losses[7] == {3: pytest.approx(math.log(0.8)), 5: pytest.approx(math.log(0.9))}
+    assert set(losses) == {7, 8}
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=9))
+def test_trials_are_compared_by_their_mean(losses: list[float]) -> None:
+    """Never by the minimum, which rewards whoever was looked at most often."""
+    assert mean_loss(dict(enumerate(losses))) == pytest.approx(sum(losses) / len(losses))
+
+
+def test_a_trial_without_a_look_is_behind_all_others() -> None:
+    """Infinite, so that it wins nothing."""
+    assert mean_loss({}) == math.inf
+
+
+def test_an_arms_figure_is_the_mean_of_logarithms_over_rounds() -> None:
+    """The geometric mean of its windows."""
+    both = block([*pair(0, 100), *pair(1, 400)])
+    assert arm_mean_ln(both, "c1", P99) == pytest.approx(math.log(200))
+
+
+def test_confirmation_differences_are_of_complete_confirmation_blocks_alone() -> None:
+    """An invalid block gives no difference, and neither does a search block."""
+    blocks = [
+        block([*pair(0, 80), *pair(1, 80)], phase="confirm"),
+        block(pair(0, 10), number=1, phase="confirm", state="invalid"),
+        block(pair(0, 10), number=2, phase="confirm", state="failed"),
+        block(pair(0, 10), number=3),
+        block(pair(0, 125), number=4, phase="confirm"),
+    ]
+    assert confirmation_differences(blocks, P99) == [
+        pytest.approx(math.log(0.8)),
+        pytest.approx(math.log(1.25)),
+    ]
+
+
+def test_the_windows_of_an_instance_come_in_the_order_of_measurement() -> None:
+    """As they stand in the block."""
+    both = block([*pair(1, 10), *pair(0, 20)])
+    assert [w.round for w in windows_of(both, "c1")] == [1, 0]
+    assert by_round(both, P99)[0].keys() == {"c1", "baseline"}
