@@ -87,6 +87,11 @@ ARGUMENTS = {
     "instances": {"type": "list", "elements": "dict", "default": [], "options": INSTANCE},
 }
 POLL_S = 0.005
+PRIORITY = -20
+"""Niceness of every instance: what else runs on the host is not to be measured, so it waits.
+
+Not allowed without privileges; the instances are then scheduled like everything else.
+"""
 SAID = 4000
 """Characters kept of what a server said: enough for its own words, never a whole log."""
 
@@ -151,11 +156,13 @@ def stop_all(lab, timeout_s):
 
 
 def confined(instance, account):
-    """What a child does before it becomes the server: CPUs, file limit, account."""
+    """What a child does before it becomes the server: CPUs, priority, file limit, account."""
 
     def prepare():
         if instance["cpus"]:
             os.sched_setaffinity(0, instance["cpus"])
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         if account is not None:
@@ -238,6 +245,19 @@ def prove(instance, timeout_s):
     )
 
 
+def prefer(pid):
+    """Give the process's scheduling group the priority that the process has.
+
+    A daemon is in a session of its own, and with autogroups (sched(7)) niceness counts between
+    the processes of one session only.
+    """
+    with (
+        contextlib.suppress(OSError),
+        open(f"/proc/{pid}/autogroup", "w", encoding="utf-8") as stream,
+    ):
+        stream.write(str(PRIORITY))
+
+
 def pids_of(instance):
     """The main process and its children, main first."""
     with open(instance["pid_file"], encoding="utf-8") as stream:
@@ -269,6 +289,7 @@ def deploy(instances, account, timeout_s):
             wrong = prove(instance, timeout_s)
             if wrong is None:
                 state.update(message="", pids=pids_of(instance))
+                prefer(state["pids"][0])
             else:
                 state.update(state="failed", message=wrong)
     return states

@@ -7,12 +7,13 @@ The process is told after every window whether to go on, so that nothing of tune
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import os
 import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,6 +27,7 @@ from tuner.stalls import StallRule
 from tuner.workload import Workload
 
 _MAGIC = b"TNRS0001"
+_PRIORITY = -20
 _SILENCE_S = 30.0
 """Longest silence beyond what the window itself may take; then the process is ended."""
 
@@ -111,7 +113,7 @@ class NativeGenerator:
             ],
         }
 
-    @contextmanager
+    @contextlib.contextmanager
     def _process(
         self, patience_s: float
     ) -> Iterator[tuple[subprocess.Popen[str], Callable[[], None]]]:
@@ -127,6 +129,7 @@ class NativeGenerator:
             )
         except OSError as error:
             raise InstrumentError(f"{self._binary} does not start: {error}") from error
+        _prefer(process.pid)
         alive = threading.Event()
         done = threading.Event()
 
@@ -163,6 +166,16 @@ class NativeGenerator:
         if done.returncode != 0:
             raise InstrumentError(f"{' '.join(command)}: {done.stderr.strip()}")
         return done.stdout.strip()
+
+
+def _prefer(pid: int) -> None:
+    """Let other processes wait for the generator, where that is allowed (sched(7)).
+
+    With autogroups niceness counts within one session only, so the session's is set as well.
+    """
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, _PRIORITY)
+        Path(f"/proc/{pid}/autogroup").write_text(str(_PRIORITY))
 
 
 def _requests(workload: Workload) -> list[dict[str, Any]]:
