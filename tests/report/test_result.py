@@ -74,6 +74,27 @@ def test_too_many_invalid_windows_make_the_study_inconclusive(record: Records) -
     assert "The remaining blocks alone would say: better" in result.sentence
 
 
+def test_a_confirmation_that_gave_up_is_inconclusive(record: Records) -> None:
+    """Stopped for too many invalid blocks, it has a verdict on what is there: inconclusive."""
+    original = record()
+    spoilt = next(block for block in original.blocks if block.state == "invalid")
+    kept = [block for block in original.blocks if block.phase != "confirm" or block.index < 3]
+    repeats = [replace(spoilt, number=100 + repeat) for repeat in range(3)]
+    result = evaluate(replace(original, blocks=(*kept, *repeats)))
+    assert result.verdict is not None
+    assert result.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert result.sentence.startswith("Inconclusive: 3 blocks of 6 were invalid, more than the")
+    assert "stopped after 3 of 12 blocks" in result.sentence
+
+
+def test_a_search_that_measured_nothing_says_so(record: Records) -> None:
+    """Configurations that were all refused are counted, and nothing is claimed."""
+    original = record(stage="searched")
+    trials = tuple(replace(trial, state="infeasible", losses={}) for trial in original.trials)
+    result = evaluate(replace(original, trials=trials))
+    assert result.sentence == "Nothing to confirm: none of 31 configurations could be measured."
+
+
 def test_a_block_without_a_figure_is_not_used(record: Records) -> None:
     """A window with NaN quantiles takes its block out, and the study is then not confirmed."""
     original = record()

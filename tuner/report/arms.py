@@ -19,6 +19,9 @@ from tuner.record import Block, BlockState, Phase, Record
 from tuner.scoring import BASELINE, windows_of
 from tuner.stats.paired import PairedEstimate, estimate
 
+INTERRUPTED = "interrupted"
+"""Why a block does not count that the user stopped."""
+
 Metric = Callable[[Measurement], float]
 
 
@@ -185,7 +188,7 @@ def _unused(
     block: Block, ours: Sequence[Measurement], theirs: Sequence[Measurement], metric: Metric
 ) -> str:
     if block.state == "running":
-        return "interrupted"
+        return INTERRUPTED
     if block.state != "complete":
         return block.reason or block.state
     for window in (*ours, *theirs):

@@ -231,9 +231,10 @@ def _option(value: object) -> str:
 def _stall_rule(rule: StallRule | None) -> str:
     if rule is None:
         return "off: server and generator share a core"
+    drain = f" and {rule.recovery:g} times its length" if rule.recovery else ""
     return (
-        f"requests intended from {rule.before_us:,} µs before to {rule.after_us:,} µs after a stall"
-        f" of more than {rule.gap_us} µs are left out"
+        f"requests intended from {rule.before_us:,} µs before a stall of more than {rule.gap_us} µs"
+        f" to {rule.after_us:,} µs{drain} after it are left out"
     )
 
 

@@ -1,14 +1,12 @@
 """Every figure of a report, computed once from the record.
 
-``evaluate`` judges the confirmation by the frozen protocol. Where the study did not come so far,
-``StudyResult`` says what is missing instead of a verdict; nothing is filled in.
+Where the study did not come so far, ``StudyResult`` says what is missing; nothing is filled in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from tuner.objective import Objective
 from tuner.record import Protocol, Record
@@ -35,18 +33,10 @@ from tuner.report.history import (
     phase_times,
     trial_figures,
 )
+from tuner.report.outcome import Status, outcome
 from tuner.stats.diagnostics import Finding
 from tuner.stats.paired import PairedEstimate, estimate
-from tuner.stats.verdict import Verdict, VerdictKind, judge
-from tuner.stats.words import counted
-
-Status = Literal["confirmed", "incomplete", "unconfirmed", "nothing-better", "not-searched"]
-"""How far the study came.
-
-``confirmed``: all planned blocks are there, and there is a verdict. ``incomplete``: some of them
-are. ``unconfirmed``: the search has a front-runner, but no confirmation was begun.
-``nothing-better``: no trial beat the baseline. ``not-searched``: there is no finished trial.
-"""
+from tuner.stats.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +101,17 @@ def evaluate(record: Record) -> StudyResult:
     used = [block for block in confirm if block.used]
     differences = [block.difference(objective.value) for block in used]
     found = findings(confirm, used, objective, protocol.margin if protocol else 0.0)
-    verdict = _verdict(record, objective, differences, found)
-    status, sentence = _outcome(
-        record, verdict, confirm=confirm, used=len(used), trials=trials, front=front
-    )
+    end = outcome(record, objective, confirm=confirm, found=found, trials=trials, front=front)
     configurations = record.configurations
     known = digest in configurations and record.baseline in configurations
     both = (configurations[record.baseline], configurations[digest]) if known else None
     return StudyResult(
         record=record,
         objective=objective,
-        status=status,
-        sentence=sentence,
-        verdict=verdict,
-        provisional=estimate(differences) if differences and not verdict else None,
+        status=end.status,
+        sentence=end.sentence,
+        verdict=end.verdict,
+        provisional=estimate(differences) if differences and not end.verdict else None,
         candidate=candidate,
         confirm=confirm,
         figures=figures(used, objective) if used else (),
@@ -137,7 +124,7 @@ def evaluate(record: Record) -> StudyResult:
         warnings=_warnings(record, found),
         times=phase_times(record),
         trials=trials,
-        shrinkage=_shrinkage(trials, protocol, verdict),
+        shrinkage=_shrinkage(trials, protocol, end.verdict),
         aa=aa_spreads(record, objective),
         load_points=load_points(
             record, pairs(record, "load-points", digest, objective.value), used, objective
@@ -162,77 +149,6 @@ def _latest(confirm: Sequence[PairedBlock]) -> tuple[PairedBlock, ...]:
         else block
         for block in confirm
     )
-
-
-def _verdict(
-    record: Record,
-    objective: Objective,
-    differences: Sequence[float],
-    found: Sequence[Finding],
-) -> Verdict | None:
-    """The verdict on the frozen n blocks; None as long as one is missing."""
-    protocol = record.protocol
-    if protocol is None or len(differences) < protocol.blocks:
-        return None
-    calibration = record.calibration
-    verdict = judge(
-        differences[: protocol.blocks],
-        margin=protocol.margin,
-        minimum_detectable_effect=(calibration.minimum_detectable_effect if calibration else 1.0),
-        objective=objective.name,
-        larger_is_better=objective.larger_is_better,
-    )
-    spoilt = next((f for f in found if f.code == "invalid-windows" and f.raised), None)
-    if spoilt is None or verdict.kind is VerdictKind.INCONCLUSIVE:
-        return verdict
-    # The protocol: more than 10 % invalid, or unequal between arms, is inconclusive.
-    return replace(
-        verdict,
-        kind=VerdictKind.INCONCLUSIVE,
-        sentence=f"Inconclusive: {spoilt.message}. The remaining blocks alone would say: "
-        f"{verdict.sentence[0].lower()}{verdict.sentence[1:]}",
-    )
-
-
-def _outcome(
-    record: Record,
-    verdict: Verdict | None,
-    *,
-    confirm: Sequence[PairedBlock],
-    used: int,
-    trials: Sequence[TrialFigure],
-    front: TrialFigure | None,
-) -> tuple[Status, str]:
-    """The verdict's sentence, or why there is none and what the study has instead."""
-    if verdict:
-        return "confirmed", verdict.sentence
-    running = record.ended_unix_s is None
-    if record.protocol:
-        planned = counted(record.protocol.blocks, "block")
-        words = f"Not confirmed: {'interrupted' if running else 'ended'} after {used} of {planned}"
-        last = confirm[-1] if confirm else None
-        if last and not last.used and last.state != "running":
-            words += f"; the last one does not count ({last.reason})"
-        return "incomplete", f"{words}."
-    stopped = (
-        "interrupted during the search" if running else "the study ended without a confirmation"
-    )
-    if front:
-        return "unconfirmed", (
-            f"Not confirmed: {stopped}. Trial {front.number} is ahead at a ratio of "
-            f"{front.ratio:.3f} to the baseline over {counted(front.blocks, 'block')}: "
-            "a search figure, not a claim."
-        )
-    measured = [t for t in trials if t.blocks and t.digest != record.baseline]
-    if measured:
-        so_far = " so far" if running else ""
-        return "nothing-better", (
-            f"Nothing better found{so_far}: none of {counted(len(measured), 'configuration')} "
-            "beat the baseline in the search, so there was nothing to confirm."
-        )
-    if record.calibration is None:
-        return "not-searched", "Not calibrated: the study stopped before its first trial."
-    return "not-searched", "Not searched: the study stopped before a trial was measured."
 
 
 def _shrinkage(

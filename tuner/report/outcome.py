@@ -1,0 +1,145 @@
+"""How a study ended: the verdict by the frozen protocol, or what is missing for one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tuner.objective import Objective
+from tuner.record import Calibration, Protocol, Record
+from tuner.report.arms import INTERRUPTED, PairedBlock
+from tuner.report.history import TrialFigure
+from tuner.stats.diagnostics import Finding
+from tuner.stats.verdict import Verdict, VerdictKind, judge
+from tuner.stats.words import counted
+
+Status = Literal["confirmed", "incomplete", "unconfirmed", "nothing-better", "not-searched"]
+"""How far the study came.
+
+``confirmed``: the confirmation ran to its end, and there is a verdict. ``incomplete``: it began.
+``unconfirmed``: the search has a front-runner, but no confirmation was begun. ``nothing-better``:
+no trial beat the baseline. ``not-searched``: there is no measured trial.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a study in one sentence, with the verdict if there is one."""
+
+    status: Status
+    sentence: str
+    verdict: Verdict | None
+
+
+def outcome(
+    record: Record,
+    objective: Objective,
+    *,
+    confirm: Sequence[PairedBlock],
+    found: Sequence[Finding],
+    trials: Sequence[TrialFigure],
+    front: TrialFigure | None,
+) -> Outcome:
+    """Judge the confirmation, or say what the study has instead.
+
+    Args:
+        confirm: every block of the confirmation in order of time.
+        found: its diagnostics; too many invalid windows overrule the verdict.
+        trials: the search.
+        front: its front-runner.
+    """
+    if record.protocol:
+        return _confirmation(record, record.protocol, objective, confirm, found)
+    running = record.ended_unix_s is None
+    if front:
+        stopped = "interrupted during the search" if running else "ended without a confirmation"
+        return Outcome(
+            "unconfirmed",
+            f"Not confirmed: {stopped}. Trial {front.number} is ahead at a ratio of "
+            f"{front.ratio:.3f} to the baseline over {counted(front.blocks, 'block')}: "
+            "a search figure, not a claim.",
+            None,
+        )
+    others = [trial for trial in trials if trial.digest != record.baseline]
+    measured = sum(trial.blocks > 0 for trial in others)
+    if measured:
+        return Outcome(
+            "nothing-better",
+            f"Nothing better found{' so far' * running}: none of "
+            f"{counted(measured, 'configuration')} beat the baseline in the search, "
+            "so there was nothing to confirm.",
+            None,
+        )
+    if record.calibration is None:
+        sentence = "Not calibrated: the study stopped before its first trial."
+    elif others and not running:
+        tried = counted(len(others), "configuration")
+        sentence = f"Nothing to confirm: none of {tried} could be measured."
+    else:
+        sentence = "Not searched: the study stopped before a trial was measured."
+    return Outcome("not-searched", sentence, None)
+
+
+def _confirmation(
+    record: Record,
+    protocol: Protocol,
+    objective: Objective,
+    confirm: Sequence[PairedBlock],
+    found: Sequence[Finding],
+) -> Outcome:
+    planned = protocol.blocks
+    used = [block for block in confirm if block.used]
+    invalid = [block for block in confirm if block.state == "invalid"]
+    if len(used) >= planned:
+        verdict = _overruled(
+            _judged(record.calibration, protocol, objective, used[:planned]), found
+        )
+        return Outcome("confirmed", verdict.sentence, verdict)
+    after = f"after {len(used)} of {counted(planned, 'block')}"
+    ended = record.ended_unix_s is not None
+    if ended and invalid and confirm[-1].state == "invalid":
+        # The confirmation gives up only when more blocks are invalid than the protocol allows.
+        sentence = (
+            f"Inconclusive: {counted(len(invalid), 'block')} of {len(confirm)} were invalid, more "
+            f"than the protocol allows, so the confirmation stopped {after}. "
+            f"The last reason: {invalid[-1].reason}."
+        )
+        if not used:
+            return Outcome("incomplete", sentence, None)
+        verdict = _judged(record.calibration, protocol, objective, used)
+        verdict = replace(verdict, kind=VerdictKind.INCONCLUSIVE, sentence=sentence)
+        return Outcome("confirmed", sentence, verdict)
+    words = f"Not confirmed: {'ended' if ended else 'interrupted'} {after}"
+    last = confirm[-1] if confirm else None
+    if last and last.reason not in {"", INTERRUPTED}:
+        words += f"; the last one does not count ({last.reason})"
+    return Outcome("incomplete", f"{words}.", None)
+
+
+def _judged(
+    calibration: Calibration | None,
+    protocol: Protocol,
+    objective: Objective,
+    used: Sequence[PairedBlock],
+) -> Verdict:
+    return judge(
+        [block.difference(objective.value) for block in used],
+        margin=protocol.margin,
+        minimum_detectable_effect=calibration.minimum_detectable_effect if calibration else 1.0,
+        objective=objective.name,
+        larger_is_better=objective.larger_is_better,
+    )
+
+
+def _overruled(verdict: Verdict, found: Sequence[Finding]) -> Verdict:
+    """The protocol: more than 10 % of windows invalid, or unequal arms, is inconclusive."""
+    spoilt = next((f for f in found if f.code == "invalid-windows" and f.raised), None)
+    if spoilt is None or verdict.kind is VerdictKind.INCONCLUSIVE:
+        return verdict
+    return replace(
+        verdict,
+        kind=VerdictKind.INCONCLUSIVE,
+        sentence=f"Inconclusive: {spoilt.message}. The remaining blocks alone would say: "
+        f"{verdict.sentence[0].lower()}{verdict.sentence[1:]}",
+    )
