@@ -1,0 +1,114 @@
+"""Proposals: a function of the record and the seed, never a duplicate, always allowed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from tests.search.spaces import BUILT_IN, SMALL, bind
+from tuner.configuration import Configuration
+from tuner.search.propose import Seen, propose
+from tuner.space import Space
+
+SPACES = pytest.mark.parametrize("space", [SMALL, *BUILT_IN], ids=lambda s: s.name)
+
+
+def loss_of(configuration: Configuration) -> float:
+    """A truth with one optimum: fast on and a large size."""
+    values = configuration.values
+    return -0.3 * bool(values["fast"]) - 0.1 * math.log(float(values["size"]) / 512)
+
+
+def run(space: Space, blocks: int, *, seed: int = 1, count: int = 5) -> list[Seen]:
+    """A search without noise, by blocks of so many proposals."""
+    base = space.baseline("stock")
+    seen = [Seen(base, 0.0)]
+    for block in range(blocks):
+        found = propose(space, (), base, seen, count=count, seed=seed * 1_000 + block)
+        seen += [Seen(c, loss_of(c) if space is SMALL else 0.0) for c in found]
+    return seen
+
+
+@SPACES
+def test_nothing_is_proposed_twice(space: Space) -> None:
+    """Neither what was seen before nor twice in a batch."""
+    digests = [s.configuration.digest for s in run(space, 8)]
+    assert len(digests) == 1 + 8 * 5
+    assert len(set(digests)) == len(digests)
+
+
+@SPACES
+def test_every_proposal_is_a_whole_and_allowed_configuration(space: Space) -> None:
+    """Completing it again changes nothing: conditions, grids, floors and orders all hold."""
+    base = space.baseline("stock")
+    for seen in run(space, 6):
+        assert space.complete(seen.configuration.values, base) == seen.configuration
+
+
+@SPACES
+def test_what_trades_something_stays_as_in_the_baseline(space: Space) -> None:
+    """Only parameters that are neutral are searched without leave."""
+    base = space.baseline("stock").values
+    searched = {parameter.name for parameter in space.searched(())}
+    for seen in run(space, 4):
+        for name, value in seen.configuration.values.items():
+            assert name in searched or name not in base or base[name] == value, name
+
+
+def test_an_allowed_trade_is_searched() -> None:
+    """``--allow cache`` lets the search turn it on."""
+    base = SMALL.baseline("stock")
+    found = propose(SMALL, ("cache",), base, [Seen(base, 0.0)], count=20, seed=1)
+    assert {c.values["cache"] for c in found} == {False, True}
+
+
+def test_the_same_record_and_seed_give_the_same_proposals() -> None:
+    """And another seed gives others."""
+    one, same, other = (
+        [s.configuration.digest for s in run(SMALL, 3, seed=seed)] for seed in (1, 1, 2)
+    )
+    assert one == same != other
+
+
+def test_an_exhausted_space_gives_what_is_left(tmp_path: Path) -> None:
+    """A space of four configurations has three to propose, then none; it never waits for more."""
+    path = tmp_path / "tiny.yaml"
+    path.write_text(
+        "space: nginx/tiny\nserver: nginx\nparameters:\n"
+        "  a: {type: boolean, default: off}\n  b: {type: boolean, default: off}\n"
+    )
+    tiny = bind(str(path))
+    base = tiny.baseline("stock")
+    found = propose(tiny, (), base, [Seen(base, 0.0)], count=10, seed=1)
+    assert len(found) == 3
+    seen = [Seen(base, 0.0), *(Seen(c, 0.0) for c in found)]
+    assert propose(tiny, (), base, seen, count=10, seed=2) == []
+
+
+def test_the_search_learns_from_what_it_saw() -> None:
+    """Late proposals are better than early ones, and most have what matters."""
+    seen = run(SMALL, 15)[1:]
+    losses = [s.loss for s in seen if s.loss is not None]
+    assert sum(losses[-25:]) < sum(losses[:25]) - 25 * 0.03
+    # By chance it would be half of them; 17 of 25 come about once in twenty times.
+    assert sum(bool(s.configuration.values["fast"]) for s in seen[-25:]) >= 17
+
+
+def test_the_search_avoids_what_is_infeasible() -> None:
+    """Where half of a space is refused, late proposals come from the other half."""
+    base = SMALL.baseline("hand")
+    seen = [Seen(base, 0.0)]
+    for block in range(16):
+        found = propose(SMALL, (), base, seen, count=5, seed=block)
+        seen += [Seen(c, 0.0 if c.values["fast"] else None) for c in found]
+    # By chance it would be 20; 26 of 40 come about once in twenty-five times.
+    assert sum(bool(s.configuration.values["fast"]) for s in seen[-40:]) >= 26
+
+
+def test_a_trial_outside_the_ranges_can_be_seen() -> None:
+    """A baseline of the user's own may lie where the search does not go."""
+    odd = Configuration.of(SMALL.name, {**SMALL.baseline("stock").values, "size": 7})
+    base = SMALL.baseline("stock")
+    assert len(propose(SMALL, (), base, [Seen(odd, -1.0)], count=3, seed=1)) == 3
