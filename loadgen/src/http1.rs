@@ -209,6 +209,7 @@ impl Parser {
     /// Take bytes of the head; parse it once its last line is there.
     fn head(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
         if self.stash.is_empty() {
+            check_prefix(bytes)?;
             if let Some(end) = head_end(bytes, 0) {
                 if end > MAX_HEAD {
                     return Err(Fault::HeadTooLarge);
@@ -216,7 +217,6 @@ impl Parser {
                 self.parse_head(&bytes[..end])?;
                 return Ok(end);
             }
-            check_prefix(bytes)?;
             if bytes.len() > MAX_HEAD {
                 return Err(Fault::HeadTooLarge);
             }

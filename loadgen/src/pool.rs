@@ -62,6 +62,8 @@ pub struct Connection {
     pub parser: Parser,
     /// The hash of that response's body.
     pub hasher: Sha256,
+    /// Whether it waits for another turn at reading.
+    pub hungry: bool,
     /// Responses since it was opened.
     pub served: u64,
     socket: Option<OwnedFd>,
@@ -92,6 +94,7 @@ impl Connection {
             },
             parser: Parser::new(),
             hasher: Sha256::new(),
+            hungry: false,
             served: 0,
             socket: None,
             generation: 0,
@@ -165,6 +168,7 @@ impl Pool {
         for i in 0..n as u32 {
             let connection = self.at(i);
             connection.free_at = NONE;
+            connection.hungry = false;
             connection.failures = 0;
             let quiet = matches!(connection.receive(&mut byte),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock);

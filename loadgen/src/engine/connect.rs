@@ -1,0 +1,95 @@
+//! Connections: opened before the window, mended during it without getting in the way.
+
+use std::io;
+
+use super::{Engine, MENDING_NS, Phase};
+use crate::errors::Kind;
+use crate::sys::{self, Wait};
+
+/// Handshakes under way at a time before the warm-up: below the smallest usual backlog.
+const CONNECTING: usize = 64;
+/// Attempts in vain after which the warm-up no longer waits for connections.
+const HOPELESS: u32 = 4;
+/// The longest wait for connections before the warm-up.
+const CONNECT_NS: u64 = 5_000_000_000;
+/// Opening a connection takes some 40 µs, which would delay a request that is due sooner.
+const OPENING_NS: u64 = 50_000;
+/// But a connection is not kept closed longer than this for want of a quiet moment.
+const OPENING_PATIENCE_NS: u64 = 2_000_000;
+
+impl Engine<'_> {
+    /// Open the connections that are missing, as far as the server lets us.
+    pub(super) fn connect(
+        &mut self,
+        connections: usize,
+        events: &mut [libc::epoll_event],
+    ) -> io::Result<()> {
+        let give_up = sys::now_ns() + self.timeout_ns.min(CONNECT_NS);
+        loop {
+            let now = sys::now_ns();
+            if !self.pool.mending()
+                || now >= give_up
+                || self.pool.hopeless(HOPELESS)
+                || sys::stop_requested()
+            {
+                return Ok(());
+            }
+            for _ in 0..connections {
+                match self.pool.next_opening() {
+                    Some(at) if at <= now && self.pool.connecting() < CONNECTING => self.open(now),
+                    Some(_) => self.pool.rotate_closed(),
+                    None => break,
+                }
+            }
+            let n = self.pool.epoll.wait(events, Wait::Ns(1_000_000))?;
+            for event in &events[..n] {
+                self.handle(*event, now);
+            }
+            self.expire_connecting(now);
+        }
+    }
+
+    #[cold]
+    pub(super) fn count_connection(&mut self, opened_before: bool) {
+        match (self.phase, opened_before) {
+            (Phase::Measure | Phase::Drain, _) => self.counts.reconnects += 1,
+            (_, true) => self.counts.reopened += 1,
+            (_, false) => self.counts.connects += 1,
+        }
+    }
+
+    /// Open one of the closed connections, in a quiet moment; whether it was done.
+    #[cold]
+    pub(super) fn mend(&mut self, now: u64) -> bool {
+        if now >= self.next_mending {
+            self.expire_connecting(now);
+            self.next_mending = now + MENDING_NS;
+        }
+        let Some(at) = self.pool.next_opening() else {
+            return false;
+        };
+        if at > now {
+            self.pool.rotate_closed();
+            return false;
+        }
+        let quiet = self.due.saturating_sub(now) > OPENING_NS || !self.pool.has_free();
+        if quiet || now - at > OPENING_PATIENCE_NS {
+            self.open(now);
+            self.watch.tick();
+            return true;
+        }
+        false
+    }
+
+    pub(super) fn open(&mut self, now: u64) {
+        if let Err(kind) = self.pool.open(now, now + self.timeout_ns) {
+            self.errors.add(kind);
+        }
+    }
+
+    pub(super) fn expire_connecting(&mut self, now: u64) {
+        for _ in 0..self.pool.expire_connecting(now) {
+            self.errors.add(Kind::ConnectTimeout);
+        }
+    }
+}

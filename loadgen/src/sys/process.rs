@@ -1,0 +1,158 @@
+//! What a process and its threads may do, and what tells them to stop.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use libc::c_int;
+
+use super::{check, count};
+
+/// The CPUs on which the calling thread may run.
+fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: `cpu_set_t` is plain data, and its size is given.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) != 0 {
+            return Vec::new();
+        }
+        (0..libc::CPU_SETSIZE as usize)
+            .filter(|cpu| libc::CPU_ISSET(*cpu, &set))
+            .collect()
+    }
+}
+
+/// Those of `cpus` that the calling thread may be confined to: found by trying, since what it is
+/// confined to now (by taskset, say) limits nothing, but a cpuset does.
+pub fn usable_cpus(cpus: impl IntoIterator<Item = usize>) -> Vec<usize> {
+    let before = allowed_cpus();
+    let usable = cpus
+        .into_iter()
+        .filter(|cpu| pin(&[*cpu]).is_ok())
+        .collect();
+    // What was allowed before is allowed still.
+    let _ = pin(&before);
+    usable
+}
+
+/// Confine the calling thread to these CPUs.
+pub fn pin(cpus: &[usize]) -> io::Result<()> {
+    // SAFETY: `cpu_set_t` is plain data; CPU_SET is bounds-checked by the filter.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        for cpu in cpus.iter().filter(|cpu| **cpu < libc::CPU_SETSIZE as usize) {
+            libc::CPU_SET(*cpu, &mut set);
+        }
+        check(libc::sched_setaffinity(
+            0,
+            size_of::<libc::cpu_set_t>(),
+            &set,
+        ))?;
+    }
+    Ok(())
+}
+
+/// Give the calling thread real-time priority (SCHED_FIFO); false if that is not permitted.
+pub fn set_realtime(priority: i32) -> bool {
+    let parameters = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: `parameters` is valid for the read.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
+}
+
+/// Raise the soft limit of open files to the hard one.
+pub fn raise_file_limit() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is valid for the write and the read.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
+static STOP: AtomicBool = AtomicBool::new(false);
+static PARENT: AtomicI32 = AtomicI32::new(0);
+
+/// Whether SIGTERM or SIGINT came, or the parent process died.
+#[inline]
+pub fn stop_requested() -> bool {
+    STOP.load(Ordering::Relaxed)
+}
+
+extern "C" fn on_stop(_signal: c_int) {
+    STOP.store(true, Ordering::Relaxed);
+}
+
+/// The kernel sends the death signal when the *thread* that started us ends (prctl(2)), which is no
+/// reason to stop as long as its process lives; a dead process shows as a new parent.
+extern "C" fn on_parent_death(_signal: c_int) {
+    // SAFETY: getppid is async-signal-safe.
+    if unsafe { libc::getppid() } != PARENT.load(Ordering::Relaxed) {
+        STOP.store(true, Ordering::Relaxed);
+    }
+}
+
+fn handle(signal: c_int, handler: extern "C" fn(c_int)) {
+    // SAFETY: the handlers only touch atomics and call getppid.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        libc::sigaction(signal, &action, std::ptr::null_mut());
+    }
+}
+
+/// Turn SIGTERM and SIGINT into a flag, and ignore SIGPIPE (a closed pipe is an error of a write).
+pub fn install_signals() {
+    handle(libc::SIGTERM, on_stop);
+    handle(libc::SIGINT, on_stop);
+    // SAFETY: takes numbers only.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+/// Stop when the process that started us dies.
+pub fn die_with_parent() {
+    // SAFETY: take numbers only.
+    unsafe {
+        PARENT.store(libc::getppid(), Ordering::Relaxed);
+        handle(libc::SIGUSR2, on_parent_death);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGUSR2 as u64, 0, 0, 0);
+    }
+}
+
+/// Sleep until the descriptor is readable (or at its end); false if a stop was requested meanwhile.
+pub fn wait_readable(fd: RawFd) -> bool {
+    // SAFETY: the sets and the pollfd are valid locals. The signals are blocked while the flag is
+    // read and let in by ppoll alone, so that none can come between the two and be slept through.
+    unsafe {
+        let mut ours: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut ours);
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGUSR2] {
+            libc::sigaddset(&mut ours, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &ours, &mut before);
+        let mut poll = libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut ready = false;
+        while !stop_requested() && !ready {
+            ready = libc::ppoll(&mut poll, 1, std::ptr::null(), &before) > 0;
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        ready && !stop_requested()
+    }
+}
+
+/// Read from a descriptor; 0 is its end.
+pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: `buffer` is valid for the write of its length.
+    count(unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) })
+}

@@ -1,0 +1,143 @@
+//! TCP sockets that never block.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use libc::c_int;
+
+use super::{check, count};
+
+/// A TCP socket on its way to `address`: non-blocking, without Nagle's delay.
+///
+/// The flag says whether the connection is already established.
+pub fn connect(address: &SocketAddr) -> io::Result<(OwnedFd, bool)> {
+    let family = if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: takes numbers only; the new descriptor is owned by nobody else.
+    let socket =
+        unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, libc::IPPROTO_TCP))?) };
+    set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1 as c_int)?;
+    let result = match address {
+        SocketAddr::V4(v4) => {
+            let raw = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(v4.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            };
+            connect_raw(&socket, &raw)
+        }
+        SocketAddr::V6(v6) => {
+            let raw = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr {
+                    s6_addr: v6.ip().octets(),
+                },
+                sin6_scope_id: v6.scope_id(),
+            };
+            connect_raw(&socket, &raw)
+        }
+    };
+    match result {
+        Ok(()) => Ok((socket, true)),
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok((socket, false)),
+        Err(error) => Err(error),
+    }
+}
+
+fn connect_raw<T>(socket: &OwnedFd, address: &T) -> io::Result<()> {
+    // SAFETY: `address` is a socket address structure of the size given.
+    let result = unsafe {
+        libc::connect(
+            socket.as_raw_fd(),
+            (address as *const T).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    check(result).map(drop)
+}
+
+fn set_option<T>(socket: &OwnedFd, level: c_int, name: c_int, value: T) -> io::Result<()> {
+    // SAFETY: `value` is valid for the read of the size given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&value as *const T).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    check(result).map(drop)
+}
+
+/// Let the coming close reset the connection instead of lingering in TIME_WAIT.
+pub fn reset_on_close(socket: &OwnedFd) {
+    let linger = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    // A refusal only means an ordinary close.
+    let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_LINGER, linger);
+}
+
+/// The pending error of a socket (SO_ERROR), which tells how a connect ended.
+pub fn socket_error(socket: &OwnedFd) -> Option<io::Error> {
+    let mut code: c_int = 0;
+    let mut length = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: `code` is valid for the write of the size given.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ERROR,
+            (&mut code as *mut c_int).cast(),
+            &mut length,
+        )
+    };
+    if result != 0 {
+        Some(io::Error::last_os_error())
+    } else if code != 0 {
+        Some(io::Error::from_raw_os_error(code))
+    } else {
+        None
+    }
+}
+
+/// Send what the socket takes now.
+#[inline]
+pub fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: `bytes` is valid for the read of its length.
+    count(unsafe {
+        libc::send(
+            socket.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            flags,
+        )
+    })
+}
+
+/// Receive what is there; 0 is the end of the stream.
+#[inline]
+pub fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: `buffer` is valid for the write of its length.
+    count(unsafe {
+        libc::recv(
+            socket.as_raw_fd(),
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+            libc::MSG_DONTWAIT,
+        )
+    })
+}

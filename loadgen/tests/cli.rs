@@ -1,0 +1,375 @@
+//! The program as its controller sees it: lines in, lines out, exit codes.
+
+mod support;
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::{Responder, nobody, plan};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_tuner-loadgen");
+
+struct Controlled {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Controlled {
+    fn start(plan: &Value, arguments: &[&str]) -> Self {
+        let mut child = Command::new(PROGRAM)
+            .args(["plan", "-"])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        writeln!(input, "{plan}").unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self {
+            child,
+            input: Some(input),
+            output,
+        }
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    fn line(&mut self) -> Value {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or(Value::Null)
+    }
+
+    fn code(&mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap()
+    }
+}
+
+/// Windows over instances a and b in turn.
+fn windows(server: &Responder, n: usize) -> Value {
+    let mut plan = plan(server.address, json!({}), json!({}));
+    let mut b = plan["instances"][0].clone();
+    b["id"] = json!("b");
+    plan["instances"].as_array_mut().unwrap().push(b);
+    let first = plan["windows"][0].clone();
+    plan["windows"] = (0..n)
+        .map(|i| {
+            let mut window = first.clone();
+            window["id"] = json!(format!("w{i}"));
+            window["instance"] = json!(["a", "b"][i % 2]);
+            window["duration_s"] = json!(0.1);
+            window
+        })
+        .collect();
+    plan
+}
+
+/// Without a controller, one line for each window in order, and the last line.
+#[test]
+fn a_plan_runs_to_its_end() {
+    let server = Responder::good();
+    let mut program = Controlled::start(&windows(&server, 3), &[]);
+    for i in 0..3 {
+        let line = program.line();
+        assert_eq!(
+            (&line["type"], &line["id"]),
+            (&json!("window"), &json!(format!("w{i}")))
+        );
+        assert_eq!(line["completed"], line["offered"]);
+        let hdr = line["latency"]["service"]["hdr"].as_str().unwrap();
+        assert!(hdr.starts_with("HISTFAAA"));
+    }
+    let end = json!({"type": "end", "reason": "done", "windows": 3, "skipped": 0});
+    assert_eq!(program.line(), end);
+    assert_eq!(program.code(), 0);
+}
+
+/// A dropped instance has no more windows; the others go on.
+#[test]
+fn an_instance_can_be_dropped() {
+    let server = Responder::good();
+    let mut program = Controlled::start(&windows(&server, 6), &["--control"]);
+    let mut seen = Vec::new();
+    loop {
+        let line = program.line();
+        if line["type"] == "end" {
+            assert_eq!((&line["windows"], &line["skipped"]), (&json!(4), &json!(2)));
+            break;
+        }
+        seen.push(line["id"].as_str().unwrap().to_owned());
+        if seen.len() == 2 {
+            program.say(r#"{"next":"go","drop":["b"]}"#);
+        } else {
+            program.say(r#"{"next":"go"}"#);
+        }
+    }
+    assert_eq!(seen, ["w0", "w1", "w2", "w4"]);
+    assert_eq!(program.code(), 0);
+}
+
+/// "stop" ends the plan well, and so does the end of standard input.
+#[test]
+fn a_plan_can_be_stopped() {
+    let server = Responder::good();
+    let mut program = Controlled::start(&windows(&server, 4), &["--control"]);
+    program.line();
+    program.say(r#"{"next":"stop"}"#);
+    let line = program.line();
+    assert_eq!(
+        (&line["reason"], &line["skipped"]),
+        (&json!("stopped"), &json!(3))
+    );
+    assert_eq!(program.code(), 0);
+
+    let mut program = Controlled::start(&windows(&server, 4), &["--control"]);
+    program.line();
+    program.input = None;
+    assert_eq!(program.line()["reason"], "eof");
+    assert_eq!(program.code(), 0);
+}
+
+/// What is no command is refused with exit code 2.
+#[test]
+fn nonsense_from_the_controller_is_refused() {
+    let server = Responder::good();
+    for nonsense in [r#"{"next":"on"}"#, "go", r#"{"next":"go","drop":["z"]}"#] {
+        let mut program = Controlled::start(&windows(&server, 2), &["--control"]);
+        program.line();
+        program.say(nonsense);
+        assert_eq!(program.code(), 2, "{nonsense}");
+    }
+}
+
+/// While it waits for the controller it takes no CPU time.
+#[test]
+fn waiting_is_idle() {
+    let server = Responder::good();
+    let mut plan = windows(&server, 2);
+    plan["spin"] = json!("full");
+    let mut program = Controlled::start(&plan, &["--control"]);
+    program.line();
+    let pid = program.child.id() as i32;
+    std::thread::sleep(Duration::from_millis(50));
+    let before = tuner_loadgen::sys::process_cpu_ns(pid).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let after = tuner_loadgen::sys::process_cpu_ns(pid).unwrap();
+    assert!(after - before < 30_000_000, "{} ns", after - before);
+}
+
+fn refusal(arguments: &[&str]) -> String {
+    let output = Command::new(PROGRAM).args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    assert!(output.stdout.is_empty());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Bad arguments, a missing file and a bad plan: one line each, exit code 2.
+#[test]
+fn refusals() {
+    for (arguments, words) in [
+        (&["fly"][..], "fly"),
+        (&[], "plan, run or stalls"),
+        (&["plan"], "no file"),
+        (&["plan", "/no/such/file"], "/no/such/file"),
+        (&["plan", "/dev/null"], "plan: "),
+        (&["stalls"], "--cpus"),
+        (&["stalls", "--cpus", "1-0"], "1-0"),
+        (&["stalls", "--cpus", "9999"], "9999"),
+        (&["run"], "URL"),
+        (&["run", "https://localhost/"], "https://localhost/"),
+        (&["run", "http://127.0.0.1/", "-c", "many"], "many"),
+        (&["run", "http://127.0.0.1/", "-R", "0"], "rate_per_s"),
+        (&["run", "http://127.0.0.1/", "--spin", "half"], "half"),
+    ] {
+        let text = refusal(arguments);
+        assert!(text.contains(words), "{arguments:?}: {text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+}
+
+/// Help and version go to standard output.
+#[test]
+fn help() {
+    for (option, words) in [("--help", "Examples:"), ("--version", "tuner-loadgen 0.")] {
+        let output = Command::new(PROGRAM).arg(option).output().unwrap();
+        assert!(output.status.success());
+        assert!(String::from_utf8(output.stdout).unwrap().contains(words));
+    }
+}
+
+/// `run` prints a table, or the line of a plan.
+#[test]
+fn run_is_for_people() {
+    let server = Responder::good();
+    let url = format!("http://{}/", server.address);
+    let common = ["run", &url, "-c", "4", "-d", "0.2", "-w", "0", "-R", "200"];
+    let output = Command::new(PROGRAM).args(common).output().unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    for word in ["p99.9", "latency", "service", "send lag", "errors: none"] {
+        assert!(text.contains(word), "{text}");
+    }
+    let output = Command::new(PROGRAM)
+        .args(common)
+        .arg("--json")
+        .output()
+        .unwrap();
+    let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(line["completed"], line["offered"]);
+}
+
+/// `stalls` says of each CPU what it saw, and whether it had real-time priority.
+#[test]
+fn stalls_are_reported() {
+    let arguments = ["stalls", "--cpus", "0", "--duration", "0.1", "--json"];
+    let output = Command::new(PROGRAM).args(arguments).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["realtime"].is_boolean());
+    assert_eq!(report["cpus"][0]["cpu"], 0);
+    assert!(report["cpus"][0]["spin"]["share"].as_f64().unwrap() < 1.0);
+    assert_eq!(
+        report["cpus"][0]["ticker"].is_null(),
+        report["realtime"] == false
+    );
+}
+
+fn long_window() -> Value {
+    plan(
+        nobody(),
+        json!({"duration_s": 60, "rate_per_s": 10}),
+        json!({}),
+    )
+}
+
+fn signal(child: &Child, signal: i32) {
+    // SAFETY: the child is ours and not yet waited for.
+    unsafe { libc::kill(child.id() as i32, signal) };
+}
+
+/// SIGTERM and SIGINT end it promptly with 130, in the middle of a window or of waiting.
+#[test]
+fn signals_end_it() {
+    for number in [libc::SIGTERM, libc::SIGINT] {
+        let mut program = Controlled::start(&long_window(), &["--control"]);
+        std::thread::sleep(Duration::from_millis(200));
+        let start = Instant::now();
+        signal(&program.child, number);
+        assert_eq!(program.code(), 130);
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "long before the window's end"
+        );
+    }
+    let server = Responder::good();
+    let mut program = Controlled::start(&windows(&server, 2), &["--control"]);
+    program.line();
+    signal(&program.child, libc::SIGTERM);
+    assert_eq!(program.code(), 130);
+}
+
+/// It ends when its parent process dies, but not when merely the thread that started it ends.
+#[test]
+fn it_dies_with_its_parent() {
+    let server = Responder::good();
+    let two = windows(&server, 2);
+    let program = std::thread::spawn(move || Controlled::start(&two, &["--control"]));
+    let mut program = program.join().unwrap();
+    assert_eq!(program.line()["id"], "w0");
+    program.say(r#"{"next":"go"}"#);
+    assert_eq!(program.line()["id"], "w1");
+
+    let file = std::env::temp_dir().join(format!("tuner-loadgen-{}.json", std::process::id()));
+    std::fs::write(&file, long_window().to_string()).unwrap();
+    let script = format!(
+        "{PROGRAM} plan {} >/dev/null & echo $!; sleep 0.3",
+        file.display()
+    );
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    let pid: i32 = String::from_utf8(output.stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let alive = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.contains("tuner-loadgen") && !stat.contains(") Z")
+    };
+    let start = Instant::now();
+    while alive() && start.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::fs::remove_file(file).unwrap();
+    assert!(!alive(), "it outlived its parent");
+}
+
+/// Runs the program on a plan after a change to the child process.
+fn run_limited(plan: &Value, limit: fn()) -> Value {
+    let file = std::env::temp_dir().join(format!(
+        "tuner-loadgen-{}-{}.json",
+        std::process::id(),
+        limit as usize
+    ));
+    std::fs::write(&file, plan.to_string()).unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.arg("plan").arg(&file);
+    // SAFETY: the changes are system calls only.
+    unsafe {
+        command.pre_exec(move || {
+            limit();
+            Ok(())
+        });
+    }
+    let output = command.output().unwrap();
+    std::fs::remove_file(file).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    serde_json::from_str(text.lines().next().unwrap()).unwrap()
+}
+
+/// Without enough file descriptors the window goes on with the connections that there are.
+#[test]
+fn file_descriptors_run_out() {
+    let server = Responder::good();
+    let line = run_limited(
+        &plan(server.address, json!({"connections": 64}), json!({})),
+        || {
+            let limit = libc::rlimit {
+                rlim_cur: 20,
+                rlim_max: 20,
+            };
+            // SAFETY: `limit` is valid for the read.
+            unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+        },
+    );
+    assert!(line["errors"]["connect_no_files"].as_u64().unwrap() > 0);
+    assert_eq!(line["completed"], line["offered"]);
+}
+
+/// Without the right to real-time priority the server's CPUs are not watched, and the line says so.
+#[test]
+fn without_realtime_no_server_spans() {
+    let server = Responder::good();
+    let ticker = json!({"ticker": {"cpus": [0]}, "gap_us": 1});
+    let line = run_limited(&plan(server.address, json!({}), ticker), || {
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        const CAP_SYS_NICE: libc::c_ulong = 23;
+        // SAFETY: system calls on valid arguments; not being privileged in the first place is fine.
+        unsafe {
+            libc::setrlimit(libc::RLIMIT_RTPRIO, &none);
+            libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_NICE, 0, 0, 0);
+        }
+    });
+    assert_eq!(line["stalls"]["realtime"], false);
+    assert_eq!(line["stalls"]["server"], json!([]));
+    assert!(line["warnings"][0].as_str().unwrap().contains("real-time"));
+}

@@ -1,0 +1,183 @@
+//! Plans: what is read, and what a refusal says.
+
+use serde_json::{Value, json};
+use tuner_loadgen::plan::{Arrival, Mode, Plan, Spin};
+
+fn good() -> Value {
+    json!({
+        "version": 1,
+        "cpus": [0],
+        "spin": {"last_us": 200},
+        "ticker": {"cpus": [1], "period_us": 500, "priority": 50},
+        "gap_us": 100,
+        "samples_dir": null,
+        "requests": [{"weight": 1, "method": "GET", "path": "/", "headers": [["Accept", "*/*"]],
+            "body_base64": null, "expect": {"status": 200, "length": 1024, "sha256": null}}],
+        "instances": [{"id": "a", "address": "127.0.0.1:80", "host": "localhost", "pids": [1]}],
+        "windows": [{"id": "w", "instance": "a", "mode": "open", "rate_per_s": 10,
+            "arrival": "constant", "seed": 7, "connections": 1, "warmup_s": 0.1, "duration_s": 1.0,
+            "timeout_s": 2.0}],
+    })
+}
+
+/// Every field is read.
+#[test]
+fn a_full_plan_is_read() {
+    let plan = Plan::parse(&good().to_string()).unwrap();
+    assert_eq!(plan.spin, Spin::LastUs(200));
+    assert_eq!(plan.windows[0].mode, Mode::Open);
+    assert_eq!(plan.windows[0].arrival, Arrival::Constant);
+    assert_eq!(plan.windows[0].duration_ns(), 1_000_000_000);
+}
+
+/// What may be left out has a default.
+#[test]
+fn a_short_plan_is_read() {
+    let plan = json!({
+        "version": 1,
+        "requests": [{"path": "/"}],
+        "instances": [{"id": "a", "address": "[::1]:80"}],
+        "windows": [{"id": "w", "instance": "a", "mode": "closed", "connections": 1,
+            "duration_s": 1}],
+    });
+    let plan = Plan::parse(&plan.to_string()).unwrap();
+    assert_eq!((plan.spin, plan.gap_us), (Spin::Full, 100));
+    assert_eq!(plan.windows[0].timeout_s, 2.0);
+}
+
+/// A refusal names the place, the value, and what is allowed.
+#[test]
+fn refusals_name_place_value_and_remedy() {
+    for (pointer, value, place, words) in [
+        ("/version", json!(2), "version", "2"),
+        ("/spin", json!("fast"), "spin", "`fast`"),
+        ("/gap_us", json!(0), "gap_us", "1 to 1000000"),
+        ("/ticker/priority", json!(0), "ticker.priority", "1 to 99"),
+        ("/requests", json!([]), "requests", "0"),
+        (
+            "/requests/0/path",
+            json!("index"),
+            "requests[0].path",
+            "\"index\"",
+        ),
+        (
+            "/requests/0/method",
+            json!("GE T"),
+            "requests[0].method",
+            "\"GE T\"",
+        ),
+        ("/requests/0/weight", json!(-1), "requests[0].weight", "-1"),
+        (
+            "/requests/0/headers/0/1",
+            json!("a\r\nb"),
+            "requests[0].headers[0][1]",
+            "line breaks",
+        ),
+        (
+            "/requests/0/expect/sha256",
+            json!("ab"),
+            "requests[0].expect.sha256",
+            "64",
+        ),
+        (
+            "/requests/0/expect/bytes",
+            json!(1),
+            "requests[0].expect.bytes",
+            "unknown field",
+        ),
+        (
+            "/requests/0/body_base64",
+            json!("%"),
+            "requests[0].body_base64",
+            "base64",
+        ),
+        (
+            "/instances/0/address",
+            json!("nowhere"),
+            "instances[0].address",
+            "address",
+        ),
+        (
+            "/windows/0/instance",
+            json!("b"),
+            "windows[0].instance",
+            "\"b\"",
+        ),
+        ("/windows/0/id", json!("../w"), "windows[0].id", "\"../w\""),
+        (
+            "/windows/0/mode",
+            json!("half"),
+            "windows[0].mode",
+            "`open` or `closed`",
+        ),
+        (
+            "/windows/0/rate_per_s",
+            json!(null),
+            "windows[0].rate_per_s",
+            "above 0",
+        ),
+        (
+            "/windows/0/rate_per_s",
+            json!(-5),
+            "windows[0].rate_per_s",
+            "-5",
+        ),
+        (
+            "/windows/0/rate_per_s",
+            json!("5"),
+            "windows[0].rate_per_s",
+            "string \"5\"",
+        ),
+        (
+            "/windows/0/rate_per_s",
+            json!(1e7),
+            "windows[0].duration_s",
+            "",
+        ),
+        (
+            "/windows/0/connections",
+            json!(0),
+            "windows[0].connections",
+            "1 to 100000",
+        ),
+        (
+            "/windows/0/duration_s",
+            json!(0),
+            "windows[0].duration_s",
+            "above 0",
+        ),
+        (
+            "/windows/0/timeout_s",
+            json!(0),
+            "windows[0].timeout_s",
+            "0.001",
+        ),
+    ] {
+        let mut plan = good();
+        if place == "windows[0].duration_s" && words.is_empty() {
+            plan["windows"][0]["duration_s"] = json!(1000);
+        }
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
+        let parent = plan.pointer_mut(parent).unwrap();
+        match name.parse::<usize>() {
+            Ok(index) => parent[index] = value,
+            Err(_) => parent[name] = value,
+        }
+        let error = Plan::parse(&plan.to_string()).unwrap_err();
+        assert_eq!(error.path, place, "{error}");
+        assert!(error.message.contains(words), "{error}");
+        assert!(!error.to_string().contains('\n'));
+    }
+}
+
+/// Ids are unique, and the text is JSON from end to end.
+#[test]
+fn doubles_and_trailing_text_are_refused() {
+    let mut plan = good();
+    let window = plan["windows"][0].clone();
+    plan["windows"].as_array_mut().unwrap().push(window);
+    let error = Plan::parse(&plan.to_string()).unwrap_err();
+    assert_eq!(error.path, "windows[1].id");
+    assert!(Plan::parse(&(good().to_string() + "x")).is_err());
+    assert!(Plan::parse("").is_err());
+}

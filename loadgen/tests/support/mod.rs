@@ -1,0 +1,186 @@
+//! A responder whose misbehaviour is a closure, and plans to put to it.
+
+#![allow(dead_code)]
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+
+use serde_json::{Value, json};
+use tuner_loadgen::output::WindowLine;
+use tuner_loadgen::plan::Plan;
+use tuner_loadgen::session::Session;
+
+/// The response of a well-behaved responder.
+pub const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+/// A server in this process: a thread for each connection, which runs the closure.
+pub struct Responder {
+    pub address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    /// Weak, so that a connection is closed when its closure ends.
+    streams: Arc<Mutex<Vec<Weak<TcpStream>>>>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+/// One accepted connection.
+pub struct Client {
+    pub stream: Arc<TcpStream>,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    /// The next request as text; `None` at the end of the stream.
+    pub fn request(&mut self) -> Option<String> {
+        loop {
+            let found = self.buffer.windows(4).position(|w| w == b"\r\n\r\n");
+            if let Some(at) = found {
+                let text = String::from_utf8_lossy(&self.buffer[..at]).into_owned();
+                let length = text.lines().find_map(|line| {
+                    let (name, value) = line.split_once(':')?;
+                    let length = name.eq_ignore_ascii_case("content-length");
+                    length.then(|| value.trim().parse::<usize>().ok())?
+                });
+                let end = at + 4 + length.unwrap_or(0);
+                if self.buffer.len() >= end {
+                    self.buffer.drain(..end);
+                    return Some(text);
+                }
+            }
+            let mut piece = [0; 4096];
+            match (&*self.stream).read(&mut piece) {
+                Ok(0) | Err(_) => return None,
+                Ok(n) => self.buffer.extend_from_slice(&piece[..n]),
+            }
+        }
+    }
+
+    /// Answer.
+    pub fn answer(&mut self, bytes: &[u8]) -> io::Result<()> {
+        (&*self.stream).write_all(bytes)
+    }
+}
+
+impl Responder {
+    /// Serve with the closure, which is given each connection and its number.
+    pub fn start(serve: impl Fn(Client, usize) + Send + Sync + 'static) -> Self {
+        Self::start_at("127.0.0.1:0".parse().unwrap(), serve)
+    }
+
+    /// The same on an address.
+    pub fn start_at(at: SocketAddr, serve: impl Fn(Client, usize) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(at).unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let streams = Arc::new(Mutex::new(Vec::new()));
+        let serve = Arc::new(serve);
+        let (stopping, kept) = (Arc::clone(&stop), Arc::clone(&streams));
+        let acceptor = std::thread::spawn(move || {
+            for (number, stream) in listener.incoming().enumerate() {
+                if stopping.load(Ordering::SeqCst) {
+                    return;
+                }
+                let Ok(stream) = stream else { continue };
+                stream.set_nodelay(true).unwrap();
+                let stream = Arc::new(stream);
+                kept.lock().unwrap().push(Arc::downgrade(&stream));
+                let serve = Arc::clone(&serve);
+                std::thread::spawn(move || {
+                    let buffer = Vec::new();
+                    serve(Client { stream, buffer }, number);
+                });
+            }
+        });
+        Self {
+            address,
+            stop,
+            streams,
+            acceptor: Some(acceptor),
+        }
+    }
+
+    /// Answer each request well.
+    pub fn good() -> Self {
+        Self::start(
+            |mut client, _| {
+                while client.request().is_some() && client.answer(HELLO).is_ok() {}
+            },
+        )
+    }
+
+    /// Close the connections there are.
+    pub fn hang_up(&self) {
+        let streams = self.streams.lock().unwrap().split_off(0);
+        for stream in streams.iter().filter_map(Weak::upgrade) {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        let _ = TcpStream::connect(self.address);
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+        self.hang_up();
+    }
+}
+
+/// An address at which nobody listens.
+pub fn nobody() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
+
+/// A plan of one open window of half a second, with changes to the window and to the plan.
+pub fn plan(address: SocketAddr, window: Value, changes: Value) -> Value {
+    let mut first = json!({
+        "id": "w0", "instance": "a", "mode": "open", "rate_per_s": 400, "seed": 1,
+        "connections": 8, "warmup_s": 0.1, "duration_s": 0.5, "timeout_s": 2.0,
+    });
+    merge(&mut first, window);
+    let mut plan = json!({
+        "version": 1,
+        "spin": "off",
+        "requests": [{"path": "/", "expect": {"status": 200, "length": 5}}],
+        "instances": [{"id": "a", "address": address.to_string()}],
+        "windows": [first],
+    });
+    merge(&mut plan, changes);
+    plan
+}
+
+fn merge(into: &mut Value, from: Value) {
+    let from = from.as_object().cloned().unwrap_or_default();
+    into.as_object_mut().unwrap().extend(from);
+}
+
+/// Measure all windows of a plan.
+pub fn measure(plan: &Value) -> Vec<WindowLine> {
+    let plan = Plan::parse(&plan.to_string()).unwrap();
+    let mut session = Session::new(&plan).unwrap();
+    let windows = plan.windows.iter();
+    windows.map(|w| session.measure(w).unwrap()).collect()
+}
+
+/// Measure one window of the plan above.
+pub fn window(address: SocketAddr, window: Value) -> WindowLine {
+    measure(&plan(address, window, json!({}))).remove(0)
+}
+
+/// Every request offered is accounted for, once.
+pub fn assert_accounted(line: &WindowLine) {
+    let failed: u64 = line
+        .errors
+        .iter()
+        .filter(|(kind, _)| !kind.starts_with("connect_"))
+        .map(|(_, count)| count)
+        .sum();
+    let sum = line.completed + line.timeouts + line.unsent + line.in_flight + failed;
+    assert_eq!(line.offered, sum, "{line:?}");
+    assert_eq!(line.latency.corrected.count, line.offered - failed);
+}
