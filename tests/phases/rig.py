@@ -1,0 +1,172 @@
+"""A whole study on the simulated lab, with everything that tests want to vary as an option."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import optuna
+
+from tuner.configuration import Configuration, Value
+from tuner.objective import Objective
+from tuner.phases.bench import Bench, Silence
+from tuner.phases.study import SATURATION_GATES, StudySpec, run_study
+from tuner.record import Block, Phase, Record
+from tuner.space import load_space
+from tuner.stalls import StallRule
+from tuner.store import Storage, Store
+from tuner.testing.lab import (
+    Effect,
+    Faults,
+    SimulatedDeployer,
+    SimulatedGenerator,
+    SimulatedHost,
+)
+from tuner.testing.simulate import Noise
+from tuner.workload import Workload
+
+SPACE = load_space(
+    str(Path(__file__).with_name("space.yaml")),
+    server_cores=1,
+    connections=32,
+    memory_bytes=8 << 30,
+    server_version=(1, 22, 1),
+    modules=(),
+)
+STOCK = SPACE.baseline("stock")
+HAND = SPACE.baseline("hand")
+NAME = "simulated"
+WORKLOAD = Workload("simulated", "", "http/1.1", (), 32, "poisson", 2.0, (), None)
+
+QUIET = Noise(ar_sd=0.01, restart_sd=0.005, burst_probability=0.0)
+"""A host so quiet that a look tells the truth within a few per cent."""
+
+
+def fast_is_better(values: Mapping[str, Value]) -> Effect:
+    """``fast`` takes 40 % away, and a large ``boost`` some more; nothing else matters."""
+    boost = float(values.get("boost", 0))
+    gain = 0.5 + 0.02 * math.log(max(1.0, boost)) if values["fast"] else 0.0
+    return Effect(ln_latency=-gain, capacity_per_s=4_000.0)
+
+
+def all_the_same(_: Mapping[str, Value]) -> Effect:
+    """Nothing matters."""
+    return Effect(capacity_per_s=4_000.0)
+
+
+@dataclass
+class Notes(Silence):
+    """Progress that keeps what it is told."""
+
+    notes: list[str] = field(default_factory=list)
+    phases: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """See ``Progress.note``."""
+        self.notes.append(text)
+
+    def phase(self, title: str, expected_s: float) -> None:  # noqa: ARG002 - the port's name
+        """See ``Progress.phase``."""
+        self.phases.append(title)
+
+
+@dataclass
+class Rig:
+    """One simulated host with one study on it.
+
+    A second ``run`` resumes the study from its storage, as another process would.
+    """
+
+    host: SimulatedHost
+    storage: Storage = field(default_factory=optuna.storages.InMemoryStorage)
+    objective: str = "p99"
+    baseline: Configuration = STOCK
+    progress: Notes = field(default_factory=Notes)
+    spec: StudySpec = field(
+        default_factory=lambda: StudySpec(
+            space=SPACE,
+            allow=(),
+            known_good=(HAND,),
+            rate_per_s=None,
+            time_s=60.0,
+            trials=None,
+            effect=0.05,
+            server_cores=1,
+        )
+    )
+    begun: bool = False
+
+    def store(self) -> Store:
+        """The record: begun at the first call, opened and recovered at every later one."""
+        if not self.begun:
+            header = self.host.header(NAME, self.baseline, self.objective)
+            store = Store.create(self.storage, header, self.host.clock)
+            store.add_configuration(self.host.describe(self.baseline))
+            self.begun = True
+            return store
+        store = Store.open(self.storage, NAME, self.host.clock)
+        self.progress.notes += store.recover()
+        return store
+
+    def bench(self, store: Store | None = None) -> Bench:
+        """A bench as the command line would build it."""
+        return Bench(
+            deployer=SimulatedDeployer(self.host),
+            generator=SimulatedGenerator(self.host),
+            store=store or self.store(),
+            progress=self.progress,
+            baseline=self.baseline,
+            make_instance=self.host.instance,
+            describe=self.host.describe,
+            free_ports=self.host.free_ports,
+            workload=WORKLOAD,
+            objective=Objective(self.objective),
+            rule=StallRule(),
+            gates=SATURATION_GATES,
+            seed=self.host.seed,
+            clock=self.host.clock,
+        )
+
+    def run(self) -> Record:
+        """Run what is not in the record yet, to the end; the record."""
+        run_study(self.bench(), self.spec)
+        return self.record()
+
+    def record(self) -> Record:
+        """The record as any reader sees it."""
+        return Store.open(self.storage, NAME).record()
+
+
+def rig(*, faults: Faults | None = None, **changes: Any) -> Rig:
+    """A rig; changes go to the host, the study or the rig, wherever they belong."""
+    host = {k: changes.pop(k) for k in list(changes) if k in _HOST}
+    spec = {k: changes.pop(k) for k in list(changes) if k in StudySpec.__slots__}
+    options = {"truth": fast_is_better, "noise": QUIET, "tail_share": 0.0, **host}
+    made = Rig(SimulatedHost(faults=faults or Faults(), **options), **changes)
+    made.spec = replace(made.spec, **spec)
+    return made
+
+
+_HOST = ("seed", "truth", "noise", "stalls", "median_us", "tail_share", "most_samples")
+
+
+def blocks(record: Record, phase: Phase, state: str | None = None) -> list[Block]:
+    """The blocks of a phase, in order of time."""
+    return [
+        block
+        for block in record.blocks
+        if block.phase == phase and (state is None or block.state == state)
+    ]
+
+
+def states_of(storage: Storage) -> dict[str, set[str]]:
+    """States of the trials of both Optuna studies."""
+    return {
+        name: {
+            trial.state.name for trial in optuna.load_study(study_name=name, storage=storage).trials
+        }
+        for name in (NAME, f"{NAME}/blocks")
+    }

@@ -1,0 +1,271 @@
+"""A block: one deployment, complete rounds in random order, every window in the record."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.phases.rig import HAND, SPACE, STOCK, Rig, blocks, rig
+from tuner.configuration import Configuration, Value
+from tuner.errors import HostError, InstrumentError, Interrupted
+from tuner.measurement import Gates, Measurement
+from tuner.phases.block import (
+    MOST_REPEATS,
+    Arm,
+    BlockSpec,
+    InvalidBlockError,
+    repeat_until_complete,
+    run_block,
+)
+from tuner.plan import BlockPlan
+from tuner.record import Block
+from tuner.scoring import BASELINE
+from tuner.stats.words import counted
+from tuner.testing.lab import Faults
+
+ODD = SPACE.complete({"size": 64}, STOCK)
+
+
+def spec(*others: Configuration, rounds: int = 5, needs_all: bool = False) -> BlockSpec:
+    """A search block of the baseline and these, at three quarters of the capacity."""
+    arms = [Arm(f"c{i}", configuration) for i, configuration in enumerate(others, 1)]
+    return BlockSpec(
+        phase="search",
+        index=0,
+        arms=(Arm(BASELINE, STOCK), *arms),
+        plan=BlockPlan(rounds, 0.5, 0.2, 0.1),
+        mode="open",
+        rate_per_s=3_000.0,
+        needs_all=needs_all,
+    )
+
+
+def order(block: Block) -> list[list[str]]:
+    """Instances in the order of measurement, by round."""
+    rounds: dict[int, list[str]] = defaultdict(list)
+    for window in block.windows:
+        rounds[window.round].append(window.instance)
+    return [rounds[number] for number in sorted(rounds)]
+
+
+# --- order ------------------------------------------------------------------------------------
+
+
+def test_every_round_measures_every_instance_once() -> None:
+    """A randomised complete block: rounds one after another, nobody left out."""
+    block = run_block(rig().bench(), spec(HAND, ODD))
+    assert block.state == "complete"
+    assert [sorted(names) for names in order(block)] == [[BASELINE, "c1", "c2"]] * 5
+    assert [w.round for w in block.windows] == sorted(w.round for w in block.windows)
+
+
+def test_the_order_within_rounds_is_random_and_follows_from_the_seed() -> None:
+    """The same seed and block number give the same order; another seed or block another one."""
+    bench = rig(seed=1).bench()
+    first, second = (order(run_block(bench, spec(HAND, ODD, rounds=12))) for _ in range(2))
+    again = order(run_block(rig(seed=1).bench(), spec(HAND, ODD, rounds=12)))
+    other = order(run_block(rig(seed=2).bench(), spec(HAND, ODD, rounds=12)))
+    assert first == again
+    assert first != second
+    assert first != other
+    assert len({tuple(names) for names in first}) > 3
+
+
+def test_the_instances_of_a_round_are_offered_the_very_same_arrivals() -> None:
+    """Common random numbers: what differs within a round is the server."""
+    made = rig()
+    seeds: dict[int, set[int]] = defaultdict(set)
+    measure = made.host.measure
+
+    def watch(workload: object, endpoint: object, window: object) -> object:
+        seeds[int(window.window_id[:2])].add(window.seed)  # type: ignore[attr-defined]
+        return measure(workload, endpoint, window)  # type: ignore[arg-type]
+
+    made.host.measure = watch  # type: ignore[assignment,method-assign]
+    run_block(made.bench(), spec(HAND, ODD))
+    assert [len(seeds[round_]) for round_ in range(5)] == [1] * 5
+    assert len(set.union(*seeds.values())) == 5
+
+
+def test_the_first_window_of_a_fresh_instance_warms_up_longer() -> None:
+    """Two instances, two rounds: time passes by the plan."""
+    made = rig()
+    before = made.host.now_s
+    run_block(made.bench(), spec(HAND, rounds=2))
+    deployed_s = 1.3
+    assert made.host.now_s - before == pytest.approx(deployed_s + 4 * 0.5 + 2 * 0.2 + 2 * 0.1)
+
+
+# --- what goes wrong ---------------------------------------------------------------------------
+
+
+def refuse_small(values: Mapping[str, Value]) -> str:
+    """A server that does not take a small size."""
+    return 'nginx: [emerg] invalid "size" value in nginx.conf:7' if values["size"] == 64 else ""
+
+
+def test_a_refused_configuration_does_not_keep_the_others_from_being_measured() -> None:
+    """The server's words are in the record."""
+    made = rig(faults=Faults(refuse=refuse_small))
+    run_block(made.bench(), spec(ODD, HAND))
+    (block,) = made.record().blocks
+    states = {i.instance: (i.state, i.message) for i in block.instances}
+    assert states["c1"] == ("refused", 'nginx: [emerg] invalid "size" value in nginx.conf:7')
+    assert states["c2"] == states[BASELINE] == ("live", "")
+    assert [sorted(names) for names in order(block)] == [[BASELINE, "c2"]] * 5
+
+
+def test_a_block_of_refused_candidates_measures_nothing() -> None:
+    """The baseline alone is compared with nobody."""
+    made = rig(faults=Faults(refuse=refuse_small))
+    block = run_block(made.bench(), spec(ODD))
+    assert (block.state, block.windows, made.host.windows) == ("complete", (), 0)
+
+
+def test_a_refused_baseline_stops_everything() -> None:
+    """There is nothing to compare with; the message has the server's words."""
+    made = rig(faults=Faults(refuse=lambda values: "no!" if not values["fast"] else ""))
+    with pytest.raises(HostError, match="refuses the baseline itself: no!"):
+        run_block(made.bench(), spec(HAND))
+
+
+@pytest.mark.parametrize(
+    ("faults", "words", "windows"),
+    [
+        (Faults(host_gone={0}), "the host does not answer", 0),
+        (Faults(fails_to_start={(0, "c1")}), "c1 did not start: simulated", 0),
+        (Faults(taken_ports={18_081}), "c1 did not start: bind", 0),
+        (Faults(generator_dies={3}), "the generator ended", 3),
+    ],
+)
+def test_a_block_that_breaks_is_in_the_record_with_the_reason(
+    faults: Faults, words: str, windows: int
+) -> None:
+    """Failed, with the windows that had ended."""
+    made = rig(faults=faults)
+    with pytest.raises((HostError, InstrumentError), match=words):
+        run_block(made.bench(), spec(HAND))
+    (block,) = made.record().blocks
+    assert block.state == "failed"
+    assert words in block.reason
+    assert len(block.windows) == windows
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        Faults(host_gone={0}),
+        Faults(fails_to_start={(0, "c1")}),
+        Faults(generator_dies={7}),
+        Faults(starved=range(10)),
+    ],
+    ids=["host gone", "did not start", "generator died", "generator starved"],
+)
+def test_a_block_is_repeated_when_the_host_or_the_instrument_failed(faults: Faults) -> None:
+    """Nothing is held against the configurations; the failure is logged and kept."""
+    made = rig(faults=faults)
+    block = repeat_until_complete(made.bench(), spec(HAND))
+    assert block.state == "complete"
+    assert [b.state for b in made.record().blocks] in (
+        ["failed", "complete"],
+        ["invalid", "complete"],
+    )
+    assert "block repeated (1 of 3)" in made.progress.notes[0]
+
+
+def test_a_host_that_stays_away_ends_the_study() -> None:
+    """After so many attempts its last words are the error."""
+    made = rig(faults=Faults(host_gone=range(100)))
+    with pytest.raises(HostError, match="does not answer"):
+        repeat_until_complete(made.bench(), spec(HAND))
+    assert len(made.record().blocks) == MOST_REPEATS
+
+
+def test_a_block_that_is_never_valid_says_so() -> None:
+    """With how often it was tried and why it failed last."""
+    made = rig(faults=Faults(starved=range(1_000)))
+    with pytest.raises(InvalidBlockError, match=r"3 attempts.*could not keep up"):
+        repeat_until_complete(made.bench(), spec(HAND))
+    assert counted(len(made.record().blocks), "block") == "3 blocks"
+
+
+def test_ctrl_c_keeps_what_was_measured() -> None:
+    """The block is closed as interrupted, with its windows."""
+    made = rig(faults=Faults(interrupted={4}))
+    with pytest.raises(Interrupted):
+        repeat_until_complete(made.bench(), spec(HAND))
+    (block,) = made.record().blocks
+    assert (block.state, block.reason, len(block.windows)) == ("failed", "interrupted", 4)
+
+
+# --- validity ----------------------------------------------------------------------------------
+
+
+def test_one_invalid_window_makes_a_block_invalid_that_needs_all() -> None:
+    """And ends it there: more of its windows would be a waste."""
+    made = rig(faults=Faults(failing={3}))
+    block = run_block(made.bench(), spec(HAND, needs_all=True))
+    assert block.state == "invalid"
+    assert len(block.windows) == 4
+    assert "requests failed (status" in block.reason
+
+
+def test_an_invalid_window_of_a_candidate_spoils_no_search_block() -> None:
+    """Only the baseline's do, and only if most of its windows are invalid."""
+    bad = {w.window_id for w in _windows(rig(faults=Faults(failing={3})), HAND) if not w.valid}
+    assert len(bad) == 1
+    made = rig(faults=Faults(failing=range(1_000)))
+    assert run_block(made.bench(), spec(HAND)).state == "invalid"
+
+
+def _windows(made: Rig, *others: Configuration) -> Sequence[Measurement]:
+    block = run_block(made.bench(), spec(*others))
+    assert block.state == "complete"
+    return block.windows
+
+
+def test_gates_and_stall_rule_come_from_the_bench() -> None:
+    """The same for every arm."""
+    bench = replace(rig().bench(), gates=Gates(samples_needed=5_000))
+    block = run_block(bench, spec(HAND, needs_all=True))
+    assert "5000 are needed" in block.reason
+
+
+# --- leaving early -----------------------------------------------------------------------------
+
+
+def test_a_dropped_instance_is_measured_no_more_and_the_reason_is_kept() -> None:
+    """The others go on to the end."""
+    made = rig()
+
+    def drop(windows: Sequence[Measurement]) -> Mapping[str, str]:
+        return {"c1": "hopeless"} if windows[-1].round >= 2 else {}
+
+    run_block(made.bench(), spec(HAND, ODD), drop)
+    (block,) = made.record().blocks
+    states = {i.instance: (i.state, i.message) for i in block.instances}
+    assert states["c1"] == ("dropped", "hopeless")
+    counts = [sum(w.instance == label for w in block.windows) for label in (BASELINE, "c2")]
+    assert counts == [5, 5]
+    assert sum(w.instance == "c1" for w in block.windows) in (2, 3)
+
+
+def test_a_block_whose_candidates_all_left_is_over() -> None:
+    """The baseline is not measured for its own sake."""
+    made = rig()
+    block = run_block(made.bench(), spec(HAND), lambda _: {"c1": "hopeless"})
+    assert len(block.windows) == 1
+
+
+def test_the_record_says_how_much_of_the_block_was_measuring() -> None:
+    """Optuna's value of a block is the share of its time spent in windows."""
+    import optuna
+
+    made = rig()
+    run_block(made.bench(), spec(HAND, rounds=2))
+    study = optuna.load_study(study_name="simulated/blocks", storage=made.storage)
+    assert study.trials[0].value == pytest.approx(4 * 0.5 / (1.3 + 4 * 0.5 + 2 * 0.2 + 2 * 0.1))
+    assert len(blocks(made.record(), "search", "complete")) == 1
