@@ -22,6 +22,7 @@ LOAD_SHARE = 0.7
 OTHER_LOAD_SHARES = (0.5, 0.85)
 """Reported beside it, because p99 near saturation is a cliff."""
 _BUSY = 0.95
+_LOWERED = ", lowered because the baseline did not hold it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ def load_point(capacity: Capacity, rate_per_s: float | None) -> tuple[float, str
 
 def lower(load: tuple[float, str]) -> tuple[float, str]:
     """The next load point to try when the baseline does not hold this one in an open loop."""
-    return _round(0.8 * load[0]), f"{load[1]}, lowered because the baseline did not hold it"
+    rate, source = load
+    return _round(0.8 * rate), source.removesuffix(_LOWERED) + _LOWERED
 
 
 def run_aa(
