@@ -1,0 +1,191 @@
+"""Calibration: the baseline's capacity, the load point, and what identical arms differ by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+
+from tests.phases.rig import all_the_same, blocks, rig
+from tuner.errors import HostError, InstrumentError
+from tuner.load.port import Next, Plan
+from tuner.measurement import RawWindow
+from tuner.phases.calibrate import Capacity, load_point, lower
+from tuner.phases.study import calibrate
+from tuner.testing.lab import Faults, SimulatedGenerator
+from tuner.testing.simulate import Noise
+
+
+def test_the_load_point_is_seventy_per_cent_of_the_baselines_capacity() -> None:
+    """Rounded to two digits, so that it can be said and offered again."""
+    made = rig()
+    found = calibrate(made.bench(), made.spec).calibration
+    assert found.capacity_per_s == pytest.approx(4_000, rel=0.05)
+    assert found.rate_per_s == 2_800
+    assert found.rate_source == "70% of the baseline's capacity"
+    assert {w.rate_per_s for b in blocks(made.record(), "aa") for w in b.windows} == {2_800.0}
+
+
+def test_a_given_rate_is_offered_as_it_is() -> None:
+    """Its share of the capacity is said."""
+    made = rig(rate_per_s=1_234.0)
+    found = calibrate(made.bench(), made.spec).calibration
+    assert found.rate_per_s == 1_234
+    assert found.rate_source.startswith("--rate, 3")
+
+
+def test_aa_blocks_hold_the_baseline_and_its_twins() -> None:
+    """Identical configurations along the very path of the candidates."""
+    made = rig()
+    calibrate(made.bench(), made.spec)
+    aa = blocks(made.record(), "aa", "complete")
+    assert len(aa) == 3
+    for block in aa:
+        assert [i.instance for i in block.instances] == ["baseline", "twin1", "twin2"]
+        assert len({i.digest for i in block.instances}) == 1
+
+
+def test_the_noise_is_what_the_host_truly_has() -> None:
+    """Starts that settle 5 % apart give differences of 7 %: within what 6 degrees tell."""
+    noise = Noise(ar_sd=0.0, restart_sd=0.05, burst_probability=0.0)
+    found = [
+        calibrate(made.bench(), made.spec).calibration
+        for made in (rig(noise=noise, seed=seed, truth=all_the_same) for seed in range(6))
+    ]
+    assert {c.degrees_of_freedom for c in found} == {6}
+    pooled = math.sqrt(sum(c.sigma_d**2 for c in found) / len(found))
+    # 36 degrees of freedom: 23 % either way in 95 of 100 such tests, and some sampling noise.
+    assert pooled == pytest.approx(0.05 * math.sqrt(2), rel=0.3)
+    assert all(c.sigma_d_upper > c.sigma_d for c in found)
+
+
+def test_a_noisy_host_needs_more_blocks_and_detects_less() -> None:
+    """The number is fixed from the noise, as far as the time allows."""
+    quiet, noisy = (rig(noise=Noise(restart_sd=sd), time_s=3_600) for sd in (0.001, 0.06))
+    few, many = (calibrate(made.bench(), made.spec) for made in (quiet, noisy))
+    assert many.confirm_blocks > few.confirm_blocks >= 6
+    assert many.calibration.minimum_detectable_effect > few.calibration.minimum_detectable_effect
+
+
+def test_a_host_on_which_nothing_can_be_decided_is_refused() -> None:
+    """With what to do about it."""
+    made = rig(noise=Noise(restart_sd=0.7), rate_per_s=500.0)
+    with pytest.raises(HostError, match=r"nothing can be decided here; quieten it, lower --rate"):
+        calibrate(made.bench(), made.spec)
+
+
+def test_calibration_is_not_done_twice() -> None:
+    """A resumed study takes it from the record: the same plan, and no block more."""
+    made = rig()
+    first = calibrate(made.bench(), made.spec)
+    before = made.host.windows
+    again = calibrate(made.bench(), made.spec)
+    assert made.host.windows == before
+    assert again.calibration == first.calibration
+    assert (again.plan, again.confirm_blocks) == (first.plan, first.confirm_blocks)
+    assert (again.bench.gates, again.bench.rule) == (first.bench.gates, first.bench.rule)
+
+
+def test_gates_and_stall_rule_fit_the_load_point() -> None:
+    """The gate demands what a window can hold; the recovery follows from the utilisation."""
+    made = rig()
+    ready = calibrate(made.bench(), made.spec)
+    assert ready.bench.gates.samples_needed == ready.plan.samples_needed
+    assert ready.bench.rule is not None
+    assert ready.bench.rule.recovery == pytest.approx(1.5 * 0.7 / 0.3, rel=0.2)
+
+
+def test_throughput_is_saturation_and_has_no_stall_rule_to_adapt() -> None:
+    """All windows are closed loops."""
+    made = rig(objective="throughput")
+    calibrate(made.bench(), made.spec)
+    assert {w.mode for b in made.record().blocks for w in b.windows} == {"closed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Promising(SimulatedGenerator):
+    """A generator whose closed loop flatters the server."""
+
+    factor: float = 1.0
+
+    def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
+        """See ``LoadGenerator.run``."""
+
+        def flattered(raw: RawWindow) -> Next:
+            if raw.mode == "closed":
+                raw = replace(raw, completed=round(self.factor * raw.completed))
+            return after(raw)
+
+        SimulatedGenerator(self.host).run(plan, flattered)
+
+
+def test_a_load_point_that_the_baseline_does_not_hold_is_lowered() -> None:
+    """70 % of a flattering capacity is too much: four fifths of it are tried next."""
+    made = rig(truth=all_the_same)
+    bench = replace(made.bench(), generator=Promising(made.host, factor=1.6))
+    found = calibrate(bench, made.spec).calibration
+    assert found.rate_per_s == 3_500
+    assert "lowered because the baseline did not hold it" in found.rate_source
+    assert any("going on at 3,500/s" in note for note in made.progress.notes)
+
+
+def test_a_given_rate_is_never_lowered() -> None:
+    """The user asked for it; that the baseline does not hold it is the answer."""
+    made = rig(rate_per_s=9_000.0)
+    with pytest.raises(HostError, match="achieved less than offered"):
+        calibrate(made.bench(), made.spec)
+
+
+@dataclass(frozen=True, slots=True)
+class Busy(SimulatedGenerator):
+    """A generator that is the bottleneck."""
+
+    def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
+        """See ``LoadGenerator.run``."""
+
+        def busy(raw: RawWindow) -> Next:
+            if raw.mode == "closed":
+                raw = replace(raw, generator_busy_share=0.99, server_cpu_s=0.5 * raw.duration_s)
+            return after(raw)
+
+        SimulatedGenerator(self.host).run(plan, busy)
+
+
+def test_a_generator_that_is_the_bottleneck_is_told() -> None:
+    """The server can do more than was measured; the calibration warns of it."""
+    made = rig()
+    found = calibrate(replace(made.bench(), generator=Busy(made.host)), made.spec).calibration
+    assert found.generator_bound
+    assert "the generator was the bottleneck" in found.warnings[0]
+
+
+def test_a_server_that_answers_next_to_nothing_cannot_be_measured() -> None:
+    """The message has the figure."""
+    with pytest.raises(InstrumentError, match=r"0\.50 requests/s, too few"):
+        load_point(Capacity(0.5, generator_bound=False), None)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "rate"), [(4_000, 2_800), (4_123, 2_900), (51_234, 36_000), (17, 12), (5, 4)]
+)
+def test_load_points_have_two_digits(capacity: float, rate: float) -> None:
+    """Whatever the magnitude."""
+    assert load_point(Capacity(capacity, generator_bound=False), None)[0] == rate
+
+
+def test_lowering_twice_is_said_once() -> None:
+    """The source stays readable."""
+    first = lower((1_000.0, "70% of the baseline's capacity"))
+    assert first[0] == 800
+    assert lower(first)[0] == 640
+    assert lower(first)[1].count("lowered") == 1
+
+
+def test_a_host_that_is_gone_ends_the_calibration() -> None:
+    """Nothing is written as if it had been measured."""
+    made = rig(faults=Faults(host_gone=range(1, 100)))
+    with pytest.raises(HostError, match="does not answer"):
+        calibrate(made.bench(), made.spec)
+    assert made.record().calibration is None
