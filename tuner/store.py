@@ -358,10 +358,13 @@ class Store:
         Empty where there are too few finished trials to say.
         """
         optuna = _optuna()
-        try:
-            found: Mapping[str, float] = optuna.importance.get_param_importances(self._search)
-        except (ValueError, RuntimeError):
-            return {}
+        with warnings.catch_warnings():
+            # Of too few trials Optuna warns, and calls all parameters equally important.
+            warnings.simplefilter("error", UserWarning)
+            try:
+                found: Mapping[str, float] = optuna.importance.get_param_importances(self._search)
+            except (ValueError, RuntimeError, UserWarning):
+                return {}
         return found
 
 
