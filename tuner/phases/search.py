@@ -18,7 +18,7 @@ from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
 from tuner.plan import StudyPlan
 from tuner.record import Block, Calibration, Origin, Record, Trial, TrialState
 from tuner.scoring import BASELINE, block_losses, mean_loss
-from tuner.search.dimensions import dimensions_of
+from tuner.search.dimensions import by_parameter, dimensions_of
 from tuner.search.propose import Seen, propose
 from tuner.search.schedule import again, best_first, finalists, winner
 from tuner.space import Space
@@ -60,7 +60,7 @@ def run_search(
     while True:
         record = bench.store.record()
         left_s = spec.time_s - _spent_s(record)
-        if left_s < cost_s and any(t.losses for t in record.trials if t.origin != "baseline"):
+        if left_s < cost_s and _search_blocks(record):
             break
         arms = _next_arms(bench, spec, record, plan, final=left_s < _FINAL_SHARE * spec.time_s)
         if not arms:
@@ -69,7 +69,7 @@ def run_search(
         _conclude(bench, block)
         _tell(bench, block, max(0.0, left_s - cost_s))
     _close_all(bench)
-    bench.store.set_importance(bench.store.importance())
+    bench.store.set_importance(by_parameter(bench.store.importance()))
     return winner([t for t in bench.store.record().trials if t.origin != "baseline"])
 
 

@@ -58,6 +58,15 @@ def dimensions_of(space: Space, allow: Collection[str], configuration: Configura
     return values, domains
 
 
+def by_parameter(shares: Mapping[str, float]) -> dict[str, float]:
+    """Figures by dimension, added up by the parameter that the dimensions belong to."""
+    added: dict[str, float] = {}
+    for dimension, share in shares.items():
+        name = dimension.removesuffix(_KIND)
+        added[name] = added.get(name, 0.0) + share
+    return added
+
+
 def _suggest(trial: optuna.Trial, parameter: Parameter) -> Value:
     import optuna
 
