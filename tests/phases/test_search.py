@@ -1,0 +1,261 @@
+"""The search: blocks of proposals beside the baseline, until the time or the trials are over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import pytest
+
+from tests.core.windows import window
+from tests.phases.rig import HAND, QUIET, STOCK, Rig, all_the_same, blocks, fast_is_better, rig
+from tuner.configuration import Value
+from tuner.objective import Objective
+from tuner.phases.search import SearchSpec, hopeless, run_search
+from tuner.phases.study import calibrate
+from tuner.record import Record, Trial
+from tuner.scoring import BASELINE, mean_loss, trial_losses
+from tuner.testing.lab import Effect, Faults
+
+
+def searched(made: Rig, time_s: float = 120.0, trials: int | None = None) -> Record:
+    """The record after calibration and a search of so much virtual time."""
+    ready = calibrate(made.bench(), made.spec)
+    spec = SearchSpec(made.spec.space, made.spec.allow, STOCK, (HAND,), time_s, trials)
+    run_search(ready.bench, spec, ready.calibration, ready.plan)
+    return made.record()
+
+
+def proposals(record: Record) -> list[Trial]:
+    """All trials but the baseline's."""
+    return [trial for trial in record.trials if trial.origin != "baseline"]
+
+
+@pytest.fixture(scope="module")
+def usual() -> Record:
+    """A search of some ten blocks on a quiet host."""
+    return searched(rig(objective="p50"), time_s=330.0)
+
+
+def test_the_baseline_comes_first_then_the_hand_tuning_then_proposals(usual: Record) -> None:
+    """The baseline is a trial with nothing to win or lose against itself."""
+    assert [t.origin for t in usual.trials[:3]] == ["baseline", "hand", "proposed"]
+    assert usual.trials[0].digest == STOCK.digest
+    assert usual.trials[0].state == "complete"
+    assert usual.trials[1].digest == HAND.digest
+    assert {t.origin for t in usual.trials[2:]} == {"proposed"}
+
+
+def test_the_baseline_is_in_every_block(usual: Record) -> None:
+    """Whatever else is measured, it is measured beside the baseline."""
+    for block in blocks(usual, "search"):
+        assert block.instances[0].instance == BASELINE
+        assert block.instances[0].digest == STOCK.digest
+        assert {w.round for w in block.windows if w.instance == BASELINE} == set(range(5))
+
+
+def test_no_configuration_is_two_trials(usual: Record) -> None:
+    """What is worth another look gets it under the same number."""
+    digests = [trial.digest for trial in usual.trials]
+    assert len(set(digests)) == len(digests) > 10
+
+
+def test_what_looks_good_is_measured_again_in_later_blocks(usual: Record) -> None:
+    """One look for most, five for the best, never more."""
+    looks = [len(trial.losses) for trial in proposals(usual)]
+    assert max(looks) == 5
+    assert sorted(looks)[len(looks) // 2] <= 2
+    by_looks = sorted(proposals(usual), key=lambda t: -len(t.losses))
+    assert mean_loss(by_looks[0].losses) < mean_loss(by_looks[-1].losses)
+
+
+def test_there_are_new_proposals_in_every_block_but_the_last(usual: Record) -> None:
+    """Looking again takes at most two of five places before the final part."""
+    seen: set[int] = set()
+    for block in blocks(usual, "search")[:5]:
+        trials = {i.trial for i in block.instances if i.trial is not None}
+        assert len(trials - seen) >= 3
+        seen |= trials
+
+
+def test_losses_are_those_that_the_windows_say(usual: Record) -> None:
+    """The record's figures are recomputable from its windows."""
+    losses = trial_losses(usual.blocks, Objective("p50"))
+    assert {t.number: t.losses for t in proposals(usual)} == losses
+
+
+def test_every_trial_has_come_to_an_end(usual: Record) -> None:
+    """Nobody races on after the search."""
+    assert {trial.state for trial in usual.trials} <= {"complete", "dropped", "infeasible"}
+
+
+def test_importance_is_of_parameters_and_names_what_matters(usual: Record) -> None:
+    """PED-ANOVA on the losses: shares by parameter, not by Optuna's dimension, that make one."""
+    assert usual.importance.keys() == {"fast", "boost", "mode", "size"}
+    assert usual.importance["fast"] + usual.importance["boost"] > 0.5
+    assert sum(usual.importance.values()) == pytest.approx(1)
+
+
+def test_the_search_keeps_to_its_time() -> None:
+    """It ends when another block would not fit."""
+    made = rig(objective="p50")
+    record = searched(made, time_s=200.0)
+    spent_s = sum(b.ended_unix_s - b.started_unix_s for b in blocks(record, "search"))
+    assert 150 < spent_s <= 200
+
+
+def test_the_search_keeps_to_its_number_of_trials() -> None:
+    """Four proposals, then only further looks at them."""
+    record = searched(rig(objective="p50"), time_s=600.0, trials=4)
+    assert len(proposals(record)) == 4
+    assert len(blocks(record, "search")) > 1
+
+
+def test_a_bad_search_ends_with_a_candidate_all_the_same() -> None:
+    """Where nothing is better, the best is still named; whether it is better is not said here."""
+    made = rig(objective="p50", truth=all_the_same)
+    ready = calibrate(made.bench(), made.spec)
+    spec = SearchSpec(made.spec.space, (), STOCK, (HAND,), 60.0, None)
+    assert run_search(ready.bench, spec, ready.calibration, ready.plan) is not None
+
+
+# --- infeasible and hopeless -------------------------------------------------------------------
+
+
+def refuse_fast(values: Mapping[str, Value]) -> str:
+    """A server that does not know ``fast``."""
+    return 'unknown directive "fast"' if values["fast"] else ""
+
+
+def test_what_the_server_refuses_is_infeasible_with_its_words() -> None:
+    """Told to the sampler, measured never again; the others in the block are measured."""
+    record = searched(rig(objective="p50", faults=Faults(refuse=refuse_fast)), time_s=200.0)
+    refused = [t for t in proposals(record) if record.configurations[t.digest].values["fast"]]
+    assert refused
+    for trial in refused:
+        assert (trial.state, trial.message) == ("infeasible", 'unknown directive "fast"')
+        assert trial.losses == {}
+    numbers = [i.trial for b in blocks(record, "search") for i in b.instances]
+    assert all(numbers.count(trial.number) == 1 for trial in refused)
+    assert any(t.losses for t in proposals(record))
+
+
+def test_a_server_that_refuses_everything_does_not_keep_the_search_going() -> None:
+    """Its time is over sometime, and there is nothing to confirm."""
+    refuse = Faults(refuse=lambda values: "" if values == STOCK.values else "no")
+    made = rig(objective="p50", faults=refuse)
+    ready = calibrate(made.bench(), made.spec)
+    spec = SearchSpec(made.spec.space, (), STOCK, (HAND,), 60.0, None)
+    assert run_search(ready.bench, spec, ready.calibration, ready.plan) is None
+    record = made.record()
+    assert {t.state for t in proposals(record)} == {"infeasible"}
+    spent_s = sum(b.ended_unix_s - b.started_unix_s for b in blocks(record, "search"))
+    assert spent_s <= 60
+
+
+def fails_when_fast(values: Mapping[str, Value]) -> Effect:
+    """Errors are the fastest answers of all."""
+    if values["fast"]:
+        return Effect(ln_latency=-2.0, error_share=0.05, capacity_per_s=4_000.0)
+    return Effect(capacity_per_s=4_000.0)
+
+
+def test_a_configuration_that_answers_with_errors_is_infeasible_however_fast() -> None:
+    """It leaves its block at once, and the reason is in the record."""
+    record = searched(rig(objective="p50", truth=fails_when_fast), time_s=200.0)
+    bad = [t for t in proposals(record) if record.configurations[t.digest].values["fast"]]
+    assert bad
+    for trial in bad:
+        assert trial.state == "infeasible"
+        assert "requests failed (status" in trial.message
+    for block in blocks(record, "search"):
+        for instance in block.instances:
+            if instance.trial in {trial.number for trial in bad}:
+                assert sum(w.instance == instance.instance for w in block.windows) == 1
+
+
+def slow_when_large(values: Mapping[str, Value]) -> Effect:
+    """A large size doubles every latency."""
+    large = int(values["size"]) > 512
+    return Effect(ln_latency=0.7 * large, capacity_per_s=4_000.0)
+
+
+def test_a_hopeless_candidate_leaves_its_block_after_four_rounds() -> None:
+    """Four lost rounds are enough; its loss is kept, and it is not measured again."""
+    record = searched(rig(objective="p50", truth=slow_when_large), time_s=200.0)
+    large = [t for t in proposals(record) if record.configurations[t.digest].values["size"] > 512]  # type: ignore[operator]
+    assert large
+    for trial in large:
+        assert trial.state == "dropped"
+        assert mean_loss(trial.losses) == pytest.approx(0.7, abs=0.1)
+        assert len(trial.losses) == 1
+        assert trial.message == "slower than the baseline in each of 4 rounds"
+    for block in blocks(record, "search"):
+        for instance in block.instances:
+            if instance.trial in {trial.number for trial in large}:
+                rounds = sum(w.instance == instance.instance for w in block.windows)
+                assert rounds in (4, 5), "the last round may be under way when the look comes"
+
+
+def test_equal_candidates_are_rarely_dropped() -> None:
+    """The look allows for what starts of one configuration differ by: at most 10 % of them."""
+    record = searched(rig(objective="p50", truth=all_the_same, seed=3), time_s=330.0)
+    instances = [i for b in blocks(record, "search") for i in b.instances if i.trial is not None]
+    assert len(instances) > 40
+    assert sum(i.state == "dropped" for i in instances) <= 0.2 * len(instances)
+
+
+def test_four_rounds_are_needed_and_all_must_be_lost() -> None:
+    """A single round that is not lost keeps the candidate."""
+    objective = Objective("p50")
+
+    def race(*losses: float) -> dict[str, str]:
+        windows = []
+        for round_, loss in enumerate(losses):
+            windows.append(window("c1", round_, 100 * math.exp(loss)))
+            windows.append(window(BASELINE, round_, 100))
+        return hopeless(windows, objective, 0.1)
+
+    assert race(0.5, 0.5, 0.5) == {}
+    assert race(0.5, 0.5, 0.5, 0.05) == {}
+    assert race(0.5, 0.5, 0.5, 0.5).keys() == {"c1"}
+    assert race(-0.5, 0.5, 0.5, 0.5, 0.5) == {}
+
+
+def test_a_candidate_that_fails_the_load_leaves_before_the_baselines_turn() -> None:
+    """There is nothing to compare."""
+    bad = window("c1", 0, 100, errors={"reset": 3})
+    assert hopeless([bad], Objective("p50"), 0.1) == {"c1": "3 of 20 requests failed (reset 3)"}
+
+
+# --- the host's and the instrument's failures --------------------------------------------------
+
+
+def test_a_failure_of_the_host_is_held_against_nobody() -> None:
+    """The block is repeated with the same candidates, and the sampler is told nothing."""
+    made = rig(objective="p50", faults=Faults(host_gone={5}, generator_dies={120}))
+    record = searched(made, time_s=200.0)
+    failed = [b for b in record.blocks if b.state == "failed"]
+    assert len(failed) == 2
+    for block in failed:
+        repeated = record.blocks[block.number + 1]
+        assert [i.digest for i in repeated.instances] == [i.digest for i in block.instances]
+        assert [i.trial for i in repeated.instances] == [i.trial for i in block.instances]
+    assert not [t for t in proposals(record) if t.state == "infeasible"]
+
+
+def test_the_same_seed_searches_the_same() -> None:
+    """Proposals and orders are functions of the record and the seed."""
+    one, same = (searched(rig(objective="p50"), time_s=120.0) for _ in range(2))
+    assert [t.digest for t in one.trials] == [t.digest for t in same.trials]
+    assert [t.losses for t in one.trials] == [t.losses for t in same.trials]
+    other = searched(rig(objective="p50", seed=2, noise=QUIET), time_s=120.0)
+    assert [t.digest for t in other.trials] != [t.digest for t in one.trials]
+
+
+def test_what_is_allowed_by_name_is_searched_and_nothing_else() -> None:
+    """Trades stay as in the baseline unless the user says otherwise."""
+    plain = searched(rig(objective="p50", truth=fast_is_better), time_s=120.0)
+    assert not any(c.values["cache"] for c in plain.configurations.values())
+    allowed = searched(rig(objective="p50", allow=("cache",)), time_s=200.0)
+    assert any(c.values["cache"] for c in allowed.configurations.values())
