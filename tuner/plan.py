@@ -15,7 +15,7 @@ DEPLOY_S = 1.5
 """One Ansible run with its instances."""
 GAP_S = 0.02
 """Between two windows: reading the samples and writing the record."""
-STALL_ALLOWANCE = 1.4
+STALL_ALLOWANCE = 1.6
 """Windows are this much longer than the samples need, since stalls take a part of them away."""
 
 
@@ -58,35 +58,47 @@ class StudyPlan:
     """Stall-free samples that a window must hold; declared in the report."""
 
 
-CLOSED = BlockPlan(rounds=3, window_s=1.0, first_warmup_s=0.5, warmup_s=0.1)
+CLOSED = BlockPlan(rounds=6, window_s=0.5, first_warmup_s=0.5, warmup_s=0.1)
+_ARM_S = 9.0
+"""Measured time of an arm in a block whose values are claims."""
+_LOOK_S = 3.0
+"""Measured time of a configuration in a block of the search."""
+_MOST_ROUNDS = 12
 
 
 def plan_blocks(objective: Objective, rate_per_s: float, time_s: float) -> StudyPlan:
     """Choose windows that hold enough samples and still leave time for blocks.
 
-    A window holds the samples that the objective needs if that takes at most a hundredth of the
-    study; at lower rates it holds fewer, and the record declares how many.
+    Many short windows are better than few long ones: a disturbance of the host spoils one of
+    them, and the median over rounds does not follow it. A window holds the samples that the
+    objective needs if that takes at most a hundredth of the study; at lower rates it holds fewer,
+    and the record declares how many.
     """
     needed = objective.samples_needed
     longest_s = max(0.5, time_s / 100)
     sample_s = needed * STALL_ALLOWANCE / rate_per_s if objective.mode == "open" else 0.5
-    search_s = min(max(0.6, sample_s), longest_s)
-    confirm_s = min(max(1.5, sample_s), 1.5 * longest_s)
+    search_s = min(max(0.5, sample_s), longest_s)
+    confirm_s = min(max(0.75, sample_s), 1.5 * longest_s)
     if objective.mode == "open":
         needed = min(needed, math.floor(rate_per_s * search_s / STALL_ALLOWANCE))
-    settle_s = max(0.05, min(0.5, 200 / rate_per_s))
+    settle_s = max(0.03, min(0.5, 500 / rate_per_s))
     fresh_s = max(0.25, settle_s)
+    confirm = BlockPlan(_rounds(_ARM_S, confirm_s), confirm_s, fresh_s, settle_s)
     return StudyPlan(
         capacity=CLOSED,
-        aa=BlockPlan(6, confirm_s, fresh_s, settle_s),
+        aa=confirm,
         aa_blocks=3,
         aa_instances=3,
-        search=BlockPlan(5, search_s, fresh_s, settle_s),
+        search=BlockPlan(_rounds(_LOOK_S, search_s), search_s, fresh_s, settle_s),
         candidates=5,
-        confirm=BlockPlan(6, confirm_s, fresh_s, settle_s),
-        load_points=BlockPlan(3, confirm_s, fresh_s, settle_s),
+        confirm=confirm,
+        load_points=BlockPlan(_rounds(_LOOK_S, confirm_s), confirm_s, fresh_s, settle_s),
         samples_needed=needed,
     )
+
+
+def _rounds(measured_s: float, window_s: float) -> int:
+    return max(3, min(_MOST_ROUNDS, round(measured_s / window_s)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class Block:
 class Trial:
     """One configuration in the search.
 
-    ``losses`` holds, for each block it completed, the mean over its windows of
+    ``losses`` holds, for each block it completed, the median over its rounds of
     ln(value / baseline's value in the same round), signed so that negative is better.
     """
 
@@ -88,7 +88,7 @@ class Calibration:
     """What was learnt of the baseline before the search."""
 
     capacity_per_s: float
-    """Closed-loop throughput of the baseline."""
+    """Closed-loop throughput of the baseline: the lowest of several windows."""
     generator_bound: bool
     """The generator was the bottleneck: the server's capacity is at least ``capacity_per_s``."""
     rate_per_s: float

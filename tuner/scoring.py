@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tuner.measurement import Measurement
 from tuner.objective import Objective
@@ -38,7 +38,7 @@ def round_differences(block: Block, instance: str, objective: Objective) -> list
 
 
 def block_losses(block: Block, objective: Objective) -> dict[str, float]:
-    """Mean signed log ratio to the baseline of each instance; negative is better.
+    """Median over rounds of the signed log ratio to the baseline; negative is better.
 
     Rounds are complete blocks in themselves, so the finished rounds of an interrupted block count.
     """
@@ -46,7 +46,7 @@ def block_losses(block: Block, objective: Objective) -> dict[str, float]:
     for instance in block.instances:
         differences = round_differences(block, instance.instance, objective)
         if instance.instance != BASELINE and differences:
-            losses[instance.instance] = objective.loss(statistics.fmean(differences))
+            losses[instance.instance] = objective.loss(statistics.median(differences))
     return losses
 
 
@@ -71,26 +71,42 @@ def mean_loss(losses: Mapping[int, float]) -> float:
     return statistics.fmean(losses.values()) if losses else math.inf
 
 
-def arm_mean_ln(block: Block, instance: str, objective: Objective) -> float:
-    """Mean over the rounds of ln(objective) of one instance of a complete block."""
-    return statistics.fmean(
-        objective.ln(window) for window in block.windows if window.instance == instance
-    )
+def counted_windows(block: Block, instance: str) -> list[Measurement]:
+    """The windows of one instance that count, in the order of their rounds.
+
+    Those of the rounds in which every instance of the block has a valid window: a round in which
+    one arm was disturbed is left out for all arms.
+    """
+    valid: dict[int, dict[str, Measurement]] = {}
+    for window in block.windows:
+        if window.valid:
+            valid.setdefault(window.round, {})[window.instance] = window
+    present = {window.instance for window in block.windows}
+    return [
+        windows[instance]
+        for _, windows in sorted(valid.items())
+        if windows.keys() == present and instance in windows
+    ]
 
 
-def confirmation_differences(blocks: Iterable[Block], objective: Objective) -> list[float]:
-    """d_i = mean ln(candidate) − mean ln(baseline) of each complete confirmation block."""
-    differences = []
-    for block in blocks:
-        if block.phase == "confirm" and block.state == "complete":
-            labels = [i.instance for i in block.instances]
-            candidate = next(label for label in labels if label != BASELINE)
-            differences.append(
-                arm_mean_ln(block, candidate, objective) - arm_mean_ln(block, BASELINE, objective)
-            )
-    return differences
+def typical_ln(windows: Sequence[Measurement], metric: Callable[[Measurement], float]) -> float:
+    """An arm's value in a block: the logarithm of its typical window, the median over rounds.
+
+    A host that loses a tenth of its speed for a fifth of a second makes one window's p99 ten or a
+    hundred times what it is elsewhere; a mean of logarithms follows such a window, the median
+    does not. Which rounds are disturbed is the same chance for all arms, so the sign of a
+    difference of medians is as random as that of a difference of means. What a configuration
+    itself does now and then is not lost: p99.9 and the spread over windows are reported.
+
+    Returns:
+        NaN where there is no window, or one whose value is not positive and finite.
+    """
+    values = [metric(window) for window in windows]
+    if not values or not all(math.isfinite(value) and value > 0 for value in values):
+        return math.nan
+    return statistics.median(map(math.log, values))
 
 
 def windows_of(block: Block, instance: str) -> list[Measurement]:
-    """The windows of one instance, in the order of measurement."""
+    """All windows of one instance, in the order of measurement."""
     return [window for window in block.windows if window.instance == instance]

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tests.core.windows import block, window
 from tuner.objective import Objective
 from tuner.scoring import (
-    arm_mean_ln,
     block_losses,
     by_round,
-    confirmation_differences,
+    counted_windows,
     mean_loss,
     round_differences,
     trial_losses,
+    typical_ln,
     windows_of,
 )
 
@@ -29,7 +29,7 @@ def pair(round_: int, candidate_us: float, baseline_us: float = 100.0, label: st
     return [window(label, round_, candidate_us), window("baseline", round_, baseline_us)]
 
 
-def test_a_loss_is_the_mean_log_ratio_within_rounds() -> None:
+def test_a_loss_is_the_median_log_ratio_within_rounds() -> None:
     """Each round compares neighbours, so a drift of both arms cancels."""
     drifting = block([*pair(0, 80, 100), *pair(1, 160, 200), *pair(2, 320, 400)])
     assert block_losses(drifting, P99) == {"c1": pytest.approx(math.log(0.8))}
@@ -93,25 +93,23 @@ def test_a_trial_without_a_look_is_behind_all_others() -> None:
     assert mean_loss({}) == math.inf
 
 
-def test_an_arms_figure_is_the_mean_of_logarithms_over_rounds() -> None:
-    """The geometric mean of its windows."""
-    both = block([*pair(0, 100), *pair(1, 400)])
-    assert arm_mean_ln(both, "c1", P99) == pytest.approx(math.log(200))
+def test_an_arms_figure_is_its_typical_window() -> None:
+    """The median over rounds: one disturbed window does not move it."""
+    both = block([*pair(0, 100), *pair(1, 110), *pair(2, 40_000)])
+    assert typical_ln(counted_windows(both, "c1"), P99.value) == pytest.approx(math.log(110))
 
 
-def test_confirmation_differences_are_of_complete_confirmation_blocks_alone() -> None:
-    """An invalid block gives no difference, and neither does a search block."""
-    blocks = [
-        block([*pair(0, 80), *pair(1, 80)], phase="confirm"),
-        block(pair(0, 10), number=1, phase="confirm", state="invalid"),
-        block(pair(0, 10), number=2, phase="confirm", state="failed"),
-        block(pair(0, 10), number=3),
-        block(pair(0, 125), number=4, phase="confirm"),
-    ]
-    assert confirmation_differences(blocks, P99) == [
-        pytest.approx(math.log(0.8)),
-        pytest.approx(math.log(1.25)),
-    ]
+def test_an_arm_without_a_window_has_no_figure() -> None:
+    """NaN, never a made-up figure."""
+    assert math.isnan(typical_ln([], P99.value))
+
+
+def test_a_round_in_which_one_arm_is_invalid_counts_for_none() -> None:
+    """Else the arms would be compared on different seconds."""
+    windows = [*pair(0, 80), window("c1", 1, 90), window("baseline", 1, 9_999, valid=False)]
+    both = block([*windows, *pair(2, 100)])
+    assert [w.round for w in counted_windows(both, "c1")] == [0, 2]
+    assert [w.round for w in counted_windows(both, "baseline")] == [0, 2]
 
 
 def test_the_windows_of_an_instance_come_in_the_order_of_measurement() -> None:

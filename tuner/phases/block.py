@@ -7,6 +7,8 @@ round is fair by design under any drift of the host (Fisher 1935; Abedi and Brec
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -53,7 +55,16 @@ class BlockSpec:
     mode: Mode
     rate_per_s: float
     needs_all: bool
-    """Any invalid window makes the whole block invalid; else only a baseline that fails does."""
+    """Every round must be valid for all arms; else a block is invalid only if its baseline is.
+
+    A round with an invalid window is measured again, whole, at the block's end; a block that
+    would need more than a quarter of its rounds again is invalid.
+    """
+
+    @property
+    def spare_rounds(self) -> int:
+        """Rounds that may be measured again."""
+        return math.ceil(self.plan.rounds / 4) if self.needs_all else 0
 
 
 def keep_all(_: Sequence[Measurement]) -> Mapping[str, str]:
@@ -155,7 +166,7 @@ class _Run:
         """
         random = np.random.default_rng([self._bench.seed, self._number])
         spec, windows = self._spec, []
-        for round_ in range(spec.plan.rounds):
+        for round_ in range(spec.plan.rounds + spec.spare_rounds):
             seed = int(random.integers(2**53))
             for place in random.permutation(len(live)):
                 label = live[place]
@@ -189,16 +200,28 @@ class _Run:
             )
         contenders = [i for i in self._instances.values() if i.state == "live"]
         alone = len(self._spec.arms) > 1 and [i.instance for i in contenders] == [BASELINE]
-        return Next(drop=tuple(leaving), stop=alone or self._hopeless(window))
+        return Next(drop=tuple(leaving), stop=alone or self._enough())
 
-    def _hopeless(self, window: Measurement) -> bool:
-        """Whether the block is already invalid, so that going on would waste its time."""
-        return self._spec.needs_all and not window.valid
+    def _enough(self) -> bool:
+        """Whether the rounds are all there, or can no longer be."""
+        if not self._spec.needs_all or len(self._windows) % len(self._endpoints):
+            return False
+        rounds = len(self._windows) // len(self._endpoints)
+        good = self._good_rounds()
+        return good >= self._spec.plan.rounds or rounds - good > self._spec.spare_rounds
+
+    def _good_rounds(self) -> int:
+        """Rounds in which every window is valid."""
+        bad = {window.round for window in self._windows if not window.valid}
+        done = Counter(window.round for window in self._windows)
+        return sum(
+            count == len(self._endpoints) and round_ not in bad for round_, count in done.items()
+        )
 
     def outcome(self) -> tuple[BlockState, str]:
         """State and reason by the validity rule."""
         wrong = [w for w in self._windows if not w.valid]
-        if self._spec.needs_all and wrong:
+        if self._spec.needs_all and self._good_rounds() < self._spec.plan.rounds:
             return "invalid", f"{wrong[0].instance}: {'; '.join(wrong[0].invalid)}"
         baseline = [w for w in wrong if w.instance == BASELINE]
         valid = sum(w.valid and w.instance == BASELINE for w in self._windows)

@@ -13,7 +13,7 @@ from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
 from tuner.plan import CLOSED, Budget, StudyPlan
 from tuner.record import Block, Calibration
-from tuner.scoring import BASELINE, arm_mean_ln
+from tuner.scoring import BASELINE, counted_windows, typical_ln
 from tuner.stats.power import PooledSigma, blocks_needed, minimum_detectable_effect, pooled_sigma
 from tuner.stats.race import neighbour_correlation
 
@@ -27,14 +27,18 @@ _LOWERED = ", lowered because the baseline did not hold it"
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Closed-loop throughput of the baseline."""
+    """Closed-loop throughput of the baseline.
+
+    The lowest of several windows: on a shared host the speed of a core changes from second to
+    second, and a load point near what it does at best is beyond what it does at times.
+    """
 
     per_s: float
     generator_bound: bool
 
 
 def measure_capacity(bench: Bench, baseline: Configuration, server_cores: int) -> Capacity:
-    """Saturate the baseline in a closed loop; the median of a few short windows.
+    """Saturate the baseline in a closed loop, in a few short windows.
 
     Where the generator was busy all the time and the server was not, the server's capacity is at
     least this.
@@ -50,7 +54,7 @@ def measure_capacity(bench: Bench, baseline: Configuration, server_cores: int) -
     )
     bench.progress.phase("capacity of the baseline", CLOSED.cost_s(1))
     windows = repeat_until_complete(bench, spec).windows
-    per_s = statistics.median(window.completed_per_s for window in windows)
+    per_s = min(window.completed_per_s for window in windows if window.valid)
     busy = statistics.median(window.generator_busy_share for window in windows)
     cpu = [w.server_cpu_s / w.duration_s for w in windows if w.server_cpu_s is not None]
     idle_server = bool(cpu) and statistics.median(cpu) < 0.9 * min(server_cores, 1)
@@ -125,7 +129,10 @@ def calibration(
         HostError: identical configurations differ so much that nothing can be decided here.
     """
     groups = [
-        [arm_mean_ln(block, i.instance, bench.objective) for i in block.instances]
+        [
+            typical_ln(counted_windows(block, i.instance), bench.objective.value)
+            for i in block.instances
+        ]
         for block in blocks
     ]
     sigma = pooled_sigma(groups)

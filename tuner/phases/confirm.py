@@ -42,7 +42,8 @@ def freeze(
         digest="",
         estimand=(
             f"ratio candidate / baseline of the {bench.objective.name} of {quantity}, stall-free,"
-            " pseudomedian over blocks of the mean over rounds of the log ratio"
+            " pseudomedian over blocks of the difference of the arms' logarithms, each the median"
+            " over the block's rounds"
         ),
         baseline=bench.baseline.digest,
         candidate=candidate.digest,
@@ -57,7 +58,8 @@ def freeze(
         stall_rule=bench.rule,
         gates=bench.gates,
     )
-    content = msgspec.to_builtins(replace(protocol, frozen_unix_s=0.0))
+    content = msgspec.to_builtins(protocol)
+    del content["frozen_unix_s"], content["digest"]
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     protocol = replace(protocol, digest=hashlib.sha256(text.encode()).hexdigest()[:12])
     bench.store.set_protocol(protocol)

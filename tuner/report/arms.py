@@ -10,13 +10,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import median
 
 from tuner.latency import merge
 from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.record import Block, BlockState, Phase, Record
-from tuner.scoring import BASELINE, windows_of
+from tuner.scoring import BASELINE, counted_windows, typical_ln, windows_of
 from tuner.stats.paired import PairedEstimate, estimate
 
 INTERRUPTED = "interrupted"
@@ -38,6 +38,11 @@ class PairedBlock:
     """Why it does not count; empty if it does."""
     baseline: tuple[Measurement, ...]
     candidate: tuple[Measurement, ...]
+    """Windows of the rounds that count: those that were valid for both arms."""
+    measured: tuple[int, int]
+    """Windows of baseline and candidate, valid or not."""
+    invalid: tuple[int, int]
+    """Those of them that were not valid."""
     places: tuple[tuple[int, int], ...]
     """For each round, the places of baseline and candidate in the order of measurement."""
 
@@ -47,7 +52,7 @@ class PairedBlock:
         return not self.reason
 
     def values(self, metric: Metric) -> tuple[float, float]:
-        """Geometric means over rounds of baseline and candidate; NaN for an arm without one."""
+        """Typical windows of baseline and candidate; NaN for an arm without one."""
         return block_value(self.baseline, metric), block_value(self.candidate, metric)
 
     def excluded(self) -> tuple[float, float]:
@@ -55,8 +60,8 @@ class PairedBlock:
         return excluded_share(self.baseline), excluded_share(self.candidate)
 
     def difference(self, metric: Metric) -> float:
-        """Log ratio candidate / baseline: mean ln over rounds of each; NaN if an arm has none."""
-        return mean_ln(self.candidate, metric) - mean_ln(self.baseline, metric)
+        """Log ratio candidate / baseline of their typical windows; NaN if an arm has none."""
+        return typical_ln(self.candidate, metric) - typical_ln(self.baseline, metric)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +118,9 @@ def block_labels(blocks: Sequence[PairedBlock]) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def mean_ln(windows: Sequence[Measurement], metric: Metric) -> float:
-    """Mean of ln over windows; NaN where there is none or one is not positive and finite."""
-    values = [metric(window) for window in windows]
-    if not values or not all(math.isfinite(value) and value > 0 for value in values):
-        return math.nan
-    return fmean(math.log(value) for value in values)
-
-
 def block_value(windows: Sequence[Measurement], metric: Metric) -> float:
-    """An arm's value in a block: the geometric mean over its windows, or NaN."""
-    return math.exp(mean_ln(windows, metric))
+    """An arm's value in a block, its typical window: the median over rounds, or NaN."""
+    return math.exp(typical_ln(windows, metric))
 
 
 def figures(blocks: Sequence[PairedBlock], objective: Objective) -> tuple[Figure, ...]:
@@ -164,8 +161,9 @@ def _pair(block: Block, candidate: str, metric: Metric) -> PairedBlock:
         ),
         None,
     )
-    ours = windows_of(block, BASELINE)
-    theirs = windows_of(block, label) if label else []
+    ours = counted_windows(block, BASELINE)
+    theirs = counted_windows(block, label) if label else []
+    every = (windows_of(block, BASELINE), windows_of(block, label) if label else [])
     order = {id(window): place for place, window in enumerate(block.windows)}
     places = tuple(
         (0, 1) if order[id(first)] < order[id(second)] else (1, 0)
@@ -180,6 +178,11 @@ def _pair(block: Block, candidate: str, metric: Metric) -> PairedBlock:
         reason=_unused(block, ours, theirs, metric),
         baseline=tuple(ours),
         candidate=tuple(theirs),
+        measured=(len(every[0]), len(every[1])),
+        invalid=(
+            sum(not window.valid for window in every[0]),
+            sum(not window.valid for window in every[1]),
+        ),
         places=places,
     )
 
@@ -191,10 +194,7 @@ def _unused(
         return INTERRUPTED
     if block.state != "complete":
         return block.reason or block.state
-    for window in (*ours, *theirs):
-        if not window.valid:
-            return f"{window.instance}: {'; '.join(window.invalid)}"
-    if not math.isfinite(mean_ln(ours, metric) + mean_ln(theirs, metric)):
+    if not math.isfinite(typical_ln(ours, metric) + typical_ln(theirs, metric)):
         return "an arm has no figure"
     return ""
 
@@ -211,12 +211,12 @@ def _figure(used: Sequence[PairedBlock], name: str, unit: str, metric: Metric) -
 
 
 def _typical(blocks: Sequence[Sequence[Measurement]], metric: Metric) -> float:
-    """Median over blocks of the mean over windows (geometric where all are positive)."""
+    """Median over blocks of each block's median over windows."""
     values = []
     for windows in blocks:
         value = block_value(windows, metric)
         plain = [metric(window) for window in windows]
-        values.append(fmean(plain) if math.isnan(value) and plain else value)
+        values.append(median(plain) if math.isnan(value) and plain else value)
     return median(values) if values and all(map(math.isfinite, values)) else math.nan
 
 

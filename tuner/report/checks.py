@@ -32,7 +32,7 @@ def findings(
         margin: the frozen protocol's, as a share.
     """
     found = []
-    begun = [block for block in confirm if block.baseline and block.candidate]
+    begun = [block for block in confirm if all(block.measured)]
     if begun:
         found.append(_invalid(begun))
     if used:
@@ -41,12 +41,9 @@ def findings(
 
 
 def _invalid(begun: Sequence[PairedBlock]) -> Finding:
-    arms = (
-        [window for block in begun for window in block.candidate],
-        [window for block in begun for window in block.baseline],
-    )
-    candidate, baseline = (sum(not window.valid for window in arm) for arm in arms)
-    return invalid_windows(candidate, baseline, max(len(arm) for arm in arms))
+    baseline, candidate = (sum(block.invalid[arm] for block in begun) for arm in (0, 1))
+    most = max(sum(block.measured[arm] for block in begun) for arm in (0, 1))
+    return invalid_windows(candidate, baseline, most)
 
 
 def _of_used(used: Sequence[PairedBlock], objective: Objective, margin: float) -> list[Finding]:

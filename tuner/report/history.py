@@ -9,8 +9,8 @@ from statistics import fmean
 
 from tuner.objective import Objective
 from tuner.record import Block, Origin, Phase, Record, TrialState
-from tuner.report.arms import PairedBlock, block_value, mean_ln
-from tuner.scoring import BASELINE, windows_of
+from tuner.report.arms import PairedBlock, block_value
+from tuner.scoring import BASELINE, counted_windows, typical_ln
 
 PHASES: tuple[Phase, ...] = ("capacity", "aa", "search", "confirm", "load-points")
 
@@ -148,7 +148,9 @@ def aa_spreads(record: Record, objective: Objective) -> tuple[AASpread, ...]:
     result = []
     for block in _complete(record, "aa"):
         means = {
-            instance.instance: mean_ln(windows_of(block, instance.instance), objective.value)
+            instance.instance: typical_ln(
+                counted_windows(block, instance.instance), objective.value
+            )
             for instance in block.instances
         }
         known = {label: mean for label, mean in means.items() if math.isfinite(mean)}

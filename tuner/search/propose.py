@@ -10,6 +10,7 @@ count as bad while a batch is drawn (constant liar, Ginsbourger et al. 2010), wh
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,10 @@ def propose(
 
 
 def _sampler(optuna: Any, seed: int) -> Any:
-    return optuna.samplers.TPESampler(multivariate=True, group=True, seed=seed)
+    with warnings.catch_warnings():
+        # Grouping is experimental since 2.8 and what conditional spaces need.
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return optuna.samplers.TPESampler(multivariate=True, group=True, seed=seed)
 
 
 def _frozen(trial: Seen, space: Space, allow: Collection[str]) -> optuna.trial.FrozenTrial:

@@ -32,7 +32,7 @@ from tuner.record import (
     Record,
     Trial,
 )
-from tuner.scoring import window_id
+from tuner.scoring import counted_windows, typical_ln, window_id
 from tuner.stalls import Span, StallRule
 from tuner.stats.power import minimum_detectable_effect, pooled_sigma
 from tuner.stats.verdict import decision_margin
@@ -320,7 +320,7 @@ def _calibrate(host: _Host, baseline: str) -> Calibration:
     groups = []
     for index in range(6):
         block = host.block("aa", index, [(label, baseline, None, 0.0) for label in labels])
-        groups.append([_mean_ln(host.objective, block, label) for label in labels])
+        groups.append([_typical_ln(host.objective, block, label) for label in labels])
     pooled = pooled_sigma(groups)
     upper = pooled.upper_limit()
     blocks = 12
@@ -367,9 +367,9 @@ def _search(
             arms.append((f"trial-{number}", digest, number, effect))
         block = host.block("search", index, arms, rounds=2)
         index += 1
-        reference = _mean_ln(host.objective, block, "baseline")
+        reference = _typical_ln(host.objective, block, "baseline")
         for number in numbers:
-            own = _mean_ln(host.objective, block, f"trial-{number}")
+            own = _typical_ln(host.objective, block, f"trial-{number}")
             losses[number][block.number] = host.objective.loss(own - reference)
 
     def mean(number: int) -> float:
@@ -486,9 +486,8 @@ def _gates(objective: Objective) -> Gates:
     return Gates(samples_needed=min(10_000, objective.samples_needed))
 
 
-def _mean_ln(objective: Objective, block: Block, label: str) -> float:
-    own = [objective.ln(window) for window in block.windows if window.instance == label]
-    return float(np.mean(own))
+def _typical_ln(objective: Objective, block: Block, label: str) -> float:
+    return typical_ln(counted_windows(block, label), objective.value)
 
 
 def _add(configurations: dict[str, ConfigurationRecord], values: Mapping[str, Value]) -> str:
