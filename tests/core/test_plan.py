@@ -24,8 +24,9 @@ def test_at_a_high_rate_windows_are_short_and_hold_what_p99_needs() -> None:
     """20,000/s in a ten-minute study: 10,000 samples and an allowance for stalls."""
     plan = plan_blocks(Objective("p99"), 20_000, 600)
     assert plan.samples_needed == 10_000
-    assert plan.search.window_s == pytest.approx(0.7)
-    assert plan.confirm.window_s == 1.5
+    assert plan.search.window_s == pytest.approx(0.8)
+    assert plan.confirm.window_s == pytest.approx(0.8)
+    assert plan.confirm.rounds == 11, "nine seconds of each arm, in many short windows"
 
 
 def test_at_a_low_rate_windows_hold_fewer_samples_and_the_plan_says_how_many() -> None:
@@ -95,7 +96,7 @@ def test_most_of_a_block_is_measuring() -> None:
 
 
 def test_throughput_needs_no_tail() -> None:
-    """Closed loops are short: 0.6 s windows in the search."""
+    """Closed loops are short: windows of half a second in the search."""
     plan = plan_blocks(Objective("throughput"), 0.1, 600)
-    assert plan.search.window_s == pytest.approx(0.6)
+    assert plan.search.window_s == pytest.approx(0.5)
     assert plan.samples_needed == 1_000
