@@ -63,6 +63,8 @@ _ARM_S = 9.0
 """Measured time of an arm in a block whose values are claims."""
 _LOOK_S = 3.0
 """Measured time of a configuration in a block of the search."""
+_LEAST_ROUNDS = 4
+"""A candidate can be dropped after four rounds at the earliest."""
 _MOST_ROUNDS = 12
 
 
@@ -98,7 +100,7 @@ def plan_blocks(objective: Objective, rate_per_s: float, time_s: float) -> Study
 
 
 def _rounds(measured_s: float, window_s: float) -> int:
-    return max(3, min(_MOST_ROUNDS, round(measured_s / window_s)))
+    return max(_LEAST_ROUNDS, min(_MOST_ROUNDS, round(measured_s / window_s)))
 
 
 @dataclass(frozen=True, slots=True)

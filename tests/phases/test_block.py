@@ -22,7 +22,7 @@ from tuner.phases.block import (
 )
 from tuner.plan import BlockPlan
 from tuner.record import Block
-from tuner.scoring import BASELINE
+from tuner.scoring import BASELINE, counted_windows
 from tuner.stats.words import counted
 from tuner.testing.lab import Faults
 
@@ -204,12 +204,21 @@ def test_ctrl_c_keeps_what_was_measured() -> None:
 # --- validity ----------------------------------------------------------------------------------
 
 
-def test_one_invalid_window_makes_a_block_invalid_that_needs_all() -> None:
-    """And ends it there: more of its windows would be a waste."""
+def test_a_round_with_an_invalid_window_is_measured_again_for_all_arms() -> None:
+    """The disturbed round counts for nobody; a fresh one takes its place."""
     made = rig(faults=Faults(failing={3}))
     block = run_block(made.bench(), spec(HAND, needs_all=True))
+    assert block.state == "complete"
+    assert len(block.windows) == 2 * (5 + 1)
+    assert [w.round for w in counted_windows(block, "c1")] == [0, 2, 3, 4, 5]
+
+
+def test_a_block_that_would_need_too_many_rounds_again_is_invalid() -> None:
+    """More than a quarter of its rounds; it ends there, since more windows would be a waste."""
+    made = rig(faults=Faults(failing={1, 3, 5}))
+    block = run_block(made.bench(), spec(HAND, needs_all=True))
     assert block.state == "invalid"
-    assert len(block.windows) == 4
+    assert len(block.windows) == 2 * 3
     assert "requests failed (status" in block.reason
 
 
