@@ -13,7 +13,7 @@ from tuner.errors import HostError, InstrumentError
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.calibrate import OTHER_LOAD_SHARES
-from tuner.plan import StudyPlan
+from tuner.plan import STALL_ALLOWANCE, StudyPlan
 from tuner.record import Calibration, Protocol
 from tuner.scoring import BASELINE
 from tuner.stats.power import LEVEL
@@ -141,8 +141,11 @@ def run_load_points(
             needs_all=False,
         )
         rule = bench.rule.at(share) if bench.rule else None
+        # At a lower rate the same windows hold fewer requests.
+        held = int(spec.rate_per_s * spec.plan.window_s / STALL_ALLOWANCE)
+        gates = replace(bench.gates, samples_needed=min(bench.gates.samples_needed, held))
         try:
-            run_block(replace(bench, rule=rule), spec)
+            run_block(replace(bench, rule=rule, gates=gates), spec)
         except (HostError, InstrumentError) as error:
             bench.progress.note(f"load point {share:.0%} left out: {error}")
         bench.progress.step(f"{share:.0%} of the baseline's capacity", 0.0)
