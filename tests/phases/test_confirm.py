@@ -1,0 +1,212 @@
+"""The confirmation: fresh blocks under a protocol that was frozen before the first of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Container
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.phases.rig import HAND, STOCK, Rig, blocks, rig
+from tuner.errors import HostError, StoreError
+from tuner.phases.confirm import allowed_invalid, freeze, run_confirmation
+from tuner.phases.study import Calibrated, calibrate, confirm
+from tuner.record import Protocol, Record
+from tuner.report.result import evaluate
+from tuner.scoring import BASELINE
+from tuner.stats.verdict import VerdictKind
+from tuner.testing.lab import Faults
+
+
+def calibrated(made: Rig) -> Calibrated:
+    """The rig after calibration, with as many blocks as a short confirmation has."""
+    return calibrate(made.bench(), made.spec)
+
+
+def frozen(ready: Calibrated) -> Protocol:
+    """A protocol for HAND against STOCK."""
+    return freeze(ready.bench, HAND, ready.calibration, ready.plan, ready.confirm_blocks)
+
+
+def confirmed(made: Rig) -> Record:
+    """The record of a confirmation of HAND."""
+    confirm(calibrated(made), HAND)
+    return made.record()
+
+
+def broken(windows: Container[int]) -> Rig:
+    """A rig whose generator starves in these windows, counted from the first confirmation block."""
+    before = rig()
+    calibrated(before)
+    begun = before.host.windows
+    shifted = frozenset(n for n in range(begun, begun + 5_000) if n - begun in windows)
+    return rig(faults=Faults(starved=shifted))
+
+
+def test_the_protocol_is_in_the_record_before_the_first_block() -> None:
+    """Frozen first, by the clock of the blocks themselves."""
+    record = confirmed(rig())
+    assert record.protocol is not None
+    first = blocks(record, "confirm")[0]
+    assert record.protocol.frozen_unix_s <= first.started_unix_s
+    last = max(b.ended_unix_s for b in record.blocks if b.phase in ("aa", "search", "capacity"))
+    assert last <= record.protocol.frozen_unix_s
+
+
+def test_the_protocol_holds_all_that_the_verdict_depends_on() -> None:
+    """Both arms, objective, rate, blocks, windows, margin, stall rule and gates."""
+    made = rig()
+    ready = calibrated(made)
+    protocol = frozen(ready)
+    assert (protocol.baseline, protocol.candidate) == (STOCK.digest, HAND.digest)
+    assert (protocol.objective, protocol.rate_per_s) == ("p99", ready.calibration.rate_per_s)
+    assert protocol.blocks == ready.confirm_blocks >= 6
+    assert protocol.rounds == ready.plan.confirm.rounds
+    assert protocol.window_s == ready.plan.confirm.window_s
+    assert protocol.alpha == 0.05
+    assert protocol.margin == max(0.03, ready.calibration.half_width)
+    assert (protocol.stall_rule, protocol.gates) == (ready.bench.rule, ready.bench.gates)
+    assert made.record().protocol == protocol
+
+
+def test_the_protocols_hash_is_of_its_content() -> None:
+    """SHA-256 over the canonical JSON of all but the hash and the time: anyone can check it."""
+    protocol = frozen(calibrated(rig()))
+    content = msgspec.to_builtins(protocol)
+    del content["digest"], content["frozen_unix_s"]
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    assert protocol.digest == hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@pytest.mark.parametrize("changed", [{"margin": 0.01}, {"blocks": 60}, {"seed": 2}])
+def test_a_frozen_protocol_is_never_replaced(changed: dict[str, Any]) -> None:
+    """Not by another margin, nor by more blocks, nor by another seed."""
+    made = rig()
+    ready = calibrated(made)
+    protocol = frozen(ready)
+    with pytest.raises(StoreError, match="frozen already"):
+        ready.bench.store.set_protocol(replace(protocol, digest="other", **changed))
+    assert made.record().protocol == protocol
+
+
+def test_every_block_holds_both_arms_freshly_started() -> None:
+    """As many deployments as blocks."""
+    made = rig()
+    ready = calibrated(made)
+    before = made.host.deployments
+    run_confirmation(ready.bench, HAND, frozen(ready), ready.plan)
+    found = blocks(made.record(), "confirm")
+    assert made.host.deployments - before == len(found) == ready.confirm_blocks
+    for block in found:
+        arms = {i.instance: i.digest for i in block.instances}
+        assert arms == {BASELINE: STOCK.digest, "candidate": HAND.digest}
+        assert len(block.windows) == 2 * ready.plan.confirm.rounds
+    assert [b.index for b in found] == list(range(len(found)))
+
+
+def test_search_figures_never_enter_the_verdict() -> None:
+    """The estimate rests on the confirmation's blocks alone, n as frozen."""
+    made = rig()
+    record = made.run()
+    study = evaluate(record)
+    assert record.protocol is not None
+    assert study.verdict is not None
+    assert study.verdict.estimate.n == record.protocol.blocks
+    search = {b.number for b in blocks(record, "search")}
+    assert not search & {b.number for b in study.used}
+
+
+def test_an_invalid_block_is_repeated_whole_and_logged() -> None:
+    """The windows of the broken attempt stay in the record and count for nothing."""
+    made = broken(range(12))
+    record = confirmed(made)
+    found = blocks(record, "confirm")
+    assert record.protocol is not None
+    assert found[0].state == "invalid"
+    assert "could not keep up" in found[0].reason
+    assert found[0].windows
+    assert [b.index for b in found] == [0, 0, *range(1, record.protocol.blocks)]
+    assert any("repeated" in note for note in made.progress.notes)
+    study = evaluate(record)
+    assert study.verdict is not None
+    assert study.verdict.estimate.n == record.protocol.blocks
+    assert found[0].number not in {b.number for b in study.used}
+
+
+def test_more_invalid_blocks_than_the_rule_allows_end_the_confirmation() -> None:
+    """It stops, says so, and claims nothing."""
+    made = broken(range(5_000))
+    record = confirmed(made)
+    assert record.protocol is not None
+    states = [b.state for b in blocks(record, "confirm")]
+    assert states == ["invalid"] * (allowed_invalid(record.protocol.blocks) + 1)
+    assert record.ended_unix_s is not None
+    study = evaluate(record)
+    assert study.verdict is None or study.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert "could not keep up" in study.sentence
+
+
+@pytest.mark.parametrize(("blocks_", "allowed"), [(6, 2), (12, 2), (20, 2), (30, 3), (69, 7)])
+def test_a_tenth_of_the_blocks_may_be_invalid(blocks_: int, allowed: int) -> None:
+    """And two of a small number."""
+    assert allowed_invalid(blocks_) == allowed
+
+
+def test_a_host_that_fails_now_and_then_is_no_reason_to_stop() -> None:
+    """A failed block is repeated like an invalid one."""
+    before = rig()
+    calibrated(before)
+    made = rig(faults=Faults(host_gone={before.host.deployments + 1}))
+    record = confirmed(made)
+    states = [b.state for b in blocks(record, "confirm")]
+    assert states[:3] == ["complete", "failed", "complete"]
+    assert evaluate(record).verdict is not None
+
+
+def test_a_host_that_stays_away_stops_the_confirmation_with_what_there_is() -> None:
+    """The error is raised, and the blocks so far are in the record."""
+    before = rig()
+    calibrated(before)
+    made = rig(faults=Faults(host_gone=range(before.host.deployments + 2, 10_000)))
+    with pytest.raises(HostError, match="does not answer"):
+        confirmed(made)
+    record = made.record()
+    assert [b.state for b in blocks(record, "confirm", "complete")] == ["complete"] * 2
+    study = evaluate(record)
+    assert (study.status, study.verdict) == ("incomplete", None)
+
+
+def test_the_other_load_points_are_looked_at_and_not_claimed() -> None:
+    """One valid block each at 50 % and 85 % of the capacity, with both arms.
+
+    At 50 % a window holds fewer requests than at the load point; the gate allows for that.
+    """
+    record = confirmed(rig(objective="p50", time_s=600.0, rate_per_s=3_500.0))
+    assert record.calibration is not None
+    capacity = record.calibration.capacity_per_s
+    found = blocks(record, "load-points")
+    assert [b.state for b in found] == ["complete", "complete"]
+    rates = [b.windows[0].rate_per_s for b in found]
+    assert rates == [pytest.approx(0.5 * capacity, abs=1), pytest.approx(0.85 * capacity, abs=1)]
+    for block in found:
+        assert all(w.valid for w in block.windows), block.windows[0].invalid
+
+
+def test_a_load_point_that_fails_is_left_out_and_said() -> None:
+    """The verdict stands without it."""
+    before = rig()
+    confirmed(before)
+    made = rig(faults=Faults(host_gone={before.host.deployments - 2}))
+    record = confirmed(made)
+    assert [b.state for b in blocks(record, "load-points")] == ["failed", "complete"]
+    assert any("load point 50% left out" in note for note in made.progress.notes)
+    assert evaluate(record).verdict is not None
+
+
+def test_throughput_has_no_load_points() -> None:
+    """Saturation has one load."""
+    assert blocks(confirmed(rig(objective="throughput")), "load-points") == []
