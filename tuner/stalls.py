@@ -9,7 +9,8 @@ instants alone, so it cannot favour an arm.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +29,7 @@ class StallRule:
     """Requests intended shortly before a stall, during it, and while its backlog drains.
 
     What was intended from ``before_us`` before a stall of length L to ``after_us`` +
-    ``recovery``·L after it is excluded.
+    ``recovery``·L after it is excluded; what stalls shortly before it left behind adds to that.
     """
 
     gap_us: int = 100
@@ -65,12 +66,37 @@ def excluded(
     Returns:
         Boolean array of the shape of ``intended_ns``.
     """
-    long = [(start, end) for start, end in spans if end - start > rule.gap_us * 1_000]
     edges = np.zeros(len(intended_ns) + 1, np.int64)
-    if long:
-        starts = np.array([start for start, _ in long], np.int64) - rule.before_us * 1_000
-        lasting = [end + rule.recovery * (end - start) for start, end in long]
-        ends = np.array(lasting, np.int64) + rule.after_us * 1_000
+    disturbed = _disturbed(spans, rule)
+    if disturbed:
+        starts, ends = np.array(disturbed, np.int64).T
         np.add.at(edges, np.searchsorted(intended_ns, starts, "left"), 1)
         np.add.at(edges, np.searchsorted(intended_ns, ends, "right"), -1)
     return np.cumsum(edges[:-1]) > 0
+
+
+def _disturbed(spans: Sequence[Span], rule: StallRule) -> list[Span]:
+    """From when to when each stall is felt, ns.
+
+    Stalls come in clusters: a host that gives a core every other millisecond leaves more behind
+    with each of them than is worked off in between. What one stall left therefore adds to what
+    the stalls before it left.
+    """
+    found = []
+    drained_at = -math.inf
+    for start, end in _merged(span for span in spans if span[1] - span[0] > rule.gap_us * 1_000):
+        left_over = max(0.0, drained_at - start)
+        drained_at = end + left_over + rule.recovery * (end - start)
+        found.append((start - rule.before_us * 1_000, round(drained_at) + rule.after_us * 1_000))
+    return found
+
+
+def _merged(spans: Iterable[Span]) -> list[Span]:
+    """The same time as disjoint spans in order: stalls of several cores may overlap."""
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
