@@ -217,6 +217,7 @@ class Store:
         trial = self._block_trials.pop(block)
         trial.set_user_attr("instances", msgspec.to_builtins(tuple(instances)))
         trial.set_user_attr("reason", reason)
+        trial.set_user_attr("measured_share", measured_share)
         trial.set_user_attr("ended_unix_s", self._clock())
         trial.set_user_attr("state", state)
         if state == "complete":
@@ -246,13 +247,28 @@ class Store:
             for name, domain in distributions.items()
             if name in parameters and _contains(domain, parameters[name])
         }
-        self._search.enqueue_trial({name: parameters[name] for name in inside})
-        trial = self._search.ask(fixed_distributions=dict(inside))
-        trial.set_user_attr("digest", configuration.digest)
-        trial.set_user_attr("origin", origin)
-        trial.set_user_attr("configuration", configuration.values)
-        self._search_trials[trial.number] = trial
-        return trial.number
+        optuna = _optuna()
+        running = optuna.trial.TrialState.RUNNING
+        # One write, so that a crash leaves the whole trial or none of it.
+        self._search.add_trial(
+            optuna.trial.create_trial(
+                state=running,
+                params={name: parameters[name] for name in inside},
+                distributions=inside,
+                user_attrs={
+                    "digest": configuration.digest,
+                    "origin": origin,
+                    "configuration": configuration.values,
+                },
+            )
+        )
+        added = [
+            frozen
+            for frozen in self._search.get_trials(deepcopy=False, states=(running,))
+            if frozen.user_attrs["digest"] == configuration.digest
+        ][-1]
+        self._search_trials[added.number] = self._trial(added)
+        return added.number
 
     def report_loss(self, trial: int, block: int, loss: float) -> None:
         """Show a trial's loss in a block to Optuna's tools; the record itself is the windows."""
@@ -270,7 +286,9 @@ class Store:
         trial.set_user_attr("state", state)
         trial.set_user_attr("message", message)
         infeasible = state == "infeasible"
-        trial.set_constraint(_VALID_CONSTRAINT, 1.0 if infeasible else -1.0)
+        # It is there already if the study was killed between this write and the next.
+        if _VALID_CONSTRAINT not in trial.constraints:
+            trial.set_constraint(_VALID_CONSTRAINT, 1.0 if infeasible else -1.0)
         if losses and not infeasible:
             value = mean_loss(losses)
             self._search.tell(trial, value)
@@ -287,27 +305,23 @@ class Store:
         Returns:
             What was done, in words.
         """
-        optuna = _optuna()
-        running = optuna.trial.TrialState.RUNNING
-        waiting = optuna.trial.TrialState.WAITING
+        states = _optuna().trial.TrialState
         done = []
-        for frozen in self._blocks.get_trials(deepcopy=False, states=(running, waiting)):
+        for frozen in self._blocks.get_trials(deepcopy=False, states=(states.RUNNING,)):
+            if frozen.user_attrs.get("state") == "complete":
+                self._blocks.tell(frozen.number, frozen.user_attrs["measured_share"])
+                continue
             windows = sum(key.startswith(_WINDOW) for key in frozen.user_attrs)
-            self._blocks.tell(frozen.number, state=optuna.trial.TrialState.FAIL)
+            self._blocks.tell(frozen.number, state=states.FAIL)
             done.append(f"block {frozen.number} had been cut short; its {windows} windows are kept")
-        for frozen in self._search.get_trials(deepcopy=False, states=(running, waiting)):
-            if "digest" in frozen.user_attrs:
-                self._search_trials[frozen.number] = optuna.Trial(
-                    self._search,
-                    frozen._trial_id,  # noqa: SLF001 - Optuna has no public way
-                )
-            else:
-                # Killed between being enqueued and being described: it never ran.
-                self._search.tell(
-                    frozen.number, state=optuna.trial.TrialState.FAIL, skip_if_finished=True
-                )
-                done.append(f"trial {frozen.number} had not begun; it is closed")
+        for frozen in self._search.get_trials(deepcopy=False, states=(states.RUNNING,)):
+            self._search_trials[frozen.number] = self._trial(frozen)
         return done
+
+    def _trial(self, frozen: optuna.trial.FrozenTrial) -> optuna.Trial:
+        # Optuna has no public way to take up a running trial again.
+        trial: optuna.Trial = _optuna().Trial(self._search, frozen._trial_id)  # noqa: SLF001
+        return trial
 
     def record(self) -> Record:
         """The whole record as plain data."""
@@ -446,11 +460,13 @@ def _block(frozen: optuna.trial.FrozenTrial) -> Block:
 
 def _trial(frozen: optuna.trial.FrozenTrial, losses: Mapping[int, float]) -> Trial:
     attrs = frozen.user_attrs
+    # A trial whose end was under way when the study was killed has not ended.
+    ended = frozen.state.is_finished()
     return Trial(
         number=frozen.number,
         digest=attrs["digest"],
         origin=attrs["origin"],
-        state=attrs.get("state", "racing"),
+        state=attrs["state"] if ended else "racing",
         losses=losses,
-        message=attrs.get("message", ""),
+        message=attrs["message"] if ended else "",
     )

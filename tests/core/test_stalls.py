@@ -60,19 +60,43 @@ def test_a_window_without_requests_or_stalls_excludes_nothing() -> None:
     assert not excluded(INTENDED, [], StallRule()).any()
 
 
+def test_stalls_in_a_cluster_add_up() -> None:
+    """What one stall left is still waiting when the next one comes."""
+    rule = replace(StallRule(), recovery=3.0)
+    one_by_one = [(10 * MS, 12 * MS), (14 * MS, 16 * MS), (18 * MS, 20 * MS)]
+    # 6 ms left at 12, 4 at 14, 10 at 16, 8 at 18, 14 at 20: drained at 34, felt until 36.
+    assert touched(one_by_one, rule) == list(range(9, 37))
+
+
 @given(SPANS)
 def test_a_request_is_excluded_exactly_if_some_stall_reaches_it(spans: list[Span]) -> None:
-    """Overlapping stalls in any order: the mask is the plain definition, request by request."""
-    rule = StallRule(gap_us=500, before_us=2_000, after_us=3_000, recovery=0.5)
+    """Apart from what adds up: the mask is the plain definition, request by request."""
+    rule = StallRule(gap_us=500, before_us=2_000, after_us=3_000)
     expected = [
         any(
-            start - 2 * MS <= instant <= end + 3 * MS + (end - start) // 2
+            start - 2 * MS <= instant <= end + 3 * MS
             for start, end in spans
             if end - start > MS // 2
         )
         for instant in INTENDED.tolist()
     ]
     assert excluded(INTENDED, spans, rule).tolist() == expected
+
+
+@given(SPANS)
+def test_the_backlog_is_that_of_a_fluid_queue(spans: list[Span]) -> None:
+    """Stepped through in µs: it grows while any core is stalled and drains when none is."""
+    rule = StallRule(gap_us=0, before_us=0, after_us=0, recovery=2.0)
+    end = max((stop for _, stop in spans), default=0)
+    found = excluded(np.arange(-100 * MS, 400 * MS, 50_000), spans, rule)
+    backlog_ns, step = 0.0, 50_000
+    for place, instant in enumerate(range(-100 * MS, 400 * MS, step)):
+        stalled = any(start <= instant < stop for start, stop in spans if stop > start)
+        backlog_ns = backlog_ns + 2 * step if stalled else max(0.0, backlog_ns - step)
+        if backlog_ns > 4 * step * (len(spans) + 1):
+            assert found[place], "what waits in the queue is excluded"
+        if instant > end and backlog_ns == 0 and instant > end + 4 * step * (len(spans) + 1):
+            assert not found[place], "what comes after it has drained is not"
 
 
 @given(SPANS, SPANS)

@@ -127,7 +127,7 @@ def test_a_load_point_that_the_baseline_does_not_hold_is_lowered() -> None:
     bench = replace(made.bench(), generator=Promising(made.host, factor=1.6))
     found = calibrate(bench, made.spec).calibration
     assert found.rate_per_s == 3_500
-    assert "lowered because the baseline did not hold it" in found.rate_source
+    assert "lowered because the baseline was not steady there" in found.rate_source
     assert any("going on at 3,500/s" in note for note in made.progress.notes)
 
 

@@ -157,3 +157,11 @@ def test_rule_insists_on_its_inputs() -> None:
         decide(narrow, (0.9, 1.1), margin=0.03, minimum_detectable_effect=0.1)
     with pytest.raises(ValueError, match="margin must be between 0 and 1 but got 3"):
         verdict((0.9, 1.1), margin=3)
+
+
+def test_a_wide_margin_makes_nothing_equivalent() -> None:
+    """A host on which identical arms differ by 30 % cannot show that two arms are equal."""
+    differences = [0.01, -0.02, 0.015, -0.01, 0.02, -0.015, 0.005, -0.005]
+    narrow = judge(differences, margin=0.05, minimum_detectable_effect=0.03)
+    wide = judge(differences, margin=0.30, minimum_detectable_effect=0.25)
+    assert (narrow.kind, wide.kind) == (VerdictKind.EQUIVALENT, VerdictKind.INCONCLUSIVE)

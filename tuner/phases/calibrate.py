@@ -7,10 +7,12 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tuner.configuration import Configuration
 from tuner.errors import HostError, InstrumentError
 from tuner.phases.bench import Bench
-from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
+from tuner.phases.block import Arm, BlockSpec, InvalidBlockError, repeat_until_complete
 from tuner.plan import CLOSED, Budget, StudyPlan
 from tuner.record import Block, Calibration
 from tuner.scoring import BASELINE, counted_windows, typical_ln
@@ -22,7 +24,8 @@ LOAD_SHARE = 0.7
 OTHER_LOAD_SHARES = (0.5, 0.85)
 """Reported beside it, because p99 near saturation is a cliff."""
 _BUSY = 0.95
-_LOWERED = ", lowered because the baseline did not hold it"
+_LOWERED = ", lowered because the baseline was not steady there"
+_LOWERED = ", lowered because the baseline was not steady there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +87,27 @@ def lower(load: tuple[float, str]) -> tuple[float, str]:
     return _round(0.8 * rate), source.removesuffix(_LOWERED) + _LOWERED
 
 
+class UnsteadyError(InvalidBlockError):
+    """Identical instances differ so much at this load that the study could not see its effect."""
+
+
 def run_aa(
-    bench: Bench, baseline: Configuration, rate_per_s: float, plan: StudyPlan
+    bench: Bench,
+    baseline: Configuration,
+    rate_per_s: float,
+    plan: StudyPlan,
+    *,
+    sigma_limit: float = math.inf,
 ) -> list[Block]:
     """Blocks of identical instances, along the very path that the candidates will take.
 
+    Args:
+        sigma_limit: largest noise of a block's difference to go on with, judged by the windows
+            of the first block.
+
     Raises:
         InvalidBlockError: the baseline does not hold this rate here.
+        UnsteadyError: it does, but unsteadily: the load point is on the cliff of this host.
     """
     labels = [BASELINE, *(f"twin{i}" for i in range(1, plan.aa_instances))]
     cost_s = plan.aa.cost_s(len(labels))
@@ -107,10 +124,31 @@ def run_aa(
             needs_all=True,
         )
         blocks.append(repeat_until_complete(bench, spec))
+        sigma = expected_sigma(bench, blocks[0])
+        if index == 0 and sigma > sigma_limit:
+            raise UnsteadyError(
+                f"at {rate_per_s:,.0f}/s identical instances differ by {sigma:.0%} from block to"
+                f" block, and {sigma_limit:.0%} is the most with which the effect can be seen"
+            )
         bench.progress.step(
             f"A/A block {index + 1} of {plan.aa_blocks}", (plan.aa_blocks - index - 1) * cost_s
         )
     return blocks
+
+
+def expected_sigma(bench: Bench, block: Block) -> float:
+    """The noise of a block's difference to be expected from the spread of one block's windows.
+
+    The standard deviation of the difference of two medians of R windows, √2·√(π/2)·s/√R, with s
+    from the median absolute deviation, which a few disturbed windows do not move.
+    """
+    logs = [
+        np.log([bench.objective.value(w) for w in counted_windows(block, i.instance)])
+        for i in block.instances
+    ]
+    spread = np.concatenate([values - np.median(values) for values in logs])
+    s = 1.4826 * float(np.median(np.abs(spread)))
+    return s * math.sqrt(math.pi / min(map(len, logs)))
 
 
 def calibration(

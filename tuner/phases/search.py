@@ -55,8 +55,7 @@ def run_search(
     cost_s = plan.search.cost_s(plan.candidates + 1)
     record = bench.store.record()
     bench.progress.phase("search", max(0.0, spec.time_s - _spent_s(record)))
-    if not record.trials:
-        _open_baseline(bench, spec)
+    _note_baseline(bench, spec, record)
     while True:
         record = bench.store.record()
         left_s = spec.time_s - _spent_s(record)
@@ -73,11 +72,15 @@ def run_search(
     return winner([t for t in bench.store.record().trials if t.origin != "baseline"])
 
 
-def _open_baseline(bench: Bench, spec: SearchSpec) -> None:
+def _note_baseline(bench: Bench, spec: SearchSpec, record: Record) -> None:
     """The baseline is the first trial: its loss against itself is zero by definition."""
-    values, domains = dimensions_of(spec.space, spec.allow, spec.baseline)
-    number = bench.store.open_trial(spec.baseline, "baseline", values, domains)
-    bench.store.close_trial(number, "complete", {0: 0.0}, "the baseline itself")
+    if not record.trials:
+        values, domains = dimensions_of(spec.space, spec.allow, spec.baseline)
+        bench.store.open_trial(spec.baseline, "baseline", values, domains)
+        record = bench.store.record()
+    first = record.trials[0]
+    if first.state == "racing":
+        bench.store.close_trial(first.number, "complete", {0: 0.0}, "the baseline itself")
 
 
 def _next_arms(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from tuner.configuration import Configuration
@@ -22,10 +23,12 @@ from tuner.phases.search import SearchSpec, run_search
 from tuner.plan import Budget, StudyPlan, plan_blocks
 from tuner.record import Block, Calibration, Record
 from tuner.space import Space
-from tuner.stats.power import PooledSigma
+from tuner.stats.power import PooledSigma, largest_sigma
 
 SATURATION_GATES = Gates(samples_needed=1_000)
 """For closed loops, which have no tail to be resolved."""
+_COARSEST = 1.4
+"""A minimum detectable effect of this multiple of the wanted one is still gone on with."""
 _LOAD_ATTEMPTS = 3
 """Load points that are tried before the study gives up."""
 
@@ -119,24 +122,26 @@ def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
 def _noise(
     bench: Bench, spec: StudySpec, capacity: Capacity, load: tuple[float, str]
 ) -> tuple[list[Block], tuple[float, str]]:
-    """A/A blocks, at a lower load point where the baseline does not hold the first one."""
+    """A/A blocks, at a lower load point where the baseline does not hold the first one steadily."""
     for _ in range(_LOAD_ATTEMPTS - 1):
         try:
-            return _aa_at(bench, spec, capacity, load), load
+            return _aa_at(bench, spec, capacity, load, picky=spec.rate_per_s is None), load
         except InvalidBlockError as error:
             if spec.rate_per_s is not None:
                 raise
             load = lower(load)
             bench.progress.note(f"{error}; going on at {load[0]:,.0f}/s")
-    return _aa_at(bench, spec, capacity, load), load
+    return _aa_at(bench, spec, capacity, load, picky=False), load
 
 
 def _aa_at(
-    bench: Bench, spec: StudySpec, capacity: Capacity, load: tuple[float, str]
+    bench: Bench, spec: StudySpec, capacity: Capacity, load: tuple[float, str], *, picky: bool
 ) -> list[Block]:
     plan = plan_blocks(bench.objective, load[0], spec.time_s)
     gated = _gated(bench, plan, load[0] / capacity.per_s)
-    return run_aa(gated, bench.baseline, load[0], plan)
+    blocks = Budget(spec.time_s).confirm_blocks(plan)
+    limit = largest_sigma(_COARSEST * spec.effect, blocks) if picky else math.inf
+    return run_aa(gated, bench.baseline, load[0], plan, sigma_limit=limit)
 
 
 def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySpec) -> Calibrated:

@@ -152,6 +152,19 @@ def blocks_needed(sigma_d: float, effect: float, margin: float = 0.0) -> int:
     return n
 
 
+def largest_sigma(effect: float, n: int) -> float:
+    """The noise with which n blocks just detect `effect`: `minimum_detectable_effect` inverted.
+
+    0 with fewer than 6 blocks, which detect nothing at any noise.
+
+    Raises:
+        ValueError: `effect` is not in (0, 1).
+    """
+    if not 0 < effect < 1:
+        raise ValueError(f"effect must lie between 0 and 1 but got {effect}")
+    return -math.log1p(-effect) / _detectable_sigmas(n)
+
+
 def _nominal_blocks(sigmas_per_effect: float) -> float:
     z, z_power = _normal_quantiles(LEVEL)
     return ((z + z_power) ** 2 * sigmas_per_effect**2 + z**2 / 2) / _EFFICIENCY

@@ -19,6 +19,9 @@ from tuner.stats.words import counted, p_in_words, percent
 LEAST_MARGIN = 0.03
 """A difference of less than 3 % is never claimed as a gain."""
 
+WIDEST_EQUIVALENCE = 0.10
+"""On a host whose margin is wider nothing is called equivalent: ±30 % is no equality."""
+
 
 class VerdictKind(StrEnum):
     """What the study says of the candidate, seen from the baseline."""
@@ -121,7 +124,7 @@ def decide(
     below, above = estimate95.high < 1 - margin, estimate95.low > 1 + margin
     if below or above:
         kind = VerdictKind.BETTER if above == larger_is_better else VerdictKind.WORSE
-    elif 1 - margin < interval90[0] and interval90[1] < 1 + margin:
+    elif margin <= WIDEST_EQUIVALENCE and 1 - margin < interval90[0] and interval90[1] < 1 + margin:
         kind = VerdictKind.EQUIVALENT
     else:
         kind = VerdictKind.INCONCLUSIVE
