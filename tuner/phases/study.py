@@ -27,7 +27,7 @@ from tuner.stats.power import PooledSigma, largest_sigma
 
 SATURATION_GATES = Gates(samples_needed=1_000)
 """For closed loops, which have no tail to be resolved."""
-_COARSEST = 1.4
+_COARSEST = 1.7
 """A minimum detectable effect of this multiple of the wanted one is still gone on with."""
 _LOAD_ATTEMPTS = 3
 """Load points that are tried before the study gives up."""
