@@ -6,7 +6,6 @@ the baseline: a configuration that was not shown to be better is exported only w
 
 from __future__ import annotations
 
-from tuner.configuration import Configuration
 from tuner.record import ConfigurationRecord
 from tuner.report.result import StudyResult
 from tuner.space import configuration_yaml
@@ -33,15 +32,10 @@ def export_files(study: StudyResult, *, candidate: bool = False) -> dict[str, st
         return {}
     lines = _provenance(study, chosen)
     comment = "".join(f"# {' '.join(line.split())}".rstrip() + "\n" for line in lines)
-    configuration = Configuration.of(_space(study), chosen.values)
     return {
         CONFIG_NAME: comment + chosen.text,
-        VALUES_NAME: configuration_yaml(configuration, lines),
+        VALUES_NAME: configuration_yaml(chosen.configuration, lines),
     }
-
-
-def _space(study: StudyResult) -> str:
-    return str(study.record.definition["space"])
 
 
 def _provenance(study: StudyResult, chosen: ConfigurationRecord) -> list[str]:

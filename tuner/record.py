@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tuner.configuration import Value
+from tuner.configuration import Configuration, Value
 from tuner.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.measurement import Gates, Measurement
 from tuner.stalls import StallRule
@@ -27,10 +27,17 @@ Origin = Literal["baseline", "hand", "proposed"]
 class ConfigurationRecord:
     """One configuration with its text as it would be exported."""
 
+    space: str
+    """Name of the space that the values belong to."""
     digest: str
     values: Mapping[str, Value]
     text: str
     """The configuration file, rendered for export (not for the lab)."""
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration itself, of the same digest."""
+        return Configuration.of(self.space, self.values)
 
 
 @dataclass(frozen=True, slots=True)

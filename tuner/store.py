@@ -9,12 +9,13 @@ PostgreSQL and the gRPC proxy all serve, and optuna-dashboard opens the record a
 
 from __future__ import annotations
 
+import functools
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 _CONFIGURATION = "configuration:"
 _WINDOW = "window:"
 _VALID_CONSTRAINT = "accepted by the server"
@@ -75,6 +77,26 @@ Storage: TypeAlias = "str | BaseStorage"
 def sqlite_url(folder: Path) -> str:
     """The default storage: a file in the study's own folder."""
     return f"sqlite:///{folder / 'record.db'}"
+
+
+def _writes(method: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Say plainly that the record cannot be written: a full disk, a database that is gone."""
+
+    @functools.wraps(method)
+    def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        import sqlalchemy
+
+        internal = _optuna().exceptions.StorageInternalError
+        try:
+            return method(*args, **kwargs)
+        except (internal, sqlalchemy.exc.SQLAlchemyError) as error:
+            cause = error.__cause__ or error
+            raise StoreError(
+                f"the record cannot be written: {cause}; what was written so far is kept, go on"
+                " with --resume once the storage has room and answers"
+            ) from error
+
+    return guarded
 
 
 class Store:
@@ -154,16 +176,19 @@ class Store:
 
     # --- what is written once ---------------------------------------------------------------
 
+    @_writes
     def add_configuration(self, configuration: ConfigurationRecord) -> None:
         """Keep a configuration's values and text, once."""
         self._search.set_user_attr(
             _CONFIGURATION + configuration.digest, msgspec.to_builtins(configuration)
         )
 
+    @_writes
     def set_calibration(self, calibration: Calibration) -> None:
         """Keep what was learnt of the baseline."""
         self._search.set_user_attr("calibration", msgspec.to_builtins(calibration))
 
+    @_writes
     def set_protocol(self, protocol: Protocol) -> None:
         """Freeze the confirmation.
 
@@ -175,16 +200,19 @@ class Store:
             raise StoreError("the confirmation's protocol is frozen already and cannot be replaced")
         self._search.set_user_attr("protocol", msgspec.to_builtins(protocol))
 
+    @_writes
     def set_importance(self, importance: Mapping[str, float]) -> None:
         """Keep the parameters' importance."""
         self._search.set_user_attr("importance", dict(importance))
 
+    @_writes
     def set_ended(self) -> None:
         """Say that the study came to its end."""
         self._search.set_user_attr("ended_unix_s", self._clock())
 
     # --- blocks -----------------------------------------------------------------------------
 
+    @_writes
     def open_block(
         self, phase: Phase, index: int, seed: int, instances: Sequence[BlockInstance]
     ) -> int:
@@ -198,12 +226,14 @@ class Store:
         trial.set_user_attr("instances", msgspec.to_builtins(tuple(instances)))
         return trial.number
 
+    @_writes
     def add_window(self, block: int, window: Measurement) -> None:
         """Keep one window, as soon as it has ended."""
         self._block_trials[block].set_user_attr(
             _WINDOW + window.window_id, msgspec.to_builtins(window)
         )
 
+    @_writes
     def close_block(
         self,
         block: int,
@@ -227,6 +257,7 @@ class Store:
 
     # --- trials -----------------------------------------------------------------------------
 
+    @_writes
     def open_trial(
         self,
         configuration: Configuration,
@@ -270,10 +301,12 @@ class Store:
         self._search_trials[added.number] = self._trial(added)
         return added.number
 
+    @_writes
     def report_loss(self, trial: int, block: int, loss: float) -> None:
         """Show a trial's loss in a block to Optuna's tools; the record itself is the windows."""
         self._search_trials[trial].report(loss, step=block)
 
+    @_writes
     def close_trial(
         self, number: int, state: TrialState, losses: Mapping[int, float], message: str
     ) -> None:
@@ -382,7 +415,7 @@ class Store:
         return found
 
 
-def list_names(url: str) -> list[str]:
+def list_names(url: Storage) -> list[str]:
     """Names of the studies in a storage."""
     names: list[str] = _optuna().get_all_study_names(_storage(url))
     return sorted(name for name in names if not name.endswith("/blocks"))

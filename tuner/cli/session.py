@@ -209,7 +209,7 @@ def create_store(found: Preflight, folder: Path) -> Store:
 def describe(space: Space, configuration: Configuration) -> ConfigurationRecord:
     """A configuration with its text as it would be exported."""
     text = render(space.template, configuration, space, EXPORT)
-    return ConfigurationRecord(configuration.digest, configuration.values, text)
+    return ConfigurationRecord(space.name, configuration.digest, configuration.values, text)
 
 
 def free_name(wanted: str) -> str:

@@ -88,10 +88,7 @@ def _next_arms(
 ) -> list[Arm]:
     """Who is in the next block: survivors again, then known-good configurations, then new ones."""
     trials = [t for t in record.trials if t.origin != "baseline"]
-    configurations = {
-        digest: Configuration.of(spec.space.name, kept.values)
-        for digest, kept in record.configurations.items()
-    }
+    configurations = {d: kept.configuration for d, kept in record.configurations.items()}
     slots = plan.candidates
     limit = slots if final else slots - round(_NEW_SHARE * slots)
     old = finalists(trials, _FINALISTS) if final else again(trials, limit)

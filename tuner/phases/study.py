@@ -21,7 +21,7 @@ from tuner.phases.calibrate import (
 from tuner.phases.confirm import freeze, run_confirmation, run_load_points
 from tuner.phases.search import SearchSpec, run_search
 from tuner.plan import Budget, StudyPlan, plan_blocks
-from tuner.record import Block, Calibration, Record
+from tuner.record import Block, Calibration
 from tuner.space import Space
 from tuner.stats.power import PooledSigma, largest_sigma
 
@@ -80,9 +80,9 @@ def run_study(bench: Bench, spec: StudySpec) -> None:
             ready.bench.store.set_ended()
             return
         record = ready.bench.store.record()
-        candidate = _configuration(record, best.digest, spec.space.name)
+        candidate = record.configurations[best.digest].configuration
     else:
-        candidate = _configuration(record, record.protocol.candidate, spec.space.name)
+        candidate = record.configurations[record.protocol.candidate].configuration
     confirm(ready, candidate)
 
 
@@ -161,7 +161,3 @@ def _gated(bench: Bench, plan: StudyPlan, utilisation: float) -> Bench:
         return replace(bench, gates=SATURATION_GATES)
     rule = bench.rule.at(utilisation) if bench.rule else None
     return replace(bench, gates=Gates(samples_needed=plan.samples_needed), rule=rule)
-
-
-def _configuration(record: Record, digest: str, space: str) -> Configuration:
-    return Configuration.of(space, record.configurations[digest].values)

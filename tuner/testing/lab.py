@@ -175,7 +175,9 @@ class SimulatedHost:
     def describe(self, configuration: Configuration) -> ConfigurationRecord:
         """A configuration as its YAML text; for ``Bench.describe``."""
         text = configuration_yaml(configuration)
-        return ConfigurationRecord(configuration.digest, configuration.values, text)
+        return ConfigurationRecord(
+            configuration.space, configuration.digest, configuration.values, text
+        )
 
     def header(self, name: str, baseline: Configuration, objective: str) -> Header:
         """What a record begins with."""

@@ -493,7 +493,7 @@ def _typical_ln(objective: Objective, block: Block, label: str) -> float:
 def _add(configurations: dict[str, ConfigurationRecord], values: Mapping[str, Value]) -> str:
     digest = Configuration.of("nginx/proxy", values).digest
     configurations[digest] = ConfigurationRecord(
-        digest, dict(sorted(values.items())), _text(values)
+        "nginx/proxy", digest, dict(sorted(values.items())), _text(values)
     )
     return digest
 
