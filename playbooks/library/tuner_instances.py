@@ -37,6 +37,7 @@ options:
     type: path
     required: true
   state:
+    description: Whether instances run afterwards, or nothing does.
     type: str
     choices: [present, absent]
     default: present
@@ -49,6 +50,7 @@ options:
     type: float
     default: 10
   instances:
+    description: What to run, each in a folder of its own.
     type: list
     elements: dict
     default: []
@@ -228,21 +230,22 @@ def ask(url):
 
 
 def prove(instance, timeout_s):
-    """Wait until the instance answers with its token; what it answered last otherwise."""
+    """Wait until the instance answers with its token; what is wrong if it does not."""
     deadline = time.monotonic() + timeout_s
-    answer = None
     while time.monotonic() < deadline:
         answer = ask(instance["live_url"])
         if answer == instance["live_token"]:
             return None
+        if answer is not None:
+            # Not to be waited out: two servers that share a port (SO_REUSEPORT) take turns, and
+            # sooner or later the right one would answer.
+            return "{} answers {!r} instead of {!r}: another server holds the port".format(
+                instance["live_url"],
+                answer[:200],
+                instance["live_token"],
+            )
         time.sleep(POLL_S)
-    if answer is None:
-        return "nothing answers at {} within {:g} s".format(instance["live_url"], timeout_s)
-    return "{} answers {!r} instead of {!r}: another server holds the port".format(
-        instance["live_url"],
-        answer[:200],
-        instance["live_token"],
-    )
+    return "nothing answers at {} within {:g} s".format(instance["live_url"], timeout_s)
 
 
 def prefer(pid):
