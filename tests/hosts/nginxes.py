@@ -1,0 +1,105 @@
+"""Real Nginx instances, as the lab would deploy them."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tuner.configuration import Configuration
+from tuner.hosts import local
+from tuner.hosts.ansible import AnsibleDeployer
+from tuner.hosts.port import InstanceSpec
+from tuner.servers import nginx
+from tuner.servers.ground import Ground
+from tuner.space import Space, load_space
+
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+
+needs_nginx = [
+    pytest.mark.integration,
+    pytest.mark.skipif(NGINX is None, reason="no nginx on this machine: nothing real was tested"),
+]
+
+
+class NginxLab:
+    """A lab of its own with the real deployer on it."""
+
+    def __init__(self, study: Path) -> None:
+        self.lab = local.lab_folder(study)
+        self.deployer = AnsibleDeployer(self.lab, study / "work", user=local.lab_user())
+        self.server = nginx.detect()
+        self.cpus = (max(os.sched_getaffinity(0)),)
+        self.space: Space = load_space(
+            "nginx/static",
+            server_cores=1,
+            connections=32,
+            memory_bytes=8 << 30,
+            server_version=self.server.version_tuple,
+            modules=self.server.modules,
+        )
+        self.ground = Ground(
+            binary=self.server.binary,
+            instances_dir=self.deployer.instances_dir,
+            backends_dir=self.deployer.backends_dir,
+            site_dir=self.deployer.site_dir,
+            cpus=self.cpus,
+            backend_cpus=self.cpus,
+            upstreams=(),
+        )
+
+    def spec(self, label: str, port: int, *, more: str = "") -> InstanceSpec:
+        """An instance whose ``backlog`` is its port, with more text at the file's end."""
+        stock = self.space.baseline("stock")
+        own = self.space.complete({"backlog": port}, stock)
+        made = nginx.instance(label, own, self.space, self.ground, port)
+        return replace(made, files={"nginx.conf": made.files["nginx.conf"] + more})
+
+    def configuration(self) -> Configuration:
+        """The baseline."""
+        return self.space.baseline("stock")
+
+
+@contextmanager
+def nginx_lab(study: Path) -> Iterator[NginxLab]:
+    """A lab that is gone afterwards, whatever happened in it."""
+    made = NginxLab(study)
+    try:
+        yield made
+    finally:
+        made.deployer.stop()
+        shutil.rmtree(made.lab, ignore_errors=True)
+
+
+def ask(url: str) -> str | None:
+    """What is answered there; None if nobody answers."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=5)
+    try:
+        connection.request("GET", parts.path)
+        return connection.getresponse().read().decode().strip()
+    except OSError:
+        return None
+    finally:
+        connection.close()
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Command lines that name a path in the folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if f"{folder}/" in words:
+                found.append(words)
+    return found

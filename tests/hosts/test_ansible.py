@@ -1,0 +1,144 @@
+"""The Ansible deployer with a real Nginx: isolated, unprivileged, and nothing becomes code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.nginxes import NginxLab, ask, needs_nginx, nginx_lab, processes_in
+from tuner.errors import HostError, Interrupted
+from tuner.hosts import local
+from tuner.hosts.ansible import LOCAL_INVENTORY, AnsibleDeployer
+
+pytestmark = needs_nginx
+
+JINJA = "{{ 7*7 }} {% raw %} {{ lookup('pipe', 'id') }}"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NginxLab]:
+    """One lab for all tests."""
+    with nginx_lab(tmp_path_factory.mktemp("ansible") / "study") as made:
+        yield made
+
+
+def test_an_instance_runs_unprivileged_on_its_own_cpus_with_text_as_it_was(lab: NginxLab) -> None:
+    """As nobody where tuner is root; and what looks like a template stays text to the byte."""
+    port = local.free_ports(1)[0]
+    spec = lab.spec("baseline", port, more=f"# {JINJA}\n")
+    state = lab.deployer.deploy([spec])["baseline"]
+    assert state.state == "live"
+    written = (Path(spec.directory) / "nginx.conf").read_text()
+    assert written == spec.files["nginx.conf"]
+    assert JINJA in written
+    wanted = 65534 if os.geteuid() == 0 else os.geteuid()
+    for pid in state.pids:
+        status = Path(f"/proc/{pid}/status").read_text()
+        uids = next(line for line in status.splitlines() if line.startswith("Uid:"))
+        assert set(map(int, uids.split()[1:])) == {wanted}
+        assert os.sched_getaffinity(pid) == set(lab.cpus)
+
+
+def test_the_site_is_published_and_replaced(lab: NginxLab) -> None:
+    """Every instance serves the workload's files, also after they changed."""
+    port = local.free_ports(1)[0]
+    lab.deployer.publish({"index.html": b"one", "deep/er.txt": JINJA.encode()})
+    lab.deployer.deploy([lab.spec("baseline", port)])
+    assert ask(f"http://127.0.0.1:{port}/index.html") == "one"
+    assert ask(f"http://127.0.0.1:{port}/deep/er.txt") == JINJA
+    lab.deployer.publish({"index.html": b"two"})
+    assert ask(f"http://127.0.0.1:{port}/index.html") == "two"
+
+
+def test_stopping_leaves_no_process_and_no_file(lab: NginxLab) -> None:
+    """Master and workers alike, and the folder with them."""
+    lab.deployer.deploy([lab.spec("baseline", local.free_ports(1)[0])])
+    assert processes_in(lab.lab)
+    lab.deployer.stop()
+    assert processes_in(lab.lab) == []
+    assert not lab.deployer.instances_dir.exists()
+
+
+def test_a_server_that_does_not_stop_when_asked_is_made_to(lab: NginxLab) -> None:
+    """A worker in the middle of nothing is killed with its master."""
+    lab.deployer.deploy([lab.spec("baseline", local.free_ports(1)[0])])
+    master = int((lab.deployer.instances_dir / "baseline/run/nginx.pid").read_text())
+    os.kill(master, signal.SIGKILL)
+    lab.deployer.stop()
+    assert processes_in(lab.lab) == []
+
+
+def test_another_server_on_the_port_is_not_taken_for_the_instance(lab: NginxLab) -> None:
+    """The instance must answer with its own digest: what others answer proves nothing."""
+    port = local.free_ports(1)[0]
+    spec = replace(lab.spec("baseline", port), live_token="another-digest")  # noqa: S106 - no secret
+    state = lab.deployer.deploy([spec])["baseline"]
+    assert state.state == "failed"
+    assert "instead of 'another-digest'" in state.message
+
+
+def test_an_instance_outside_the_lab_is_refused(lab: NginxLab, tmp_path: Path) -> None:
+    """The module empties its folder; it must never be somebody else's."""
+    spec = replace(lab.spec("baseline", local.free_ports(1)[0]), directory=str(tmp_path))
+    with pytest.raises(HostError, match="is not inside"):
+        lab.deployer.deploy([spec])
+
+
+def test_a_host_that_cannot_be_reached_is_a_host_error(tmp_path: Path) -> None:
+    """With Ansible's own words."""
+    host = {**LOCAL_INVENTORY["targets"]["hosts"]["localhost"], "ansible_connection": "ssh"}
+    inventory = {"targets": {"hosts": {"127.0.0.1": {**host, "ansible_port": 1}}}}
+    deployer = AnsibleDeployer(tmp_path / "lab", tmp_path / "work", user="", inventory=inventory)
+    with pytest.raises(HostError, match=r"stop\.yml failed"):
+        deployer.stop()
+
+
+def test_tuner_can_be_interrupted_during_a_playbook_and_after_it(lab: NginxLab) -> None:
+    """The signal ends the playbook, then tuner; the handlers are those that were there before."""
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(Interrupted):
+        lab.deployer.deploy([lab.spec("baseline", local.free_ports(1)[0])])
+    timer.join()
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_what_is_taken_down_is_not_interrupted(lab: NginxLab) -> None:
+    """A second Ctrl-C while the lab is stopped changes nothing."""
+    kept = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        lab.deployer.stop()
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, kept)
+    assert processes_in(lab.lab) == []
+
+
+def test_the_module_is_documented(lab: NginxLab) -> None:
+    """``ansible-doc`` reads it, with every option that it takes."""
+    import sys
+
+    from tuner.paths import data_dir
+
+    program = Path(sys.executable).parent / "ansible-doc"
+    library = str(data_dir("playbooks") / "library")
+    told = subprocess.run(
+        [str(program), "-t", "module", "-M", library, "tuner_instances"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "timeout_s" in told
+    assert lab.server.name == "nginx"

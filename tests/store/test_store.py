@@ -1,0 +1,357 @@
+"""The record on an Optuna storage: one contract, whatever the storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import optuna
+import pytest
+
+from tests.core.windows import raw_window, window
+from tests.phases.rig import HAND, SPACE, STOCK
+from tuner.errors import StoreError
+from tuner.measurement import Gates, measure
+from tuner.record import (
+    SCHEMA_VERSION,
+    BlockInstance,
+    Calibration,
+    Origin,
+    Protocol,
+)
+from tuner.search.dimensions import dimensions_of
+from tuner.stalls import StallRule
+from tuner.store import Header, Storage, Store, list_names, sqlite_url
+from tuner.testing.lab import SimulatedHost
+
+NAME = "a study"
+CALIBRATION = Calibration(
+    capacity_per_s=4_000.5,
+    generator_bound=True,
+    rate_per_s=2_800.0,
+    rate_source="70 %",
+    sigma_d=0.05,
+    sigma_d_upper=0.07,
+    degrees_of_freedom=6,
+    half_width=0.04,
+    minimum_detectable_effect=0.06,
+    correlation=-0.1,
+    warnings=("one", "two"),
+)
+PROTOCOL = Protocol(
+    frozen_unix_s=1.5,
+    digest="0123456789ab",
+    estimand="ratio",
+    baseline=STOCK.digest,
+    candidate=HAND.digest,
+    objective="p99",
+    rate_per_s=2_800.0,
+    blocks=12,
+    rounds=6,
+    window_s=1.5,
+    seed=1,
+    alpha=0.05,
+    margin=0.03,
+    stall_rule=StallRule().at(0.7),
+    gates=Gates(samples_needed=10_000),
+)
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Set by hand."""
+    return Clock()
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """A storage that outlives the ``Store``s on it."""
+    if request.param == "memory":
+        return optuna.storages.InMemoryStorage()
+    return sqlite_url(tmp_path)
+
+
+@pytest.fixture
+def header() -> Header:
+    """What a record begins with."""
+    return SimulatedHost().header(NAME, STOCK, "p99")
+
+
+@pytest.fixture
+def store(storage: Storage, header: Header, clock: Clock) -> Store:
+    """A record that has just begun."""
+    begun = Store.create(storage, header, clock)
+    begun.add_configuration(SimulatedHost().describe(STOCK))
+    return begun
+
+
+@pytest.fixture
+def reopen(storage: Storage, clock: Clock) -> Callable[[], Store]:
+    """The same record, as another process opens it."""
+    return lambda: Store.open(storage, NAME, clock)
+
+
+def planned(*labels: str, trial: int | None = None) -> tuple[BlockInstance, ...]:
+    """Instances before a block runs."""
+    return tuple(
+        BlockInstance(label, STOCK.digest, trial if label != "baseline" else None, "planned", "")
+        for label in labels
+    )
+
+
+def new_trial(store: Store, origin: Origin = "hand") -> int:
+    """A trial of the hand tuning."""
+    return store.open_trial(HAND, origin, *dimensions_of(SPACE, (), HAND))
+
+
+class TestStore:
+    """What every storage must do."""
+
+    def test_a_new_record_holds_its_header_and_its_baseline(
+        self, store: Store, header: Header
+    ) -> None:
+        """Nothing else yet."""
+        record = store.record()
+        assert record.schema_version == SCHEMA_VERSION
+        assert (record.name, record.host, record.server) == (NAME, header.host, header.server)
+        assert (record.cores, record.generator) == (header.cores, header.generator)
+        assert record.definition == header.definition
+        assert record.baseline == STOCK.digest
+        assert record.configurations[STOCK.digest].values == STOCK.values
+        assert (record.blocks, record.trials) == ((), ())
+        assert (record.calibration, record.protocol, record.ended_unix_s) == (None, None, None)
+
+    def test_what_is_read_by_another_process_is_what_was_written(
+        self, store: Store, reopen: Callable[[], Store]
+    ) -> None:
+        """Calibration, protocol, importance and end come back equal, types and all."""
+        store.set_calibration(CALIBRATION)
+        store.set_protocol(PROTOCOL)
+        store.set_importance({"fast": 0.75, "size": 0.25})
+        store.set_ended()
+        record = reopen().record()
+        assert record.calibration == CALIBRATION
+        assert record.protocol == PROTOCOL
+        assert record.importance == {"fast": 0.75, "size": 0.25}
+        assert record.ended_unix_s == 1_000.0
+        assert record == store.record()
+
+    def test_every_window_is_kept_as_it_ends(
+        self, store: Store, reopen: Callable[[], Store]
+    ) -> None:
+        """Before the block is over, another process can read them, equal in every field."""
+        number = store.open_block("search", 0, 7, planned("baseline", "c1"))
+        spans = ((1, 2), (3, 4))
+        full = measure(
+            raw_window(generator_spans=spans, server_spans=spans, errors={"reset": 1}),
+            StallRule(),
+            Gates(samples_needed=1),
+        )
+        empty = replace(window("c1", 0, 100), server_cpu_s=None, server_rss_bytes=None)
+        store.add_window(number, full)
+        store.add_window(number, empty)
+        (block,) = reopen().record().blocks
+        assert block.state == "running"
+        assert {w.window_id: w for w in block.windows} == {
+            full.window_id: full,
+            empty.window_id: empty,
+        }
+        assert (block.phase, block.index, block.seed) == ("search", 0, 7)
+
+    def test_an_empty_windows_figures_stay_not_a_number(
+        self, store: Store, reopen: Callable[[], Store]
+    ) -> None:
+        """NaN survives the storage; it does not become zero or an error."""
+        number = store.open_block("search", 0, 7, planned("baseline"))
+        store.add_window(number, measure(raw_window([]), None, Gates(samples_needed=1)))
+        (block,) = reopen().record().blocks
+        assert block.windows[0].raw.p99_us != block.windows[0].raw.p99_us
+
+    def test_windows_come_back_in_the_order_of_time(
+        self, store: Store, reopen: Callable[[], Store]
+    ) -> None:
+        """Whatever order the storage keeps its attributes in."""
+        number = store.open_block("search", 0, 7, planned("baseline", "c1"))
+        for round_ in (0, 1, 2):
+            for label in ("c1", "baseline") if round_ % 2 else ("baseline", "c1"):
+                started = 100.0 * round_ + (label == "c1") * (1 - 2 * (round_ % 2))
+                store.add_window(
+                    number, replace(window(label, round_, 100), started_unix_s=started)
+                )
+        (block,) = reopen().record().blocks
+        times = [w.started_unix_s for w in block.windows]
+        assert times == sorted(times)
+
+    @pytest.mark.parametrize("state", ["complete", "invalid", "failed"])
+    def test_a_block_ends_with_its_state_reason_and_times(
+        self, store: Store, reopen: Callable[[], Store], clock: Clock, state: str
+    ) -> None:
+        """Told by the clock that the store was given."""
+        number = store.open_block("confirm", 3, 7, planned("baseline", "candidate"))
+        clock.now = 1_060.0
+        ended = tuple(replace(i, state="live") for i in planned("baseline", "candidate"))
+        store.close_block(number, state, "because", ended, 0.8)  # type: ignore[arg-type]
+        (block,) = reopen().record().blocks
+        assert (block.state, block.reason, block.instances) == (state, "because", ended)
+        assert (block.started_unix_s, block.ended_unix_s) == (1_000.0, 1_060.0)
+
+    def test_blocks_are_numbered_in_order_of_time(self, store: Store) -> None:
+        """Over all phases."""
+        numbers = []
+        for phase in ("capacity", "aa", "search"):
+            numbers.append(store.open_block(phase, 0, 7, planned("baseline")))
+            store.close_block(numbers[-1], "complete", "", planned("baseline"), 0.5)
+        assert numbers == [0, 1, 2]
+        assert [b.number for b in store.record().blocks] == numbers
+
+    def test_a_trial_ends_as_told(self, store: Store, reopen: Callable[[], Store]) -> None:
+        """With its state and message; its losses are those of the windows, not those told."""
+        number = new_trial(store)
+        assert store.record().trials[0].state == "racing"
+        block = store.open_block("search", 0, 7, planned("baseline", "c1", trial=number))
+        for measured in (window("baseline", 0, 100), window("c1", 0, 50)):
+            store.add_window(block, measured)
+        store.close_block(block, "complete", "", planned("baseline", "c1", trial=number), 0.5)
+        store.report_loss(number, block, -0.69)
+        store.close_trial(number, "dropped", {block: -0.69}, "too slow")
+        (trial,) = reopen().record().trials
+        assert (trial.state, trial.message, trial.origin) == ("dropped", "too slow", "hand")
+        assert trial.digest == HAND.digest
+        assert trial.losses == {block: pytest.approx(-0.693, abs=1e-3)}
+
+    def test_optunas_own_tools_see_the_search(self, store: Store, storage: Storage) -> None:
+        """Values, parameters with their domains, intermediate values, and what is infeasible."""
+        good = new_trial(store)
+        store.report_loss(good, 4, -0.5)
+        store.close_trial(good, "complete", {4: -0.5, 6: -0.7}, "")
+        odd = SPACE.complete({"fast": True, "boost": 9}, STOCK)
+        bad = store.open_trial(odd, "proposed", *dimensions_of(SPACE, (), odd))
+        store.close_trial(bad, "infeasible", {}, "no")
+        study = optuna.load_study(study_name=NAME, storage=storage)
+        assert study.best_value == pytest.approx(-0.6)
+        assert study.best_params["fast"] is True
+        assert study.best_params["boost kind"] == 0
+        assert study.trials[0].intermediate_values == {4: -0.5}
+        assert study.trials[1].params["boost"] == 9
+        assert study.trials[1].state is optuna.trial.TrialState.PRUNED
+        assert max(study.trials[1].constraints.values()) > 0
+        assert "baseline" in study.metric_names[0]  # type: ignore[index]
+
+    def test_a_configuration_outside_the_ranges_can_be_a_trial(self, store: Store) -> None:
+        """A user's own value has no place in Optuna's domain; the record has it all the same."""
+        values, domains = dimensions_of(SPACE, (), HAND)
+        number = store.open_trial(HAND, "proposed", {**values, "size": 5}, domains)
+        store.close_trial(number, "complete", {0: 0.1}, "")
+        assert store.record().trials[0].digest == HAND.digest
+
+    def test_a_frozen_protocol_is_never_replaced(self, store: Store) -> None:
+        """The same one may be written again; another one is refused."""
+        store.set_protocol(PROTOCOL)
+        store.set_protocol(PROTOCOL)
+        with pytest.raises(StoreError, match="frozen already and cannot be replaced"):
+            store.set_protocol(replace(PROTOCOL, digest="another", margin=0.01))
+        assert store.record().protocol == PROTOCOL
+
+    def test_a_name_is_taken_once(self, store: Store, storage: Storage, header: Header) -> None:
+        """The message says how to go on with it, and what else to do."""
+        with pytest.raises(StoreError, match=r"already in .*--resume.*--name"):
+            Store.create(storage, header)
+        assert store.record().name == NAME
+
+    def test_an_unknown_name_is_said(self, store: Store, storage: Storage) -> None:
+        """With where to find the known ones."""
+        assert store.record().name == NAME
+        with pytest.raises(StoreError, match=r"no study called 'other'.*tuner studies"):
+            Store.open(storage, "other")
+
+    def test_another_schema_is_not_guessed_at(self, store: Store, storage: Storage) -> None:
+        """The message names both versions."""
+        assert store.record().name == NAME
+        study = optuna.load_study(study_name=NAME, storage=storage)
+        study.set_user_attr("schema_version", 99)
+        with pytest.raises(StoreError, match=f"schema 99, this tuner reads {SCHEMA_VERSION}"):
+            Store.open(storage, NAME)
+
+    def test_names_are_of_studies_not_of_their_blocks(
+        self, store: Store, storage: Storage, header: Header
+    ) -> None:
+        """Two Optuna studies make one record."""
+        assert store.record().name == NAME
+        Store.create(storage, replace(header, name="another"))
+        assert list_names(storage) == [NAME, "another"]
+
+    # --- recovery -----------------------------------------------------------------------------
+
+    def test_a_block_that_was_cut_short_keeps_its_windows(
+        self, store: Store, reopen: Callable[[], Store], clock: Clock
+    ) -> None:
+        """It failed, it ended with its last window, and the message counts them."""
+        number = store.open_block("search", 0, 7, planned("baseline"))
+        measured = replace(window("baseline", 0, 100), started_unix_s=1_010.0)
+        store.add_window(number, measured)
+        clock.now = 9_999.0
+        again = reopen()
+        assert again.recover() == ["block 0 had been cut short; its 1 windows are kept"]
+        (block,) = again.record().blocks
+        assert (block.state, block.reason) == ("failed", "interrupted")
+        assert block.windows == (measured,)
+        assert block.ended_unix_s == 1_011.0
+        assert again.recover() == []
+
+    def test_a_trial_that_was_racing_goes_on_racing(
+        self, store: Store, reopen: Callable[[], Store]
+    ) -> None:
+        """It can be reported on and ended by the process that took it up."""
+        number = new_trial(store)
+        again = reopen()
+        again.recover()
+        assert again.record().trials[0].state == "racing"
+        again.report_loss(number, 0, -0.2)
+        again.close_trial(number, "complete", {0: -0.2}, "")
+        assert again.record().trials[0].state == "complete"
+
+    def test_recovering_what_needs_no_recovery_does_nothing(self, store: Store) -> None:
+        """Finished trials and blocks are as they were."""
+        block = store.open_block("aa", 0, 7, planned("baseline"))
+        store.close_block(block, "complete", "", planned("baseline"), 0.5)
+        store.close_trial(new_trial(store), "complete", {0: 0.0}, "")
+        before = store.record()
+        assert store.recover() == []
+        assert store.record() == before
+
+    def test_importance_of_too_few_trials_is_nothing(self, store: Store) -> None:
+        """Rather than equal shares."""
+        store.close_trial(new_trial(store), "complete", {0: 0.0}, "")
+        assert store.importance() == {}
+
+
+def test_a_storage_that_cannot_be_opened_is_said_without_its_password(header: Header) -> None:
+    """Errors end up in logs and reports."""
+    with pytest.raises(StoreError) as raised:
+        Store.create("postgresql+nodriver://me:secret@db/tuner", header)
+    assert "secret" not in str(raised.value)
+    assert "db/tuner" in str(raised.value)
+
+
+def test_a_folder_that_cannot_be_written_is_said(header: Header, tmp_path: Path) -> None:
+    """The message names the storage."""
+    with pytest.raises(StoreError, match="cannot be opened"):
+        Store.create(sqlite_url(tmp_path / "missing"), header)
+
+
+def test_text_that_is_no_url_is_said(header: Header) -> None:
+    """A slip of the keyboard is no traceback."""
+    with pytest.raises(StoreError, match="cannot be opened"):
+        Store.create("record.db", header)
