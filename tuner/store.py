@@ -357,7 +357,20 @@ class Store:
         return trial
 
     def record(self) -> Record:
-        """The whole record as plain data."""
+        """The whole record as plain data.
+
+        Raises:
+            StoreError: it is damaged, or was written by another version.
+        """
+        try:
+            return self._record()
+        except (msgspec.ValidationError, KeyError) as error:
+            raise StoreError(
+                f"the record of {self._search.study_name!r} is damaged, or of another version of"
+                f" tuner: {error}"
+            ) from error
+
+    def _record(self) -> Record:
         attrs = self._search.user_attrs
         header = msgspec.convert(attrs["header"], Header)
         objective = Objective.parse(header.objective)

@@ -7,9 +7,8 @@ from pathlib import Path
 import click
 
 from tuner.cli import results
-from tuner.cli.session import STUDIES
+from tuner.cli.session import STUDIES, open_store
 from tuner.report.result import evaluate
-from tuner.store import Store, sqlite_url
 
 _EPILOG = """
 \b
@@ -30,7 +29,7 @@ def command(name: str, storage: str | None, output: Path | None, candidate: bool
 
     That is the tuned one if the verdict is "better", and the baseline otherwise.
     """
-    study = evaluate(Store.open(storage or sqlite_url(STUDIES / name), name).record())
+    study = evaluate(open_store(name, storage).record())
     folder = output or STUDIES / name / "best"
     for path in results.write_export(study, folder, candidate=candidate):
         click.echo(path)

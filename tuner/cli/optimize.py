@@ -16,12 +16,13 @@ from tuner.cli.session import (
     create_store,
     free_name,
     open_bench,
+    open_store,
     preflight,
     sweep_strays,
 )
 from tuner.errors import DefinitionError
 from tuner.phases.study import run_study
-from tuner.store import Store, sqlite_url
+from tuner.store import Store
 from tuner.study import DEFAULT_STUDY, StudyDefinition, load_study
 
 _EPILOG = """
@@ -83,7 +84,7 @@ def _resume(given: dict[str, Any], progress: TerminalProgress) -> tuple[StudyDef
             path="--resume",
         )
     name = given["name"] or newest(STUDIES)
-    store = Store.open(given["storage"] or sqlite_url(STUDIES / name), name)
+    store = open_store(name, given["storage"])
     for done in store.recover():
         progress.note(done)
     return load_study(DEFAULT_STUDY, store.record().definition), store

@@ -7,8 +7,7 @@ import click
 from tuner.cli import results
 from tuner.cli.options import output
 from tuner.cli.progress import TerminalProgress
-from tuner.cli.session import STUDIES
-from tuner.store import Store, sqlite_url
+from tuner.cli.session import STUDIES, open_store
 
 _EPILOG = """
 \b
@@ -25,6 +24,6 @@ Examples:
 def command(name: str, storage: str | None, as_json: bool, quiet: bool) -> None:
     """Write report.html, report.md and best/ of the study NAME again, from its record alone."""
     folder = STUDIES / name
-    record = Store.open(storage or sqlite_url(folder), name).record()
+    record = open_store(name, storage).record()
     results.write(record, folder, TerminalProgress(quiet=quiet))
     results.show(record, folder, as_json=as_json)

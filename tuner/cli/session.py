@@ -127,6 +127,10 @@ def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) 
         "workload": f"{workload.name}: {workload.summary}",
         "host": f"{host.cpu_model}, {len(host.cpus)} cores, {host.distribution}, {host.kernel}",
         "cores": f"generator {_ids(cores.generator)}, server {_ids(cores.server)}{backend}",
+        "limits": (
+            f"{host.file_limit:,} open files, somaxconn {host.somaxconn:,},"
+            f" instances on ports from {local.free_ports(1)[0]}"
+        ),
         "baseline": f"{definition.baseline} ({found.baseline.digest})",
         "search": f"{len(searched)} parameters of {found.space.name}: {', '.join(searched)}",
         "time": f"about {definition.time_s / 60:.0f} min; results in {folder}/",
@@ -204,6 +208,21 @@ def create_store(found: Preflight, folder: Path) -> Store:
     )
     store.add_configuration(describe(found.space, found.baseline))
     return store
+
+
+def open_store(name: str, storage: str | None) -> Store:
+    """The record of an existing study.
+
+    Raises:
+        DefinitionError: there is no such study in this folder.
+        StoreError: its record cannot be read.
+    """
+    folder = STUDIES / name
+    if storage is None and not (folder / "record.db").is_file():
+        known = sorted(path.parent.name for path in STUDIES.glob("*/record.db"))
+        here = f"here are: {', '.join(known)}" if known else "there is none yet"
+        raise DefinitionError(f"no study called {name!r} in {STUDIES}/; {here}", path="NAME")
+    return Store.open(storage or sqlite_url(folder), name)
 
 
 def describe(space: Space, configuration: Configuration) -> ConfigurationRecord:

@@ -6,9 +6,10 @@ import json
 
 import click
 
-from tuner.cli.session import STUDIES
+from tuner.cli.session import STUDIES, open_store
+from tuner.errors import TunerError
 from tuner.report.result import evaluate
-from tuner.store import Store, list_names, sqlite_url
+from tuner.store import list_names, sqlite_url
 from tuner.study import list_studies
 
 
@@ -21,8 +22,7 @@ def command(as_json: bool) -> None:
     for record in sorted(STUDIES.glob("*/record.db")):
         folder = record.parent
         for name in list_names(sqlite_url(folder)):
-            study = evaluate(Store.open(sqlite_url(folder), name).record())
-            here.append({"name": name, "status": study.status, "sentence": study.sentence})
+            here.append(_outcome(name))
     if as_json:
         click.echo(json.dumps({"shipped": shipped, "here": here}, indent=2))
         return
@@ -32,3 +32,12 @@ def command(as_json: bool) -> None:
     click.echo("\nHere (tuner report NAME):" if here else f"\nHere: none in {STUDIES}/ yet")
     for row in here:
         click.echo(f"  {row['name']:<20} {row['sentence']}")
+
+
+def _outcome(name: str) -> dict[str, str]:
+    """A study's outcome; one that cannot be read must not hide the others."""
+    try:
+        study = evaluate(open_store(name, None).record())
+    except TunerError as error:
+        return {"name": name, "status": "unreadable", "sentence": str(error)}
+    return {"name": name, "status": study.status, "sentence": study.sentence}
