@@ -18,11 +18,11 @@ from tuner.study import list_studies
 def command(as_json: bool) -> None:
     """List the studies that ship with tuner, and the results in studies/ of this folder."""
     shipped = [{"name": s.name, "summary": s.summary} for s in list_studies()]
-    here = []
-    for record in sorted(STUDIES.glob("*/record.db")):
-        folder = record.parent
-        for name in list_names(sqlite_url(folder)):
-            here.append(_outcome(name))
+    here = [
+        _outcome(name)
+        for record in sorted(STUDIES.glob("*/record.db"))
+        for name in list_names(sqlite_url(record.parent))
+    ]
     if as_json:
         click.echo(json.dumps({"shipped": shipped, "here": here}, indent=2))
         return
