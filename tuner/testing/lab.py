@@ -286,7 +286,7 @@ class SimulatedHost:
             started_unix_s=begun,
             offered=offered,
             completed=offered - failed - timeouts,
-            errors={"status" if instance else "connect": failed} if failed else {},
+            errors={"status_500" if instance else "connect": failed} if failed else {},
             timeouts=timeouts,
             unsent=0,
             in_flight=0,
