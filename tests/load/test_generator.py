@@ -1,0 +1,282 @@
+"""What every load generator must do: the simulated one, and the native one with a real Nginx."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.hosts.nginxes import NGINX, ask, needs_nginx
+from tests.phases.rig import STOCK, WORKLOAD
+from tuner.errors import InstrumentError
+from tuner.facts import split_cores
+from tuner.hosts import local
+from tuner.load.native import NativeGenerator
+from tuner.load.port import Endpoint, LoadGenerator, Next, Plan, WindowSpec
+from tuner.measurement import Gates, RawWindow, measure
+from tuner.paths import loadgen_binary
+from tuner.stalls import StallRule
+from tuner.testing.lab import Effect, SimulatedDeployer, SimulatedGenerator, SimulatedHost
+from tuner.workload import Request, Workload
+
+RATE_PER_S = 1_000.0
+DURATION_S = 0.3
+PAGE = b"x" * 1_024
+CONF = """
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{}}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/a;
+    proxy_temp_path {folder}/b;
+    fastcgi_temp_path {folder}/c;
+    uwsgi_temp_path {folder}/d;
+    scgi_temp_path {folder}/e;
+    server {{ listen 127.0.0.1:{ports[0]}; location = / {{ return 200 "{page}"; }} }}
+    server {{ listen 127.0.0.1:{ports[1]}; location = / {{ return 200 "{page}"; }} }}
+    server {{ listen 127.0.0.1:{ports[2]}; location = / {{ return 503; }} }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A generator with three endpoints: two sound ones, and one that answers with errors."""
+
+    generator: LoadGenerator
+    workload: Workload
+    one: Endpoint
+    other: Endpoint
+    failing: Endpoint
+
+
+def workload() -> Workload:
+    """The page, as it must come back."""
+    request = Request(1.0, "GET", "/", (), b"", 200, len(PAGE), None)
+    return replace(WORKLOAD, requests=(request,), connections=4)
+
+
+def simulated() -> Case:
+    """Three instances on a simulated host; the third one's requests all fail."""
+    host = SimulatedHost(truth=lambda v: Effect(error_share=1.0 * (v["size"] == 64)))
+    sizes = {"one": 512, "other": 513, "failing": 64}
+    specs = [
+        replace(
+            host.instance(label, STOCK, 19_000 + size),
+            files={"configuration.json": f'{{"size": {size}}}'},
+        )
+        for label, size in sizes.items()
+    ]
+    states = SimulatedDeployer(host).deploy(specs)
+    ends = [
+        Endpoint(label, f"127.0.0.1:{19_000 + size}", states[label].pids)
+        for label, size in sizes.items()
+    ]
+    return Case(SimulatedGenerator(host), workload(), *ends)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Endpoint, ...]]:
+    """The same with one real Nginx."""
+    folder = tmp_path_factory.mktemp("nginx")
+    ports = local.free_ports(3)
+    conf = folder / "nginx.conf"
+    conf.write_text(CONF.format(folder=folder, ports=ports, page=PAGE.decode()))
+    command = [str(NGINX), "-p", f"{folder}/", "-c", str(conf), "-e", str(folder / "error.log")]
+    process = subprocess.Popen([*command, "-g", "daemon off; master_process off;"])
+    try:
+        until = time.monotonic() + 30
+        while ask(f"http://127.0.0.1:{ports[0]}/") is None and time.monotonic() < until:
+            time.sleep(0.01)
+        labels = ("one", "other", "failing")
+        yield tuple(
+            Endpoint(label, f"127.0.0.1:{port}", (process.pid,))
+            for label, port in zip(labels, ports, strict=True)
+        )
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def native() -> NativeGenerator:
+    """The real generator on this machine's cores."""
+    cores = split_cores(sorted(os.sched_getaffinity(0)), backend=False)
+    return NativeGenerator(loadgen_binary(), cores, StallRule())
+
+
+@pytest.fixture(scope="module", params=["simulated", pytest.param("native", marks=needs_nginx)])
+def case(request: pytest.FixtureRequest) -> Case:
+    """One generator."""
+    if request.param == "simulated":
+        return simulated()
+    return Case(native(), workload(), *request.getfixturevalue("served"))
+
+
+def spec(number: int, endpoint: Endpoint, **changes: object) -> WindowSpec:
+    """A short open-loop window."""
+    made = WindowSpec(
+        window_id=f"{number:02d}-{endpoint.instance}",
+        instance=endpoint.instance,
+        mode="open",
+        rate_per_s=RATE_PER_S,
+        seed=7,
+        warmup_s=0.05,
+        duration_s=DURATION_S,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def go(_: RawWindow) -> Next:
+    """Go on."""
+    return Next()
+
+
+def run(
+    case: Case, *windows: WindowSpec, after: Callable[[RawWindow], Next] = go
+) -> list[RawWindow]:
+    """The windows in the order in which they were told."""
+    told: list[RawWindow] = []
+
+    def keep(raw: RawWindow) -> Next:
+        told.append(raw)
+        return after(raw)
+
+    plan = Plan(case.workload, (case.one, case.other, case.failing), windows)
+    case.generator.run(plan, keep)
+    return told
+
+
+class TestLoadGenerator:
+    """The contract of ``tuner.load.port.LoadGenerator``."""
+
+    def test_windows_are_measured_in_the_order_of_the_plan(self, case: Case) -> None:
+        """Each is told as it ends, with its identity, one after another."""
+        wanted = [spec(0, case.one), spec(0, case.other), spec(1, case.other), spec(1, case.one)]
+        told = run(case, *wanted)
+        assert [(w.window_id, w.instance) for w in told] == [
+            (w.window_id, w.instance) for w in wanted
+        ]
+        starts = [w.started_unix_s for w in told]
+        assert all(b - a >= DURATION_S for a, b in pairwise(starts))
+
+    def test_every_request_has_its_three_times_and_an_outcome(self, case: Case) -> None:
+        """Intended ascending within the window, then written, then completed; nothing lost."""
+        (raw,) = run(case, spec(0, case.one))
+        samples = raw.samples
+        count = len(samples.intended_ns)
+        assert count == raw.offered
+        assert abs(count - RATE_PER_S * DURATION_S) < 5 * (RATE_PER_S * DURATION_S) ** 0.5
+        assert (np.diff(samples.intended_ns) >= 0).all()
+        assert samples.intended_ns[0] >= 0
+        assert samples.intended_ns[-1] < DURATION_S * 1e9
+        answered = samples.outcome == 0
+        assert raw.completed == answered.sum()
+        assert (samples.written_ns >= samples.intended_ns)[answered].all()
+        assert (samples.completed_ns > samples.written_ns)[answered].all()
+        assert raw.errors == {}
+        assert raw.bytes_in > 0
+        assert (raw.mode, raw.rate_per_s, raw.connections) == ("open", RATE_PER_S, 4)
+
+    def test_the_schedule_follows_from_the_seed_alone(self, case: Case) -> None:
+        """Every arm of a round is offered the very same arrivals; another seed gives others."""
+        one, other, third = run(
+            case, spec(0, case.one), spec(0, case.other), spec(1, case.one, seed=8)
+        )
+        assert (one.samples.intended_ns == other.samples.intended_ns).all()
+        assert one.samples.intended_ns.tolist() != third.samples.intended_ns.tolist()
+
+    def test_a_dropped_instance_is_measured_no_more(self, case: Case) -> None:
+        """The others are."""
+        windows = [spec(n, e) for n in range(3) for e in (case.one, case.other)]
+
+        def drop(raw: RawWindow) -> Next:
+            return Next(drop=("other",) if raw.window_id == "00-other" else ())
+
+        told = [w.window_id for w in run(case, *windows, after=drop)]
+        assert told == ["00-one", "00-other", "01-one", "02-one"]
+
+    def test_a_plan_can_be_stopped_after_any_window(self, case: Case) -> None:
+        """Nothing is measured after that."""
+        windows = [spec(n, case.one) for n in range(3)]
+        assert len(run(case, *windows, after=lambda _: Next(stop=True))) == 1
+
+    def test_an_empty_plan_measures_nothing(self, case: Case) -> None:
+        """And is no error."""
+        assert run(case) == []
+
+    def test_what_the_reader_raises_ends_the_plan(self, case: Case) -> None:
+        """An interruption between two windows leaves nothing behind."""
+
+        def interrupt(_: RawWindow) -> Next:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run(case, spec(0, case.one), spec(1, case.one), after=interrupt)
+        assert len(run(case, spec(0, case.one))) == 1
+
+    def test_a_closed_loop_saturates(self, case: Case) -> None:
+        """It has no offered rate, and completes more than an open loop would offer."""
+        (raw,) = run(case, spec(0, case.one, mode="closed"))
+        assert (raw.mode, raw.rate_per_s) == ("closed", 0.0)
+        assert raw.completed > RATE_PER_S * DURATION_S
+
+    def test_wrong_answers_are_errors_of_the_configuration(self, case: Case) -> None:
+        """Counted by kind, out of the percentiles, and the window is its arm's fault."""
+        (raw,) = run(case, spec(0, case.failing))
+        assert raw.completed == 0
+        assert sum(raw.errors.values()) > 0
+        assert all(kind.startswith("status") for kind in raw.errors)
+        found = measure(raw, None, Gates(samples_needed=0))
+        assert found.bad
+        assert found.raw.count == 0
+
+    def test_a_window_says_what_it_cost(self, case: Case) -> None:
+        """CPU time of generator and server, memory, stalls."""
+        (raw,) = run(case, spec(0, case.one))
+        assert raw.generator_cpu_s > 0
+        assert 0 < raw.generator_busy_share <= 1
+        assert raw.server_cpu_s is not None
+        assert raw.server_cpu_s >= 0
+        assert raw.server_rss_bytes
+        assert all(start < end for start, end in (*raw.generator_spans, *raw.server_spans))
+
+    def test_nobody_listening_is_an_error_not_a_hang(self, case: Case) -> None:
+        """Every request fails."""
+        nobody = Endpoint("nobody", f"127.0.0.1:{local.free_ports(1)[0]}")
+        told: list[RawWindow] = []
+
+        def keep(raw: RawWindow) -> Next:
+            told.append(raw)
+            return Next()
+
+        case.generator.run(Plan(case.workload, (nobody,), (spec(0, nobody),)), keep)
+        assert told[0].completed == 0
+        assert measure(told[0], None, Gates(samples_needed=0)).bad
+
+    def test_it_has_a_name_for_the_report(self, case: Case) -> None:
+        """With a version where there is one."""
+        assert case.generator.name
+
+
+@pytest.mark.integration
+def test_the_native_generator_watches_its_cores() -> None:
+    """Stalls without load: what preflight tells of the host's noise."""
+    seen = native().stalls(0.2)
+    assert len(seen["cpus"]) >= 1
+    assert {"cpu", "spin", "ticker"} <= seen["cpus"][0].keys()
+
+
+@pytest.mark.parametrize("path", [Path("/nowhere/tuner-loadgen"), Path("/etc/hostname")])
+def test_a_generator_that_does_not_start_is_an_error_of_the_instrument(path: Path) -> None:
+    """With its path."""
+    cores = split_cores((0, 1), backend=False)
+    with pytest.raises(InstrumentError, match=f"{path} does not start"):
+        _ = NativeGenerator(path, cores, StallRule()).name

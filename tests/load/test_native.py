@@ -1,0 +1,168 @@
+"""How the native adapter behaves when tuner-loadgen misbehaves, and how it reads samples."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.phases.rig import WORKLOAD
+from tuner.errors import InstrumentError
+from tuner.facts import CoreSplit
+from tuner.load import native
+from tuner.load.native import NativeGenerator, read_samples
+from tuner.load.port import Endpoint, Next, Plan, WindowSpec
+from tuner.measurement import RawWindow
+from tuner.stalls import StallRule
+
+PLAN = Plan(
+    WORKLOAD,
+    (Endpoint("one", "127.0.0.1:1"),),
+    (WindowSpec("00-one", "one", "open", 10.0, 1, 0.0, 0.1),),
+)
+
+
+def generator(folder: Path, script: str) -> NativeGenerator:
+    """A program in place of tuner-loadgen."""
+    path = folder / "tuner-loadgen"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return NativeGenerator(path, CoreSplit((0,), (1,), (), shared=False), StallRule())
+
+
+def go(_: RawWindow) -> Next:
+    """Go on."""
+    return Next()
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("read plan; echo 'I know nothing'", "wrote no JSON: 'I know nothing"),
+        (
+            "read plan; echo 'plan: too many windows' >&2; exit 2",
+            "too early: plan: too many windows",
+        ),
+        ("read plan; exit 0", "ended too early: exit code 0"),
+        ("exit 1", "tuner-loadgen (ended too early|went away)"),
+    ],
+)
+def test_a_generator_that_breaks_its_protocol_is_an_error(
+    tmp_path: Path, script: str, words: str
+) -> None:
+    """With its own words, if it had any."""
+    with pytest.raises(InstrumentError, match=words):
+        generator(tmp_path, script).run(PLAN, go)
+
+
+def test_a_generator_that_falls_silent_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A study never waits for ever."""
+    monkeypatch.setattr(native, "_SILENCE_S", -1.9)
+    script = f"echo $$ > {tmp_path}/pid; read plan; exec sleep 600"
+    with pytest.raises(InstrumentError, match="killed after a silence"):
+        generator(tmp_path, script).run(PLAN, go)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_words_of_no_interest_are_passed_over(tmp_path: Path) -> None:
+    """A newer generator may say more."""
+    script = """read plan; echo '{"type":"hello"}'; echo '{"type":"end"}'"""
+    generator(tmp_path, script).run(PLAN, go)
+
+
+def test_a_refused_question_is_an_error_with_the_answer(tmp_path: Path) -> None:
+    """``stalls`` and ``--version`` too."""
+    with pytest.raises(InstrumentError, match=r"stalls .*: no such CPU"):
+        generator(tmp_path, "echo 'no such CPU' >&2; exit 2").stalls(0.1)
+
+
+def test_the_plan_is_what_the_generator_is_told(tmp_path: Path) -> None:
+    """One JSON line: cores, ticker, requests, instances and windows."""
+    import json
+
+    script = f"""read -r plan; printf '%s' "$plan" > {tmp_path}/plan; echo '{{"type":"end"}}'"""
+    generator(tmp_path, script).run(PLAN, go)
+    plan = json.loads((tmp_path / "plan").read_text())
+    assert (plan["version"], plan["cpus"], plan["ticker"]["cpus"]) == (1, [0], [1])
+    assert plan["gap_us"] == StallRule().gap_us
+    assert plan["instances"][0]["address"] == "127.0.0.1:1"
+    assert plan["windows"][0] == {
+        "id": "00-one",
+        "instance": "one",
+        "mode": "open",
+        "rate_per_s": 10.0,
+        "arrival": "poisson",
+        "seed": 1,
+        "connections": 32,
+        "warmup_s": 0.0,
+        "duration_s": 0.1,
+        "timeout_s": 2.0,
+    }
+
+
+def test_on_a_single_core_there_is_no_ticker_and_no_spinning(tmp_path: Path) -> None:
+    """Both would take the core from the server."""
+    import json
+
+    script = f"""read -r plan; printf '%s' "$plan" > {tmp_path}/plan; echo '{{"type":"end"}}'"""
+    shared = generator(tmp_path, script)
+    shared = NativeGenerator(shared._binary, CoreSplit((0,), (0,), (), shared=True), StallRule())
+    shared.run(PLAN, go)
+    plan = json.loads((tmp_path / "plan").read_text())
+    assert plan["ticker"] is None
+    assert plan["spin"] != "full"
+
+
+# --- samples -----------------------------------------------------------------------------------
+
+
+def samples_file(path: Path, count: int, *, magic: bytes = b"TNRS0001") -> bytes:
+    """A samples file whose columns count up."""
+    columns = np.arange(3 * count, dtype="<i8").tobytes()
+    body = magic + count.to_bytes(8, "little") + columns + bytes(range(count))
+    path.write_bytes(body)
+    return body
+
+
+def test_samples_are_read_column_by_column(tmp_path: Path) -> None:
+    """Intended, written, completed, outcome."""
+    samples_file(tmp_path / "s", 3)
+    samples = read_samples(tmp_path / "s")
+    assert samples.intended_ns.tolist() == [0, 1, 2]
+    assert samples.written_ns.tolist() == [3, 4, 5]
+    assert samples.completed_ns.tolist() == [6, 7, 8]
+    assert samples.outcome.tolist() == [0, 1, 2]
+
+
+def test_an_empty_window_has_an_empty_file(tmp_path: Path) -> None:
+    """Nothing offered, nothing read."""
+    samples_file(tmp_path / "s", 0)
+    assert len(read_samples(tmp_path / "s").intended_ns) == 0
+
+
+@pytest.mark.parametrize("cut", [0, 7, 15, 16, 40, 90])
+def test_a_file_that_was_cut_short_is_an_error(tmp_path: Path, cut: int) -> None:
+    """A full disk must not become a window with fewer requests."""
+    body = samples_file(tmp_path / "s", 3)
+    (tmp_path / "s").write_bytes(body[:cut])
+    with pytest.raises(InstrumentError, match="not a complete samples file"):
+        read_samples(tmp_path / "s")
+
+
+def test_another_format_is_an_error(tmp_path: Path) -> None:
+    """Another version of the generator is not guessed at."""
+    samples_file(tmp_path / "s", 3, magic=b"TNRS0002")
+    with pytest.raises(InstrumentError, match="not a complete samples file"):
+        read_samples(tmp_path / "s")
+
+
+def test_a_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
+    """With the system's words."""
+    with pytest.raises(InstrumentError, match="samples cannot be read"):
+        read_samples(tmp_path / "missing")
