@@ -27,8 +27,9 @@ const BUFFER: usize = 64 * 1024;
 /// In a sleeping loop, handshakes are looked after this often.
 const MENDING_NS: u64 = 10_000_000;
 /// A closed loop has no instant to be late for. It polls this long after the last event, then sleeps:
-/// that gave 15 % more answers than sleeping at once, for a tenth more CPU time each.
-const CLOSED_SPIN_NS: u64 = 10_000;
+/// as much CPU time per answer as sleeping at once, and fewer wake-ups for the server to pay for.
+/// With 10 µs it is a third more CPU time for no more answers.
+const CLOSED_SPIN_NS: u64 = 2_000;
 /// From the end of the preparations to the warm-up.
 const LEAD_NS: u64 = 50_000;
 /// A closed loop has no schedule to take the number of requests from; more per second than one
@@ -105,7 +106,10 @@ struct Engine<'a> {
     buffer: Box<[u8]>,
     cpu: CpuTime,
     thread_cpu: u64,
+    /// Time spent in turns that found nothing to do, and the end of the last turn.
     idle_ns: u64,
+    idle_from: u64,
+    busy_share: f64,
     timeout_ns: u64,
     phase: Phase,
     /// Start of the schedule (the warm-up), start and end of the measured part, end of the drain.
@@ -194,6 +198,8 @@ impl<'a> Engine<'a> {
             cpu: CpuTime::of(pids),
             thread_cpu: 0,
             idle_ns: 0,
+            idle_from: 0,
+            busy_share: 0.0,
             timeout_ns: window.timeout_ns(),
             phase: Phase::Connect,
             origin: 0,
@@ -270,6 +276,7 @@ impl<'a> Engine<'a> {
         if self.phase == Phase::Measure {
             self.cpu.end();
             self.thread_cpu = sys::thread_cpu_ns() - self.thread_cpu;
+            self.busy_share = 1.0 - self.idle_ns as f64 / (now - self.start) as f64;
             self.phase = Phase::Drain;
             self.drained = self.end.max(now) + self.timeout_ns;
             if self.closed_loop {
@@ -347,17 +354,21 @@ impl<'a> Engine<'a> {
             Wait::Poll => self.watch.tick(),
             Wait::Ns(_) => self.watch.woke(until),
         };
-        if self.phase == Phase::Measure && (n == 0 && !busy || wait != Wait::Poll) {
+        if n == 0 && !busy {
+            self.idle_ns += stamp - self.idle_from;
+        } else if wait != Wait::Poll {
             self.idle_ns += stamp - now;
         }
+        self.idle_from = stamp;
         if n > 0 {
             self.active = stamp;
         }
         for event in &events[..n] {
             self.handle(*event, stamp);
             let now = self.watch.tick();
+            self.idle_from = now;
             if now >= self.due || !self.retries.is_empty() {
-                self.dispatch(now);
+                self.idle_from = self.dispatch(now);
             }
         }
         Ok(())
@@ -456,7 +467,6 @@ impl<'a> Engine<'a> {
         let samples = (self.first..last)
             .map(|index| self.record.sample(index, intended(index), now))
             .collect();
-        let measured = self.end - self.start;
         Raw {
             samples,
             counts: self.counts,
@@ -467,7 +477,7 @@ impl<'a> Engine<'a> {
             stalls: self.watch.spans,
             generator_cpu_ns: self.thread_cpu,
             server_cpu_s: self.cpu.seconds(),
-            busy_share: 1.0 - (self.idle_ns as f64 / measured as f64).min(1.0),
+            busy_share: self.busy_share.max(0.0),
         }
     }
 }
