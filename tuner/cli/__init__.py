@@ -72,7 +72,10 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line and end the process."""
-    signal.signal(signal.SIGTERM, _terminated)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # Ignored under nohup, and it stays so.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _terminated)
     try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Exit as done:

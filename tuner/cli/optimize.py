@@ -12,6 +12,7 @@ from tuner.cli import options, results
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.session import (
     STUDIES,
+    Preflight,
     announce,
     create_store,
     free_name,
@@ -22,6 +23,7 @@ from tuner.cli.session import (
 )
 from tuner.errors import DefinitionError
 from tuner.phases.study import run_study
+from tuner.record import Record
 from tuner.store import Store
 from tuner.study import DEFAULT_STUDY, StudyDefinition, load_study
 
@@ -56,8 +58,9 @@ def command(study_file: str | None, resume: bool, as_json: bool, quiet: bool, **
     for done in sweep_strays():
         progress.note(done)
     if resume:
-        definition, store = _resume(given, progress)
+        definition, store = _resume({"study": study_file, **given})
         found = preflight(definition)
+        _check_same(found, store.record())
     else:
         definition = load_study(study_file or DEFAULT_STUDY, options.overrides(given))
         if given["name"] is None:
@@ -71,13 +74,20 @@ def command(study_file: str | None, resume: bool, as_json: bool, quiet: bool, **
         results.kept(store, folder, progress),
         open_bench(found, folder, progress, store) as (bench, spec),
     ):
+        # Not before the study is ours: another process may be running it.
+        for done in store.recover():
+            progress.note(done)
         run_study(bench, spec)
     results.show(store.record(), folder, as_json=as_json)
 
 
-def _resume(given: dict[str, Any], progress: TerminalProgress) -> tuple[StudyDefinition, Store]:
+def _resume(given: dict[str, Any]) -> tuple[StudyDefinition, Store]:
     """The study to go on with: the named one, or the newest here."""
-    others = [key for key, value in given.items() if value and key not in {"name", "storage"}]
+    others = [
+        key
+        for key, value in given.items()
+        if value not in (None, ()) and key not in {"name", "storage"}
+    ]
     if others:
         raise DefinitionError(
             f"a resumed study keeps its definition; leave out --{', --'.join(others)}",
@@ -85,9 +95,28 @@ def _resume(given: dict[str, Any], progress: TerminalProgress) -> tuple[StudyDef
         )
     name = given["name"] or newest(STUDIES)
     store = open_store(name, given["storage"])
-    for done in store.recover():
-        progress.note(done)
     return load_study(DEFAULT_STUDY, store.record().definition), store
+
+
+def _check_same(found: Preflight, record: Record) -> None:
+    """A study that goes on elsewhere, or with another server, would be two studies in one.
+
+    Raises:
+        DefinitionError: what it was begun with is not what is here.
+    """
+    here: dict[str, tuple[object, object]] = {
+        "baseline": (record.baseline, found.baseline.digest),
+        "host": (record.host.hostname, found.host.hostname),
+        "server": (record.server.build, found.server.build),
+        "cores": (record.cores, found.cores),
+    }
+    changed = [what for what, (then, now) in here.items() if then != now]
+    if changed:
+        raise DefinitionError(
+            f"{' and '.join(changed)} changed since {record.name!r} was begun, so its blocks"
+            " cannot be compared with new ones; begin a new study",
+            path="--resume",
+        )
 
 
 def newest(studies: Path) -> str:

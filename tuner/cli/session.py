@@ -304,7 +304,7 @@ def _undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-_STOPPING = (signal.SIGINT, signal.SIGTERM)
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _detect(server: str) -> ServerFacts:

@@ -171,7 +171,7 @@ def _stoppable() -> Iterator[Callable[[], bool]]:
     came = threading.Event()
     kept = {}
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 kept[number] = signal.signal(number, lambda *_: came.set())
     try:
