@@ -1,0 +1,125 @@
+"""What is particular to Nginx: found, asked, validated, started, proved live."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.nginxes import NGINX
+from tuner.errors import HostError
+from tuner.facts import ServerFacts
+from tuner.servers import nginx
+from tuner.servers.ground import Ground
+from tuner.space import load_space
+from tuner.workload import load_workload
+
+DEBIAN = """\
+nginx version: nginx/1.22.1
+built with OpenSSL 3.0.8 7 Feb 2023 (running with OpenSSL 3.0.15 3 Sep 2024)
+TLS SNI support enabled
+configure arguments: --with-cc-opt='-g -O2' --prefix=/usr/share/nginx --with-compat \
+--with-threads --with-http_ssl_module --with-http_v2_module --with-http_image_filter_module=dynamic
+"""
+GROUND = Ground(
+    binary="/usr/sbin/nginx",
+    instances_dir=Path("/lab/instances"),
+    backends_dir=Path("/lab/backends"),
+    site_dir=Path("/lab/site"),
+    cpus=(1, 3),
+    backend_cpus=(2,),
+    upstreams=("127.0.0.1:18079",),
+)
+
+
+def test_version_and_modules_are_read_from_its_own_words() -> None:
+    """As ``nginx -V`` of a Debian package tells them."""
+    found = nginx.parse_build(DEBIAN, "/usr/sbin/nginx")
+    assert found == ServerFacts(
+        name="nginx",
+        binary="/usr/sbin/nginx",
+        version="1.22.1",
+        modules=("cc-opt", "compat", "http_image_filter", "http_ssl", "http_v2", "threads"),
+        build=DEBIAN.strip(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "version"),
+    [
+        ("nginx version: openresty/1.25.3.1", "1.25.3.1"),
+        ("nginx version: nginx/1.29.0 (x)", "1.29.0"),
+    ],
+)
+def test_relatives_of_nginx_tell_a_version_too(words: str, version: str) -> None:
+    """OpenResty, mainline."""
+    assert nginx.parse_build(words, "nginx").version == version
+
+
+def test_a_program_that_tells_no_version_is_not_nginx() -> None:
+    """The message quotes it."""
+    with pytest.raises(HostError, match=r"does not tell a version: 'hello"):
+        nginx.parse_build("hello", "/bin/hello")
+
+
+def test_a_missing_nginx_is_said_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the usual distributions."""
+    monkeypatch.setattr(nginx, "_CANDIDATES", (str(tmp_path / "nginx"),))
+    with pytest.raises(HostError, match=r"no Nginx found.*apt-get install nginx-light.*dnf"):
+        nginx.detect()
+
+
+def test_an_nginx_that_does_not_answer_is_said_in_its_words(tmp_path: Path) -> None:
+    """A broken installation."""
+    broken = tmp_path / "nginx"
+    broken.write_text("#!/bin/sh\necho 'libpcre.so: not found' >&2; exit 127\n")
+    broken.chmod(broken.stat().st_mode | stat.S_IXUSR)
+    with pytest.raises(HostError, match=r"nginx -V failed: libpcre\.so: not found"):
+        nginx.detect(str(broken))
+
+
+def test_an_instance_lives_in_a_folder_of_its_own() -> None:
+    """Everything it reads, writes and listens on is its own; it proves itself by its digest."""
+    space = load_space(
+        "nginx/static",
+        server_cores=2,
+        connections=32,
+        memory_bytes=8 << 30,
+        server_version=(1, 22, 1),
+        modules=(),
+    )
+    stock = space.baseline("stock")
+    spec = nginx.instance("c1", stock, space, replace(GROUND, upstreams=()), 18_081)
+    text = spec.files["nginx.conf"]
+    assert spec.directory == "/lab/instances/c1"
+    assert spec.validate == (*spec.start, "-t")
+    assert spec.start[1:5] == ("-p", "/lab/instances/c1/", "-c", "/lab/instances/c1/nginx.conf")
+    assert spec.pid_file == "/lab/instances/c1/run/nginx.pid"
+    assert spec.pid_file in text
+    assert "127.0.0.1:18081" in text
+    assert "/lab/site" in text
+    assert (spec.live_token, stock.digest in text) == (stock.digest, True)
+    assert spec.live_url == "http://127.0.0.1:18081/.tuner/live"
+    assert spec.cpus == (1, 3)
+
+
+def test_the_backend_is_an_nginx_of_its_own_on_its_own_cpus() -> None:
+    """It answers the workload's body, and outlives the instances."""
+    spec = nginx.backend(load_workload("proxy"), GROUND, 18_079)
+    assert spec.directory == "/lab/backends/backend"
+    assert (spec.cpus, spec.live_token) == ((2,), "backend")
+    assert "127.0.0.1:18079" in spec.files["nginx.conf"]
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(NGINX is None, reason="no nginx on this machine")
+def test_the_installed_nginx_is_found_and_understood() -> None:
+    """Whatever is installed here."""
+    found = nginx.detect()
+    assert Path(found.binary).is_file()
+    assert found.version_tuple > (1, 0)
+    assert found.modules
