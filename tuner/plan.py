@@ -60,9 +60,9 @@ class StudyPlan:
 
 CLOSED = BlockPlan(rounds=6, window_s=0.5, first_warmup_s=0.5, warmup_s=0.1)
 _ARM_S = 9.0
-"""Measured time of an arm in a block whose values are claims."""
+"""Measured time of an arm in a block whose values are claims; less in a study below ten minutes."""
 _LOOK_S = 3.0
-"""Measured time of a configuration in a block of the search."""
+"""Measured time of a configuration in a block of the search; likewise."""
 _LEAST_ROUNDS = 4
 """A candidate can be dropped after four rounds at the earliest."""
 _MOST_ROUNDS = 12
@@ -85,16 +85,17 @@ def plan_blocks(objective: Objective, rate_per_s: float, time_s: float) -> Study
         needed = min(needed, math.floor(rate_per_s * search_s / STALL_ALLOWANCE))
     settle_s = max(0.03, min(0.5, 500 / rate_per_s))
     fresh_s = max(0.25, settle_s)
-    confirm = BlockPlan(_rounds(_ARM_S, confirm_s), confirm_s, fresh_s, settle_s)
+    brief = min(1.0, time_s / 600)
+    confirm = BlockPlan(_rounds(brief * _ARM_S, confirm_s), confirm_s, fresh_s, settle_s)
     return StudyPlan(
         capacity=CLOSED,
         aa=confirm,
         aa_blocks=3,
         aa_instances=3,
-        search=BlockPlan(_rounds(_LOOK_S, search_s), search_s, fresh_s, settle_s),
+        search=BlockPlan(_rounds(brief * _LOOK_S, search_s), search_s, fresh_s, settle_s),
         candidates=5,
         confirm=confirm,
-        load_points=BlockPlan(_rounds(_LOOK_S, confirm_s), confirm_s, fresh_s, settle_s),
+        load_points=BlockPlan(_rounds(brief * _LOOK_S, confirm_s), confirm_s, fresh_s, settle_s),
         samples_needed=needed,
     )
 

@@ -122,7 +122,7 @@ def test_search_figures_never_enter_the_verdict() -> None:
 
 def test_an_invalid_block_is_repeated_whole_and_logged() -> None:
     """The windows of the broken attempt stay in the record and count for nothing."""
-    made = broken(range(12))
+    made = broken(range(4))
     record = confirmed(made)
     found = blocks(record, "confirm")
     assert record.protocol is not None

@@ -51,7 +51,8 @@ def test_the_baseline_is_in_every_block(usual: Record) -> None:
     for block in blocks(usual, "search"):
         assert block.instances[0].instance == BASELINE
         assert block.instances[0].digest == STOCK.digest
-        assert {w.round for w in block.windows if w.instance == BASELINE} == set(range(5))
+        rounds = [w.round for w in block.windows if w.instance == BASELINE]
+        assert rounds == list(range(4))
 
 
 def test_no_configuration_is_two_trials(usual: Record) -> None:
