@@ -72,6 +72,9 @@ pub struct WindowLine {
     pub generator_cpu_s: f64,
     /// CPU time of the server's processes in the measured part; `None` if none could be read.
     pub server_cpu_s: Option<f64>,
+    /// Time for which the server's threads were ready to run and had to wait for a CPU, from the
+    /// warm-up to the drain: for one another, or for somebody else.
+    pub server_wait_s: Option<f64>,
     /// Resident memory of the server's processes after the window; `None` if none could be read.
     pub server_rss_bytes: Option<u64>,
     /// Share of the measured part in which the generator's loop was at work.
@@ -110,6 +113,8 @@ pub struct Surroundings {
     pub server: Vec<(usize, Spans)>,
     /// Stolen time.
     pub steal_s: BTreeMap<usize, f64>,
+    /// Time the server's threads waited for a CPU.
+    pub server_wait_s: Option<f64>,
     /// Resident memory of the server.
     pub server_rss_bytes: Option<u64>,
     /// Where to write the samples.
@@ -186,6 +191,7 @@ impl WindowLine {
             steal_s: around.steal_s,
             generator_cpu_s: raw.generator_cpu_ns as f64 / 1e9,
             server_cpu_s: raw.server_cpu_s,
+            server_wait_s: around.server_wait_s,
             server_rss_bytes: around.server_rss_bytes,
             generator_busy_share: raw.busy_share,
             protocol: "http/1.1",

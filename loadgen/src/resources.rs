@@ -47,6 +47,36 @@ impl CpuTime {
     }
 }
 
+/// Time for which each thread of the processes was ready to run and did not, since it exists, in
+/// nanoseconds: the second number of `/proc/PID/task/TID/schedstat`.
+pub fn waited_ns(pids: &[i32]) -> BTreeMap<i32, u64> {
+    let mut waited = BTreeMap::new();
+    for pid in pids {
+        let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
+            continue;
+        };
+        for task in tasks.flatten() {
+            let numbers = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            let waiting = numbers.split_ascii_whitespace().nth(1);
+            let thread = task.file_name().to_str().and_then(|tid| tid.parse().ok());
+            if let (Some(thread), Some(Ok(ns))) = (thread, waiting.map(str::parse)) {
+                waited.insert(thread, ns);
+            }
+        }
+    }
+    waited
+}
+
+/// Seconds between two readings of [`waited_ns`], over the threads that were there at both; `None`
+/// if none was.
+pub fn waited_s(before: &BTreeMap<i32, u64>, after: &BTreeMap<i32, u64>) -> Option<f64> {
+    let deltas: Vec<u64> = after
+        .iter()
+        .filter_map(|(thread, ns)| ns.checked_sub(*before.get(thread)?))
+        .collect();
+    (!deltas.is_empty()).then(|| deltas.iter().sum::<u64>() as f64 / 1e9)
+}
+
 /// Resident memory of the processes that can be read, summed up; `None` if none can.
 pub fn rss_bytes(pids: &[i32]) -> Option<u64> {
     let sizes: Vec<u64> = pids

@@ -87,11 +87,13 @@ impl<'a> Session<'a> {
         let cpus: Vec<usize> = cpus.into_iter().collect();
 
         let steal_before = resources::steal_s(&cpus);
+        let waited_before = resources::waited_ns(&instance.pids);
         let ticker = plan.ticker.as_ref().map(|t| Ticker::start(t, gap_ns));
         let raw = engine::run(window, &self.mix, plan.spin, gap_ns, &instance.pids, pool)?;
         let realtime = ticker.as_ref().is_some_and(|ticker| ticker.realtime);
         let server = ticker.map(Ticker::finish).unwrap_or_default();
         let raw = raw?;
+        let waited = resources::waited_ns(&instance.pids);
         let mut steal_s = resources::steal_s(&cpus);
         for (cpu, after) in &mut steal_s {
             *after -= steal_before.get(cpu).copied().unwrap_or(*after);
@@ -107,6 +109,7 @@ impl<'a> Session<'a> {
             realtime,
             server,
             steal_s,
+            server_wait_s: resources::waited_s(&waited_before, &waited),
             server_rss_bytes: resources::rss_bytes(&instance.pids),
             samples_dir: plan.samples_dir.clone(),
             warnings,

@@ -192,3 +192,26 @@ fn the_mix_is_seeded() {
     let share = orders[0].iter().filter(|path| *path == "/a").count() as f64;
     assert!((share / orders[0].len() as f64 - 0.75).abs() < 0.12);
 }
+
+/// CPU time, waiting and memory are those of the server's processes that exist, and null if none
+/// does.
+#[test]
+fn resources_of_the_server() {
+    let server = Responder::good();
+    let with = |pids: &[u32]| {
+        let instances = json!([{"id": "a", "address": server.address.to_string(), "pids": pids}]);
+        let changes = json!({"instances": instances});
+        measure(&plan(server.address, json!({}), changes)).remove(0)
+    };
+    // The largest id that a process may have on any Linux, and none has.
+    const NOBODY: u32 = 4_194_304;
+    let line = with(&[std::process::id(), NOBODY]);
+    assert!(line.server_cpu_s.unwrap() > 0.0);
+    assert!(line.server_wait_s.is_some());
+    assert!(line.server_rss_bytes.unwrap() > 100_000);
+    let line = with(&[NOBODY]);
+    assert_eq!(
+        (line.server_cpu_s, line.server_wait_s, line.server_rss_bytes),
+        (None, None, None)
+    );
+}

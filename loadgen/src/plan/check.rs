@@ -8,6 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::{Mode, Plan, PlanError, Request, Ticker, Window, decode_hash};
 
+/// The largest process id of any Linux (PID_MAX_LIMIT).
+const MOST_PID: i32 = 4_194_304;
 /// The longest schedule, in requests: its columns then take some 6 GB.
 const MOST_REQUESTS: f64 = 2e8;
 /// The longest window, in seconds.
@@ -64,6 +66,14 @@ impl Plan {
                 &instance.id,
                 "different from the ids before it",
             )?;
+            for (j, pid) in instance.pids.iter().enumerate() {
+                require(
+                    (1..=MOST_PID).contains(pid),
+                    format_args!("{path}.pids[{j}]"),
+                    pid,
+                    "a process id, 1 to 4194304",
+                )?;
+            }
             let host = instance.host.as_deref().unwrap_or("a");
             require(
                 is_field_value(host) && !host.is_empty(),
