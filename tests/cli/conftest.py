@@ -1,0 +1,117 @@
+"""The command line in this process, on a simulated lab where one is needed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from tests.servers.test_nginx import DEBIAN
+from tuner import cli
+from tuner.cli import session
+from tuner.configuration import Value
+from tuner.hosts.port import InstanceSpec, InstanceState
+from tuner.servers import nginx
+from tuner.testing.lab import (
+    Effect,
+    Faults,
+    SimulatedDeployer,
+    SimulatedGenerator,
+    SimulatedHost,
+)
+from tuner.testing.simulate import Noise
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+Tuner = Callable[..., Outcome]
+
+
+@pytest.fixture
+def tuner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Tuner]:
+    """``tuner("report", "x")``: a command in an empty folder, as the shell would run it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    kept = [signal.getsignal(number) for number in numbers]
+
+    def run(*arguments: str) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capfd.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Outcome(ended.value.code, out, err)
+
+    yield run
+    for number, handler in zip(numbers, kept, strict=True):
+        signal.signal(number, handler)
+
+
+def sendfile_helps(values: Mapping[str, Value]) -> Effect:
+    """``sendfile on`` takes 40 % away, whatever else the file says."""
+    on = "sendfile on" in str(values["text"])
+    return Effect(ln_latency=-0.5 * on, capacity_per_s=4_000.0)
+
+
+class Deployer:
+    """Stands where ``AnsibleDeployer`` does, on a simulated host that sees nginx.conf's text."""
+
+    def __init__(self, host: SimulatedHost, lab: Path) -> None:
+        self._deployer = SimulatedDeployer(host)
+        self.instances_dir = lab / "instances"
+        self.backends_dir = lab / "backends"
+        self.site_dir = lab / "site"
+
+    def publish(self, site: Mapping[str, bytes]) -> None:
+        """Nothing to be done: the site is not looked at."""
+
+    def deploy(self, instances: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
+        """See ``Deployer.deploy``."""
+        texts = [
+            replace(i, files={"configuration.json": json.dumps({"text": i.files["nginx.conf"]})})
+            for i in instances
+        ]
+        return self._deployer.deploy(texts)
+
+    def stop(self) -> None:
+        """See ``Deployer.stop``."""
+        self._deployer.stop()
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> SimulatedHost:
+    """What the commands measure instead of this machine; its fields may be changed."""
+    made = SimulatedHost(
+        truth=sendfile_helps,
+        noise=Noise(ar_sd=0.01, restart_sd=0.005, burst_probability=0.0),
+        tail_share=0.0,
+        faults=Faults(),
+    )
+    quiet(monkeypatch)
+    monkeypatch.setattr(session, "NativeGenerator", lambda *_: SimulatedGenerator(made))
+    monkeypatch.setattr(session, "AnsibleDeployer", lambda lab, _work, **_: Deployer(made, lab))
+    return made
+
+
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Preflight with a server and a generator that need not be installed, and no look at noise."""
+    found = nginx.parse_build(DEBIAN, "/usr/sbin/nginx")
+    monkeypatch.setattr(nginx, "detect", lambda: found)
+    monkeypatch.setattr(session, "loadgen_binary", lambda: Path("/usr/bin/tuner-loadgen"))
+    monkeypatch.setattr(session, "noise_notes", lambda _: [])

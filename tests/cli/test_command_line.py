@@ -1,0 +1,160 @@
+"""The command line: options, messages, exit codes; nothing is started where something is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Tuner, quiet
+from tuner import __version__
+from tuner.cli import session
+from tuner.errors import DefinitionError
+from tuner.servers import nginx
+
+COMMANDS = ("optimize", "compare", "measure", "report", "export", "studies", "doctor")
+
+
+def test_help_lists_every_command_and_the_exit_codes(tuner: Tuner) -> None:
+    """Exit code 0, on standard output."""
+    done = tuner("--help")
+    assert (done.code, done.err) == (0, "")
+    for word in (*COMMANDS, "Exit codes", "130", "--fail-if"):
+        assert word in done.out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(tuner: Tuner, command: str) -> None:
+    """With what it does and its options."""
+    done = tuner(command, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert f"tuner {command}" in done.out
+
+
+def test_the_version_is_the_packages(tuner: Tuner) -> None:
+    """One place says it."""
+    assert tuner("--version").out.strip().endswith(__version__)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("optimise",), "No such command 'optimise'"),
+        (("optimize", "--frobnicate"), "No such option"),
+        (("optimize", "--trials", "many"), "'many' is not a valid integer"),
+        (("optimize", "--objective", "p95"), "--objective: 'p95'"),
+        (
+            ("optimize", "--time", "soon"),
+            "--time: expected a duration such as 90s or 10m, found 'soon'",
+        ),
+        (("optimize", "--time", "0s"), "--time: "),
+        (("optimize", "--rate", "-5"), "--rate: "),
+        (("optimize", "--server", "apache"), "--server: 'apache'"),
+        (("optimize", "--baseline", "best"), "--baseline: 'best'"),
+        (("optimize", "--baseline", "missing.yaml"), "missing.yaml: "),
+        (("optimize", "--workload", "video"), "--workload: there is no workload 'video'"),
+        (("optimize", "--space", "nginx/videos"), "--space: there is no space 'nginx/videos'"),
+        (("optimize", "--study", "nowhere"), "--study: there is no study 'nowhere'"),
+        (("optimize", "--study", "missing.yaml"), "missing.yaml"),
+        (("optimize", "--name", "../x"), "--name: '../x' is no name"),
+        (("optimize", "--allow", "sendfile"), "'sendfile' trades nothing"),
+        (("optimize", "--allow", "turbo"), "unknown parameter 'turbo'"),
+        (("compare", "stock"), "Missing argument 'B'"),
+        (("compare", "stock", "missing.yaml"), "missing.yaml"),
+        (("compare", "stock", "hand", "--fail-if", "great"), "'great' is not one of"),
+        (("report", "mine"), "no study called 'mine'"),
+        (("export", "mine"), "no study called 'mine'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_is_wrong_is_said_in_one_message_and_nothing_is_started(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+) -> None:
+    """Exit code 2, no traceback, no study's folder."""
+
+    def started(*_: object) -> None:
+        pytest.fail("the lab was opened")
+
+    quiet(monkeypatch)
+    monkeypatch.setattr(session, "AnsibleDeployer", started)
+    done = tuner(*arguments)
+    assert done.code == 2
+    assert words in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
+    assert not Path("studies").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("server: nginx\nobjective: p95\n", "s.yaml:2: objective: 'p95' is not allowed"),
+        ("server: nginx\n\nrate: fast\n", "s.yaml:3: rate: expected a number, found 'fast'"),
+        ("server: nginx\ncolour: red\n", "s.yaml:2: unknown"),
+        ("server: [nginx\n", "s.yaml:"),
+    ],
+)
+def test_a_wrong_file_is_said_with_its_line(tuner: Tuner, text: str, where: str) -> None:
+    """FILE:LINE, as editors understand it."""
+    Path("s.yaml").write_text(text)
+    done = tuner("optimize", "--study", "s.yaml")
+    assert done.code == 2
+    assert where in done.err
+
+
+def test_a_value_out_of_range_is_said_with_its_line_and_what_is_allowed(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a configuration's file too."""
+    quiet(monkeypatch)
+    Path("mine.yaml").write_text("space: nginx/static\nvalues:\n  sendfile: on\n  backlog: 1\n")
+    done = tuner("optimize", "--baseline", "mine.yaml")
+    assert done.code == 2
+    assert "mine.yaml:4: " in done.err
+    assert "511 to 65535" in done.err
+
+
+def test_a_host_without_a_server_is_no_fault_of_the_user(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 3, and what to install."""
+    monkeypatch.setattr(nginx, "_CANDIDATES", ())
+    done = tuner("optimize")
+    assert done.code == 3
+    assert "no Nginx found" in done.err
+
+
+def test_an_error_that_nobody_foresaw_shows_where_it_came_from(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only foreseen errors are messages; a bug keeps its traceback."""
+    monkeypatch.setattr(session, "_detect", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        tuner("optimize")
+
+
+def test_a_definition_error_names_file_and_line() -> None:
+    """One form for all of them."""
+    assert str(DefinitionError("wrong", path="a.yaml", line=7)) == "a.yaml:7: wrong"
+    assert str(DefinitionError("wrong", path="--rate")) == "--rate: wrong"
+    assert str(DefinitionError("wrong")) == "wrong"
+
+
+def test_whoever_has_read_enough_may_leave() -> None:
+    """``tuner --help | head -c 1``: no traceback."""
+    top = Path(__file__).parents[2]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tuner", "--help"],
+        cwd=top,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert "Traceback" not in process.stderr.read()
+    process.stderr.close()
+    process.wait()

@@ -1,0 +1,275 @@
+"""Whole commands on the simulated lab: what they write, say and end with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Tuner
+from tuner.errors import Interrupted
+from tuner.hosts import local
+from tuner.store import Store, sqlite_url
+from tuner.testing.lab import Effect, Faults, SimulatedHost
+
+SHORT = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet")
+STUDY = Path("studies/mine")
+
+
+def written(folder: Path = STUDY) -> dict[str, bytes]:
+    """What a study leaves for its readers, by path."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix != ".db"
+    }
+
+
+def test_a_study_from_beginning_to_end(tuner: Tuner, host: SimulatedHost) -> None:
+    """Verdict on standard output, report and configuration in the study's folder; exit code 0."""
+    done = tuner("optimize", *SHORT, "--name", "mine")
+    assert done.code == 0
+    assert done.out.startswith("Better: ")
+    assert "report   studies/mine/report.html" in done.out
+    assert done.err == ""
+    assert set(written()) == {
+        "report.html",
+        "report.md",
+        "best/nginx.conf",
+        "best/configuration.yaml",
+    }
+    best = (STUDY / "best" / "nginx.conf").read_text()
+    assert "sendfile on;" in best
+    assert "From tuner" in best
+    record = Store.open(sqlite_url(STUDY), "mine").record()
+    assert record.ended_unix_s is not None
+    assert record.command == f"tuner optimize {' '.join(SHORT)} --name mine"
+    assert record.definition["rate"] == 600
+    assert not host.running
+    assert not (STUDY / "work").exists()
+    assert local.claims() == []
+
+
+def test_what_will_happen_is_said_before_it_does(tuner: Tuner, host: SimulatedHost) -> None:
+    """On standard error: server, workload, host, cores, baseline, parameters, time."""
+    host.faults = Faults(host_gone=range(100))
+    done = tuner("optimize", *SHORT[:-1], "--name", "mine")
+    assert done.code == 3
+    assert "the host does not answer" in done.err
+    assert done.out == ""
+    for words in ("nginx 1.22.1", "objective p99", "static: ", "generator", "stock (", "sendfile"):
+        assert words in done.err, words
+    assert done.err.index("nginx 1.22.1") < done.err.index("capacity of the baseline")
+
+
+def test_the_outcome_as_json(tuner: Tuner, host: SimulatedHost) -> None:
+    """One object on standard output, and nothing else there."""
+    done = tuner("optimize", *SHORT, "--name", "mine", "--json")
+    found = json.loads(done.out)
+    assert (found["study"], found["verdict"], found["objective"]) == ("mine", "better", "p99")
+    assert found["ratio_low"] <= found["ratio"] <= found["ratio_high"] < 1
+    assert found["changes"]
+    assert host.windows > 0
+
+
+def test_the_report_again_from_the_record_alone(tuner: Tuner, host: SimulatedHost) -> None:
+    """The same bytes, also where everything but the record is gone."""
+    tuner("optimize", *SHORT, "--name", "mine")
+    first = written()
+    for name in first:
+        (STUDY / name).unlink()
+    before = host.windows
+    done = tuner("report", "mine", "--quiet")
+    assert done.code == 0
+    assert done.out.startswith("Better: ")
+    assert written() == first
+    assert host.windows == before
+
+
+def test_the_export_again(tuner: Tuner, host: SimulatedHost, tmp_path: Path) -> None:
+    """Where it is wanted; what is written is said."""
+    tuner("optimize", *SHORT, "--name", "mine")
+    done = tuner("export", "mine", "--output", str(tmp_path / "out"))
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        str(tmp_path / "out" / name) for name in ("nginx.conf", "configuration.yaml")
+    ]
+    assert (tmp_path / "out" / "nginx.conf").read_bytes() == written()["best/nginx.conf"]
+    assert host.windows > 0
+
+
+def test_what_was_not_shown_to_be_better_is_not_recommended(
+    tuner: Tuner, host: SimulatedHost, tmp_path: Path
+) -> None:
+    """The baseline is exported, and the candidate only when asked for."""
+    host.truth = lambda _: Effect(capacity_per_s=4_000.0)
+    done = tuner("optimize", *SHORT, "--name", "mine")
+    assert not done.out.startswith("Better")
+    baseline = yaml.safe_load(written()["best/configuration.yaml"])
+    assert baseline["values"]["sendfile"] is False
+    tuner("export", "mine", "--candidate", "--output", str(tmp_path / "out"))
+    candidate = yaml.safe_load((tmp_path / "out" / "configuration.yaml").read_text())
+    assert candidate["values"]["sendfile"] is True
+
+
+def test_the_exported_configuration_is_a_baseline(tuner: Tuner, host: SimulatedHost) -> None:
+    """``--baseline FILE`` reads what ``export`` wrote, and there is nothing better any more."""
+    tuner("optimize", *SHORT, "--name", "mine")
+    best = str(STUDY / "best" / "configuration.yaml")
+    done = tuner("optimize", *SHORT, "--name", "again", "--baseline", best, "--json")
+    assert done.code == 0
+    assert json.loads(done.out)["verdict"] != "better"
+    assert host.windows > 0
+
+
+def test_a_name_is_given_where_none_is_wanted(tuner: Tuner, host: SimulatedHost) -> None:
+    """The study file's, with a number where that is taken; a name that was asked for is not."""
+    host.faults = Faults(host_gone=range(100))
+    for _ in range(2):
+        assert tuner("optimize", *SHORT).code == 3
+    assert sorted(path.name for path in Path("studies").iterdir()) == ["quickstart", "quickstart-2"]
+    done = tuner("optimize", *SHORT, "--name", "quickstart")
+    assert done.code != 0
+    assert "--resume" in done.err
+    assert "--name" in done.err
+
+
+# --- interruption ------------------------------------------------------------------------------
+
+
+def test_an_interrupted_study_goes_on(tuner: Tuner, host: SimulatedHost) -> None:
+    """Exit code 130, a report of what there is, the lab taken down; then the verdict."""
+    host.faults = Faults(interrupted={50})
+    done = tuner("optimize", *SHORT, "--name", "mine")
+    assert done.code == Interrupted.exit_code == 130
+    assert done.out == ""
+    assert "simulated Ctrl-C" in done.err
+    assert (STUDY / "report.html").is_file()
+    assert not host.running
+    assert local.claims() == []
+    before = {w.started_unix_s for w in _windows()}
+    assert len(before) == 50
+    done = tuner("optimize", "--resume", "--quiet")
+    assert done.code == 0
+    assert done.out.startswith("Better: ")
+    assert before <= {w.started_unix_s for w in _windows()}
+
+
+def _windows() -> list:  # type: ignore[type-arg]
+    record = Store.open(sqlite_url(STUDY), "mine").record()
+    return [window for block in record.blocks for window in block.windows]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--rate", "700"),
+        ("--seed", "0"),
+        ("--time", "5m"),
+        ("--objective", "p50"),
+        ("--allow", "open_file_cache"),
+        ("--study", "proxy"),
+        ("--baseline", "hand"),
+    ],
+    ids=lambda option: option[0],
+)
+def test_a_resumed_study_keeps_its_definition(
+    tuner: Tuner, host: SimulatedHost, option: tuple[str, str]
+) -> None:
+    """Every other option is refused by name, and nothing is started."""
+    host.faults = Faults(interrupted={5})
+    tuner("optimize", *SHORT, "--name", "mine")
+    before = host.windows
+    done = tuner("optimize", "--resume", *option)
+    assert done.code == 2
+    assert f"leave out {option[0]}" in done.err
+    assert host.windows == before
+
+
+def test_a_study_goes_on_only_where_it_was_begun(
+    tuner: Tuner, host: SimulatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host's blocks cannot be compared with the old ones."""
+    host.faults = Faults(interrupted={5})
+    tuner("optimize", *SHORT, "--name", "mine")
+    here = local.facts()
+    monkeypatch.setattr(local, "facts", lambda: replace(here, hostname="elsewhere"))
+    done = tuner("optimize", "--resume", "--name", "mine")
+    assert done.code == 2
+    assert "host changed since 'mine' was begun" in done.err
+
+
+def test_there_must_be_something_to_resume(tuner: Tuner, host: SimulatedHost) -> None:
+    """In this folder, or by the name given."""
+    done = tuner("optimize", "--resume")
+    assert done.code == 2
+    assert "--resume: no study in studies/" in done.err
+    done = tuner("optimize", "--resume", "--name", "mine")
+    assert done.code == 2
+    assert "no study called 'mine'" in done.err
+    assert host.windows == 0
+
+
+# --- compare, measure, studies -----------------------------------------------------------------
+
+
+def test_compare_ends_with_four_on_the_verdict_that_must_not_be(
+    tuner: Tuner, host: SimulatedHost
+) -> None:
+    """``--fail-if worse`` in a pipeline: hand against stock is worse, stock against hand not."""
+    short = [word for word in SHORT if word not in ("--trials", "1")]
+    worse = tuner("compare", "hand", "stock", *short, "--fail-if", "worse", "--name", "one")
+    assert worse.code == 4
+    assert worse.out.startswith("Worse: ")
+    better = tuner("compare", "stock", "hand", *short, "--fail-if", "worse", "--name", "two")
+    assert better.code == 0
+    assert better.out.startswith("Better: ")
+    assert host.windows > 0
+
+
+def test_compare_needs_two_configurations(tuner: Tuner, host: SimulatedHost) -> None:
+    """The same one twice is a slip."""
+    done = tuner("compare", "stock", "stock", "--time", "10s")
+    assert done.code == 2
+    assert "A and B are the same configuration" in done.err
+    assert host.windows == 0
+
+
+def test_measure_tells_figures_without_a_claim(tuner: Tuner, host: SimulatedHost) -> None:
+    """Stall-free and raw, of every window."""
+    done = tuner("measure", "hand", "--time", "10s", "--rate", "600", "--quiet")
+    assert done.code == 0
+    assert "capacity " in done.out
+    assert "stall-free" in done.out
+    assert "raw" in done.out
+    done = tuner("measure", "hand", "--time", "10s", "--rate", "600", "--quiet", "--json")
+    found = json.loads(done.out)
+    assert found["rate_per_s"] == 600
+    assert all(window["stall_free_p99_us"] > 0 for window in found["windows"])
+    assert host.windows > 0
+
+
+def test_studies_lists_what_ships_and_what_is_here(tuner: Tuner, host: SimulatedHost) -> None:
+    """With each one's outcome."""
+    done = tuner("studies")
+    assert "quickstart" in done.out
+    assert "Here: none" in done.out
+    tuner("optimize", *SHORT, "--name", "mine")
+    assert "Better: " in tuner("studies").out
+    here = json.loads(tuner("studies", "--json").out)["here"]
+    assert [(row["name"], row["status"]) for row in here] == [("mine", "confirmed")]
+    assert host.windows > 0
+
+
+def test_a_storage_of_the_users_own(tuner: Tuner, host: SimulatedHost, tmp_path: Path) -> None:
+    """The record lies there, the report in the study's folder; later commands take it too."""
+    url = f"sqlite:///{tmp_path / 'fleet.db'}"
+    host.faults = Faults(interrupted={20})
+    assert tuner("optimize", *SHORT, "--name", "mine", "--storage", url).code == 130
+    assert not (STUDY / "record.db").exists()
+    done = tuner("optimize", "--resume", "--name", "mine", "--storage", url, "--quiet")
+    assert done.code == 0
+    assert tuner("report", "mine", "--storage", url, "--quiet").code == 0
