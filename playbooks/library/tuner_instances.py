@@ -278,8 +278,8 @@ def deploy(instances, account, timeout_s):
     for instance in instances:
         write(instance, account)
         code, said = run(instance["validate"], instance, account, timeout_s)
-        state = "live" if code == 0 else "refused"
-        states.append({"instance": instance["instance"], "state": state, "message": said})
+        outcome = "live" if code == 0 else "refused"
+        states.append({"instance": instance["instance"], "state": outcome, "message": said})
     waiting = [
         (instance, state) for instance, state in zip(instances, states) if state["state"] == "live"
     ]
@@ -301,8 +301,7 @@ def deploy(instances, account, timeout_s):
 def main():
     """Carry out what the task asks for."""
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    lab, timeout_s = module.params["lab"], module.params["timeout_s"]
-    instances = module.params["instances"]
+    lab, instances = module.params["lab"], module.params["instances"]
     present = module.params["state"] == "present"
     for instance in instances:
         if not instance["directory"].startswith(lab.rstrip("/") + "/"):
@@ -310,18 +309,25 @@ def main():
     if module.check_mode:
         module.exit_json(changed=present or bool(processes_of(lab)), instances=[])
     try:
-        user = module.params["user"]
-        account = pwd.getpwnam(user) if user and os.geteuid() == 0 else None
-        stopped = stop_all(lab, timeout_s)
-        existed = os.path.isdir(lab)
-        shutil.rmtree(lab, ignore_errors=True)
-        states = []
-        if present:
-            os.makedirs(lab, mode=0o755)
-            states = deploy(instances, account, timeout_s)
+        result = carry_out(module.params)
     except (OSError, RuntimeError, KeyError, subprocess.SubprocessError) as error:
         module.fail_json(msg=f"{type(error).__name__}: {error}")
-    module.exit_json(changed=present or existed or stopped > 0, stopped=stopped, instances=states)
+    else:
+        module.exit_json(**result)
+
+
+def carry_out(params):
+    """Stop what runs in the lab, then start what is wanted; the module's result."""
+    lab, timeout_s, user = params["lab"], params["timeout_s"], params["user"]
+    account = pwd.getpwnam(user) if user and os.geteuid() == 0 else None
+    stopped = stop_all(lab, timeout_s)
+    existed = os.path.isdir(lab)
+    shutil.rmtree(lab, ignore_errors=True)
+    if params["state"] == "absent":
+        return {"changed": existed or stopped > 0, "stopped": stopped, "instances": []}
+    os.makedirs(lab, mode=0o755)
+    states = deploy(params["instances"], account, timeout_s)
+    return {"changed": True, "stopped": stopped, "instances": states}
 
 
 if __name__ == "__main__":
