@@ -30,9 +30,10 @@ def measure_one(bench: Bench, spec: StudySpec) -> Measured:
     rate_per_s, source = load_point(capacity, spec.rate_per_s)
     plan = plan_blocks(bench.objective, rate_per_s, spec.time_s)
     gates = Gates(samples_needed=plan.samples_needed)
+    rule = bench.rule.at(rate_per_s / capacity.per_s) if bench.rule else None
     bench.progress.phase("measuring", plan.confirm.cost_s(1))
     block = run_block(
-        replace(bench, gates=gates),
+        replace(bench, gates=gates, rule=rule),
         BlockSpec(
             phase="aa",
             index=0,

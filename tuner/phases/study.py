@@ -76,7 +76,7 @@ def run_study(bench: Bench, spec: StudySpec) -> None:
         )
         best = run_search(ready.bench, search, ready.calibration, ready.plan)
         if best is None:
-            bench.progress.note("no configuration could be measured: there is nothing to confirm")
+            bench.progress.note("no configuration is left in the race: there is nothing to confirm")
             ready.bench.store.set_ended()
             return
         record = ready.bench.store.record()
