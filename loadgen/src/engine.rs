@@ -123,7 +123,8 @@ struct Engine<'a> {
     next: usize,
     /// When it is due.
     due: u64,
-    /// Requests lost to closing connections, to be written again.
+    /// Requests lost to closing connections, to be written again to new ones: a server that closes
+    /// one idle connection may be about to close the others.
     retries: VecDeque<u32>,
     /// Connections with more to read than one turn takes.
     hungry: VecDeque<u32>,
@@ -321,24 +322,15 @@ impl<'a> Engine<'a> {
     /// Write every request that is due, as long as there are free connections.
     #[inline]
     fn dispatch(&mut self, mut now: u64) -> u64 {
-        while self.pool.has_free() {
-            let (index, retried) = if let Some(&index) = self.retries.front() {
-                (index, true)
-            } else if self.due <= now {
-                (self.next as u32, false)
-            } else {
+        while self.due <= now {
+            let pick = self.schedule.pick(self.next);
+            let Some(i) = self.pool.take_free(pick) else {
                 break;
             };
-            let Some(i) = self.pool.take_free(self.schedule.pick(index as usize)) else {
-                break;
-            };
-            if retried {
-                self.retries.pop_front();
-            } else {
-                self.next += 1;
-                self.plan_next();
-            }
-            self.send(i, index, retried, now);
+            let index = self.next as u32;
+            self.next += 1;
+            self.plan_next();
+            self.send(i, index, false, now);
             now = self.watch.tick();
         }
         now
@@ -367,7 +359,7 @@ impl<'a> Engine<'a> {
             self.handle(*event, stamp);
             let now = self.watch.tick();
             self.idle_from = now;
-            if now >= self.due || !self.retries.is_empty() {
+            if now >= self.due {
                 self.idle_from = self.dispatch(now);
             }
         }
@@ -421,7 +413,7 @@ impl<'a> Engine<'a> {
         let readable = closing || mask & libc::EPOLLIN as u32 != 0;
         match self.pool.connections[i as usize].state {
             State::Connecting(_) => match self.pool.established(i, stamp) {
-                Ok(before) => self.count_connection(before),
+                Ok(before) => self.opened(i, before),
                 Err(kind) => self.errors.add(kind),
             },
             State::Busy => {

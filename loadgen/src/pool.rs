@@ -216,6 +216,11 @@ impl Pool {
         Some(i)
     }
 
+    /// Take a certain free connection.
+    pub fn take(&mut self, i: u32) {
+        self.unfree(i);
+    }
+
     /// Make a connection free for a request.
     #[inline]
     pub fn release(&mut self, i: u32) {

@@ -49,12 +49,18 @@ impl Engine<'_> {
         }
     }
 
+    /// A connection is established. A request that was lost goes first.
     #[cold]
-    pub(super) fn count_connection(&mut self, opened_before: bool) {
+    pub(super) fn opened(&mut self, i: u32, opened_before: bool) {
         match (self.phase, opened_before) {
             (Phase::Measure | Phase::Drain, _) => self.counts.reconnects += 1,
             (_, true) => self.counts.reopened += 1,
             (_, false) => self.counts.connects += 1,
+        }
+        if let Some(index) = self.retries.pop_front() {
+            self.pool.take(i);
+            let now = self.watch.tick();
+            self.send(i, index, true, now);
         }
     }
 
@@ -72,8 +78,9 @@ impl Engine<'_> {
             self.pool.rotate_closed();
             return false;
         }
-        let quiet = self.due.saturating_sub(now) > OPENING_NS || !self.pool.has_free();
-        if quiet || now - at > OPENING_PATIENCE_NS {
+        let quiet = self.due.saturating_sub(now) > OPENING_NS;
+        let needed = !self.pool.has_free() || !self.retries.is_empty();
+        if quiet || needed || now - at > OPENING_PATIENCE_NS {
             self.open(now);
             self.watch.tick();
             return true;

@@ -170,8 +170,8 @@ impl Engine<'_> {
     /// A busy connection is of no more use before its response is complete.
     ///
     /// A server may close an idle connection just as a request is written to it; then no byte of a
-    /// response comes, and the request is written once more to another one (RFC 9112, 9.3.1 and
-    /// 9.6), keeping its intended instant.
+    /// response comes, and the request is written once more, to a new connection (RFC 9112, 9.3.1
+    /// and 9.6), keeping its intended instant.
     #[cold]
     pub(super) fn lose(&mut self, i: u32, kind: Kind, now: u64) {
         let connection = &self.pool.connections[i as usize];
