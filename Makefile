@@ -90,8 +90,8 @@ proof: develop ## The long simulations behind the statistics
 	$(BIN)/python -m pytest -m proof $(ARGS)
 
 .PHONY: bench
-bench: nginx setup ## How good the generator is, beside wrk2, oha and wrk where they are installed
-	$(BIN)/python -m tests.bench.instrument
+bench: nginx setup ## How good the instrument is, beside zrk, oha, wrk2 and wrk (ARGS="--peers DIR")
+	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: format
 format: develop ## Format Python and Rust

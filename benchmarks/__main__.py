@@ -1,0 +1,37 @@
+"""All benchmarks, then what they found on one page. ``make bench`` runs this."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from benchmarks import accuracy, closed_loop, finding, options, overhead, stalls
+from benchmarks.finding import Finding
+from benchmarks.lab import open_lab, setting
+
+
+@click.command()
+@options.common
+@options.study
+def main(chosen: options.Options, study: Path | None) -> None:
+    """Run all benchmarks on this machine, which should do nothing else meanwhile."""
+    where = setting()
+    click.echo(where)
+    found: list[Finding] = []
+    with open_lab() as lab:
+        for title, benchmark in (
+            ("Accuracy", accuracy.run),
+            ("Closed loop", closed_loop.run),
+            ("Stalls", stalls.run),
+        ):
+            click.secho(f"\n{title}", bold=True)
+            found += benchmark(lab, chosen)
+    click.secho("\nOverhead of the Python side", bold=True)
+    found += overhead.run(chosen, study)
+    click.secho(f"\nSummary: medians of ratios within a run, with their range\n{where}", bold=True)
+    finding.show(found)
+
+
+if __name__ == "__main__":
+    main()

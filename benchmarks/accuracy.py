@@ -1,0 +1,218 @@
+"""Whose latency is the server's? Reported quantiles of several generators, and the wire's.
+
+Each generator offers the same rate to the same server from the same core, in turn, and reports
+its corrected latency. The true one is what the server and the kernel take, so of two instruments
+that lose nothing the lower one is the finer. That ours loses nothing is what the capture shows:
+it cannot be lower than the time between request and response packets, and it is little above it.
+
+    python -m benchmarks.accuracy --peers DIR
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import click
+import numpy as np
+
+from benchmarks import finding, options, peers
+from benchmarks.capture import Exchanges, capture, exchanges
+from benchmarks.finding import Finding, at_most, median_of
+from benchmarks.lab import RULE, Lab, open_lab
+from tuner.measurement import Measurement
+from tuner.stalls import StallRule
+from tuner.workload import Arrival
+
+RATES_PER_S = (1_000, 5_000, 20_000, 50_000)
+RUNS = 3
+DURATION_S = 5
+AIMED_PER_S = (1_000, 5_000, 20_000)
+AIMS = {(name, rate): 0.7 for name in ("zrk", "oha") for rate in AIMED_PER_S}
+AIMS["wrk2", 5_000] = 0.1
+"""Largest ratio of our p50 to theirs."""
+WIRE_AIM_US = 10.0
+OURS, POISSON, STALL_FREE = "ours", "ours, Poisson", "ours, stall-free"
+
+_HIGHEST_UTILISATION = 0.9
+"""Closer to the capacity the server's queue decides, and the instrument hardly matters."""
+_HELD = 0.98
+"""A tool that offered less than this share of the rate did not do what was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What every tool is asked for, and how ours is read."""
+
+    rate_per_s: int
+    runs: int
+    duration_s: int
+    rule: StallRule
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One row of one run."""
+
+    p50_us: float
+    p99_us: float
+    held: bool
+
+
+def run(lab: Lab, chosen: options.Options) -> list[Finding]:
+    """Compare at every rate; print the tables as they come.
+
+    Raises:
+        click.ClickException: a tool failed.
+    """
+    tools, missing = peers.open_loop(chosen.peers_dir)
+    for name in missing:
+        click.echo(f"({name} is neither in --peers nor on the PATH: left out)")
+    duration_s, runs = chosen.duration_s or DURATION_S, chosen.runs or RUNS
+    capacity_per_s = lab.capacity_per_s(duration_s)
+    click.echo(
+        f"Corrected latency as reported, medians of {runs} windows of {duration_s} s in turn;"
+        f" closed-loop capacity {capacity_per_s:.0f}/s.\nArrivals are constant but in Poisson rows."
+    )
+    found: list[Finding] = []
+    for rate in RATES_PER_S:
+        utilisation = rate / capacity_per_s
+        if utilisation > _HIGHEST_UTILISATION:
+            click.echo(f"({rate}/s is {utilisation:.0%} of the capacity here: left out)")
+            continue
+        load = Load(rate, runs, duration_s, RULE.at(utilisation))
+        points = _compare(lab, tools, load)
+        _print(rate, points)
+        found += _ratios(rate, points, [tool.name for tool in tools])
+        found += _wire(lab, load)
+    return found
+
+
+def _compare(lab: Lab, tools: Sequence[peers.Peer], load: Load) -> dict[str, list[Point]]:
+    """Windows of every tool, whose order moves on by one from run to run."""
+    arrivals: tuple[tuple[str, Arrival], ...] = ((OURS, "constant"), (POISSON, "poisson"))
+    points: dict[str, list[Point]] = {}
+
+    def ours(seed: int) -> None:
+        for name, arrival in arrivals:
+            (window,) = lab.windows(
+                "open",
+                load.rate_per_s,
+                [seed],
+                duration_s=load.duration_s,
+                arrival=arrival,
+                rule=load.rule,
+            )
+            held = window.completed >= _HELD * window.offered
+            raw, free = window.raw, window.stall_free
+            points.setdefault(name, []).append(Point(raw.p50_us, raw.p99_us, held))
+            if name == OURS:
+                points.setdefault(STALL_FREE, []).append(Point(free.p50_us, free.p99_us, held))
+
+    def theirs(tool: peers.Peer) -> None:
+        said = tool.window(lab, load.rate_per_s, load.duration_s)
+        held = said.achieved_per_s >= _HELD * load.rate_per_s
+        points.setdefault(tool.name, []).append(Point(said.p50_us, said.p99_us, held))
+
+    for index in range(load.runs):
+        turn = index % (len(tools) + 1)
+        order: list[peers.Peer | None] = [None, *tools]
+        for tool in order[turn:] + order[:turn]:
+            if tool is None:
+                ours(index)
+            else:
+                theirs(tool)
+    return points
+
+
+def _print(rate_per_s: int, points: dict[str, list[Point]]) -> None:
+    heads = f"{'p50 µs':>9} {'p99 µs':>9}  ours/its p50   p50 of runs"
+    click.echo(f"\n{rate_per_s:>6}/s  {'':18} {heads}")
+    base_us = _p50_us(points[OURS])
+    for name in sorted(points, key=lambda name: (not name.startswith(OURS), name)):
+        rows = points[name]
+        p50_us, p99_us = _p50_us(rows), statistics.median(row.p99_us for row in rows)
+        each = " ".join(f"{row.p50_us:.0f}" for row in rows)
+        note = "" if all(row.held for row in rows) else "  (did not hold the rate)"
+        ratio = base_us / p50_us
+        click.echo(f"{'':8}  {name:18} {p50_us:9.1f} {p99_us:9.1f}  {ratio:12.2f}   {each}{note}")
+
+
+def _ratios(rate_per_s: int, points: dict[str, list[Point]], names: Sequence[str]) -> list[Finding]:
+    """Ours to theirs, run by run: what changed from run to run hit both."""
+    found = []
+    for name in names:
+        runs = [
+            our.p50_us / its.p50_us for our, its in zip(points[OURS], points[name], strict=True)
+        ]
+        limit = AIMS.get((name, rate_per_s))
+        aim = None if limit is None else at_most(limit)
+        found.append(median_of(f"p50 at {rate_per_s}/s: ours / {name}", runs, aim=aim))
+    return found
+
+
+def _wire(lab: Lab, load: Load) -> list[Finding]:
+    """How much our raw p50 is above the wire's, in windows that are captured as they run."""
+    question = f"p50 at {load.rate_per_s}/s: ours − packets in a capture"
+    try:
+        with capture(lab) as path:
+            windows = lab.windows(
+                "open",
+                load.rate_per_s,
+                range(load.runs),
+                duration_s=load.duration_s,
+                arrival="constant",
+            )
+    except click.ClickException as error:
+        click.echo(f"(no capture at {load.rate_per_s}/s: {error.message})")
+        return []
+    seen = exchanges(path.read_bytes(), lab.port)
+    path.unlink()
+    pairs = [(window, _wire_us(seen, window)) for window in windows]
+    click.echo(
+        f"{'':8}  captured: ours p50 "
+        + _list(window.raw.p50_us for window, _ in pairs)
+        + ", service "
+        + _list(window.service.p50_us for window, _ in pairs)
+        + ", packets "
+        + _list(wire_us for _, wire_us in pairs)
+        + " µs"
+    )
+    above = [window.raw.p50_us - wire_us for window, wire_us in pairs]
+    aim = at_most(WIRE_AIM_US) if load.rate_per_s in AIMED_PER_S else None
+    return [median_of(question, above, unit=" µs", aim=aim)]
+
+
+def _wire_us(seen: Exchanges, window: Measurement) -> float:
+    """The wire's p50 in a window.
+
+    Raises:
+        click.ClickException: the capture holds other requests than the window.
+    """
+    inside = seen.between(window.started_unix_s, window.duration_s)
+    if abs(len(inside.took_ns) - window.offered) > 0.01 * window.offered:
+        raise click.ClickException(
+            f"the capture holds {len(inside.took_ns)} requests of a window of {window.offered}"
+        )
+    return float(np.median(inside.took_ns)) / 1e3
+
+
+def _p50_us(rows: Sequence[Point]) -> float:
+    return statistics.median(row.p50_us for row in rows)
+
+
+def _list(values: Iterable[float]) -> str:
+    return " ".join(f"{value:.1f}" for value in values)
+
+
+@click.command()
+@options.common
+def main(chosen: options.Options) -> None:
+    """Compare reported latencies of several generators, and of the wire."""
+    with open_lab() as lab:
+        finding.show(run(lab, chosen))
+
+
+if __name__ == "__main__":
+    main()
