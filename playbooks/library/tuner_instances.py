@@ -99,10 +99,11 @@ SAID = 4000
 
 
 def processes_of(lab):
-    """Ids of the processes whose command line or working files lie in the lab.
+    """Ids of the processes that belong to the lab.
 
-    Found by the path in the command line (``nginx: master process … -p LAB/…``) and, for
-    workers, which carry no path, by their parent.
+    Found by the path in the command line (``nginx: master process … -p LAB/…``), by the folder
+    that they were started in, which workers keep even when their master was killed, and by their
+    parent.
     """
     prefix = lab.rstrip("/") + "/"
     parents, named = {}, set()
@@ -119,7 +120,9 @@ def processes_of(lab):
         if fields[0] == "Z":
             continue
         parents[int(entry)] = int(fields[1])
-        if any(word.startswith(prefix) or "=" + prefix in word for word in words.split()):
+        if started_in(entry).startswith(prefix) or any(
+            word.startswith(prefix) or "=" + prefix in word for word in words.split()
+        ):
             named.add(int(entry))
     mine = {pid for pid in named if not is_ancestor(pid)}
     while True:
@@ -127,6 +130,14 @@ def processes_of(lab):
         if not more:
             return mine
         mine |= more
+
+
+def started_in(entry):
+    """The process's working directory, or nothing where it may not be seen."""
+    try:
+        return os.readlink(f"/proc/{entry}/cwd")
+    except OSError:
+        return ""
 
 
 def is_ancestor(pid):

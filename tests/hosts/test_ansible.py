@@ -66,13 +66,23 @@ def test_stopping_leaves_no_process_and_no_file(lab: NginxLab) -> None:
     assert not lab.deployer.instances_dir.exists()
 
 
-def test_a_server_that_does_not_stop_when_asked_is_made_to(lab: NginxLab) -> None:
-    """A worker in the middle of nothing is killed with its master."""
-    lab.deployer.deploy([lab.spec("baseline", local.free_ports(1)[0])])
-    master = int((lab.deployer.instances_dir / "baseline/run/nginx.pid").read_text())
+def test_workers_whose_master_was_killed_are_stopped_too(lab: NginxLab) -> None:
+    """They carry no path and have another parent by then, but the folder they were started in."""
+    state = lab.deployer.deploy([lab.spec("baseline", local.free_ports(1)[0])])["baseline"]
+    master, *workers = state.pids
+    assert workers
     os.kill(master, signal.SIGKILL)
     lab.deployer.stop()
     assert processes_in(lab.lab) == []
+    assert not [pid for pid in workers if _runs(pid)]
+
+
+def _runs(pid: int) -> bool:
+    """Whether the process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_another_server_on_the_port_is_not_taken_for_the_instance(lab: NginxLab) -> None:
