@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -46,19 +47,32 @@ def tuner(
     """``tuner("report", "x")``: a command in an empty folder, as the shell would run it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    kept = [signal.getsignal(number) for number in numbers]
 
     def run(*arguments: str) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
         capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
+        code = run_main(monkeypatch, *arguments)
         out, err = capfd.readouterr()
-        assert isinstance(ended.value.code, int)
-        return Outcome(ended.value.code, out, err)
+        return Outcome(code, out, err)
 
-    yield run
+    with kept_handlers():
+        yield run
+
+
+def run_main(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """The command in this process; its exit code."""
+    monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@contextmanager
+def kept_handlers() -> Iterator[None]:
+    """Give back the handlers that a command puts in place."""
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    kept = [signal.getsignal(number) for number in numbers]
+    yield
     for number, handler in zip(numbers, kept, strict=True):
         signal.signal(number, handler)
 
@@ -97,6 +111,11 @@ class Deployer:
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> SimulatedHost:
     """What the commands measure instead of this machine; its fields may be changed."""
+    return simulate(monkeypatch)
+
+
+def simulate(monkeypatch: pytest.MonkeyPatch) -> SimulatedHost:
+    """Put a simulated host in the place of this machine."""
     made = SimulatedHost(
         truth=sendfile_helps,
         noise=Noise(ar_sd=0.01, restart_sd=0.005, burst_probability=0.0),
