@@ -26,7 +26,11 @@ def main(chosen: options.Options, study: Path | None) -> None:
             ("Stalls", stalls.run),
         ):
             click.secho(f"\n{title}", bold=True)
-            found += benchmark(lab, chosen)
+            try:
+                found += benchmark(lab, chosen)
+            except click.ClickException as error:
+                # What the others found took minutes.
+                click.echo(f"({title}: {error.message})")
     click.secho("\nOverhead of the Python side", bold=True)
     found += overhead.run(chosen, study)
     click.secho(f"\nSummary: medians of ratios within a run, with their range\n{where}", bold=True)

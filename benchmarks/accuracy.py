@@ -61,11 +61,7 @@ class Point:
 
 
 def run(lab: Lab, chosen: options.Options) -> list[Finding]:
-    """Compare at every rate; print the tables as they come.
-
-    Raises:
-        click.ClickException: a tool failed.
-    """
+    """Compare at every rate; print the tables as they come. A tool that fails is left out."""
     tools, missing = peers.open_loop(chosen.peers_dir)
     for name in missing:
         click.echo(f"({name} is neither in --peers nor on the PATH: left out)")
@@ -84,7 +80,7 @@ def run(lab: Lab, chosen: options.Options) -> list[Finding]:
         load = Load(rate, runs, duration_s, RULE.at(utilisation))
         points = _compare(lab, tools, load)
         _print(rate, points)
-        found += _ratios(rate, points, [tool.name for tool in tools])
+        found += _ratios(rate, points, [tool.name for tool in tools if tool.name in points])
         found += _wire(lab, load)
     return found
 
@@ -93,6 +89,7 @@ def _compare(lab: Lab, tools: Sequence[peers.Peer], load: Load) -> dict[str, lis
     """Windows of every tool, whose order moves on by one from run to run."""
     arrivals: tuple[tuple[str, Arrival], ...] = ((OURS, "constant"), (POISSON, "poisson"))
     points: dict[str, list[Point]] = {}
+    failed: set[str] = set()
 
     def ours(seed: int) -> None:
         for name, arrival in arrivals:
@@ -111,7 +108,13 @@ def _compare(lab: Lab, tools: Sequence[peers.Peer], load: Load) -> dict[str, lis
                 points.setdefault(STALL_FREE, []).append(Point(free.p50_us, free.p99_us, held))
 
     def theirs(tool: peers.Peer) -> None:
-        said = tool.window(lab, load.rate_per_s, load.duration_s)
+        try:
+            said = tool.window(lab, load.rate_per_s, load.duration_s)
+        except click.ClickException as error:
+            click.echo(f"({error.message.strip()}\n {tool.name} is left out at this rate)")
+            points.pop(tool.name, None)
+            failed.add(tool.name)
+            return
         held = said.achieved_per_s >= _HELD * load.rate_per_s
         points.setdefault(tool.name, []).append(Point(said.p50_us, said.p99_us, held))
 
@@ -121,7 +124,7 @@ def _compare(lab: Lab, tools: Sequence[peers.Peer], load: Load) -> dict[str, lis
         for tool in order[turn:] + order[:turn]:
             if tool is None:
                 ours(index)
-            else:
+            elif tool.name not in failed:
                 theirs(tool)
     return points
 
@@ -164,12 +167,12 @@ def _wire(lab: Lab, load: Load) -> list[Finding]:
                 duration_s=load.duration_s,
                 arrival="constant",
             )
+        seen = exchanges(path.read_bytes(), lab.port)
+        path.unlink()
+        pairs = [(window, _wire_us(seen, window)) for window in windows]
     except click.ClickException as error:
         click.echo(f"(no capture at {load.rate_per_s}/s: {error.message})")
         return []
-    seen = exchanges(path.read_bytes(), lab.port)
-    path.unlink()
-    pairs = [(window, _wire_us(seen, window)) for window in windows]
     click.echo(
         f"{'':8}  captured: ours p50 "
         + _list(window.raw.p50_us for window, _ in pairs)

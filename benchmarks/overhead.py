@@ -88,7 +88,11 @@ def _peaks_mb(*arguments: str) -> list[float]:
 def _shares(folder: Path) -> list[Finding]:
     """Which share of each phase's wall-clock its measured windows took."""
     url = sqlite_url(folder)
-    blocks = Store.open(url, list_names(url)[0]).record().blocks
+    # SQLite would make the file where there is none.
+    names = list_names(url) if (folder / "record.db").is_file() else []
+    if not names:
+        raise click.ClickException(f"{folder} holds no study's record")
+    blocks = Store.open(url, names[0]).record().blocks
     found = []
     for phase, aim in SHARE_AIMS.items():
         mine = [block for block in blocks if block.phase == phase]

@@ -51,9 +51,12 @@ class Peer:
         command = [self.program, *self.arguments(lab.url, rate_per_s, duration_s)]
         text = lab.run(command).text
         try:
-            return self.read(text)
+            said = self.read(text)
         except (ValueError, KeyError, TypeError) as error:
             raise click.ClickException(f"{self.name} said something unexpected:\n{text}") from error
+        if not said.p50_us > 0:
+            raise click.ClickException(f"{self.name} got no answer")
+        return said
 
 
 def open_loop(peers_dir: str | None) -> tuple[list[Peer], list[str]]:
