@@ -91,8 +91,10 @@ def _writes(method: Callable[_P, _T]) -> Callable[_P, _T]:
             return method(*args, **kwargs)
         except (internal, sqlalchemy.exc.SQLAlchemyError) as error:
             cause = error.__cause__ or error
+            # The database's own words, without the statement and all that it held.
+            words = getattr(cause, "orig", None) or cause
             raise StoreError(
-                f"the record cannot be written: {cause}; what was written so far is kept, go on"
+                f"the record cannot be written: {words}; what was written so far is kept, go on"
                 " with --resume once the storage has room and answers"
             ) from error
 
@@ -118,6 +120,7 @@ class Store:
         self._block_trials: dict[int, optuna.Trial] = {}
 
     @classmethod
+    @_writes
     def create(cls, url: Storage, header: Header, clock: Callable[[], float] = time.time) -> Store:
         """Begin a record.
 
@@ -146,8 +149,9 @@ class Store:
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             search.set_metric_names([f"ln({header.objective} / baseline's), smaller is better"])
             blocks.set_metric_names(["share of the block's time in measuring windows"])
-        search.set_user_attr("schema_version", SCHEMA_VERSION)
         search.set_user_attr("header", msgspec.to_builtins(header))
+        # Last: a record without it was cut short before it began.
+        search.set_user_attr("schema_version", SCHEMA_VERSION)
         return cls(search, blocks, clock)
 
     @classmethod
@@ -161,12 +165,17 @@ class Store:
         storage = _storage(url)
         try:
             search = optuna.load_study(storage=storage, study_name=name, sampler=_no_sampler())
-            blocks = optuna.load_study(
-                storage=storage, study_name=f"{name}/blocks", sampler=_no_sampler()
-            )
         except KeyError as error:
             raise StoreError(f"no study called {name!r} in {url}; see 'tuner studies'") from error
         found = search.user_attrs.get("schema_version")
+        if found is None:
+            raise StoreError(
+                f"{name!r} in {url} was cut short before it began: there is nothing to go on with;"
+                " remove it, or choose another --name"
+            )
+        blocks = optuna.load_study(
+            storage=storage, study_name=f"{name}/blocks", sampler=_no_sampler()
+        )
         if found != SCHEMA_VERSION:
             raise StoreError(
                 f"{name!r} has record schema {found}, this tuner reads {SCHEMA_VERSION};"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
+import sqlalchemy
 
 from tests.core.windows import raw_window, window
 from tests.phases.rig import HAND, SPACE, STOCK
@@ -284,6 +286,12 @@ class TestStore:
         with pytest.raises(StoreError, match=f"schema 99, this tuner reads {SCHEMA_VERSION}"):
             Store.open(storage, NAME)
 
+    def test_a_record_that_was_cut_short_before_it_began_is_said(self, storage: Storage) -> None:
+        """It has nothing to go on with."""
+        optuna.create_study(study_name=NAME, storage=storage)
+        with pytest.raises(StoreError, match="cut short before it began"):
+            Store.open(storage, NAME)
+
     def test_names_are_of_studies_not_of_their_blocks(
         self, store: Store, storage: Storage, header: Header
     ) -> None:
@@ -349,6 +357,32 @@ def test_a_folder_that_cannot_be_written_is_said(header: Header, tmp_path: Path)
     """The message names the storage."""
     with pytest.raises(StoreError, match="cannot be opened"):
         Store.create(sqlite_url(tmp_path / "missing"), header)
+
+
+def test_a_full_disk_is_said_and_nothing_that_was_written_is_lost(
+    header: Header, tmp_path: Path
+) -> None:
+    """With how to go on; here the database may not grow any more."""
+    store = Store.create(sqlite_url(tmp_path), header)
+    number = store.open_block("search", 0, 7, planned("baseline"))
+    store.add_window(number, window("baseline", 0, 100))
+    again = Store.open(sqlite_url(tmp_path), NAME)
+    database = again._search._storage._backend  # type: ignore[attr-defined]
+
+    @sqlalchemy.event.listens_for(database.engine, "connect")
+    def no_room(connection: Any, _: object) -> None:
+        connection.execute("PRAGMA max_page_count=1")
+
+    database.engine.dispose()
+
+    def fill() -> None:
+        for index in range(100):
+            again.open_block("search", index, 7, planned("baseline"))
+
+    with pytest.raises(StoreError, match=r"cannot be written: .*full.*--resume"):
+        fill()
+    record = Store.open(sqlite_url(tmp_path), NAME).record()
+    assert len(record.blocks[0].windows) == 1
 
 
 def test_text_that_is_no_url_is_said(header: Header) -> None:

@@ -162,6 +162,8 @@ def open_bench(
     try:
         deployer.publish(generate(found.workload))
         ground = _with_backend(found, deployer, ground)
+        # Here and not where the record begins: a study may have been killed in between.
+        store.add_configuration(describe(found.space, found.baseline))
         yield _bench(found, deployer, ground, progress, store), _spec(found)
     finally:
         with _undisturbed():
@@ -189,7 +191,7 @@ def create_store(found: Preflight, folder: Path) -> Store:
     """Begin the record of a new study."""
     folder.mkdir(parents=True, exist_ok=True)
     definition = found.definition
-    store = Store.create(
+    return Store.create(
         definition.storage or sqlite_url(folder),
         Header(
             name=definition.name,
@@ -206,8 +208,6 @@ def create_store(found: Preflight, folder: Path) -> Store:
             objective=definition.objective,
         ),
     )
-    store.add_configuration(describe(found.space, found.baseline))
-    return store
 
 
 def open_store(name: str, storage: str | None) -> Store:
