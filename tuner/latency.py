@@ -12,6 +12,7 @@ so that every HdrHistogram tool reads them.
 from __future__ import annotations
 
 import base64
+import functools
 import math
 import struct
 import zlib
@@ -74,14 +75,11 @@ def encode(values_ns: Nanoseconds) -> str:
     """The samples as an HdrHistogram V2 compressed histogram, base64 (starts ``HISTFAAA``)."""
     counts = np.bincount(_index(np.clip(values_ns, 0, _HIGHEST_NS)))
     words = bytearray()
-    zeros = 0
-    for count in counts.tolist():
-        if count == 0:
-            zeros += 1
-            continue
+    occupied = np.flatnonzero(counts)
+    empty = np.diff(occupied, prepend=-1) - 1
+    for zeros, count in zip(empty.tolist(), counts[occupied].tolist(), strict=True):
         if zeros:
             words += _zigzag(-zeros)
-            zeros = 0
         words += _zigzag(count)
     header = struct.pack(
         ">IIIIQQd", _V2_COOKIE, len(words), 0, _SIGNIFICANT_DIGITS, 1, _HIGHEST_NS, 1.0
@@ -147,6 +145,7 @@ def _highest(slots: NDArray[np.int64]) -> Nanoseconds:
     return highest
 
 
+@functools.lru_cache(maxsize=4096)
 def _zigzag(value: int) -> bytes:
     """ZigZag LEB128, at most 9 bytes, as HdrHistogram's ZigZagEncoding."""
     word = (value << 1) ^ (value >> 63)
