@@ -176,6 +176,22 @@ def test_a_study_that_goes_on_is_the_same_study(whole: Rig) -> None:
     assert len(blocks(record, "confirm")) == len(blocks(expected, "confirm")) + 1
 
 
+def test_candidates_of_a_block_that_was_cut_short_get_their_look() -> None:
+    """Interrupted at the search's first window, its trials are the next block's."""
+    plain = small()
+    plain.run()
+    first = blocks(plain.record(), "search")[0]
+    before = sum(len(b.windows) for b in plain.record().blocks if b.number < first.number)
+    made = small(faults=Faults(interrupted={before}))
+    with pytest.raises(Interrupted):
+        made.run()
+    record = made.run()
+    cut, again = blocks(record, "search")[:2]
+    assert [i.trial for i in again.instances] == [i.trial for i in cut.instances]
+    assert [t.digest for t in record.trials] == [t.digest for t in plain.record().trials]
+    assert all(t.losses for t in record.trials if t.origin != "baseline")
+
+
 def test_time_between_the_interruption_and_the_resumption_is_not_spent() -> None:
     """A study that slept a week still has its search ahead."""
     made = rig(objective="p50", time_s=600.0, faults=Faults(interrupted={150}))
