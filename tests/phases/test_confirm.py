@@ -146,8 +146,21 @@ def test_more_invalid_blocks_than_the_rule_allows_end_the_confirmation() -> None
     assert states == ["invalid"] * (allowed_invalid(record.protocol.blocks) + 1)
     assert record.ended_unix_s is not None
     study = evaluate(record)
-    assert study.verdict is None or study.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert study.verdict is None
+    assert study.sentence.startswith("Inconclusive: 3 blocks of 3 were invalid")
     assert "could not keep up" in study.sentence
+
+
+def test_a_confirmation_that_broke_off_is_inconclusive_whatever_its_blocks_say() -> None:
+    """Two clear blocks do not make a verdict out of a confirmation that was not carried through."""
+    made = rig()
+    ready = calibrated(made)
+    good = 2 * 2 * ready.plan.confirm.rounds
+    study = evaluate(confirmed(broken(range(good, 5_000))))
+    assert len(study.used) == 2
+    assert study.verdict is not None
+    assert study.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert study.sentence.startswith("Inconclusive")
 
 
 @pytest.mark.parametrize(("blocks_", "allowed"), [(6, 2), (12, 2), (20, 2), (30, 3), (69, 7)])
