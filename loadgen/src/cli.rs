@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use lexopt::{Arg, Parser, ValueExt as _};
-use tuner_loadgen::plan::{Arrival, Expect, Instance, Mode, Plan, Request, Spin, Ticker, Window};
+use tuner_loadgen::plan::{
+    Arrival, Expect, Instance, InstantsUnit, Mode, Plan, Request, Spin, Ticker, Window,
+};
 
 const HELP: &str = "\
 Offer load to an HTTP server, and measure latency from the instant at which each request was to be
@@ -334,6 +336,9 @@ impl RunOptions {
                     Mode::Open
                 },
                 rate_per_s: (!self.closed).then_some(self.rate_per_s),
+                rates: None,
+                instants_file: None,
+                instants_unit: InstantsUnit::default(),
                 arrival: self.arrival,
                 seed: self.seed,
                 connections: self.connections,

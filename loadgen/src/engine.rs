@@ -16,7 +16,7 @@ use crate::plan::{Mode, Spin, Window};
 use crate::pool::{Pool, State};
 use crate::record::{Outcome, Record, Sample};
 use crate::resources::CpuTime;
-use crate::schedule::{Mix, Schedule};
+use crate::schedule::Schedule;
 use crate::stalls::Watch;
 use crate::sys::{self, Wait};
 
@@ -133,19 +133,19 @@ struct Engine<'a> {
     active: u64,
 }
 
-/// Measure one window.
+/// Measure one window with its schedule.
 ///
 /// # Errors
 /// [`Interrupted`] inside; outside, what the system refused before the window began.
 pub fn run(
     window: &Window,
-    mix: &Mix,
+    schedule: Schedule,
     spin: Spin,
     gap_ns: u64,
     pids: &[i32],
     pool: &mut Pool,
 ) -> io::Result<Result<Raw, Interrupted>> {
-    let mut engine = Engine::new(window, mix, spin, gap_ns, pids, pool)?;
+    let mut engine = Engine::new(window, schedule, spin, gap_ns, pids, pool)?;
     // The events live outside, so that handling one may borrow the engine.
     let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
     engine.connect(window.connections, &mut events)?;
@@ -161,29 +161,19 @@ pub fn run(
 impl<'a> Engine<'a> {
     fn new(
         window: &Window,
-        mix: &Mix,
+        schedule: Schedule,
         spin: Spin,
         gap_ns: u64,
         pids: &[i32],
         pool: &'a mut Pool,
     ) -> io::Result<Self> {
         let closed_loop = window.mode == Mode::Closed;
-        let (schedule, record) = if closed_loop {
+        let record = if closed_loop {
             let seconds = window.warmup_s + window.duration_s;
             let capacity = (seconds * MOST_CLOSED_PER_S).clamp(1000.0, MOST_CLOSED);
-            let schedule = Schedule::closed(mix, window.seed);
-            (schedule, Record::new(capacity as usize, false)?)
+            Record::new(capacity as usize, false)?
         } else {
-            let schedule = Schedule::open(
-                window.arrival,
-                window.rate_per_s.unwrap_or(1.0),
-                window.warmup_ns(),
-                window.duration_ns(),
-                mix,
-                window.seed,
-            );
-            let record = Record::new(schedule.intended_ns.len(), true)?;
-            (schedule, record)
+            Record::new(schedule.intended_ns.len(), true)?
         };
         pool.resize(window.connections);
         Ok(Self {

@@ -9,6 +9,7 @@ use crate::engine::Raw;
 use crate::histogram::Latency;
 use crate::plan::{Arrival, Mode, Window};
 use crate::record::Outcome;
+use crate::series::{self, Part, PiecePart};
 use crate::stalls::Spans;
 
 /// The line of one window.
@@ -21,9 +22,9 @@ pub struct WindowLine {
     pub instance: String,
     /// Open or closed loop.
     pub mode: Mode,
-    /// The rate asked for; `None` in a closed loop.
+    /// The rate asked for; `None` in a closed loop, with `rates`, and with recorded instants.
     pub rate_per_s: Option<f64>,
-    /// The arrival process; `None` in a closed loop.
+    /// The arrival process; `None` in a closed loop and with recorded instants.
     pub arrival: Option<Arrival>,
     /// Seed of the schedule.
     pub seed: u64,
@@ -37,6 +38,8 @@ pub struct WindowLine {
     pub started_unix_ns: u64,
     /// Requests intended in the measured part.
     pub offered: u64,
+    /// These per second: the rate of the schedule as it was drawn.
+    pub offered_per_s: f64,
     /// Of these, answered as expected, be it during the drain.
     pub completed: u64,
     /// Good responses that were complete within the measured part, per second of it.
@@ -63,6 +66,10 @@ pub struct WindowLine {
     pub bytes_out: u64,
     /// The latencies.
     pub latency: Latency,
+    /// The measured part second by second.
+    pub seconds: Vec<Part>,
+    /// The measured part by the pieces of its `rates`; `None` without.
+    pub pieces: Option<Vec<PiecePart>>,
     /// The stalls.
     pub stalls: Stalls,
     /// Time stolen by the hypervisor from each CPU in question, in seconds, from the warm-up to the
@@ -167,13 +174,14 @@ impl WindowLine {
             instance: window.instance.clone(),
             mode: window.mode,
             rate_per_s: window.rate_per_s.filter(|_| open),
-            arrival: open.then_some(window.arrival),
+            arrival: (open && window.instants_file.is_none()).then_some(window.arrival),
             seed: window.seed,
             connections: window.connections,
             warmup_s: window.warmup_s,
             duration_s,
             started_unix_ns: raw.started_unix_ns,
             offered: raw.samples.len() as u64,
+            offered_per_s: raw.samples.len() as f64 / duration_s,
             completed: count(Outcome::Ok),
             achieved_per_s: raw.counts.in_time as f64 / duration_s,
             errors: raw.errors.by_name(),
@@ -187,6 +195,12 @@ impl WindowLine {
             bytes_in: raw.counts.bytes_in,
             bytes_out: raw.counts.bytes_out,
             latency: Latency::of(&raw.samples),
+            seconds: series::per_second(&raw.samples, raw.start, raw.end - raw.start),
+            pieces: window
+                .rates
+                .as_ref()
+                .filter(|_| open)
+                .map(|pieces| series::per_piece(&raw.samples, raw.start, pieces)),
             stalls,
             steal_s: around.steal_s,
             generator_cpu_s: raw.generator_cpu_ns as f64 / 1e9,

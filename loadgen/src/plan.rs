@@ -133,10 +133,20 @@ pub struct Window {
     pub instance: String,
     /// Open or closed loop.
     pub mode: Mode,
-    /// Offered rate; open loop only.
+    /// Offered rate; open loop only, unless `rates` or `instants_file` is given.
     #[serde(default)]
     pub rate_per_s: Option<f64>,
-    /// The arrival process; open loop only.
+    /// Rates one after another over the measured part; the warm-up has the first one.
+    #[serde(default)]
+    pub rates: Option<Vec<Piece>>,
+    /// A text of recorded instants, one per line, from the start of the measured part; the warm-up
+    /// has their mean rate.
+    #[serde(default)]
+    pub instants_file: Option<PathBuf>,
+    /// What they are counted in.
+    #[serde(default)]
+    pub instants_unit: InstantsUnit,
+    /// The arrival process; open loop only. Recorded instants are what they are.
     #[serde(default)]
     pub arrival: Arrival,
     /// Seed of the schedule.
@@ -173,6 +183,30 @@ pub enum Arrival {
     Poisson,
     /// Equal gaps.
     Constant,
+}
+
+/// A rate, or a ramp between two, for a while.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Piece {
+    /// How long, in seconds.
+    pub for_s: f64,
+    /// The rate, or the ramp's first.
+    pub rate_per_s: f64,
+    /// The ramp's last rate; absent: no ramp.
+    #[serde(default)]
+    pub to_rate_per_s: Option<f64>,
+}
+
+/// The unit of recorded instants.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum InstantsUnit {
+    /// Seconds with a decimal point.
+    #[default]
+    S,
+    /// Whole nanoseconds.
+    Ns,
 }
 
 fn default_gap_us() -> u64 {
@@ -243,6 +277,23 @@ impl Request {
 }
 
 impl Window {
+    /// The rates that are offered in the measured part; none in a closed loop and for recorded
+    /// instants.
+    pub fn pieces(&self) -> Vec<Piece> {
+        let whole = |rate_per_s| {
+            vec![Piece {
+                for_s: self.duration_s,
+                rate_per_s,
+                to_rate_per_s: None,
+            }]
+        };
+        match (self.mode, &self.rates) {
+            (Mode::Closed, _) => Vec::new(),
+            (Mode::Open, Some(rates)) => rates.clone(),
+            (Mode::Open, None) => self.rate_per_s.map(whole).unwrap_or_default(),
+        }
+    }
+
     /// The warm-up in nanoseconds.
     pub fn warmup_ns(&self) -> u64 {
         (self.warmup_s * 1e9) as u64

@@ -3,7 +3,8 @@
 //! One list for all connections and not one per connection, since the latter couples arrivals to
 //! the phase of each connection and lets a slow answer shift the load that follows it.
 
-use crate::plan::Arrival;
+use crate::plan::{Arrival, Mode, Piece, Window};
+use crate::profile::Profile;
 use crate::rng::Rng;
 
 /// When each request is intended, which one it is, and a number to choose its connection with.
@@ -20,47 +21,100 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Arrivals over `warmup_ns + duration_ns` at `rate_per_s`: exponential gaps (Poisson) or equal
-    /// ones. The same arguments give the same schedule, always.
+    /// The schedule of a window: of its mode, its rates, or the instants that were recorded for it
+    /// (nanoseconds from the start of the measured part, ascending). The same arguments give the
+    /// same schedule, always.
+    pub fn of(window: &Window, recorded: Option<&[u64]>, mix: &Mix) -> Self {
+        if window.mode == Mode::Closed {
+            return Self::closed(mix, window.seed);
+        }
+        let mut pieces = window.pieces();
+        if let Some(recorded) = recorded {
+            let rate_per_s = recorded.len() as f64 / window.duration_s;
+            let mut rng = Rng::new(window.seed);
+            let mut schedule = Self::default();
+            if window.warmup_s > 0.0 {
+                let warmup = Profile::new(&[flat(window.warmup_s, rate_per_s)]);
+                let end = window.warmup_ns();
+                schedule.extend(window.arrival, &warmup, end, end, mix, &mut rng);
+            }
+            for ns in recorded {
+                schedule.push(window.warmup_ns() + ns, window.warmup_ns(), mix, &mut rng);
+            }
+            return schedule;
+        }
+        match (pieces.first().copied(), window.rates.is_some()) {
+            // The same rate throughout is one piece.
+            (Some(only), false) => {
+                pieces = vec![flat(window.warmup_s + only.for_s, only.rate_per_s)]
+            }
+            (Some(first), true) if window.warmup_s > 0.0 => {
+                pieces.insert(0, flat(window.warmup_s, first.rate_per_s));
+            }
+            _ => {}
+        }
+        Self::open(
+            window.arrival,
+            &Profile::new(&pieces),
+            window.warmup_ns(),
+            window.duration_ns(),
+            mix,
+            window.seed,
+        )
+    }
+
+    /// Arrivals over `warmup_ns + duration_ns` at the rates of a profile: exponential gaps
+    /// (Poisson) or equal ones on the profile's clock.
     pub fn open(
         arrival: Arrival,
-        rate_per_s: f64,
+        profile: &Profile,
         warmup_ns: u64,
         duration_ns: u64,
         mix: &Mix,
         seed: u64,
     ) -> Self {
-        let mut rng = Rng::new(seed);
-        let end = (warmup_ns + duration_ns) as f64;
-        let gap_ns = 1e9 / rate_per_s;
-        let room = (end / gap_ns * 1.01) as usize + 1000;
-        let mut schedule = Self {
-            intended_ns: Vec::with_capacity(room),
-            request: Vec::with_capacity(room),
-            pick: Vec::with_capacity(room),
-            first_measured: 0,
-        };
+        let mut schedule = Self::default();
+        let end = warmup_ns + duration_ns;
+        schedule.extend(arrival, profile, warmup_ns, end, mix, &mut Rng::new(seed));
+        schedule
+    }
+
+    fn extend(
+        &mut self,
+        arrival: Arrival,
+        profile: &Profile,
+        warmup_ns: u64,
+        end_ns: u64,
+        mix: &Mix,
+        rng: &mut Rng,
+    ) {
+        let room = (profile.requests() * 1.01) as usize + 1000;
+        self.intended_ns.reserve(room);
+        self.request.reserve(room);
+        self.pick.reserve(room);
         let mut index = 0.0;
         let mut at = 0.0;
         loop {
-            match arrival {
-                Arrival::Poisson => at += gap_ns * rng.exponential(),
-                // Multiplied, not summed up: no drift over millions of requests.
-                Arrival::Constant => at = gap_ns * (index + 0.5),
-            }
-            if at >= end {
+            at = match arrival {
+                Arrival::Poisson => profile.after(at, rng.exponential()),
+                // Counted, not summed up: no drift over millions of requests.
+                Arrival::Constant => profile.at(index + 0.5),
+            };
+            if at >= end_ns as f64 {
                 break;
             }
-            let at_ns = at as u64;
-            if at_ns < warmup_ns {
-                schedule.first_measured += 1;
-            }
-            schedule.intended_ns.push(at_ns);
-            schedule.request.push(mix.choose(&mut rng));
-            schedule.pick.push((rng.bits() >> 32) as u32);
+            self.push(at as u64, warmup_ns, mix, rng);
             index += 1.0;
         }
-        schedule
+    }
+
+    fn push(&mut self, at_ns: u64, warmup_ns: u64, mix: &Mix, rng: &mut Rng) {
+        if at_ns < warmup_ns {
+            self.first_measured += 1;
+        }
+        self.intended_ns.push(at_ns);
+        self.request.push(mix.choose(rng));
+        self.pick.push((rng.bits() >> 32) as u32);
     }
 
     /// The requests of a closed loop, which come when they come: a mix long enough to be repeated.
@@ -88,6 +142,14 @@ impl Schedule {
     #[inline]
     pub fn pick(&self, index: usize) -> u32 {
         self.pick.get(index).copied().unwrap_or(0)
+    }
+}
+
+fn flat(for_s: f64, rate_per_s: f64) -> Piece {
+    Piece {
+        for_s,
+        rate_per_s,
+        to_rate_per_s: None,
     }
 }
 
@@ -135,7 +197,8 @@ mod tests {
 
     fn poisson(seed: u64) -> Schedule {
         let mix = Mix::new([1.0]);
-        Schedule::open(Arrival::Poisson, 10_000.0, SECOND, 9 * SECOND, &mix, seed)
+        let rate = Profile::new(&[flat(10.0, 10_000.0)]);
+        Schedule::open(Arrival::Poisson, &rate, SECOND, 9 * SECOND, &mix, seed)
     }
 
     /// The same seed gives the same schedule, another seed another one.
@@ -191,7 +254,8 @@ mod tests {
     #[test]
     fn constant_gaps_are_equal() {
         let mix = Mix::new([1.0]);
-        let schedule = Schedule::open(Arrival::Constant, 3000.0, SECOND, 2 * SECOND, &mix, 1);
+        let rate = Profile::new(&[flat(3.0, 3000.0)]);
+        let schedule = Schedule::open(Arrival::Constant, &rate, SECOND, 2 * SECOND, &mix, 1);
         assert_eq!(schedule.intended_ns.len(), 9000);
         assert_eq!(schedule.first_measured, 3000);
         let gaps = schedule.intended_ns.windows(2).map(|w| w[1] - w[0]);
@@ -199,6 +263,92 @@ mod tests {
             gaps.into_iter()
                 .all(|gap| (333_333..=333_334).contains(&gap))
         );
+    }
+
+    fn window(fields: serde_json::Value) -> Window {
+        let mut window = serde_json::json!({
+            "id": "w", "instance": "a", "mode": "open", "connections": 1, "seed": 3,
+            "warmup_s": 1.0, "duration_s": 4.0,
+        });
+        let object = window.as_object_mut().unwrap();
+        object.extend(fields.as_object().unwrap().clone());
+        serde_json::from_value(window).unwrap()
+    }
+
+    /// Requests intended in each second.
+    fn per_second(schedule: &Schedule) -> Vec<f64> {
+        let mut counts = vec![0.0; 5];
+        for ns in &schedule.intended_ns {
+            counts[(ns / SECOND) as usize] += 1.0;
+        }
+        counts
+    }
+
+    /// A seed gives the schedule that it gave in version 0.1.0: records name seeds.
+    #[test]
+    fn a_seed_keeps_its_schedule() {
+        for (arrival, golden) in [
+            ("poisson", (61_092, 0x111f_aaea_cbc1_1e9f)),
+            ("constant", (61_728, 0xba5e_1194_40d0_85e1)),
+        ] {
+            let fields = serde_json::json!({"rate_per_s": 12_345.6, "arrival": arrival});
+            let schedule = Schedule::of(&window(fields), None, &Mix::new([1.0, 2.0]));
+            assert_eq!((schedule.intended_ns.len(), checksum(&schedule)), golden);
+        }
+    }
+
+    fn checksum(schedule: &Schedule) -> u64 {
+        let mut sum = 0u64;
+        for (i, ns) in schedule.intended_ns.iter().enumerate() {
+            let drawn = u64::from(schedule.pick[i]) ^ u64::from(schedule.request[i]);
+            sum = sum
+                .rotate_left(7)
+                .wrapping_add(*ns)
+                .wrapping_mul(0x9e37_79b9)
+                ^ drawn;
+        }
+        sum
+    }
+
+    /// A ladder offers its rates one after another, the first one in the warm-up too; a ramp has
+    /// the mean of its ends. Poisson counts lie within 5 standard deviations.
+    #[test]
+    fn ladders_follow_their_rates() {
+        let rates = serde_json::json!([
+            {"for_s": 1.0, "rate_per_s": 1000},
+            {"for_s": 2.0, "rate_per_s": 1000, "to_rate_per_s": 5000},
+            {"for_s": 1.0, "rate_per_s": 0},
+        ]);
+        let expected = [1000.0, 1000.0, 2000.0, 4000.0, 0.0_f64];
+        for (arrival, tolerance) in [("poisson", 5.0), ("constant", 0.05)] {
+            let window = window(serde_json::json!({"rates": rates, "arrival": arrival}));
+            let schedule = Schedule::of(&window, None, &Mix::new([1.0]));
+            assert!(schedule.intended_ns.is_sorted());
+            let found = per_second(&schedule);
+            for (found, expected) in found.iter().zip(expected) {
+                let far = (found - expected).abs();
+                assert!(far <= tolerance * expected.sqrt(), "{arrival}: {found}");
+            }
+            let first = schedule.intended_ns[schedule.first_measured];
+            assert!((SECOND..SECOND + SECOND / 10).contains(&first));
+        }
+    }
+
+    /// Recorded instants are intended as they are, after a warm-up at their mean rate.
+    #[test]
+    fn recorded_instants_are_kept() {
+        let window = window(serde_json::json!({"instants_file": "x", "arrival": "constant"}));
+        let recorded: Vec<u64> = (0..4000).map(|i| i * i * 200).collect();
+        let schedule = Schedule::of(&window, Some(&recorded), &Mix::new([1.0]));
+        assert_eq!(schedule.first_measured, 1000);
+        let measured = &schedule.intended_ns[1000..];
+        assert!(
+            measured
+                .iter()
+                .zip(&recorded)
+                .all(|(at, ns)| *at == SECOND + ns)
+        );
+        assert_eq!(measured.len(), recorded.len());
     }
 
     /// The measured part starts at the first arrival after the warm-up.

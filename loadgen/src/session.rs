@@ -6,11 +6,12 @@ use std::io::{self, Write};
 use crate::control::{Command, Lines, Next};
 use crate::engine::{self, Interrupted};
 use crate::http1::Request;
+use crate::instants;
 use crate::output::{EndLine, Reason, Surroundings, WindowLine};
 use crate::plan::{Plan, Window};
 use crate::pool::Pool;
 use crate::resources;
-use crate::schedule::Mix;
+use crate::schedule::{Mix, Schedule};
 use crate::stalls::Ticker;
 use crate::sys;
 
@@ -42,6 +43,8 @@ impl From<Interrupted> for Failure {
 pub struct Session<'a> {
     plan: &'a Plan,
     mix: Mix,
+    /// The recorded instants of each window that has some.
+    recorded: HashMap<&'a str, Vec<u64>>,
     pools: HashMap<&'a str, Pool>,
 }
 
@@ -49,11 +52,19 @@ impl<'a> Session<'a> {
     /// Confine the thread to the plan's CPUs, and prepare the requests.
     ///
     /// # Errors
-    /// A CPU that this thread may not use, with those that it may.
+    /// A CPU that this thread may not use, with those that it may; a file of instants that cannot
+    /// be read, with the line that is wrong.
     pub fn new(plan: &'a Plan) -> Result<Self, String> {
         let ticker_cpus = plan.ticker.iter().flat_map(|ticker| &ticker.cpus);
         let named = plan.cpus.iter().map(|cpu| ("cpus", cpu));
         check_cpus(named.chain(ticker_cpus.map(|cpu| ("ticker.cpus", cpu))))?;
+        let mut recorded = HashMap::new();
+        for window in &plan.windows {
+            if let Some(path) = &window.instants_file {
+                let read = instants::read(path, window.instants_unit, window.duration_ns());
+                recorded.insert(window.id.as_str(), read?);
+            }
+        }
         if !plan.cpus.is_empty() {
             sys::pin(&plan.cpus).map_err(|error| format!("cpus: {error}"))?;
         }
@@ -62,6 +73,7 @@ impl<'a> Session<'a> {
         Ok(Self {
             plan,
             mix: Mix::new(plan.requests.iter().map(|request| request.weight)),
+            recorded,
             pools: HashMap::new(),
         })
     }
@@ -86,10 +98,12 @@ impl<'a> Session<'a> {
         let cpus: BTreeSet<usize> = plan.cpus.iter().chain(ticker_cpus).copied().collect();
         let cpus: Vec<usize> = cpus.into_iter().collect();
 
+        let recorded = self.recorded.get(window.id.as_str());
+        let schedule = Schedule::of(window, recorded.map(Vec::as_slice), &self.mix);
         let steal_before = resources::steal_s(&cpus);
         let waited_before = resources::waited_ns(&instance.pids);
         let ticker = plan.ticker.as_ref().map(|t| Ticker::start(t, gap_ns));
-        let raw = engine::run(window, &self.mix, plan.spin, gap_ns, &instance.pids, pool)?;
+        let raw = engine::run(window, schedule, plan.spin, gap_ns, &instance.pids, pool)?;
         let realtime = ticker.as_ref().is_some_and(|ticker| ticker.realtime);
         let server = ticker.map(Ticker::finish).unwrap_or_default();
         let raw = raw?;

@@ -194,6 +194,72 @@ fn refusals() {
     }
 }
 
+/// Recorded instants are offered as they are; a wrong line in the file is refused with its number
+/// before anything is measured.
+#[test]
+fn recorded_instants() {
+    let server = Responder::good();
+    let file = std::env::temp_dir().join(format!("tuner-instants-{}", std::process::id()));
+    let window = json!({"instants_file": file, "duration_s": 1.5, "warmup_s": 0.0});
+    let mut plan = plan(server.address, window, json!({}));
+    plan["windows"][0]
+        .as_object_mut()
+        .unwrap()
+        .remove("rate_per_s");
+    std::fs::write(&file, "# two bursts\n0.1\n0.1\n0.1\n1.2\n1.3\n").unwrap();
+    let mut program = Controlled::start(&plan, &[]);
+    let line = program.line();
+    assert_eq!(
+        (&line["offered"], &line["completed"]),
+        (&json!(5), &json!(5))
+    );
+    assert_eq!(
+        (&line["rate_per_s"], &line["arrival"]),
+        (&json!(null), &json!(null))
+    );
+    let offered: Vec<_> = (0..2)
+        .map(|i| line["seconds"][i]["offered"].clone())
+        .collect();
+    assert_eq!(offered, [json!(3), json!(2)]);
+
+    std::fs::write(&file, "0.1\n0.05\n").unwrap();
+    let mut child = Command::new(PROGRAM)
+        .args(["plan", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    writeln!(child.stdin.take().unwrap(), "{plan}").unwrap();
+    let output = child.wait_with_output().unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        words.contains(&format!("{}:2: \"0.05\"", file.display())),
+        "{words}"
+    );
+}
+
+/// A ladder says of each piece what was asked, offered and answered.
+#[test]
+fn a_ladder_is_told_by_piece() {
+    let server = Responder::good();
+    let rates = json!([{"for_s": 0.2, "rate_per_s": 100}, {"for_s": 0.2, "rate_per_s": 500}]);
+    let window = json!({"rates": rates, "duration_s": 0.4, "arrival": "constant"});
+    let mut plan = plan(server.address, window, json!({}));
+    plan["windows"][0]
+        .as_object_mut()
+        .unwrap()
+        .remove("rate_per_s");
+    let line = Controlled::start(&plan, &[]).line();
+    let offered: Vec<_> = (0..2)
+        .map(|i| line["pieces"][i]["offered"].clone())
+        .collect();
+    assert_eq!(offered, [json!(20), json!(100)]);
+    assert_eq!(line["pieces"][1]["rate_per_s"], json!(500.0));
+    assert_eq!(line["offered_per_s"], json!(300.0));
+}
+
 /// Help and version go to standard output.
 #[test]
 fn help() {

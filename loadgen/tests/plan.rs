@@ -45,6 +45,86 @@ fn a_short_plan_is_read() {
     assert_eq!(plan.windows[0].timeout_s, 2.0);
 }
 
+/// A window of the good plan that offers something else than one rate.
+fn offering(fields: Value) -> Value {
+    let mut plan = good();
+    let window = plan["windows"][0].as_object_mut().unwrap();
+    window.remove("rate_per_s");
+    window.extend(fields.as_object().unwrap().clone());
+    plan
+}
+
+/// A ladder of rates, or recorded instants, take the place of the rate.
+#[test]
+fn ladders_and_recordings_are_read() {
+    let rates = json!([{"for_s": 0.4, "rate_per_s": 5},
+        {"for_s": 0.6, "rate_per_s": 5, "to_rate_per_s": 50}]);
+    let plan = Plan::parse(&offering(json!({"rates": rates})).to_string()).unwrap();
+    assert_eq!(plan.windows[0].pieces()[1].to_rate_per_s, Some(50.0));
+    let recorded = json!({"instants_file": "day.txt", "instants_unit": "ns"});
+    let plan = Plan::parse(&offering(recorded).to_string()).unwrap();
+    assert!(plan.windows[0].pieces().is_empty());
+}
+
+/// What is offered is said once, and fits the window.
+#[test]
+fn offers_that_contradict_themselves_are_refused() {
+    let piece = |for_s: f64, rate: f64| json!({"for_s": for_s, "rate_per_s": rate});
+    for (fields, place, words) in [
+        (json!({}), "windows[0].rate_per_s", "rates"),
+        (
+            json!({"rates": [piece(1.0, 5.0)], "rate_per_s": 5}),
+            "windows[0].rate_per_s",
+            "only one",
+        ),
+        (
+            json!({"rates": [piece(1.0, 5.0)], "instants_file": "x"}),
+            "windows[0].rate_per_s",
+            "only one",
+        ),
+        (json!({"rates": []}), "windows[0].rates", "1 to 10000"),
+        (
+            json!({"rates": [piece(0.4, 5.0)]}),
+            "windows[0].duration_s",
+            "0.4",
+        ),
+        (
+            json!({"rates": [piece(1.0, 0.0)]}),
+            "windows[0].rates",
+            "above 0",
+        ),
+        (
+            json!({"rates": [piece(0.5, 1.0), piece(0.5, -1.0)]}),
+            "windows[0].rates[1].rate_per_s",
+            "-1",
+        ),
+        (
+            json!({"rates": [piece(0.0, 1.0), piece(1.0, 1.0)]}),
+            "windows[0].rates[0].for_s",
+            "above 0",
+        ),
+        (
+            json!({"rates": [{"for_s": 1, "rate_per_s": 1, "rate": 2}]}),
+            "windows[0].rates[0]",
+            "unknown field",
+        ),
+        (
+            json!({"mode": "closed", "rates": [piece(1.0, 5.0)]}),
+            "windows[0].mode",
+            "open",
+        ),
+        (
+            json!({"instants_file": "x", "instants_unit": "ms"}),
+            "windows[0].instants_unit",
+            "`ms`",
+        ),
+    ] {
+        let error = Plan::parse(&offering(fields.clone()).to_string()).unwrap_err();
+        assert!(error.path.starts_with(place), "{fields}: {error}");
+        assert!(error.message.contains(words), "{fields}: {error}");
+    }
+}
+
 /// A refusal names the place, the value, and what is allowed.
 #[test]
 fn refusals_name_place_value_and_remedy() {

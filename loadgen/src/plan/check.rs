@@ -6,12 +6,17 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Mode, Plan, PlanError, Request, Ticker, Window, decode_hash};
+use super::{Mode, Piece, Plan, PlanError, Request, Ticker, Window, decode_hash};
+use crate::profile::Profile;
 
 /// The largest process id of any Linux (PID_MAX_LIMIT).
 const MOST_PID: i32 = 4_194_304;
 /// The longest schedule, in requests: its columns then take some 6 GB.
 const MOST_REQUESTS: f64 = 2e8;
+/// The highest rate.
+const MOST_PER_S: f64 = 1e7;
+/// The most pieces of a ladder.
+const MOST_PIECES: usize = 10_000;
 /// The longest window, in seconds.
 const LONGEST_S: f64 = 86_400.0;
 
@@ -220,20 +225,90 @@ impl Window {
             "0.001 to 3600",
         )?;
         if self.mode == Mode::Open {
-            let allowed = "above 0 and at most 10000000 in mode open";
-            let rate = self.rate_per_s.unwrap_or(f64::NAN);
+            return self.check_offer(path);
+        }
+        require(
+            self.rates.is_none() && self.instants_file.is_none(),
+            format_args!("{path}.mode"),
+            self.mode,
+            "open where rates or instants_file is given",
+        )
+    }
+
+    /// What an open loop offers.
+    fn check_offer(&self, path: &str) -> Result<(), PlanError> {
+        let given = [
+            self.rate_per_s.is_some(),
+            self.rates.is_some(),
+            self.instants_file.is_some(),
+        ];
+        if given[1..].contains(&true) {
             require(
-                rate > 0.0 && rate <= 1e7,
+                given.iter().filter(|given| **given).count() == 1,
                 format_args!("{path}.rate_per_s"),
                 self.rate_per_s,
-                allowed,
+                "absent where rates or instants_file is given, and only one of these be given",
             )?;
-            let requests = rate * (self.warmup_s + self.duration_s);
+        } else {
+            let rate = self.rate_per_s.unwrap_or(f64::NAN);
             require(
-                requests <= MOST_REQUESTS,
+                rate > 0.0 && rate <= MOST_PER_S,
+                format_args!("{path}.rate_per_s"),
+                self.rate_per_s,
+                "above 0 and at most 10000000 in mode open (or give rates, or instants_file)",
+            )?;
+        }
+        let pieces = self.pieces();
+        if let Some(rates) = &self.rates {
+            require(
+                (1..=MOST_PIECES).contains(&rates.len()),
+                format_args!("{path}.rates"),
+                rates.len(),
+                "a list of 1 to 10000 pieces",
+            )?;
+            for (i, piece) in rates.iter().enumerate() {
+                piece.check(&format!("{path}.rates[{i}]"))?;
+            }
+            let total_s: f64 = rates.iter().map(|piece| piece.for_s).sum();
+            require(
+                (total_s - self.duration_s).abs() < 1e-6,
                 format_args!("{path}.duration_s"),
                 self.duration_s,
-                "short enough for 200 million requests in one window",
+                &format!("the sum of the for_s of its rates, {total_s}"),
+            )?;
+        }
+        let warmup = pieces.first().map_or(0.0, |p| p.rate_per_s * self.warmup_s);
+        let requests = warmup + Profile::new(&pieces).requests();
+        require(
+            requests <= MOST_REQUESTS,
+            format_args!("{path}.duration_s"),
+            self.duration_s,
+            "short enough for 200 million requests in one window",
+        )?;
+        require(
+            requests > 0.0 || self.instants_file.is_some(),
+            format_args!("{path}.rates"),
+            "0 requests",
+            "rates of which at least one is above 0",
+        )
+    }
+}
+
+impl Piece {
+    fn check(&self, path: &str) -> Result<(), PlanError> {
+        require(
+            self.for_s > 0.0 && self.for_s <= LONGEST_S,
+            format_args!("{path}.for_s"),
+            self.for_s,
+            "above 0 and at most 86400",
+        )?;
+        let to = self.to_rate_per_s.unwrap_or(0.0);
+        for (name, rate) in [("rate_per_s", self.rate_per_s), ("to_rate_per_s", to)] {
+            require(
+                (0.0..=MOST_PER_S).contains(&rate),
+                format_args!("{path}.{name}"),
+                rate,
+                "0 to 10000000",
             )?;
         }
         Ok(())

@@ -1,0 +1,204 @@
+//! A window in pieces: per second, and per piece of a ladder of rates.
+//!
+//! A request belongs to the piece in which it was intended, wherever its answer fell: the load of
+//! a piece answers for all of the delay that it caused.
+
+use serde::Serialize;
+
+use crate::plan::Piece;
+use crate::record::{Outcome, Sample};
+
+/// What became of the requests that were intended in a part of the window.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Part {
+    /// Start, in seconds from the start of the measured part.
+    pub from_s: f64,
+    /// Length in seconds.
+    pub for_s: f64,
+    /// Requests intended in it.
+    pub offered: u64,
+    /// Of these, answered as expected, whenever that was.
+    pub completed: u64,
+    /// Answered wrongly, or lost with their connection.
+    pub errors: u64,
+    /// Timed out, never sent, or in flight at the end: they count with their age.
+    pub unanswered: u64,
+    /// Percentiles of the corrected latency in microseconds, exact; `None` (null) without values.
+    pub p50_us: Option<f64>,
+    /// 99 %.
+    pub p99_us: Option<f64>,
+    /// The largest.
+    pub max_us: Option<f64>,
+}
+
+/// A piece of a ladder: what was asked for, what was offered of it, and what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PiecePart {
+    /// The rate asked for, at the start.
+    pub rate_per_s: f64,
+    /// At the end of a ramp.
+    pub to_rate_per_s: Option<f64>,
+    /// Requests intended, per second.
+    pub offered_per_s: f64,
+    /// The rest.
+    #[serde(flatten)]
+    pub part: Part,
+}
+
+/// The window per second; the last one may be shorter.
+pub fn per_second(samples: &[Sample], start: u64, duration_ns: u64) -> Vec<Part> {
+    let seconds = duration_ns.div_ceil(1_000_000_000);
+    let edges = (1..=seconds).map(|i| (i * 1_000_000_000).min(duration_ns));
+    split(samples, start, edges)
+}
+
+/// The window per piece of its ladder.
+pub fn per_piece(samples: &[Sample], start: u64, pieces: &[Piece]) -> Vec<PiecePart> {
+    let edges = pieces.iter().scan(0.0, |end, piece| {
+        *end += piece.for_s;
+        Some((*end * 1e9) as u64)
+    });
+    let parts = split(samples, start, edges);
+    let pieces = pieces.iter().zip(parts);
+    pieces
+        .map(|(piece, part)| PiecePart {
+            rate_per_s: piece.rate_per_s,
+            to_rate_per_s: piece.to_rate_per_s,
+            offered_per_s: part.offered as f64 / part.for_s,
+            part,
+        })
+        .collect()
+}
+
+/// Samples are in order of intended time; edges are the ends of the parts, in nanoseconds from
+/// `start`. What lies beyond the last one by rounding belongs to the last.
+fn split(samples: &[Sample], start: u64, edges: impl Iterator<Item = u64>) -> Vec<Part> {
+    let mut ages = Vec::new();
+    let (mut from, mut rest) = (0, samples);
+    let mut edges = edges.peekable();
+    let mut parts = Vec::new();
+    while let Some(to) = edges.next() {
+        let inside = match edges.peek() {
+            Some(_) => rest.partition_point(|s| s.intended.saturating_sub(start) < to),
+            None => rest.len(),
+        };
+        let (mine, others) = rest.split_at(inside);
+        parts.push(part(mine, from, to, &mut ages));
+        (from, rest) = (to, others);
+    }
+    parts
+}
+
+fn part(samples: &[Sample], from: u64, to: u64, ages: &mut Vec<u64>) -> Part {
+    ages.clear();
+    let (mut completed, mut errors) = (0, 0);
+    for sample in samples {
+        match sample.outcome {
+            Outcome::Ok => completed += 1,
+            Outcome::Error => {
+                errors += 1;
+                continue;
+            }
+            Outcome::Timeout | Outcome::InFlight | Outcome::Unsent => {}
+        }
+        ages.push(sample.completed.saturating_sub(sample.intended));
+    }
+    let offered = samples.len() as u64;
+    Part {
+        from_s: from as f64 / 1e9,
+        for_s: (to - from) as f64 / 1e9,
+        offered,
+        completed,
+        errors,
+        unanswered: offered - completed - errors,
+        p50_us: quantile_ns(ages, 0.5).map(us),
+        p99_us: quantile_ns(ages, 0.99).map(us),
+        max_us: ages.iter().copied().max().map(us),
+    }
+}
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1000.0
+}
+
+/// The smallest value that at least q·n of the n values do not exceed (Hyndman and Fan 1996, type
+/// 1); `None` without values. Reorders them.
+pub fn quantile_ns(values: &mut [u64], q: f64) -> Option<u64> {
+    let rank = (q * values.len() as f64).ceil().max(1.0) as usize - 1;
+    let last = values.len().checked_sub(1)?;
+    Some(*values.select_nth_unstable(rank.min(last)).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const START: u64 = 77 * SECOND;
+
+    fn sample(ms: u64, age_us: u64, outcome: Outcome) -> Sample {
+        let intended = START + ms * 1_000_000;
+        Sample {
+            intended,
+            written: intended,
+            completed: intended + age_us * 1000,
+            outcome,
+        }
+    }
+
+    /// A request counts in the second in which it was intended, even if its answer came later; what
+    /// never came counts with its age, an error in no percentile.
+    #[test]
+    fn requests_count_where_they_were_intended() {
+        let samples = [
+            sample(0, 100, Outcome::Ok),
+            sample(999, 5_000_000, Outcome::Timeout),
+            sample(1000, 200, Outcome::Ok),
+            sample(1400, 900_000, Outcome::Error),
+        ];
+        let parts = per_second(&samples, START, SECOND * 5 / 2);
+        assert_eq!(parts.len(), 3);
+        assert_eq!(
+            (parts[0].offered, parts[0].completed, parts[0].unanswered),
+            (2, 1, 1)
+        );
+        assert_eq!((parts[0].p50_us, parts[0].max_us), (Some(100.0), Some(5e6)));
+        assert_eq!(
+            (parts[1].offered, parts[1].errors, parts[1].max_us),
+            (2, 1, Some(200.0))
+        );
+        assert_eq!((parts[2].offered, parts[2].p99_us), (0, None));
+        assert_eq!((parts[2].from_s, parts[2].for_s), (2.0, 0.5));
+    }
+
+    /// Pieces of a ladder partition the window, and say what was offered of what was asked.
+    #[test]
+    fn pieces_partition_the_window() {
+        let piece = |for_s, rate_per_s| Piece {
+            for_s,
+            rate_per_s,
+            to_rate_per_s: None,
+        };
+        let samples: Vec<_> = (0..300)
+            .map(|i| sample(i * 10, i + 1, Outcome::Ok))
+            .collect();
+        let parts = per_piece(&samples, START, &[piece(1.0, 90.0), piece(2.0, 110.0)]);
+        let offered: Vec<_> = parts
+            .iter()
+            .map(|p| (p.offered_per_s, p.part.offered))
+            .collect();
+        assert_eq!(offered, [(100.0, 100), (100.0, 200)]);
+        assert_eq!(parts[0].part.p50_us, Some(50.0));
+        assert_eq!(parts[1].part.p99_us, Some(298.0));
+    }
+
+    /// Quantiles are order statistics.
+    #[test]
+    fn quantiles_are_order_statistics() {
+        let mut values: Vec<u64> = (1..=100).rev().collect();
+        assert_eq!(quantile_ns(&mut values, 0.5), Some(50));
+        assert_eq!(quantile_ns(&mut values, 0.99), Some(99));
+        assert_eq!(quantile_ns(&mut values, 0.999), Some(100));
+        assert_eq!(quantile_ns(&mut [], 0.5), None);
+    }
+}
