@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use lexopt::{Arg, Parser, ValueExt as _};
 use tuner_loadgen::plan::{
-    Arrival, Expect, Instance, InstantsUnit, Mode, Plan, Request, Spin, Ticker, Window,
+    Arrival, Expect, Instance, InstantsUnit, Mode, Plan, Protocol, Request, Spin, Ticker, Window,
 };
 
 const HELP: &str = "\
@@ -326,6 +326,7 @@ impl RunOptions {
                 address,
                 host: Some(host.into()),
                 pids: Vec::new(),
+                protocol: Protocol::Http1,
             }],
             windows: vec![Window {
                 id: "run".into(),
@@ -342,6 +343,8 @@ impl RunOptions {
                 arrival: self.arrival,
                 seed: self.seed,
                 connections: self.connections,
+                streams: 1,
+                requests_per_connection: None,
                 warmup_s: self.warmup_s,
                 duration_s: self.duration_s,
                 timeout_s: self.timeout_s,

@@ -1,42 +1,38 @@
-//! The loop that measures: one thread, one epoll set, one window.
+//! The loop that measures: one epoll set, one window, and one such loop on each CPU.
 //!
-//! Everything it touches is allocated before the window starts; in between it takes no lock, no
-//! memory and no file. Each turn reads the clock, writes what is due, mends connections, and polls.
-//! Requests that are due are also written between the events of one poll, so that a burst of
-//! answers delays no request.
+//! Everything it touches is allocated before the window starts; in between it takes no lock, no file,
+//! and memory only for what a well-behaved server never sends. Each turn reads the clock, writes what
+//! is due, mends connections, and polls. Requests that are due are also written between the events of
+//! one poll, so that a burst of answers delays no request.
 
 mod connect;
+mod crew;
 mod exchange;
+mod ledger;
 
 use std::collections::VecDeque;
 use std::io;
 
-use crate::errors::Errors;
-use crate::plan::{Mode, Spin, Window};
+use crate::plan::{Spin, Window};
 use crate::pool::{Pool, State};
-use crate::record::{Outcome, Record, Sample};
+use crate::record::Outcome;
 use crate::resources::CpuTime;
-use crate::schedule::Schedule;
 use crate::stalls::Watch;
 use crate::sys::{self, Wait};
+use ledger::{Agenda, Ledger};
+
+pub use crew::{Raw, run};
 
 /// Events taken per poll: few, so that the instant of a poll is true for all of its events.
 const EVENTS: usize = 64;
 /// Bytes per read.
-const BUFFER: usize = 64 * 1024;
+pub(crate) const BUFFER: usize = 64 * 1024;
 /// In a sleeping loop, handshakes are looked after this often.
 const MENDING_NS: u64 = 10_000_000;
 /// A closed loop has no instant to be late for. It polls this long after the last event, then sleeps:
 /// as much CPU time per answer as sleeping at once, and fewer wake-ups for the server to pay for.
 /// With 10 µs it is a third more CPU time for no more answers.
 const CLOSED_SPIN_NS: u64 = 2_000;
-/// From the end of the preparations to the warm-up.
-const LEAD_NS: u64 = 50_000;
-/// A closed loop has no schedule to take the number of requests from; more per second than one
-/// core can do.
-const MOST_CLOSED_PER_S: f64 = 500_000.0;
-/// The most requests recorded of a closed loop (1.1 GB); the window ends there.
-const MOST_CLOSED: f64 = 64e6;
 
 /// SIGTERM, SIGINT or the death of the parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,29 +57,16 @@ pub struct Counts {
     pub in_time: u64,
 }
 
-/// What a window gave, as it was measured.
-#[derive(Debug)]
-pub struct Raw {
-    /// The requests intended in the measured part, in order.
-    pub samples: Vec<Sample>,
-    /// Counts.
-    pub counts: Counts,
-    /// Errors by kind.
-    pub errors: Errors,
-    /// Start of the measured part on the monotonic clock.
-    pub start: u64,
-    /// Its end.
-    pub end: u64,
-    /// The same start, in nanoseconds since 1970.
-    pub started_unix_ns: u64,
-    /// The generator's own stalls.
-    pub stalls: crate::stalls::Spans,
-    /// CPU time of the generator's thread in the measured part.
-    pub generator_cpu_ns: u64,
-    /// CPU time of the server's processes in the measured part.
-    pub server_cpu_s: Option<f64>,
-    /// Share of the measured part in which the loop found something to do.
-    pub busy_share: f64,
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.connects += other.connects;
+        self.reopened += other.reopened;
+        self.reconnects += other.reconnects;
+        self.retries += other.retries;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        self.in_time += other.in_time;
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,13 +79,9 @@ enum Phase {
 
 struct Engine<'a> {
     pool: &'a mut Pool,
-    closed_loop: bool,
-    spin: Spin,
-    schedule: Schedule,
-    record: Record,
+    ledger: Ledger<'a>,
     watch: Watch,
-    counts: Counts,
-    errors: Errors,
+    spin: Spin,
     buffer: Box<[u8]>,
     cpu: CpuTime,
     thread_cpu: u64,
@@ -111,21 +90,10 @@ struct Engine<'a> {
     idle_from: u64,
     busy_share: f64,
     timeout_ns: u64,
+    requests_per_connection: Option<u64>,
     phase: Phase,
-    /// Start of the schedule (the warm-up), start and end of the measured part, end of the drain.
-    origin: u64,
-    start: u64,
-    end: u64,
+    /// End of the drain.
     drained: u64,
-    /// The first request of the measured part.
-    first: usize,
-    /// The next request of the schedule, or the number of requests so far in a closed loop.
-    next: usize,
-    /// When it is due.
-    due: u64,
-    /// Requests lost to closing connections, to be written again to new ones: a server that closes
-    /// one idle connection may be about to close the others.
-    retries: VecDeque<u32>,
     /// Connections with more to read than one turn takes.
     hungry: VecDeque<u32>,
     next_mending: u64,
@@ -133,99 +101,70 @@ struct Engine<'a> {
     active: u64,
 }
 
-/// Measure one window with its schedule.
-///
-/// # Errors
-/// [`Interrupted`] inside; outside, what the system refused before the window began.
-pub fn run(
-    window: &Window,
-    schedule: Schedule,
-    spin: Spin,
-    gap_ns: u64,
-    pids: &[i32],
-    pool: &mut Pool,
-) -> io::Result<Result<Raw, Interrupted>> {
-    let mut engine = Engine::new(window, schedule, spin, gap_ns, pids, pool)?;
-    // The events live outside, so that handling one may borrow the engine.
-    let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
-    engine.connect(window.connections, &mut events)?;
-    engine.begin(window);
-    while engine.turn(&mut events)? {
-        if sys::stop_requested() {
-            return Ok(Err(Interrupted));
-        }
-    }
-    Ok(Ok(engine.finish()))
-}
-
 impl<'a> Engine<'a> {
     fn new(
         window: &Window,
-        schedule: Schedule,
+        agenda: &'a Agenda,
+        connections: usize,
         spin: Spin,
         gap_ns: u64,
         pids: &[i32],
         pool: &'a mut Pool,
-    ) -> io::Result<Self> {
-        let closed_loop = window.mode == Mode::Closed;
-        let record = if closed_loop {
-            let seconds = window.warmup_s + window.duration_s;
-            let capacity = (seconds * MOST_CLOSED_PER_S).clamp(1000.0, MOST_CLOSED);
-            Record::new(capacity as usize, false)?
-        } else {
-            Record::new(schedule.intended_ns.len(), true)?
-        };
-        pool.resize(window.connections);
-        Ok(Self {
-            closed_loop,
-            spin,
-            first: schedule.first_measured,
-            schedule,
-            record,
+    ) -> Self {
+        let mut buffer = vec![0; BUFFER].into_boxed_slice();
+        pool.resize(connections, window.streams, &mut buffer);
+        Self {
+            ledger: Ledger::new(agenda, connections * window.streams as usize),
             watch: Watch::new(gap_ns),
-            counts: Counts::default(),
-            errors: Errors::new(),
-            buffer: vec![0; BUFFER].into(),
+            spin,
+            buffer,
             cpu: CpuTime::of(pids),
             thread_cpu: 0,
             idle_ns: 0,
             idle_from: 0,
             busy_share: 0.0,
             timeout_ns: window.timeout_ns(),
+            requests_per_connection: window.requests_per_connection,
             phase: Phase::Connect,
-            origin: 0,
-            start: 0,
-            end: 0,
             drained: u64::MAX,
-            next: 0,
-            due: u64::MAX,
-            retries: VecDeque::with_capacity(window.connections + 1),
-            hungry: VecDeque::with_capacity(window.connections + 1),
+            hungry: VecDeque::with_capacity(connections + 1),
             next_mending: 0,
             active: 0,
             pool,
-        })
+        }
     }
 
-    fn begin(&mut self, window: &Window) {
-        self.origin = self.watch.tick() + LEAD_NS;
+    fn begin(&mut self) {
+        self.watch.tick();
         self.watch.spans.list.clear();
-        self.start = self.origin + window.warmup_ns();
-        self.end = self.start + window.duration_ns();
         self.phase = Phase::WarmUp;
-        self.plan_next();
+    }
+
+    /// When the next request is due.
+    #[inline]
+    fn due(&self) -> u64 {
+        let agenda = self.ledger.agenda;
+        if agenda.closed_loop && self.phase == Phase::Drain {
+            return u64::MAX;
+        }
+        agenda.due()
+    }
+
+    /// When the phase ends.
+    #[inline]
+    fn edge(&self) -> u64 {
+        match self.phase {
+            Phase::Measure => self.ledger.agenda.end(),
+            Phase::Drain => self.drained,
+            _ => self.ledger.agenda.start(),
+        }
     }
 
     /// One turn of the loop; false when the window is over.
     #[inline]
     fn turn(&mut self, events: &mut [libc::epoll_event]) -> io::Result<bool> {
         let mut now = self.watch.tick();
-        let edge = match self.phase {
-            Phase::Measure => self.end,
-            Phase::Drain => self.drained,
-            _ => self.start,
-        };
-        if now >= edge {
+        if now >= self.edge() {
             if self.phase == Phase::Drain {
                 return Ok(false);
             }
@@ -237,12 +176,15 @@ impl<'a> Engine<'a> {
         let before = now;
         now = self.dispatch(now);
         let mut busy = now != before;
-        while let Some(oldest) = self.pool.oldest() {
-            if self.pool.connections[oldest as usize].exchange.written + self.timeout_ns > now {
+        while let Some((oldest, dispatched)) = self.pool.slots.oldest() {
+            if dispatched + self.timeout_ns > now {
                 break;
             }
             self.give_up(oldest, now, Outcome::Timeout);
             busy = true;
+        }
+        if now >= self.pool.alarm {
+            self.alarms(now);
         }
         if self.pool.mending() {
             busy |= self.mend(now);
@@ -267,60 +209,35 @@ impl<'a> Engine<'a> {
         if self.phase == Phase::Measure {
             self.cpu.end();
             self.thread_cpu = sys::thread_cpu_ns() - self.thread_cpu;
-            self.busy_share = 1.0 - self.idle_ns as f64 / (now - self.start) as f64;
+            let agenda = self.ledger.agenda;
+            self.busy_share = 1.0 - self.idle_ns as f64 / (now - agenda.start()) as f64;
             self.phase = Phase::Drain;
-            self.drained = self.end.max(now) + self.timeout_ns;
-            if self.closed_loop {
-                self.due = u64::MAX;
-            }
+            self.drained = agenda.end().max(now) + self.timeout_ns;
         } else {
-            if self.closed_loop {
-                self.first = self.next;
-            }
             self.idle_ns = 0;
             self.phase = Phase::Measure;
             self.cpu.start();
             self.thread_cpu = sys::thread_cpu_ns();
         }
+        self.ledger.measuring = self.phase == Phase::Measure;
         self.watch.tick()
     }
 
     fn settled(&self) -> bool {
-        let sent = self.closed_loop || self.next == self.record.capacity();
-        sent && self.retries.is_empty() && self.pool.busy() == 0
+        let agenda = self.ledger.agenda;
+        let sent = agenda.closed_loop || agenda.exhausted();
+        sent && self.ledger.retries.is_empty() && self.pool.slots.busy() == 0
     }
 
-    /// When the next request of the schedule is due.
-    #[inline]
-    fn plan_next(&mut self) {
-        self.due = if self.closed_loop {
-            if self.next < self.record.capacity() {
-                self.origin
-            } else {
-                // Memory for the record is used up: the window ends here.
-                self.end = self.end.min(sys::now_ns()).max(self.start + 1);
-                u64::MAX
-            }
-        } else {
-            match self.schedule.intended_ns.get(self.next) {
-                Some(ns) => self.origin + ns,
-                None => u64::MAX,
-            }
-        };
-    }
-
-    /// Write every request that is due, as long as there are free connections.
+    /// Write every request that is due, as long as there are free slots.
     #[inline]
     fn dispatch(&mut self, mut now: u64) -> u64 {
-        while self.due <= now {
-            let pick = self.schedule.pick(self.next);
-            let Some(i) = self.pool.take_free(pick) else {
-                break;
-            };
-            let index = self.next as u32;
-            self.next += 1;
-            self.plan_next();
-            self.send(i, index, false, now);
+        let agenda = self.ledger.agenda;
+        while self.due() <= now
+            && let Some(slot) = self.pool.slots.choose(agenda.pick())
+            && let Some(index) = agenda.claim(now)
+        {
+            self.send(slot, index, false, now);
             now = self.watch.tick();
         }
         now
@@ -349,7 +266,7 @@ impl<'a> Engine<'a> {
             self.handle(*event, stamp);
             let now = self.watch.tick();
             self.idle_from = now;
-            if now >= self.due {
+            if now >= self.due() {
                 self.idle_from = self.dispatch(now);
             }
         }
@@ -359,29 +276,25 @@ impl<'a> Engine<'a> {
     /// How long to sleep, and until when.
     #[inline]
     fn wait(&self, now: u64, busy: bool) -> (Wait, u64) {
+        let closed_loop = self.ledger.agenda.closed_loop;
         let margin = match self.spin {
-            Spin::Full if self.closed_loop => CLOSED_SPIN_NS,
+            Spin::Full if closed_loop => CLOSED_SPIN_NS,
             Spin::Full => return (Wait::Poll, now),
             Spin::Off => 0,
             Spin::LastUs(us) => us * 1000,
         };
-        if self.closed_loop && now < self.active + margin {
+        if closed_loop && now < self.active + margin {
             return (Wait::Poll, now);
         }
         if busy || !self.hungry.is_empty() {
             return (Wait::Poll, now);
         }
-        let mut until = match self.phase {
-            Phase::Measure => self.end,
-            Phase::Drain => self.drained,
-            _ => self.start,
-        };
-        if self.pool.has_free() {
-            until = until.min(self.due.saturating_sub(margin));
+        let mut until = self.edge().min(self.pool.alarm);
+        if self.pool.slots.has_free() {
+            until = until.min(self.due().saturating_sub(margin));
         }
-        if let Some(oldest) = self.pool.oldest() {
-            let written = self.pool.connections[oldest as usize].exchange.written;
-            until = until.min(written + self.timeout_ns);
+        if let Some((_, dispatched)) = self.pool.slots.oldest() {
+            until = until.min(dispatched + self.timeout_ns);
         }
         if self.pool.mending() {
             until = until.min(now + MENDING_NS);
@@ -399,67 +312,15 @@ impl<'a> Engine<'a> {
         let Some(i) = self.pool.of_token(token) else {
             return;
         };
+        if let State::Connecting(..) = self.pool.connections[i as usize].state {
+            return self.establish(i, stamp);
+        }
         let closing = mask & (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0;
-        let readable = closing || mask & libc::EPOLLIN as u32 != 0;
-        match self.pool.connections[i as usize].state {
-            State::Connecting(_) => match self.pool.established(i, stamp) {
-                Ok(before) => self.opened(i, before),
-                Err(kind) => self.errors.add(kind),
-            },
-            State::Busy => {
-                if readable {
-                    self.receive(i, stamp, closing);
-                }
-                if mask & libc::EPOLLOUT as u32 != 0 {
-                    self.write_rest(i, stamp);
-                }
-            }
-            State::Idle if readable => {
-                // The end of the stream, or bytes that nobody asked for (a 408, say). An event
-                // whose bytes were read with an earlier one says neither.
-                let connection = &self.pool.connections[i as usize];
-                match connection.receive(&mut self.buffer[..1]) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    _ => self.pool.close(i, stamp, false),
-                }
-            }
-            State::Idle | State::Closed(_) => {}
+        if closing || mask & libc::EPOLLIN as u32 != 0 {
+            self.receive(i, stamp, closing);
         }
-    }
-
-    fn finish(mut self) -> Raw {
-        let now = self.watch.tick();
-        while let Some(i) = self.pool.oldest() {
-            self.give_up(i, now, Outcome::InFlight);
-        }
-        while let Some(index) = self.retries.pop_front() {
-            if self.closed_loop {
-                // Its first write is all that tells when it was intended.
-                self.record.finish(index as usize, now, Outcome::InFlight);
-            } else {
-                self.record.unwrite(index as usize);
-            }
-        }
-        let last = if self.closed_loop {
-            self.next
-        } else {
-            self.record.capacity()
-        };
-        let intended = |index: usize| Some(self.origin + *self.schedule.intended_ns.get(index)?);
-        let samples = (self.first..last)
-            .map(|index| self.record.sample(index, intended(index), now))
-            .collect();
-        Raw {
-            samples,
-            counts: self.counts,
-            errors: self.errors,
-            start: self.start,
-            end: self.end,
-            started_unix_ns: sys::unix_ns() - (sys::now_ns() - self.start),
-            stalls: self.watch.spans,
-            generator_cpu_ns: self.thread_cpu,
-            server_cpu_s: self.cpu.seconds(),
-            busy_share: self.busy_share.max(0.0),
+        if mask & libc::EPOLLOUT as u32 != 0 {
+            self.write_rest(i, stamp);
         }
     }
 }

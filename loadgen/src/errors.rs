@@ -132,6 +132,13 @@ impl Errors {
         self.counts[kind.index()] += 1;
     }
 
+    /// Add another's counts.
+    pub fn merge(&mut self, other: &Self) {
+        for (all, its) in self.counts.iter_mut().zip(&other.counts) {
+            *all += its;
+        }
+    }
+
     /// The kinds that occurred.
     pub fn by_name(&self) -> BTreeMap<String, u64> {
         let counts = self.counts.iter().enumerate();

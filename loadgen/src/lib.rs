@@ -2,12 +2,17 @@
 //! and knows when it, or its host, was at fault.
 //!
 //! ```text
-//! cli → session → engine → pool → http1, sys
+//! cli → session → engine → pool → slots
+//!          │         │       └→ carrier → http1, sys
 //!          │         └→ schedule, record, stalls
 //!          └→ output → histogram, record
 //! ```
-//! `plan` is what goes in, `output` what comes out. `http1` knows bytes only, `sys` alone is unsafe.
+//! `plan` is what goes in, `output` what comes out. A `pool` holds one thread's connections to an
+//! instance, and their `slots`: one for each stream, each with a request at a time. A connection is
+//! made of a `carrier`: a protocol's state machine, which knows bytes only (`http1`), over a
+//! transport. `carrier` says where others plug in. `sys` alone is unsafe.
 
+pub mod carrier;
 pub mod control;
 pub mod engine;
 pub mod errors;
@@ -19,10 +24,12 @@ pub mod plan;
 pub mod pool;
 pub mod profile;
 pub mod record;
+pub mod request;
 pub mod resources;
 pub mod rng;
 pub mod schedule;
 pub mod series;
 pub mod session;
+pub mod slots;
 pub mod stalls;
 pub mod sys;

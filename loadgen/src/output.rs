@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::engine::Raw;
-use crate::histogram::Latency;
-use crate::plan::{Arrival, Mode, Window};
+use crate::histogram::{Latency, Summary};
+use crate::plan::{Arrival, Instance, Mode, Window};
 use crate::record::Outcome;
 use crate::series::{self, Part, PiecePart};
 use crate::stalls::Spans;
@@ -30,6 +30,12 @@ pub struct WindowLine {
     pub seed: u64,
     /// Connections.
     pub connections: usize,
+    /// Requests that each of them may carry at the same time.
+    pub streams: u32,
+    /// Requests after which each is closed and opened again.
+    pub requests_per_connection: Option<u64>,
+    /// The generator's threads.
+    pub threads: usize,
     /// The unrecorded part, in seconds.
     pub warmup_s: f64,
     /// The measured part as it was, in seconds.
@@ -70,6 +76,11 @@ pub struct WindowLine {
     pub seconds: Vec<Part>,
     /// The measured part by the pieces of its `rates`; `None` without.
     pub pieces: Option<Vec<PiecePart>>,
+    /// From dispatch to write, of the requests that a shared connection could not write at once: the
+    /// part of the service time's and the send lag's story that is the client's own.
+    pub blocked: Summary,
+    /// Handshakes.
+    pub handshakes: Handshakes,
     /// The stalls.
     pub stalls: Stalls,
     /// Time stolen by the hypervisor from each CPU in question, in seconds, from the warm-up to the
@@ -94,6 +105,16 @@ pub struct WindowLine {
     pub warnings: Vec<String>,
 }
 
+/// How long it took to open connections: from the first packet until a request could be sent. Those
+/// that failed are among the errors.
+#[derive(Debug, Serialize)]
+pub struct Handshakes {
+    /// Before the measured part.
+    pub before: Summary,
+    /// From its start on.
+    pub during: Summary,
+}
+
 /// Stalled spans, in nanoseconds from the start of the measured part; earlier ones are negative.
 #[derive(Debug, Serialize)]
 pub struct Stalls {
@@ -101,8 +122,10 @@ pub struct Stalls {
     pub gap_us: u64,
     /// Whether the ticker had real-time priority; without, there are no server spans.
     pub realtime: bool,
-    /// Start and end, on the generator's core.
+    /// Start and end, on the generator's cores, in order of the start.
     pub generator: Vec<(i64, i64)>,
+    /// For each of these the thread's CPU, if there are several threads.
+    pub generator_cpus: Option<Vec<usize>>,
     /// CPU, start and end, on the server's cores.
     pub server: Vec<(usize, i64, i64)>,
     /// Spans that found no room in the lists.
@@ -132,7 +155,13 @@ pub struct Surroundings {
 
 impl WindowLine {
     /// Make the line, and write the samples if there is a folder for them.
-    pub fn new(window: &Window, raw: &Raw, around: Surroundings) -> Self {
+    pub fn new(
+        window: &Window,
+        instance: &Instance,
+        cpus: &[usize],
+        raw: &Raw,
+        around: Surroundings,
+    ) -> Self {
         let mut warnings = around.warnings;
         let saved = around
             .samples_dir
@@ -155,11 +184,22 @@ impl WindowLine {
             let from = |ns: u64| ns.wrapping_sub(raw.start) as i64;
             (from(*start), from(*end))
         };
+        let threads = raw.stalls.iter().enumerate();
+        let mut generator: Vec<_> = threads
+            .flat_map(|(thread, spans)| {
+                let cpu = cpus.get(thread).copied().unwrap_or(0);
+                spans.list.iter().map(move |span| (relative(span), cpu))
+            })
+            .collect();
+        generator.sort_unstable();
+        let lost: u64 = raw.stalls.iter().map(|spans| spans.lost).sum();
         let server = around.server.iter();
         let stalls = Stalls {
             gap_us: around.gap_us,
             realtime: around.realtime,
-            generator: raw.stalls.list.iter().map(relative).collect(),
+            generator: generator.iter().map(|(span, _)| *span).collect(),
+            generator_cpus: (raw.stalls.len() > 1)
+                .then(|| generator.iter().map(|(_, cpu)| *cpu).collect()),
             server: server
                 .clone()
                 .flat_map(|(cpu, spans)| {
@@ -167,7 +207,7 @@ impl WindowLine {
                     spans.map(|(start, end)| (*cpu, start, end))
                 })
                 .collect(),
-            lost: raw.stalls.lost + server.map(|(_, spans)| spans.lost).sum::<u64>(),
+            lost: lost + server.map(|(_, spans)| spans.lost).sum::<u64>(),
         };
         Self {
             id: window.id.clone(),
@@ -177,6 +217,9 @@ impl WindowLine {
             arrival: (open && window.instants_file.is_none()).then_some(window.arrival),
             seed: window.seed,
             connections: window.connections,
+            streams: window.streams,
+            requests_per_connection: window.requests_per_connection,
+            threads: raw.stalls.len(),
             warmup_s: window.warmup_s,
             duration_s,
             started_unix_ns: raw.started_unix_ns,
@@ -201,6 +244,11 @@ impl WindowLine {
                 .as_ref()
                 .filter(|_| open)
                 .map(|pieces| series::per_piece(&raw.samples, raw.start, pieces)),
+            blocked: Summary::of(&raw.blocked),
+            handshakes: Handshakes {
+                before: Summary::of(&raw.handshakes[0]),
+                during: Summary::of(&raw.handshakes[1]),
+            },
             stalls,
             steal_s: around.steal_s,
             generator_cpu_s: raw.generator_cpu_ns as f64 / 1e9,
@@ -208,7 +256,7 @@ impl WindowLine {
             server_wait_s: around.server_wait_s,
             server_rss_bytes: around.server_rss_bytes,
             generator_busy_share: raw.busy_share,
-            protocol: "http/1.1",
+            protocol: instance.protocol.name(),
             samples,
             warnings,
         }

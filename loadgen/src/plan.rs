@@ -121,6 +121,33 @@ pub struct Instance {
     /// Its processes, for CPU time and memory.
     #[serde(default)]
     pub pids: Vec<i32>,
+    /// What is spoken to it.
+    #[serde(default)]
+    pub protocol: Protocol,
+}
+
+/// The protocol of an instance.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// HTTP/1.1: one request at a time on each connection.
+    #[default]
+    Http1,
+    /// HTTP/2.
+    Http2,
+    /// HTTP/3.
+    Http3,
+}
+
+impl Protocol {
+    /// Its name in the output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http1 => "http/1.1",
+            Self::Http2 => "h2",
+            Self::Http3 => "http/3",
+        }
+    }
 }
 
 /// One uninterrupted measurement of one instance.
@@ -154,6 +181,12 @@ pub struct Window {
     pub seed: u64,
     /// Connections, all open before the warm-up.
     pub connections: usize,
+    /// Requests that each connection may carry at the same time.
+    #[serde(default = "default_streams")]
+    pub streams: u32,
+    /// A connection is closed and opened again after so many requests.
+    #[serde(default)]
+    pub requests_per_connection: Option<u64>,
     /// The unrecorded part at the same rate, in seconds.
     #[serde(default)]
     pub warmup_s: f64,
@@ -217,6 +250,9 @@ fn default_period_us() -> u64 {
 }
 fn default_priority() -> i32 {
     50
+}
+fn default_streams() -> u32 {
+    1
 }
 fn default_weight() -> f64 {
     1.0

@@ -1,181 +1,148 @@
-//! The connections to one instance, kept across the windows of a plan.
+//! The connections of one thread to one instance, kept across the windows of a plan.
 //!
-//! A connection is closed, connecting, idle or busy with one request. The pool keeps three orders
-//! of them, all of fixed memory and constant cost: the idle ones to draw from, the busy ones by the
-//! age of their request, and the closed ones that wait to be opened again.
+//! A connection is closed, connecting or open. Closed ones wait in a queue to be opened again; open
+//! ones lend their streams to the [`Slots`], from which requests draw.
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
-use sha2::{Digest as _, Sha256};
-
+use crate::carrier::{Carrier, Endpoint};
 use crate::errors::Kind;
-use crate::http1::{Parser, Request};
-use crate::sys::{self, Epoll};
+use crate::request::Prepared;
+use crate::slots::Slots;
+use crate::sys::Epoll;
 
-const NONE: u32 = u32::MAX;
 /// Waits after failed attempts: 1 ms, doubled each time, up to this.
 const MOST_BACKOFF_MS: u64 = 128;
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// No socket; waits in the queue until the instant.
+    /// Waits in the queue until the instant.
     Closed(u64),
-    /// The handshake is under way, and given up at the instant.
-    Connecting(u64),
-    /// Free for a request.
-    Idle,
-    /// A request is being written or answered.
-    Busy,
+    /// The handshake is under way since the first instant, and given up at the second.
+    Connecting(u64, u64),
+    /// Established.
+    Open,
 }
 
-/// The request that a busy connection carries.
-#[derive(Clone, Copy, Debug)]
-pub struct Exchange {
-    /// Index into the record.
-    pub index: u32,
-    /// Index into the plan's requests.
-    pub request: u16,
-    /// Whether it was lost to a closing connection once already.
-    pub retried: bool,
-    /// Whether a byte of the response came.
-    pub answered: bool,
-    /// Whether the body is hashed.
-    pub hashed: bool,
-    /// Bytes of the request written so far.
-    pub sent: usize,
-    /// When it was written.
-    pub written: u64,
+/// How a connection stands: what it may carry, and what it has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Standing {
+    /// Whether it takes no new requests; it is opened again once those it carries are done.
+    pub closing: bool,
+    /// How many requests it takes at the same time.
+    pub limit: u32,
+    /// Its busy slots.
+    pub running: u32,
+    /// Its free slots.
+    pub free: u32,
+    /// Requests since it was opened.
+    pub begun: u64,
+    /// Responses since it was opened.
+    pub served: u64,
+    /// Attempts in vain to open it since it was last of use.
+    pub failures: u32,
 }
 
-/// One connection and what it carries.
+/// One connection.
 #[derive(Debug)]
 pub struct Connection {
     /// What it is doing.
     pub state: State,
-    /// The request it carries when busy.
-    pub exchange: Exchange,
-    /// The response it waits for when busy.
-    pub parser: Parser,
-    /// The hash of that response's body.
-    pub hasher: Sha256,
+    /// How it stands.
+    pub standing: Standing,
+    /// What it is made of, unless it is closed.
+    pub carrier: Option<Carrier>,
     /// Whether it waits for another turn at reading.
     pub hungry: bool,
-    /// Responses since it was opened.
-    pub served: u64,
-    socket: Option<OwnedFd>,
     /// Tells the events of this socket from those of its predecessors.
     generation: u32,
     /// Whether it was ever open.
     opened_before: bool,
-    failures: u32,
-    /// Its place among the idle ones.
-    free_at: u32,
-    /// Its neighbours among the busy ones.
-    older: u32,
-    newer: u32,
 }
 
 impl Connection {
     fn new() -> Self {
         Self {
             state: State::Closed(0),
-            exchange: Exchange {
-                index: 0,
-                request: 0,
-                retried: false,
-                answered: false,
-                hashed: false,
-                sent: 0,
-                written: 0,
-            },
-            parser: Parser::new(),
-            hasher: Sha256::new(),
+            standing: Standing::default(),
+            carrier: None,
             hungry: false,
-            served: 0,
-            socket: None,
             generation: 0,
             opened_before: false,
-            failures: 0,
-            free_at: NONE,
-            older: NONE,
-            newer: NONE,
         }
     }
+}
 
-    /// Send what the socket takes.
-    #[inline]
-    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        sys::send(socket, bytes)
-    }
-
-    /// Receive what is there.
-    #[inline]
-    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        sys::receive(socket, buffer)
-    }
+/// A handshake that came to a good end.
+#[derive(Clone, Copy, Debug)]
+pub struct Opened {
+    /// Whether the connection was open before.
+    pub before: bool,
+    /// When the handshake was begun.
+    pub since: u64,
 }
 
 /// The connections to one instance.
 #[derive(Debug)]
 pub struct Pool {
     /// The requests as this instance is asked them.
-    pub requests: Vec<Request>,
+    pub requests: Arc<[Prepared]>,
     /// Events of these connections only, so that other instances' don't disturb the window.
     pub epoll: Epoll,
     /// The connections; an index names one.
     pub connections: Vec<Connection>,
-    address: SocketAddr,
-    free: Vec<u32>,
-    oldest: u32,
-    newest: u32,
-    busy: usize,
+    /// Their streams.
+    pub slots: Slots,
+    /// Streams of each connection.
+    pub streams: u32,
+    /// No carrier's deadline is earlier. It may have been moved to later since.
+    pub alarm: u64,
+    endpoint: Endpoint,
     closed: VecDeque<u32>,
     connecting: usize,
 }
 
 impl Pool {
     /// A pool without connections.
-    pub fn new(address: SocketAddr, requests: Vec<Request>) -> io::Result<Self> {
+    pub fn new(endpoint: Endpoint, requests: Arc<[Prepared]>) -> io::Result<Self> {
         Ok(Self {
             requests,
             epoll: Epoll::new()?,
             connections: Vec::new(),
-            address,
-            free: Vec::new(),
-            oldest: NONE,
-            newest: NONE,
-            busy: 0,
+            slots: Slots::new(0),
+            streams: 1,
+            alarm: u64::MAX,
+            endpoint,
             closed: VecDeque::new(),
             connecting: 0,
         })
     }
 
-    /// Prepare exactly `n` connections for a window: those that the server closed meanwhile, and
-    /// new ones, are put in the queue of the closed. Takes all the memory that a window needs.
-    pub fn resize(&mut self, n: usize) {
+    /// Prepare exactly `n` connections of so many streams for a window: those that the server closed
+    /// meanwhile, and new ones, are put in the queue of the closed. `buffer` takes what came
+    /// meanwhile.
+    pub fn resize(&mut self, n: usize, streams: u32, buffer: &mut [u8]) {
         self.connections.truncate(n);
         self.connections.resize_with(n, Connection::new);
-        self.free = Vec::with_capacity(n);
+        self.slots = Slots::new(n * streams as usize);
+        self.streams = streams;
         self.closed = VecDeque::with_capacity(n + 1);
-        (self.oldest, self.newest, self.busy, self.connecting) = (NONE, NONE, 0, 0);
-        let mut byte = [0];
+        self.connecting = 0;
         for i in 0..n as u32 {
             let connection = self.at(i);
-            connection.free_at = NONE;
             connection.hungry = false;
-            connection.failures = 0;
-            let quiet = matches!(connection.receive(&mut byte),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-            if connection.state == State::Idle && quiet {
-                self.release(i);
+            connection.standing.failures = 0;
+            connection.standing.running = 0;
+            connection.standing.free = 0;
+            let open = connection.state == State::Open && !connection.standing.closing;
+            let carrier = connection.carrier.as_mut();
+            if open && carrier.is_some_and(|carrier| carrier.is_well(buffer)) {
+                self.admit(i);
             } else {
-                self.drop_socket(i, 0);
+                self.drop_carrier(i, 0);
             }
         }
     }
@@ -190,106 +157,53 @@ impl Pool {
     pub fn of_token(&self, token: u64) -> Option<u32> {
         let (i, generation) = (token as u32, (token >> 32) as u32);
         let connection = self.connections.get(i as usize)?;
-        (connection.generation == generation && connection.socket.is_some()).then_some(i)
+        (connection.generation == generation && connection.carrier.is_some()).then_some(i)
     }
 
-    // ------------------------------------------------------------ idle
+    // ------------------------------------------------------------ streams
 
-    /// Whether a request could be sent now.
+    /// The slots of a connection.
+    pub fn slots_of(&self, i: u32) -> std::ops::Range<u32> {
+        i * self.streams..(i + 1) * self.streams
+    }
+
+    /// Take a free slot for a request.
     #[inline]
-    pub fn has_free(&self) -> bool {
-        !self.free.is_empty()
+    pub fn take(&mut self, slot: u32) {
+        let i = slot / self.streams;
+        self.slots.withhold(slot);
+        let standing = &mut self.at(i).standing;
+        standing.free -= 1;
+        standing.running += 1;
+        standing.begun += 1;
     }
 
-    /// Take a free connection: one of all free ones with equal chance, by `pick`.
-    ///
-    /// Drawn and not rotated. Rotation makes arrivals on each connection more regular than Poisson,
-    /// and brings all connections to the server's keepalive_requests at the same moment.
-    #[inline]
-    pub fn take_free(&mut self, pick: u32) -> Option<u32> {
-        if self.free.is_empty() {
-            return None;
-        }
-        let place = ((u64::from(pick) * self.free.len() as u64) >> 32) as usize;
-        let i = self.free[place];
-        self.unfree(i);
-        Some(i)
+    /// Any free slot of a connection.
+    pub fn free_slot_of(&self, i: u32) -> Option<u32> {
+        self.slots_of(i).find(|slot| self.slots.is_free(*slot))
     }
 
-    /// Take a certain free connection.
-    pub fn take(&mut self, i: u32) {
-        self.unfree(i);
-    }
-
-    /// Make a connection free for a request.
-    #[inline]
-    pub fn release(&mut self, i: u32) {
-        let place = self.free.len() as u32;
-        let connection = self.at(i);
-        connection.state = State::Idle;
-        connection.free_at = place;
-        self.free.push(i);
-    }
-
-    #[inline]
-    fn unfree(&mut self, i: u32) {
-        let place = std::mem::replace(&mut self.at(i).free_at, NONE);
-        if place != NONE {
-            self.free.swap_remove(place as usize);
-            if let Some(&moved) = self.free.get(place as usize) {
-                self.at(moved).free_at = place;
+    /// Bring the free slots of an open connection in line with what it takes now.
+    pub fn admit(&mut self, i: u32) {
+        let connection = &mut self.connections[i as usize];
+        let standing = &mut connection.standing;
+        let carrier = connection.carrier.as_ref();
+        standing.limit = carrier.map_or(0, Carrier::streams).min(self.streams);
+        let open = if standing.closing { 0 } else { standing.limit };
+        let goal = open.saturating_sub(standing.running);
+        for slot in i * self.streams..(i + 1) * self.streams {
+            if standing.free == goal {
+                return;
+            }
+            if self.slots.is_free(slot) && standing.free > goal {
+                self.slots.withhold(slot);
+                standing.free -= 1;
+            } else if !self.slots.is_free(slot) && !self.slots.is_busy(slot) && standing.free < goal
+            {
+                self.slots.release(slot);
+                standing.free += 1;
             }
         }
-    }
-
-    // ------------------------------------------------------------ busy
-
-    /// Busy connections.
-    #[inline]
-    pub fn busy(&self) -> usize {
-        self.busy
-    }
-
-    /// The busy connection whose request was written first.
-    #[inline]
-    pub fn oldest(&self) -> Option<u32> {
-        (self.oldest != NONE).then_some(self.oldest)
-    }
-
-    /// A connection that was taken starts to carry a request.
-    #[inline]
-    pub fn occupy(&mut self, i: u32, exchange: Exchange) {
-        let newest = self.newest;
-        let head = self.requests[usize::from(exchange.request)].head;
-        let connection = self.at(i);
-        connection.state = State::Busy;
-        connection.exchange = exchange;
-        connection.parser.expect(head);
-        connection.older = newest;
-        connection.newer = NONE;
-        if newest == NONE {
-            self.oldest = i;
-        } else {
-            self.at(newest).newer = i;
-        }
-        self.newest = i;
-        self.busy += 1;
-    }
-
-    /// The request of a busy connection came to its end; the connection is left to be released or
-    /// closed.
-    #[inline]
-    pub fn vacate(&mut self, i: u32) {
-        let (older, newer) = (self.at(i).older, self.at(i).newer);
-        match older {
-            NONE => self.oldest = newer,
-            older => self.at(older).newer = newer,
-        }
-        match newer {
-            NONE => self.newest = older,
-            newer => self.at(newer).older = older,
-        }
-        self.busy -= 1;
     }
 
     // ------------------------------------------------------------ closed
@@ -307,40 +221,41 @@ impl Pool {
 
     /// Whether every connection that is missing was tried in vain at least `times` times.
     pub fn hopeless(&self, times: u32) -> bool {
-        self.connecting == 0
-            && self
-                .closed
-                .iter()
-                .all(|i| self.connections[*i as usize].failures >= times)
+        let failures = |i: &u32| self.connections[*i as usize].standing.failures;
+        self.connecting == 0 && self.closed.iter().all(|i| failures(i) >= times)
     }
 
-    /// Close a connection and queue it to be opened again: at once if it was of any use, after a
-    /// growing wait if not. With `abort`, unread answers are cut off by a reset.
+    /// Close a connection that carries nothing and queue it to be opened again: at once if it was of
+    /// any use, after a growing wait if not. With `abort`, what is under way is cut off by a reset.
     pub fn close(&mut self, i: u32, now: u64, abort: bool) {
-        self.unfree(i);
         let connection = self.at(i);
-        if abort && let Some(socket) = &connection.socket {
-            sys::reset_on_close(socket);
+        connection.standing.closing = true;
+        if abort && let Some(carrier) = &connection.carrier {
+            carrier.abort();
         }
-        let at = if connection.served > 0 || abort {
+        let standing = &mut connection.standing;
+        let at = if standing.served > 0 || abort {
             now
         } else {
-            connection.failures = connection.failures.saturating_add(1);
-            let doubled = 1 << (connection.failures - 1).min(20);
+            standing.failures = standing.failures.saturating_add(1);
+            let doubled = 1 << (standing.failures - 1).min(20);
             now + doubled.min(MOST_BACKOFF_MS) * 1_000_000
         };
-        self.drop_socket(i, at);
+        self.admit(i);
+        self.drop_carrier(i, at);
     }
 
-    fn drop_socket(&mut self, i: u32, reopen_at: u64) {
-        let connection = self.at(i);
-        if matches!(connection.state, State::Connecting(_)) {
+    fn drop_carrier(&mut self, i: u32, reopen_at: u64) {
+        if matches!(self.at(i).state, State::Connecting(..)) {
             self.connecting = self.connecting.saturating_sub(1);
         }
         let connection = self.at(i);
-        connection.socket = None;
+        connection.carrier = None;
         connection.generation = connection.generation.wrapping_add(1);
-        connection.served = 0;
+        connection.standing = Standing {
+            failures: connection.standing.failures,
+            ..Standing::default()
+        };
         connection.state = State::Closed(reopen_at);
         self.closed.push_back(i);
     }
@@ -379,39 +294,56 @@ impl Pool {
         let Some(i) = self.closed.pop_front() else {
             return Ok(());
         };
-        let address = self.address;
-        let opened = sys::connect(&address).and_then(|(socket, _)| {
+        let opened = Carrier::open(&self.endpoint).and_then(|carrier| {
             // Readiness is reported by the set even if it is there already.
             let token = u64::from(i) | u64::from(self.at(i).generation) << 32;
-            self.epoll.add(&socket, token)?;
-            Ok(socket)
+            let added = self.epoll.add(carrier.socket(), token);
+            added.map_err(|error| Kind::of_connect(&error))?;
+            Ok(carrier)
         });
         match opened {
-            Ok(socket) => {
-                self.at(i).socket = Some(socket);
-                self.at(i).state = State::Connecting(deadline);
+            Ok(carrier) => {
+                self.note_deadline(carrier.deadline());
+                self.at(i).carrier = Some(carrier);
+                self.at(i).state = State::Connecting(now, deadline);
                 self.connecting += 1;
                 Ok(())
             }
-            Err(error) => {
+            Err(kind) => {
                 self.close(i, now, false);
-                Err(Kind::of_connect(&error))
+                Err(kind)
             }
         }
     }
 
-    /// An event came for a connecting connection: it is established (and idle), or failed (and
-    /// closed). `Ok(true)`: it was open before.
-    pub fn established(&mut self, i: u32, now: u64) -> Result<bool, Kind> {
+    /// An event came for a connecting connection: it is established now (and its slots are free), or
+    /// not yet (`None`), or failed (and closed).
+    pub fn establish(
+        &mut self,
+        i: u32,
+        now: u64,
+        buffer: &mut [u8],
+    ) -> Result<Option<Opened>, Kind> {
         let connection = self.at(i);
-        let error = connection.socket.as_ref().and_then(sys::socket_error);
-        if let Some(error) = error {
-            self.close(i, now, false);
-            return Err(Kind::of_connect(&error));
+        let (State::Connecting(since, _), Some(carrier)) =
+            (connection.state, connection.carrier.as_mut())
+        else {
+            return Ok(None);
+        };
+        match carrier.establish(buffer) {
+            Ok(false) => Ok(None),
+            Ok(true) => {
+                connection.state = State::Open;
+                let before = std::mem::replace(&mut connection.opened_before, true);
+                self.connecting -= 1;
+                self.admit(i);
+                Ok(Some(Opened { before, since }))
+            }
+            Err(kind) => {
+                self.close(i, now, false);
+                Err(kind)
+            }
         }
-        self.connecting -= 1;
-        self.release(i);
-        Ok(std::mem::replace(&mut self.at(i).opened_before, true))
     }
 
     /// Give up handshakes that took too long; how many.
@@ -419,7 +351,7 @@ impl Pool {
         if self.connecting == 0 {
             return 0;
         }
-        let late = |state| matches!(state, State::Connecting(deadline) if deadline <= now);
+        let late = |state| matches!(state, State::Connecting(_, deadline) if deadline <= now);
         let mut expired = 0;
         for i in 0..self.connections.len() as u32 {
             if late(self.at(i).state) {
@@ -430,16 +362,11 @@ impl Pool {
         expired
     }
 
-    /// A response came: the server is of use.
+    /// A carrier has a deadline.
     #[inline]
-    pub fn served(&mut self, i: u32) {
-        let connection = self.at(i);
-        connection.served += 1;
-        connection.failures = 0;
-    }
-
-    /// Prepare to hash a body.
-    pub fn start_hash(&mut self, i: u32) {
-        self.at(i).hasher = Sha256::new();
+    pub fn note_deadline(&mut self, deadline: Option<u64>) {
+        if let Some(deadline) = deadline {
+            self.alarm = self.alarm.min(deadline);
+        }
     }
 }

@@ -1,11 +1,14 @@
 //! What became of each request: columns that are filled during the window and read after it.
 //!
 //! Storing three numbers is all the measured loop does per request. Histograms, percentiles and
-//! files are made of them once the window is over.
+//! files are made of them once the window is over. The columns are shared by the threads of a window:
+//! each request is written to by the thread that claimed it, and read once all have ended, so the
+//! stores need no order.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use crate::sys::Column;
 
@@ -39,10 +42,10 @@ pub const NEVER: u64 = u64::MAX;
 /// The columns. Times are nanoseconds of the monotonic clock; 0 means that nothing was stored yet.
 #[derive(Debug)]
 pub struct Record {
-    written: Column<u64>,
-    completed: Column<u64>,
+    written: Column<AtomicU64>,
+    completed: Column<AtomicU64>,
     /// Outcome plus one; 0 while it is open.
-    outcome: Column<u8>,
+    outcome: Column<AtomicU8>,
 }
 
 /// One request of the record. Times are nanoseconds of the monotonic clock.
@@ -75,37 +78,40 @@ impl Record {
 
     /// A request is about to be written. A second call (a retry) replaces the instant.
     #[inline]
-    pub fn write(&mut self, index: usize, now: u64) {
-        self.written[index] = now;
+    pub fn write(&self, index: usize, now: u64) {
+        self.written[index].store(now, Relaxed);
     }
 
-    /// The instant of the last write.
+    /// The instant of the last write; 0 if there was none.
     #[inline]
     pub fn written(&self, index: usize) -> u64 {
-        self.written[index]
+        self.written[index].load(Relaxed)
     }
 
     /// A request came to its end.
     #[inline]
-    pub fn finish(&mut self, index: usize, now: u64, outcome: Outcome) {
-        self.completed[index] = now;
-        self.outcome[index] = outcome as u8 + 1;
+    pub fn finish(&self, index: usize, now: u64, outcome: Outcome) {
+        self.completed[index].store(now, Relaxed);
+        self.outcome[index].store(outcome as u8 + 1, Relaxed);
     }
 
     /// The request waits again: what was written was lost.
-    pub fn unwrite(&mut self, index: usize) {
-        self.written[index] = 0;
+    pub fn unwrite(&self, index: usize) {
+        self.written[index].store(0, Relaxed);
     }
 
     /// One request; what is still open is unsent at `end`.
     pub fn sample(&self, index: usize, intended: Option<u64>, end: u64) -> Sample {
-        let written = match self.written[index] {
+        let written = match self.written(index) {
             0 => NEVER,
             ns => ns,
         };
-        let (completed, outcome) = match self.outcome[index] {
+        let (completed, outcome) = match self.outcome[index].load(Relaxed) {
             0 => (end, Outcome::Unsent),
-            code => (self.completed[index], OUTCOMES[usize::from(code - 1)]),
+            code => (
+                self.completed[index].load(Relaxed),
+                OUTCOMES[usize::from(code - 1)],
+            ),
         };
         Sample {
             intended: intended.unwrap_or(written),

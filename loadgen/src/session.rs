@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
+use std::sync::Arc;
 
+use crate::carrier::Endpoint;
 use crate::control::{Command, Lines, Next};
 use crate::engine::{self, Interrupted};
-use crate::http1::Request;
 use crate::instants;
 use crate::output::{EndLine, Reason, Surroundings, WindowLine};
 use crate::plan::{Plan, Window};
 use crate::pool::Pool;
+use crate::request::Prepared;
 use crate::resources;
 use crate::schedule::{Mix, Schedule};
 use crate::stalls::Ticker;
@@ -45,7 +47,8 @@ pub struct Session<'a> {
     mix: Mix,
     /// The recorded instants of each window that has some.
     recorded: HashMap<&'a str, Vec<u64>>,
-    pools: HashMap<&'a str, Pool>,
+    /// For each instance, the connections of each thread.
+    pools: HashMap<&'a str, Vec<Pool>>,
 }
 
 impl<'a> Session<'a> {
@@ -84,16 +87,22 @@ impl<'a> Session<'a> {
         let gap_ns = plan.gap_us * 1000;
         let found = plan.instances.iter().find(|i| i.id == window.instance);
         let instance = found.ok_or_else(|| io::Error::other("unknown instance"))?;
-        if !self.pools.contains_key(window.instance.as_str()) {
+        let threads = plan.cpus.len().clamp(1, window.connections);
+        let pools = self.pools.entry(&window.instance).or_default();
+        if pools.len() != threads {
             let address = instance.address.to_string();
             let host = instance.host.as_deref().unwrap_or(&address);
             let requests = plan.requests.iter();
-            let requests = requests.map(|request| Request::render(request, host));
-            let pool = Pool::new(instance.address, requests.collect())?;
-            self.pools.insert(&window.instance, pool);
+            let requests: Arc<[Prepared]> = requests
+                .map(|request| Prepared::new(request, host))
+                .collect();
+            let endpoint = Endpoint {
+                address: instance.address,
+                protocol: instance.protocol,
+            };
+            let pool = || Pool::new(endpoint.clone(), Arc::clone(&requests));
+            *pools = (0..threads).map(|_| pool()).collect::<io::Result<_>>()?;
         }
-        let pool = self.pools.get_mut(window.instance.as_str());
-        let pool = pool.ok_or_else(|| io::Error::other("unknown instance"))?;
         let ticker_cpus = plan.ticker.iter().flat_map(|ticker| &ticker.cpus);
         let cpus: BTreeSet<usize> = plan.cpus.iter().chain(ticker_cpus).copied().collect();
         let cpus: Vec<usize> = cpus.into_iter().collect();
@@ -103,7 +112,15 @@ impl<'a> Session<'a> {
         let steal_before = resources::steal_s(&cpus);
         let waited_before = resources::waited_ns(&instance.pids);
         let ticker = plan.ticker.as_ref().map(|t| Ticker::start(t, gap_ns));
-        let raw = engine::run(window, schedule, plan.spin, gap_ns, &instance.pids, pool)?;
+        let raw = engine::run(
+            window,
+            schedule,
+            plan.spin,
+            gap_ns,
+            &instance.pids,
+            &plan.cpus,
+            pools,
+        )?;
         let realtime = ticker.as_ref().is_some_and(|ticker| ticker.realtime);
         let server = ticker.map(Ticker::finish).unwrap_or_default();
         let raw = raw?;
@@ -128,7 +145,7 @@ impl<'a> Session<'a> {
             samples_dir: plan.samples_dir.clone(),
             warnings,
         };
-        Ok(WindowLine::new(window, &raw, around))
+        Ok(WindowLine::new(window, instance, &plan.cpus, &raw, around))
     }
 
     /// Measure all windows, a line each, and ask the controller after each if there is one.

@@ -1,8 +1,9 @@
 //! The response parser: every framing of RFC 9112, and every way of cutting a stream.
 
 use proptest::prelude::*;
-use tuner_loadgen::http1::{Fault, MAX_HEAD, Parser, Request};
+use tuner_loadgen::http1::{Fault, MAX_HEAD, Parser};
 use tuner_loadgen::plan;
+use tuner_loadgen::request::Prepared;
 
 /// What a parser made of a stream.
 #[derive(Debug, PartialEq)]
@@ -190,9 +191,9 @@ fn requests() {
         body_base64: Some("aGVsbG8=".into()),
         expect: None,
     };
-    let rendered = Request::render(&request, "localhost");
+    let rendered = Prepared::new(&request, "localhost");
     assert_eq!(
-        String::from_utf8_lossy(&rendered.bytes),
+        String::from_utf8_lossy(&rendered.http1),
         "POST /a?b=c HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\nContent-Length: 5\r\n\r\nhello"
     );
     let mut own = request.clone();
@@ -201,7 +202,7 @@ fn requests() {
         ("content-length".into(), "5".into()),
     ];
     assert_eq!(
-        String::from_utf8_lossy(&Request::render(&own, "localhost").bytes),
+        String::from_utf8_lossy(&Prepared::new(&own, "localhost").http1),
         "POST /a?b=c HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhello"
     );
 }

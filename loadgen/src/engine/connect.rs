@@ -4,6 +4,7 @@ use std::io;
 
 use super::{Engine, MENDING_NS, Phase};
 use crate::errors::Kind;
+use crate::pool::Opened;
 use crate::sys::{self, Wait};
 
 /// Handshakes under way at a time before the warm-up: below the smallest usual backlog.
@@ -49,18 +50,32 @@ impl Engine<'_> {
         }
     }
 
-    /// A connection is established. A request that was lost goes first.
+    /// An event came for a connection that is not established.
     #[cold]
-    pub(super) fn opened(&mut self, i: u32, opened_before: bool) {
-        match (self.phase, opened_before) {
-            (Phase::Measure | Phase::Drain, _) => self.counts.reconnects += 1,
-            (_, true) => self.counts.reopened += 1,
-            (_, false) => self.counts.connects += 1,
+    pub(super) fn establish(&mut self, i: u32, now: u64) {
+        match self.pool.establish(i, now, &mut self.buffer) {
+            Ok(Some(opened)) => self.opened(i, opened, now),
+            Ok(None) => {}
+            Err(kind) => self.ledger.errors.add(kind),
         }
-        if let Some(index) = self.retries.pop_front() {
-            self.pool.take(i);
+    }
+
+    /// A connection is established. Requests that were lost go first.
+    fn opened(&mut self, i: u32, opened: Opened, now: u64) {
+        let during = matches!(self.phase, Phase::Measure | Phase::Drain);
+        let counts = &mut self.ledger.counts;
+        match (during, opened.before) {
+            (true, _) => counts.reconnects += 1,
+            (false, true) => counts.reopened += 1,
+            (false, false) => counts.connects += 1,
+        }
+        self.ledger.handshakes[usize::from(during)].saturating_record(now - opened.since);
+        while !self.ledger.retries.is_empty()
+            && let Some(slot) = self.pool.free_slot_of(i)
+            && let Some(index) = self.ledger.retries.pop_front()
+        {
             let now = self.watch.tick();
-            self.send(i, index, true, now);
+            self.send(slot, index, true, now);
         }
     }
 
@@ -78,8 +93,8 @@ impl Engine<'_> {
             self.pool.rotate_closed();
             return false;
         }
-        let quiet = self.due.saturating_sub(now) > OPENING_NS;
-        let needed = !self.pool.has_free() || !self.retries.is_empty();
+        let quiet = self.due().saturating_sub(now) > OPENING_NS;
+        let needed = !self.pool.slots.has_free() || !self.ledger.retries.is_empty();
         if quiet || needed || now - at > OPENING_PATIENCE_NS {
             self.open(now);
             self.watch.tick();
@@ -90,13 +105,13 @@ impl Engine<'_> {
 
     pub(super) fn open(&mut self, now: u64) {
         if let Err(kind) = self.pool.open(now, now + self.timeout_ns) {
-            self.errors.add(kind);
+            self.ledger.errors.add(kind);
         }
     }
 
     pub(super) fn expire_connecting(&mut self, now: u64) {
         for _ in 0..self.pool.expire_connecting(now) {
-            self.errors.add(Kind::ConnectTimeout);
+            self.ledger.errors.add(Kind::ConnectTimeout);
         }
     }
 }

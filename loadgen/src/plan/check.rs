@@ -6,7 +6,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Mode, Piece, Plan, PlanError, Request, Ticker, Window, decode_hash};
+use super::{Mode, Piece, Plan, PlanError, Protocol, Request, Ticker, Window, decode_hash};
 use crate::profile::Profile;
 
 /// The largest process id of any Linux (PID_MAX_LIMIT).
@@ -79,6 +79,12 @@ impl Plan {
                     "a process id, 1 to 4194304",
                 )?;
             }
+            require(
+                instance.protocol == Protocol::Http1,
+                format_args!("{path}.protocol"),
+                instance.protocol,
+                "\"http1\"",
+            )?;
             let host = instance.host.as_deref().unwrap_or("a");
             require(
                 is_field_value(host) && !host.is_empty(),
@@ -205,6 +211,18 @@ impl Window {
             format_args!("{path}.connections"),
             self.connections,
             "1 to 100000",
+        )?;
+        require(
+            self.streams == 1,
+            format_args!("{path}.streams"),
+            self.streams,
+            "1: HTTP/1.1 carries one request at a time on each connection",
+        )?;
+        require(
+            self.requests_per_connection != Some(0),
+            format_args!("{path}.requests_per_connection"),
+            self.requests_per_connection,
+            "at least 1, or null",
         )?;
         require(
             self.duration_s > 0.0 && self.duration_s <= LONGEST_S,

@@ -1,15 +1,27 @@
 //! Memory that is there before it is needed.
 
 use std::io;
+use std::sync::atomic::{AtomicU8, AtomicU64};
+
+/// What a [`Column`] may hold: numbers that several threads may store and load, and for which zero
+/// bytes are valid.
+pub trait Number: Sync {}
+impl Number for AtomicU64 {}
+impl Number for AtomicU8 {}
 
 /// A fixed column of numbers, all zero at first, that never moves and never grows.
 #[derive(Debug)]
-pub struct Column<T: Copy> {
+pub struct Column<T: Number> {
     start: *mut T,
     length: usize,
 }
 
-impl<T: Copy> Column<T> {
+// SAFETY: the mapping belongs to the column alone, and its numbers are `Sync`.
+unsafe impl<T: Number> Send for Column<T> {}
+// SAFETY: as above; only shared references to the numbers are given out.
+unsafe impl<T: Number> Sync for Column<T> {}
+
+impl<T: Number> Column<T> {
     /// Room for `length` numbers. With `populate` its pages are there at once, so that the first
     /// write to each of them costs no page fault; without, memory is taken as it is used.
     ///
@@ -17,8 +29,7 @@ impl<T: Copy> Column<T> {
     pub fn new(length: usize, populate: bool) -> io::Result<Self> {
         let bytes = (length * size_of::<T>()).max(1);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new private mapping; `T` is a plain number for which zero bytes are valid
-        // (the constructor is used with integers only).
+        // SAFETY: a new private mapping, aligned to a page; zero bytes are valid for `T`.
         let start = unsafe {
             let start = libc::mmap(
                 std::ptr::null_mut(),
@@ -42,7 +53,7 @@ impl<T: Copy> Column<T> {
     }
 }
 
-impl<T: Copy> std::ops::Deref for Column<T> {
+impl<T: Number> std::ops::Deref for Column<T> {
     type Target = [T];
     #[inline]
     fn deref(&self) -> &[T] {
@@ -51,15 +62,7 @@ impl<T: Copy> std::ops::Deref for Column<T> {
     }
 }
 
-impl<T: Copy> std::ops::DerefMut for Column<T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and `self` is borrowed uniquely.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.length) }
-    }
-}
-
-impl<T: Copy> Drop for Column<T> {
+impl<T: Number> Drop for Column<T> {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `new` with this size.
         unsafe { libc::munmap(self.start.cast(), (self.length * size_of::<T>()).max(1)) };

@@ -1,0 +1,429 @@
+//! What carries requests: a protocol's state machine over a transport.
+//!
+//! One enum with static dispatch. To add a protocol over TCP, write a [`Machine`] (bytes in, bytes
+//! out, no socket and no clock) and give [`Carrier`] a variant `Stream<Machine>`; to add a way to
+//! bring its bytes to the peer, give [`Transport`] a variant. A protocol that brings its transport
+//! with it (QUIC) is a variant of [`Carrier`] of its own and answers all of its methods.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use crate::errors::Kind;
+use crate::http1::Http1;
+use crate::plan::Protocol;
+use crate::request::Prepared;
+use crate::sys;
+
+/// Where a carrier leads, and what it is to be made of.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// IP address and port.
+    pub address: SocketAddr,
+    /// What is spoken there.
+    pub protocol: Protocol,
+}
+
+/// Takes what comes out of a carrier, stream by stream.
+pub trait Sink {
+    /// The first byte of a response came.
+    fn started(&mut self, stream: u32);
+    /// Bytes of a body.
+    fn body(&mut self, stream: u32, bytes: &[u8]);
+    /// A response is complete; the stream is free for another request.
+    fn complete(&mut self, stream: u32, status: u16, length: u64);
+    /// A request came to nothing while the connection goes on. `again`: the server has certainly
+    /// not processed it, so that it may be written once more.
+    fn failed(&mut self, stream: u32, kind: Kind, again: bool);
+    /// The connection takes no new requests; what runs comes to its end.
+    fn closing(&mut self);
+    /// The clock, in nanoseconds.
+    fn now(&mut self) -> u64;
+    /// Bytes went to the kernel.
+    fn sent(&mut self, bytes: usize);
+    /// The first byte of a request that had to wait went to the kernel, just after `at`.
+    fn written(&mut self, stream: u32, at: u64);
+}
+
+/// A protocol on bytes alone. Streams are numbered from 0, one for each request that may be under
+/// way at the same time; the numbers are used again and again.
+pub trait Machine {
+    /// The transport is there: what goes first.
+    fn open(&mut self, _out: &mut Vec<u8>) {}
+
+    /// Whether requests may be made: the peer has said what must be known before.
+    fn ready(&self) -> bool {
+        true
+    }
+
+    /// How many requests the peer takes at the same time, as of now.
+    fn streams(&self) -> u32;
+
+    /// Make a request on a free stream. What is returned is to be written after `out` and need not
+    /// be copied there.
+    fn request<'r>(
+        &mut self,
+        stream: u32,
+        request: &'r Prepared,
+        out: &mut Vec<u8>,
+    ) -> Result<&'r [u8], Kind>;
+
+    /// Bytes came. `out` holds what is yet unsent, and takes what must be said in return. An error
+    /// ends the connection and what it carries.
+    fn receive(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+        sink: &mut impl Sink,
+    ) -> Result<(), Kind>;
+
+    /// The peer's bytes have come to their end; an error befalls all requests that still run.
+    fn end(&mut self, sink: &mut impl Sink) -> Result<(), Kind>;
+
+    /// A request is not waited for any longer; false if only a close can bring that about.
+    fn cancel(&mut self, stream: u32, out: &mut Vec<u8>) -> bool;
+}
+
+/// What one reading brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// Bytes came.
+    Bytes {
+        /// How many.
+        count: usize,
+        /// Whether there may be more.
+        more: bool,
+    },
+    /// There was nothing to read.
+    Nothing,
+    /// The peer's bytes have come to their end.
+    End,
+}
+
+/// Brings bytes to the peer and back.
+#[derive(Debug)]
+pub enum Transport {
+    /// TCP, cleartext.
+    Plain(OwnedFd),
+}
+
+impl Transport {
+    fn open(endpoint: &Endpoint) -> Result<Self, Kind> {
+        let opened = sys::connect(&endpoint.address);
+        let (socket, _) = opened.map_err(|error| Kind::of_connect(&error))?;
+        Ok(Self::Plain(socket))
+    }
+
+    /// The socket, to be watched.
+    pub fn socket(&self) -> &OwnedFd {
+        match self {
+            Self::Plain(socket) => socket,
+        }
+    }
+
+    /// An event came before the transport was there; whether it is now.
+    fn handshake(&mut self) -> Result<bool, Kind> {
+        match self {
+            Self::Plain(socket) => match sys::socket_error(socket) {
+                Some(error) => Err(Kind::of_connect(&error)),
+                None => Ok(true),
+            },
+        }
+    }
+
+    /// Send what is taken. Bytes count as sent once the kernel has them.
+    #[inline]
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => sys::send(socket, bytes),
+        }
+    }
+
+    /// Receive what is there, and whether there may be more.
+    #[inline]
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
+        match self {
+            // A short read has emptied the socket; what comes later brings an event of its own.
+            Self::Plain(socket) => sys::receive(socket, buffer).map(|n| (n, n == buffer.len())),
+        }
+    }
+}
+
+/// Bytes that the transport did not take yet.
+#[derive(Debug, Default)]
+struct Outbox {
+    bytes: Vec<u8>,
+    sent: usize,
+    /// Streams whose request has no byte sent yet, and where in `bytes` it begins.
+    waiting: VecDeque<(u32, usize)>,
+}
+
+impl Outbox {
+    /// Send on.
+    fn flush(&mut self, transport: &mut Transport, sink: &mut impl Sink) -> Result<(), Kind> {
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
+        let at = if self.waiting.is_empty() {
+            0
+        } else {
+            sink.now()
+        };
+        let n = taken(transport.send(&self.bytes[self.sent..]))?;
+        sink.sent(n);
+        self.sent += n;
+        while let Some((stream, begins)) = self.waiting.front().copied()
+            && begins < self.sent
+        {
+            self.waiting.pop_front();
+            sink.written(stream, at);
+        }
+        if self.sent == self.bytes.len() {
+            self.bytes.clear();
+            self.sent = 0;
+        }
+        Ok(())
+    }
+}
+
+fn taken(sent: io::Result<usize>) -> Result<usize, Kind> {
+    match sent {
+        Ok(n) => Ok(n),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        Err(error) => Err(Kind::of_transfer(&error)),
+    }
+}
+
+/// A protocol over a stream of bytes.
+#[derive(Debug)]
+pub struct Stream<M> {
+    transport: Transport,
+    connected: bool,
+    machine: M,
+    outbox: Outbox,
+}
+
+impl<M: Machine> Stream<M> {
+    fn new(transport: Transport, machine: M) -> Self {
+        Self {
+            transport,
+            connected: false,
+            machine,
+            outbox: Outbox::default(),
+        }
+    }
+
+    fn establish(&mut self, buffer: &mut [u8]) -> Result<bool, Kind> {
+        if !self.connected {
+            if !self.transport.handshake()? {
+                return Ok(false);
+            }
+            self.connected = true;
+            self.machine.open(&mut self.outbox.bytes);
+        }
+        let mut nobody = Nobody::default();
+        self.outbox.flush(&mut self.transport, &mut nobody)?;
+        while !self.machine.ready() {
+            match self.receive(buffer, &mut nobody)? {
+                Received::Bytes { .. } => {}
+                Received::Nothing => return Ok(false),
+                Received::End => return Err(Kind::ConnectFailed),
+            }
+        }
+        Ok(!nobody.closing)
+    }
+
+    #[inline]
+    fn request(
+        &mut self,
+        stream: u32,
+        request: &Prepared,
+        sink: &mut impl Sink,
+    ) -> Result<bool, Kind> {
+        let begins = self.outbox.bytes.len();
+        let out = &mut self.outbox.bytes;
+        let rest = self.machine.request(stream, request, out)?;
+        if out.is_empty() {
+            // Nothing before it: from where it lies, without a copy.
+            let n = taken(self.transport.send(rest))?;
+            sink.sent(n);
+            out.extend_from_slice(&rest[n..]);
+            if n > 0 {
+                return Ok(true);
+            }
+        } else {
+            out.extend_from_slice(rest);
+            if begins == 0 {
+                self.outbox.flush(&mut self.transport, sink)?;
+                if self.outbox.bytes.is_empty() || self.outbox.sent > 0 {
+                    return Ok(true);
+                }
+            }
+        }
+        self.outbox.waiting.push_back((stream, begins));
+        Ok(false)
+    }
+
+    #[inline]
+    fn receive(&mut self, buffer: &mut [u8], sink: &mut impl Sink) -> Result<Received, Kind> {
+        let (count, more) = match self.transport.receive(buffer) {
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(Received::Nothing);
+            }
+            Err(error) => return Err(Kind::of_transfer(&error)),
+        };
+        if count == 0 {
+            self.machine.end(sink)?;
+            return Ok(Received::End);
+        }
+        let out = &mut self.outbox.bytes;
+        let unsent = out.len();
+        self.machine.receive(&buffer[..count], out, sink)?;
+        if out.len() > unsent {
+            self.outbox.flush(&mut self.transport, sink)?;
+        }
+        Ok(Received::Bytes { count, more })
+    }
+
+    fn cancel(&mut self, stream: u32) -> bool {
+        self.outbox.waiting.retain(|(waits, _)| *waits != stream);
+        self.machine.cancel(stream, &mut self.outbox.bytes)
+    }
+}
+
+/// What one connection is made of.
+#[derive(Debug)]
+pub enum Carrier {
+    /// HTTP/1.1 over TCP.
+    Http1(Stream<Http1>),
+}
+
+impl Carrier {
+    /// Start to connect.
+    pub fn open(endpoint: &Endpoint) -> Result<Self, Kind> {
+        match endpoint.protocol {
+            Protocol::Http1 => {
+                let transport = Transport::open(endpoint)?;
+                Ok(Self::Http1(Stream::new(transport, Http1::default())))
+            }
+            // Plans that ask for them are refused when they are read.
+            Protocol::Http2 | Protocol::Http3 => Err(Kind::ConnectFailed),
+        }
+    }
+
+    /// The socket, to be watched for everything, edge-triggered.
+    pub fn socket(&self) -> &OwnedFd {
+        match self {
+            Self::Http1(stream) => stream.transport.socket(),
+        }
+    }
+
+    /// An event came for a connection that is not established; whether it is now.
+    pub fn establish(&mut self, buffer: &mut [u8]) -> Result<bool, Kind> {
+        match self {
+            Self::Http1(stream) => stream.establish(buffer),
+        }
+    }
+
+    /// How many requests it takes at the same time, as of now.
+    #[inline]
+    pub fn streams(&self) -> u32 {
+        match self {
+            Self::Http1(stream) => stream.machine.streams(),
+        }
+    }
+
+    /// Send a request on a free stream. False: not even its first byte went to the kernel yet, and
+    /// [`Sink::written`] will tell when it does.
+    #[inline]
+    pub fn request(
+        &mut self,
+        stream: u32,
+        request: &Prepared,
+        sink: &mut impl Sink,
+    ) -> Result<bool, Kind> {
+        match self {
+            Self::Http1(carrier) => carrier.request(stream, request, sink),
+        }
+    }
+
+    /// The peer takes bytes again: send what is left.
+    #[inline]
+    pub fn flush(&mut self, sink: &mut impl Sink) -> Result<(), Kind> {
+        match self {
+            Self::Http1(stream) => stream.outbox.flush(&mut stream.transport, sink),
+        }
+    }
+
+    /// Read once, and take what came. Bytes that come unasked may be an error.
+    #[inline]
+    pub fn receive(&mut self, buffer: &mut [u8], sink: &mut impl Sink) -> Result<Received, Kind> {
+        match self {
+            Self::Http1(stream) => stream.receive(buffer, sink),
+        }
+    }
+
+    /// A request is not waited for any longer; false if the connection must be closed for that.
+    pub fn cancel(&mut self, stream: u32) -> bool {
+        match self {
+            Self::Http1(carrier) => carrier.cancel(stream),
+        }
+    }
+
+    /// When [`Self::alarm`] is to be called, if before any event: timers of the protocol.
+    #[inline]
+    pub fn deadline(&self) -> Option<u64> {
+        match self {
+            Self::Http1(_) => None,
+        }
+    }
+
+    /// The deadline has passed.
+    pub fn alarm(&mut self, _now: u64, _sink: &mut impl Sink) -> Result<(), Kind> {
+        match self {
+            Self::Http1(_) => Ok(()),
+        }
+    }
+
+    /// Take what came while nothing was under way; whether it is still of use.
+    pub fn is_well(&mut self, buffer: &mut [u8]) -> bool {
+        let mut nobody = Nobody::default();
+        loop {
+            match self.receive(buffer, &mut nobody) {
+                Ok(Received::Bytes { .. }) => {}
+                Ok(Received::Nothing) => return !nobody.closing,
+                Ok(Received::End) | Err(_) => return false,
+            }
+        }
+    }
+
+    /// Let the coming drop cut off what is under way instead of lingering.
+    pub fn abort(&self) {
+        match self {
+            Self::Http1(stream) => sys::reset_on_close(stream.transport.socket()),
+        }
+    }
+}
+
+/// The sink of a connection that carries nothing.
+#[derive(Debug, Default)]
+struct Nobody {
+    closing: bool,
+}
+
+impl Sink for Nobody {
+    fn started(&mut self, _stream: u32) {}
+    fn body(&mut self, _stream: u32, _bytes: &[u8]) {}
+    fn complete(&mut self, _stream: u32, _status: u16, _length: u64) {}
+    fn failed(&mut self, _stream: u32, _kind: Kind, _again: bool) {}
+    fn closing(&mut self) {
+        self.closing = true;
+    }
+    fn now(&mut self) -> u64 {
+        sys::now_ns()
+    }
+    fn sent(&mut self, _bytes: usize) {}
+    fn written(&mut self, _stream: u32, _at: u64) {}
+}

@@ -1,0 +1,203 @@
+//! The threads of a window: one engine on each CPU, one schedule for all, one result.
+
+use std::io;
+use std::sync::Barrier;
+use std::thread;
+
+use hdrhistogram::Histogram;
+
+use super::ledger::Agenda;
+use super::{Counts, EVENTS, Engine, Interrupted};
+use crate::errors::Errors;
+use crate::histogram;
+use crate::plan::{Spin, Window};
+use crate::pool::Pool;
+use crate::record::{Outcome, Sample};
+use crate::schedule::Schedule;
+use crate::stalls::Spans;
+use crate::sys;
+
+/// From the end of the preparations to the warm-up; threads take some time to wake up.
+const LEAD_NS: u64 = 50_000;
+const LEAD_OF_THREADS_NS: u64 = 2_000_000;
+
+/// What a window gave, as it was measured.
+#[derive(Debug)]
+pub struct Raw {
+    /// The requests intended in the measured part, in order.
+    pub samples: Vec<Sample>,
+    /// Counts.
+    pub counts: Counts,
+    /// Errors by kind.
+    pub errors: Errors,
+    /// Start of the measured part on the monotonic clock.
+    pub start: u64,
+    /// Its end.
+    pub end: u64,
+    /// The same start, in nanoseconds since 1970.
+    pub started_unix_ns: u64,
+    /// The stalls of each of the generator's threads.
+    pub stalls: Vec<Spans>,
+    /// CPU time of the generator's threads in the measured part.
+    pub generator_cpu_ns: u64,
+    /// CPU time of the server's processes in the measured part.
+    pub server_cpu_s: Option<f64>,
+    /// Share of the measured part in which the busiest loop found something to do.
+    pub busy_share: f64,
+    /// From dispatch to write, of the requests that a shared connection could not write at once.
+    pub blocked: Histogram<u64>,
+    /// Handshakes that came to a good end before the measured part, and from its start on.
+    pub handshakes: [Histogram<u64>; 2],
+}
+
+/// What one thread brings to it.
+struct Part {
+    counts: Counts,
+    errors: Errors,
+    stalls: Spans,
+    cpu_ns: u64,
+    server_cpu_s: Option<f64>,
+    busy_share: f64,
+    blocked: Histogram<u64>,
+    handshakes: [Histogram<u64>; 2],
+    /// When it gave up what was open.
+    ended: u64,
+}
+
+/// Measure one window with its schedule, and a thread for each pool: on the CPU of the same place, if there are any.
+/// A single pool is served by the calling thread.
+///
+/// # Errors
+/// [`Interrupted`] inside; outside, what the system refused before the window began.
+pub fn run(
+    window: &Window,
+    schedule: Schedule,
+    spin: Spin,
+    gap_ns: u64,
+    pids: &[i32],
+    cpus: &[usize],
+    pools: &mut [Pool],
+) -> io::Result<Result<Raw, Interrupted>> {
+    let agenda = Agenda::new(window, schedule)?;
+    let threads = pools.len();
+    let ready = Barrier::new(threads);
+    let part = |place: usize, pool: &mut Pool| {
+        let connections = share(window.connections, threads, place);
+        // One is enough to ask what the server used.
+        let pids = if place == 0 { pids } else { &[] };
+        let engine = Engine::new(window, &agenda, connections, spin, gap_ns, pids, pool);
+        work(engine, window, connections, &ready)
+    };
+    let parts: Vec<io::Result<Option<Part>>> = if let [pool] = pools {
+        vec![part(0, pool)]
+    } else {
+        thread::scope(|scope| {
+            let mut handles = Vec::with_capacity(threads);
+            for (place, pool) in pools.iter_mut().enumerate() {
+                let (part, cpu) = (&part, cpus.get(place).copied());
+                handles.push(scope.spawn(move || {
+                    // The CPUs were tried when the plan was begun.
+                    let _ = cpu.map(|cpu| sys::pin(&[cpu]));
+                    sys::set_precise_timers();
+                    part(place, pool)
+                }));
+            }
+            let ended = handles.into_iter().map(thread::ScopedJoinHandle::join);
+            ended
+                .map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        })
+    };
+    let mut whole = Vec::with_capacity(threads);
+    for part in parts {
+        match part? {
+            Some(part) => whole.push(part),
+            None => return Ok(Err(Interrupted)),
+        }
+    }
+    Ok(Ok(merge(&agenda, whole)))
+}
+
+/// How many of `n` fall to one of the threads.
+pub fn share(n: usize, threads: usize, place: usize) -> usize {
+    n / threads + usize::from(place < n % threads)
+}
+
+/// One thread's window; `None` if it was interrupted.
+fn work(
+    mut engine: Engine<'_>,
+    window: &Window,
+    connections: usize,
+    ready: &Barrier,
+) -> io::Result<Option<Part>> {
+    let agenda = engine.ledger.agenda;
+    // The events live outside, so that handling one may borrow the engine.
+    let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+    let connected = engine.connect(connections, &mut events);
+    let threads = ready.wait();
+    if threads.is_leader() {
+        let lead = if connections == window.connections {
+            LEAD_NS
+        } else {
+            LEAD_OF_THREADS_NS
+        };
+        agenda.begin(sys::now_ns() + lead, window);
+    }
+    ready.wait();
+    connected?;
+    engine.begin();
+    while engine.turn(&mut events)? {
+        if sys::stop_requested() {
+            return Ok(None);
+        }
+    }
+    let ended = engine.watch.tick();
+    while let Some((slot, _)) = engine.pool.slots.oldest() {
+        engine.give_up(slot, ended, Outcome::InFlight);
+    }
+    engine.ledger.close(ended);
+    Ok(Some(Part {
+        counts: engine.ledger.counts,
+        errors: engine.ledger.errors,
+        stalls: engine.watch.spans,
+        cpu_ns: engine.thread_cpu,
+        server_cpu_s: engine.cpu.seconds(),
+        busy_share: engine.busy_share.max(0.0),
+        blocked: engine.ledger.blocked,
+        handshakes: engine.ledger.handshakes,
+        ended,
+    }))
+}
+
+fn merge(agenda: &Agenda, parts: Vec<Part>) -> Raw {
+    let ended = parts.iter().map(|part| part.ended).max().unwrap_or(0);
+    let start = agenda.start();
+    let mut raw = Raw {
+        samples: agenda.samples(ended),
+        counts: Counts::default(),
+        errors: Errors::new(),
+        start,
+        end: agenda.end(),
+        started_unix_ns: sys::unix_ns() - (sys::now_ns() - start),
+        stalls: Vec::with_capacity(parts.len()),
+        generator_cpu_ns: 0,
+        server_cpu_s: None,
+        busy_share: 0.0,
+        blocked: histogram::new(),
+        handshakes: [histogram::new(), histogram::new()],
+    };
+    for part in parts {
+        raw.counts += part.counts;
+        raw.errors.merge(&part.errors);
+        raw.stalls.push(part.stalls);
+        raw.generator_cpu_ns += part.cpu_ns;
+        raw.server_cpu_s = raw.server_cpu_s.or(part.server_cpu_s);
+        raw.busy_share = raw.busy_share.max(part.busy_share);
+        // All have the same bounds, so nothing is refused.
+        let _ = raw.blocked.add(part.blocked);
+        for (all, its) in raw.handshakes.iter_mut().zip(part.handshakes) {
+            let _ = all.add(its);
+        }
+    }
+    raw
+}

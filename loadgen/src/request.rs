@@ -1,0 +1,62 @@
+//! A request made ready before the window starts, for whichever protocol carries it.
+
+use crate::http1;
+use crate::plan::{self, Expect};
+
+/// A request ready to be sent, with what its response must look like.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// The whole request as HTTP/1.1 writes it.
+    pub http1: Box<[u8]>,
+    /// The method.
+    pub method: Box<str>,
+    /// Host, with the port if it was given: `Host` and `:authority`.
+    pub authority: Box<str>,
+    /// The target in origin form.
+    pub path: Box<str>,
+    /// The header fields in order, names as they were given; `Host` is not among them.
+    pub fields: Box<[(Box<str>, Box<str>)]>,
+    /// The body; empty if there is none.
+    pub body: Box<[u8]>,
+    /// A response to HEAD has no body whatever its fields say.
+    pub head: bool,
+    /// The status to expect.
+    pub status: Option<u16>,
+    /// The length of the body to expect.
+    pub length: Option<u64>,
+    /// The hash of the body to expect.
+    pub sha256: Option<[u8; 32]>,
+}
+
+impl Prepared {
+    /// Make a request ready for a host. `Host` and `Content-Length` are added unless given.
+    pub fn new(request: &plan::Request, host: &str) -> Self {
+        let is = |given: &str, name: &str| given.eq_ignore_ascii_case(name);
+        let given = |name: &str| request.headers.iter().find(|(given, _)| is(given, name));
+        let authority = given("host").map_or(host, |(_, host)| host);
+        let body = request.body();
+        let others = request.headers.iter().filter(|(name, _)| !is(name, "host"));
+        let mut fields: Vec<(Box<str>, Box<str>)> = others
+            .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
+            .collect();
+        if let Some(body) = &body
+            && given("content-length").is_none()
+        {
+            fields.push(("Content-Length".into(), body.len().to_string().into()));
+        }
+        let body = body.unwrap_or_default();
+        let expect: Expect = request.expect.clone().unwrap_or_default();
+        Self {
+            http1: http1::render(request, host, &body).into(),
+            method: request.method.as_str().into(),
+            authority: authority.into(),
+            path: request.path.as_str().into(),
+            fields: fields.into(),
+            body: body.into(),
+            head: request.method == "HEAD",
+            status: expect.status,
+            length: expect.length,
+            sha256: expect.sha256.as_deref().and_then(plan::decode_hash),
+        }
+    }
+}

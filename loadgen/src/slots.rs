@@ -1,0 +1,180 @@
+//! The places for requests, each of which carries one at a time: as many for each connection as it
+//! has streams. Slot `connection * streams + stream` is one stream of one connection.
+//!
+//! Two orders of them are kept, of fixed memory and constant cost: the free ones to draw from, and
+//! the busy ones by the age of their request. A slot in neither is withheld: its connection is
+//! closed, or takes no more.
+
+use sha2::{Digest as _, Sha256};
+
+const NONE: u32 = u32::MAX;
+
+/// The request that a busy slot carries.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Exchange {
+    /// Index into the record.
+    pub index: u32,
+    /// Index into the plan's requests.
+    pub request: u16,
+    /// Whether it was lost once already.
+    pub retried: bool,
+    /// Whether a byte of the response came.
+    pub answered: bool,
+    /// Whether the body is hashed.
+    pub hashed: bool,
+    /// When it was given to the connection.
+    pub dispatched: u64,
+    /// When it was written, or given to the connection if that could not write it yet.
+    pub written: u64,
+}
+
+/// One place.
+#[derive(Debug)]
+pub struct Slot {
+    /// The request it carries, if it is busy.
+    pub exchange: Exchange,
+    /// The hash of its response's body.
+    pub hasher: Sha256,
+    /// Whether it carries a request.
+    pub busy: bool,
+    /// Its place among the free ones.
+    free_at: u32,
+    /// Its neighbours among the busy ones.
+    older: u32,
+    newer: u32,
+}
+
+/// All places.
+#[derive(Debug)]
+pub struct Slots {
+    list: Vec<Slot>,
+    free: Vec<u32>,
+    oldest: u32,
+    newest: u32,
+    busy: usize,
+}
+
+impl Slots {
+    /// So many, all withheld.
+    pub fn new(n: usize) -> Self {
+        let withheld = || Slot {
+            exchange: Exchange::default(),
+            hasher: Sha256::new(),
+            busy: false,
+            free_at: NONE,
+            older: NONE,
+            newer: NONE,
+        };
+        Self {
+            list: std::iter::repeat_with(withheld).take(n).collect(),
+            free: Vec::with_capacity(n),
+            oldest: NONE,
+            newest: NONE,
+            busy: 0,
+        }
+    }
+
+    /// One of them.
+    #[inline]
+    pub fn at(&mut self, slot: u32) -> &mut Slot {
+        &mut self.list[slot as usize]
+    }
+
+    /// Whether it carries a request.
+    #[inline]
+    pub fn is_busy(&self, slot: u32) -> bool {
+        self.list[slot as usize].busy
+    }
+
+    /// Whether it is free for a request.
+    #[inline]
+    pub fn is_free(&self, slot: u32) -> bool {
+        self.list[slot as usize].free_at != NONE
+    }
+
+    /// Whether any is free.
+    #[inline]
+    pub fn has_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Choose a free one at random: `pick` is uniform over the 32-bit numbers.
+    ///
+    /// Not the one that is free longest: that would couple connections to one another, and bring
+    /// all of them to the server's keepalive_requests at the same moment.
+    #[inline]
+    pub fn choose(&self, pick: u32) -> Option<u32> {
+        let place = (u64::from(pick) * self.free.len() as u64) >> 32;
+        self.free.get(place as usize).copied()
+    }
+
+    /// Make a withheld slot free.
+    #[inline]
+    pub fn release(&mut self, slot: u32) {
+        self.at(slot).free_at = self.free.len() as u32;
+        self.free.push(slot);
+    }
+
+    /// Take a slot out of the free ones.
+    #[inline]
+    pub fn withhold(&mut self, slot: u32) {
+        let place = std::mem::replace(&mut self.at(slot).free_at, NONE);
+        if place != NONE {
+            self.free.swap_remove(place as usize);
+            if let Some(&moved) = self.free.get(place as usize) {
+                self.at(moved).free_at = place;
+            }
+        }
+    }
+
+    /// How many are busy.
+    #[inline]
+    pub fn busy(&self) -> usize {
+        self.busy
+    }
+
+    /// The busy one whose request is the oldest, and when that was dispatched.
+    #[inline]
+    pub fn oldest(&self) -> Option<(u32, u64)> {
+        let slot = self.list.get(self.oldest as usize)?;
+        Some((self.oldest, slot.exchange.dispatched))
+    }
+
+    /// A withheld slot starts to carry a request.
+    #[inline]
+    pub fn occupy(&mut self, slot: u32, exchange: Exchange) {
+        let newest = std::mem::replace(&mut self.newest, slot);
+        let place = self.at(slot);
+        if exchange.hashed {
+            place.hasher = Sha256::new();
+        }
+        place.exchange = exchange;
+        place.busy = true;
+        place.older = newest;
+        place.newer = NONE;
+        if newest == NONE {
+            self.oldest = slot;
+        } else {
+            self.at(newest).newer = slot;
+        }
+        self.busy += 1;
+    }
+
+    /// The request of a busy slot came to its end; the slot is withheld.
+    #[inline]
+    pub fn vacate(&mut self, slot: u32) -> Exchange {
+        let place = self.at(slot);
+        place.busy = false;
+        let (exchange, older, newer) = (place.exchange, place.older, place.newer);
+        match older {
+            NONE => self.oldest = newer,
+            older => self.at(older).newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => self.at(newer).older = older,
+        }
+        self.busy -= 1;
+        exchange
+    }
+}
