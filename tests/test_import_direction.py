@@ -26,6 +26,7 @@ ROOMS = {
     "errors": 0,
     "paths": 0,
     # 1: data types and pure logic
+    "ablation": 1,
     "configuration": 1,
     "expression": 1,
     "facts": 1,

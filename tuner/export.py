@@ -6,7 +6,9 @@ the baseline: a configuration that was not shown to be better is exported only w
 
 from __future__ import annotations
 
+from tuner.errors import DefinitionError
 from tuner.record import ConfigurationRecord
+from tuner.report.ablation import ablation_sentence
 from tuner.report.result import StudyResult
 from tuner.space import configuration_yaml
 from tuner.stats.verdict import VerdictKind
@@ -15,18 +17,26 @@ CONFIG_NAME = "nginx.conf"
 VALUES_NAME = "configuration.yaml"
 
 
-def export_files(study: StudyResult, *, candidate: bool = False) -> dict[str, str]:
+def export_files(
+    study: StudyResult, *, candidate: bool = False, minimal: bool = False
+) -> dict[str, str]:
     """Files by name: the server's own configuration, and the values for ``--baseline``.
 
     Args:
         study: the result.
         candidate: export the candidate even though it was not shown to be better.
+        minimal: export the smallest difference that keeps the gain.
 
     Returns:
         Empty if the record holds no configuration.
+
+    Raises:
+        DefinitionError: no smaller difference was shown to keep the gain.
     """
     better = study.verdict is not None and study.verdict.kind is VerdictKind.BETTER
     digest = study.candidate if (better or candidate) and study.candidate else study.record.baseline
+    if minimal:
+        digest = _minimal(study)
     chosen = study.record.configurations.get(digest)
     if chosen is None:
         return {}
@@ -38,16 +48,33 @@ def export_files(study: StudyResult, *, candidate: bool = False) -> dict[str, st
     }
 
 
+def _minimal(study: StudyResult) -> str:
+    if study.ablation is None:
+        raise DefinitionError(
+            f"the winner was not taken apart; run: tuner ablate {study.record.name}",
+            path="--minimal",
+        )
+    if study.ablation.minimal is None:
+        raise DefinitionError(ablation_sentence(study), path="--minimal")
+    return study.ablation.minimal
+
+
 def _provenance(study: StudyResult, chosen: ConfigurationRecord) -> list[str]:
     record = study.record
     protocol = f", protocol {record.protocol.digest}" if record.protocol else ""
-    role = "the baseline itself" if chosen.digest == record.baseline else "the tuned configuration"
+    roles = {
+        record.baseline: "the baseline itself",
+        study.candidate: "the tuned configuration",
+    }
+    role = roles.get(chosen.digest, "the smallest difference that keeps the gain")
+    why = [ablation_sentence(study)] if chosen.digest not in roles else []
     return [
         (
             f"From tuner {record.tuner_version}, study {record.name}{protocol}:"
             f" {role}, configuration {chosen.digest}."
         ),
         study.sentence,
+        *why,
         (
             f"Holds for {record.server.name} {record.server.version}, this workload, rate and host;"
             " measure again elsewhere. Paths, ports and the user are examples: fit them to yours."

@@ -17,7 +17,7 @@ from tuner.stalls import StallRule
 
 SCHEMA_VERSION = 1
 
-Phase = Literal["capacity", "aa", "search", "confirm", "load-points"]
+Phase = Literal["capacity", "aa", "search", "confirm", "load-points", "ablate", "minimal"]
 BlockState = Literal["running", "complete", "invalid", "failed"]
 TrialState = Literal["racing", "dropped", "infeasible", "complete"]
 Origin = Literal["baseline", "hand", "proposed"]
@@ -140,6 +140,55 @@ class Protocol:
 
 
 @dataclass(frozen=True, slots=True)
+class Contrast:
+    """One changed setting, or several that cannot change without each other."""
+
+    names: tuple[str, ...]
+    reverted: str | None
+    """Digest of the tuned configuration with the baseline's value; None if that is the same."""
+    added: str | None
+    """Digest of the baseline with the tuned value; None if that is the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class AblationProtocol:
+    """What an ablation will measure and decide by: written before its first block."""
+
+    frozen_unix_s: float
+    digest: str
+    """As ``Protocol.digest``."""
+    confirmation: str
+    """Digest of the protocol whose winner is taken apart."""
+    contrasts: tuple[Contrast, ...]
+    blocks: int
+    """Of the contrasts, and of each check of a smaller difference."""
+    rounds: int
+    window_s: float
+    alpha: float
+    """Of each family of contrasts, by Holm; and of all checks together, in equal parts."""
+    margin: float
+    """A smaller difference keeps the gain if it loses less than this share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The confirmation that a study repeats."""
+
+    study: str
+    protocol: str
+    """Digest of its frozen protocol."""
+    host: str
+    started_unix_s: float
+    objective: str
+    verdict: str
+    ratio: float
+    low: float
+    high: float | None
+    """Of the 95 % interval; None where it had no end."""
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """A whole study."""
 
@@ -168,3 +217,6 @@ class Record:
     protocol: Protocol | None
     importance: Mapping[str, float]
     """Parameter importance from the search (PED-ANOVA), shares; empty if not computable."""
+    ablation: AblationProtocol | None = None
+    original: Original | None = None
+    """The confirmation that this study replicates, if it is a replication."""

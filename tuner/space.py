@@ -153,6 +153,20 @@ class Space:
         names = {parameter.name for parameter in self.searched(allow)}
         return self.complete({n: v for n, v in source.items if n in names}, base)
 
+    def exchange(
+        self, base: Configuration, source: Configuration, names: Collection[str]
+    ) -> Configuration:
+        """``base`` with what ``source`` has for the parameters of these names.
+
+        A parameter that becomes active and has no value in either takes its compiled-in one.
+
+        Raises:
+            DefinitionError: a relation between parameters does not hold then.
+        """
+        kept = {name: value for name, value in base.items if name not in names}
+        taken = {name: value for name, value in source.items if name in names}
+        return self._finish({**kept, **taken})
+
     def read_configuration(self, path: str | Path) -> Configuration:
         """Read a configuration's YAML file, as ``configuration_yaml`` writes it.
 

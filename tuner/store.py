@@ -26,12 +26,14 @@ from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.record import (
     SCHEMA_VERSION,
+    AblationProtocol,
     Block,
     BlockInstance,
     BlockState,
     Calibration,
     ConfigurationRecord,
     Origin,
+    Original,
     Phase,
     Protocol,
     Record,
@@ -208,6 +210,16 @@ class Store:
         if frozen is not None and frozen["digest"] != protocol.digest:
             raise StoreError("the confirmation's protocol is frozen already and cannot be replaced")
         self._search.set_user_attr("protocol", msgspec.to_builtins(protocol))
+
+    @_writes
+    def set_ablation(self, ablation: AblationProtocol) -> None:
+        """Freeze the ablation; it is never replaced."""
+        self._search.set_user_attr("ablation", msgspec.to_builtins(ablation))
+
+    @_writes
+    def set_original(self, original: Original) -> None:
+        """Keep the confirmation that this study repeats."""
+        self._search.set_user_attr("original", msgspec.to_builtins(original))
 
     @_writes
     def set_importance(self, importance: Mapping[str, float]) -> None:
@@ -419,6 +431,8 @@ class Store:
             blocks=blocks,
             protocol=_maybe(attrs.get("protocol"), Protocol),
             importance=attrs.get("importance", {}),
+            ablation=_maybe(attrs.get("ablation"), AblationProtocol),
+            original=_maybe(attrs.get("original"), Original),
         )
 
     def importance(self) -> Mapping[str, float]:

@@ -284,3 +284,74 @@ def test_a_storage_of_the_users_own(tuner: Tuner, host: SimulatedHost, tmp_path:
     done = tuner("optimize", "--resume", "--name", "mine", "--storage", url, "--quiet")
     assert done.code == 0
     assert tuner("report", "mine", "--storage", url, "--quiet").code == 0
+
+
+def test_a_winner_is_taken_apart(finished: Tuner, host: SimulatedHost) -> None:
+    """What matters is said, and the smallest difference that keeps the gain can be exported."""
+    host.windows = 0
+    done = finished("ablate", "mine", "--time", "60s", "--quiet")
+    assert done.code == 0, done.err
+    assert "sendfile" in done.out
+    assert "matters" in done.out
+    assert host.windows > 0
+    assert "Why it won" in written()["report.md"].decode()
+    exported = finished("export", "mine", "--minimal")
+    assert exported.code == 0
+    minimal = yaml.safe_load((STUDY / "minimal" / "configuration.yaml").read_text())
+    assert minimal["values"]["sendfile"] is True
+    assert "sendfile on;" in (STUDY / "minimal" / "nginx.conf").read_text()
+    host.windows = 0
+    again = json.loads(finished("ablate", "mine", "--quiet", "--json").out)
+    assert host.windows == 0
+    assert again["status"] == "over"
+    (matters,) = [part for part in again["parts"] if part["matters"]]
+    assert matters["settings"] == ["sendfile"]
+    assert matters["without"]["ratio"] > 1.5
+
+
+def test_only_a_winner_is_taken_apart(tuner: Tuner, host: SimulatedHost) -> None:
+    """Where nothing was shown to be better there is nothing to explain; exit code 2."""
+    host.truth = lambda _: Effect(capacity_per_s=4_000.0)
+    tuner("optimize", *SHORT, "--name", "mine")
+    done = tuner("ablate", "mine", "--quiet")
+    assert done.code == 2
+    assert "there is no winner to take apart" in done.err
+
+
+def test_a_minimal_export_needs_an_ablation(finished: Tuner) -> None:
+    """The way to get one is said."""
+    done = finished("export", "mine", "--minimal")
+    assert done.code == 2
+    assert "tuner ablate mine" in done.err
+
+
+def test_a_winner_is_confirmed_again(finished: Tuner, host: SimulatedHost) -> None:
+    """A study of its own, with a verdict of its own, which agrees with the first."""
+    done = finished("replicate", "mine", "--quiet")
+    assert done.code == 0, done.err
+    assert done.out.startswith("Better: ")
+    assert "Replicated: " in done.out
+    assert host.windows > 0
+    record = Store.open(sqlite_url(Path("studies/mine-replica")), "mine-replica").record()
+    assert record.original is not None
+    assert (record.original.study, record.original.verdict) == ("mine", "better")
+    assert "Replicated: " in Path("studies/mine-replica/report.md").read_text()
+
+
+def test_what_does_not_hold_elsewhere_is_not_replicated(
+    finished: Tuner, host: SimulatedHost
+) -> None:
+    """On a host where the winner does nothing; exit code 4 where that was asked for."""
+    host.truth = lambda _: Effect(capacity_per_s=4_000.0)
+    done = finished("replicate", "mine", "--quiet", "--fail-if-not-replicated")
+    assert done.code == 4
+    assert "Not replicated: " in done.out
+
+
+def test_only_a_confirmation_is_repeated(tuner: Tuner, host: SimulatedHost) -> None:
+    """A study that was cut short has none."""
+    host.faults = Faults(interrupted={60})
+    assert tuner("optimize", *SHORT, "--name", "mine").code == 130
+    done = tuner("replicate", "mine", "--quiet")
+    assert done.code == 2
+    assert "there is no confirmation to repeat" in done.err

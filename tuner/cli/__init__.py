@@ -19,6 +19,8 @@ from tuner.errors import Interrupted, TunerError
 _COMMANDS = {
     "optimize": "Search, then prove: is there a better configuration for this workload?",
     "compare": "Prove one configuration against another, under the same protocol.",
+    "ablate": "Take a winner apart: which changes matter, and which can be left out.",
+    "replicate": "Confirm a study's winner again, on another day or another host.",
     "measure": "Measure one configuration, without any claim.",
     "report": "Write a study's report again, from its record alone.",
     "export": "Write a study's configuration, with where it comes from.",
@@ -32,6 +34,7 @@ Examples:
   tuner optimize --server nginx --objective p99
   tuner optimize --study studies/proxy.yaml --time 20m --name proxy-before-release
   tuner compare before.yaml after.yaml --fail-if worse
+  tuner ablate quickstart && tuner export quickstart --minimal
   tuner report quickstart
 
 \b

@@ -10,6 +10,7 @@ import click
 
 from tuner.cli import options, results
 from tuner.cli.progress import TerminalProgress
+from tuner.cli.reopen import reopen
 from tuner.cli.session import (
     STUDIES,
     Preflight,
@@ -17,13 +18,11 @@ from tuner.cli.session import (
     create_store,
     free_name,
     open_bench,
-    open_store,
     preflight,
     sweep_strays,
 )
 from tuner.errors import DefinitionError
 from tuner.phases.study import run_study
-from tuner.record import Record
 from tuner.store import Store
 from tuner.study import DEFAULT_STUDY, StudyDefinition, load_study
 
@@ -58,9 +57,7 @@ def command(study_file: str | None, resume: bool, as_json: bool, quiet: bool, **
     for done in sweep_strays():
         progress.note(done)
     if resume:
-        definition, store = _resume({"study": study_file, **given})
-        found = preflight(definition)
-        _check_same(found, store.record())
+        definition, store, found = _resume({"study": study_file, **given})
     else:
         definition = load_study(study_file or DEFAULT_STUDY, options.overrides(given))
         if given["name"] is None:
@@ -81,7 +78,7 @@ def command(study_file: str | None, resume: bool, as_json: bool, quiet: bool, **
     results.show(store.record(), folder, as_json=as_json)
 
 
-def _resume(given: dict[str, Any]) -> tuple[StudyDefinition, Store]:
+def _resume(given: dict[str, Any]) -> tuple[StudyDefinition, Store, Preflight]:
     """The study to go on with: the named one, or the newest here."""
     others = [
         key
@@ -93,30 +90,7 @@ def _resume(given: dict[str, Any]) -> tuple[StudyDefinition, Store]:
             f"a resumed study keeps its definition; leave out --{', --'.join(others)}",
             path="--resume",
         )
-    name = given["name"] or newest(STUDIES)
-    store = open_store(name, given["storage"])
-    return load_study(DEFAULT_STUDY, store.record().definition), store
-
-
-def _check_same(found: Preflight, record: Record) -> None:
-    """A study that goes on elsewhere, or with another server, would be two studies in one.
-
-    Raises:
-        DefinitionError: what it was begun with is not what is here.
-    """
-    here: dict[str, tuple[object, object]] = {
-        "baseline": (record.baseline, found.baseline.digest),
-        "host": (record.host.hostname, found.host.hostname),
-        "server": (record.server.build, found.server.build),
-        "cores": (record.cores, found.cores),
-    }
-    changed = [what for what, (then, now) in here.items() if then != now]
-    if changed:
-        raise DefinitionError(
-            f"{' and '.join(changed)} changed since {record.name!r} was begun, so its blocks"
-            " cannot be compared with new ones; begin a new study",
-            path="--resume",
-        )
+    return reopen(given["name"] or newest(STUDIES), given["storage"], path="--resume")
 
 
 def newest(studies: Path) -> str:

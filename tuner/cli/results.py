@@ -44,10 +44,12 @@ def write(record: Record, folder: Path, progress: TerminalProgress) -> None:
     write_export(study, folder / "best")
 
 
-def write_export(study: StudyResult, folder: Path, *, candidate: bool = False) -> list[Path]:
+def write_export(
+    study: StudyResult, folder: Path, *, candidate: bool = False, minimal: bool = False
+) -> list[Path]:
     """Write the configuration to be used; the paths written."""
     written = []
-    for name, text in export_files(study, candidate=candidate).items():
+    for name, text in export_files(study, candidate=candidate, minimal=minimal).items():
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / name
         path.write_text(text, encoding="utf-8")
@@ -94,6 +96,7 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
             {"parameter": change.name, "baseline": change.baseline, "tuned": change.tuned}
             for change in study.changes
         ],
+        "replicated": study.replication.agrees if study.replication else None,
         "warnings": list(study.warnings),
         "record": str(folder / "record.db"),
         "report": str(folder / "report.html"),

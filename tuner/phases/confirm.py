@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import replace
-
-import msgspec
 
 from tuner.configuration import Configuration
 from tuner.errors import HostError, InstrumentError
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.calibrate import OTHER_LOAD_SHARES
+from tuner.phases.seal import sealed
 from tuner.plan import STALL_ALLOWANCE, StudyPlan
 from tuner.record import Calibration, Protocol
 from tuner.scoring import BASELINE
@@ -58,10 +55,7 @@ def freeze(
         stall_rule=bench.rule,
         gates=bench.gates,
     )
-    content = msgspec.to_builtins(protocol)
-    del content["frozen_unix_s"], content["digest"]
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    protocol = replace(protocol, digest=hashlib.sha256(text.encode()).hexdigest()[:12])
+    protocol = sealed(protocol)
     bench.store.set_protocol(protocol)
     return protocol
 

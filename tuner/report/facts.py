@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from tuner.facts import CoreSplit
-from tuner.record import TrialState
+from tuner.record import Original, TrialState
 from tuner.report.result import StudyResult
 from tuner.report.words import (
     UNKNOWN,
@@ -78,7 +78,7 @@ def method_facts(study: StudyResult) -> Facts:
 
 def protocol_facts(study: StudyResult) -> Facts:
     """The frozen protocol, field by field; empty if none was frozen."""
-    protocol = study.record.protocol
+    protocol, original = study.record.protocol, study.record.original
     if protocol is None:
         return []
     gates = protocol.gates
@@ -103,7 +103,16 @@ def protocol_facts(study: StudyResult) -> Facts:
                 f" by stalls, generator's send lag ≤ {100 * gates.send_lag_share:g} % of the p99"
             ),
         ),
+        *([("Repeats", _original(original))] if original else []),
     ]
+
+
+def _original(original: Original) -> str:
+    return (
+        f"study {original.study} (protocol {original.protocol}) of"
+        f" {moment(original.started_unix_s)} on {original.host}: {original.verdict},"
+        f" ratio {original.ratio:.3f}, {counted(original.blocks, 'block')}"
+    )
 
 
 def aa_facts(study: StudyResult) -> Facts:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+from tuner.report.ablation import HEAD, ablation_note, ablation_rows, ablation_sentence
 from tuner.report.arms import Figure, block_labels
 from tuner.report.facts import (
     aa_facts,
@@ -104,6 +105,10 @@ def _context(study: StudyResult, specs: Mapping[str, object]) -> dict[str, Any]:
         "baseline_name": baseline_name(study),
         "changes_title": changes_title(study),
         "recommended": is_recommended(study),
+        "ablation_head": HEAD,
+        "ablation_note": ablation_note(study),
+        "ablation_rows": ablation_rows(study),
+        "ablation_sentence": ablation_sentence(study),
         "traded": [entry for entry in study.figures[1:] if entry.name in _TRADED],
         "allowed": allowed_trades(study),
         "blocks": _blocks(study),
@@ -126,6 +131,7 @@ def _sections(study: StudyResult, specs: Mapping[str, object]) -> list[tuple[str
     """Anchor and title of every section that the study has something for."""
     entries: tuple[tuple[str, str, object], ...] = (
         ("changes", "Changes", study.candidate),
+        ("ablation", "Why", study.ablation),
         ("blocks", "Blocks", study.confirm),
         ("spectra", "Spectra", "spectra" in specs),
         ("figures", "Figures", study.figures),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from tuner.report.ablation import HEAD, ablation_note, ablation_rows, ablation_sentence
 from tuner.report.facts import (
     Facts,
     baseline_name,
@@ -36,8 +37,10 @@ def render_markdown(study: StudyResult) -> str:
     parts = [
         f"# {_plain(study.record.name)}",
         f"**{_plain(study.sentence)}**",
+        _plain(study.replication.sentence) if study.replication else "",
         _figures(study),
         _changes(study),
+        _ablation(study),
         _bullets("Please note", study.warnings),
         time_share(study),
         _folded("Configuration difference", _fenced("diff", study.difference)),
@@ -76,6 +79,19 @@ def _changes(study: StudyResult) -> str:
     ]
     table = _table(("setting", "baseline", "tuned"), rows)
     return f"### {changes_title(study)}\n\n{table}" if table else ""
+
+
+def _ablation(study: StudyResult) -> str:
+    rows = [[_plain(cell) for cell in row.cells] for row in ablation_rows(study)]
+    if not study.ablation:
+        return ""
+    parts = [
+        "### Why it won",
+        _plain(ablation_sentence(study)),
+        _table(HEAD, rows),
+        f"*{_plain(ablation_note(study))}*" if rows else "",
+    ]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _blocks(study: StudyResult) -> str:

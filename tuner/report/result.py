@@ -5,9 +5,12 @@ Where the study did not come so far, ``StudyResult`` says what is missing; nothi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tuner.ablation import Ablation
+from tuner.ablation import evaluate as evaluate_ablation
 from tuner.objective import Objective
 from tuner.record import Protocol, Record
 from tuner.report.arms import (
@@ -36,6 +39,7 @@ from tuner.report.history import (
 from tuner.report.outcome import Status, outcome
 from tuner.stats.diagnostics import Finding
 from tuner.stats.paired import PairedEstimate, estimate
+from tuner.stats.replication import Interval, Replication, replication
 from tuner.stats.verdict import Verdict
 
 
@@ -73,6 +77,10 @@ class StudyResult:
     changes: tuple[Change, ...]
     difference: tuple[str, ...]
     """Unified difference from the baseline's text to the candidate's."""
+    ablation: Ablation | None
+    """Why the candidate won; None if it was not taken apart."""
+    replication: Replication | None
+    """Whether it agrees with the study that it repeats; None if it repeats none."""
 
     @property
     def estimate(self) -> PairedEstimate | None:
@@ -131,7 +139,20 @@ def evaluate(record: Record) -> StudyResult:
         ),
         changes=changes(*both) if both else (),
         difference=unified_difference(*both) if both else (),
+        ablation=evaluate_ablation(record, objective),
+        replication=_replication(record, objective, end.verdict),
     )
+
+
+def _replication(
+    record: Record, objective: Objective, verdict: Verdict | None
+) -> Replication | None:
+    original = record.original
+    if original is None or verdict is None:
+        return None
+    first = Interval(original.ratio, original.low, original.high or math.inf)
+    again = Interval(verdict.estimate.ratio, verdict.estimate.low, verdict.estimate.high)
+    return replication(first, again, objective=objective.name)
 
 
 def _objective(record: Record) -> Objective:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuner.report.ablation import ablation_sentence
 from tuner.report.facts import changes_title
 from tuner.report.result import StudyResult
 from tuner.report.words import PHASE_NAMES, figure, interval, ratio, setting
@@ -12,9 +13,11 @@ _ALSO_SHOWN = ("p50", "p99.9", "server CPU per request", "server memory (RSS)")
 def verdict_lines(study: StudyResult) -> list[str]:
     """The summary as lines without styling; the first one is the outcome in one sentence."""
     lines = [study.sentence]
+    lines += [study.replication.sentence] if study.replication else []
     for title, part in (
         ("", _arms(study)),
         (changes_title(study), _changes(study)),
+        ("", [ablation_sentence(study)]),
         ("Please note", [f"- {warning}" for warning in study.warnings]),
         ("", [time_share(study)]),
     ):

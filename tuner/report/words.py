@@ -19,6 +19,8 @@ PHASE_NAMES: Mapping[Phase, str] = {
     "search": "search",
     "confirm": "confirmation",
     "load-points": "load points",
+    "ablate": "ablation",
+    "minimal": "check of the smallest difference",
 }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Adjusted p in the order given: a question is answered at level alpha if its p is at most that.
+    """Adjusted p, in the order given: what is at most alpha is claimed at level alpha.
 
     Raises:
         ValueError: a p is not in [0, 1].

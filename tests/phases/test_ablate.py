@@ -1,0 +1,225 @@
+"""The ablation: which changes matter, and the smallest difference that keeps the gain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.phases.rig import SPACE, STOCK, Rig, blocks, rig
+from tuner.ablation import Ablation, Part, blocks_at_least, contrasts
+from tuner.configuration import Configuration, Value
+from tuner.errors import DefinitionError, HostError
+from tuner.phases.ablate import run_ablation
+from tuner.phases.study import calibrate, confirm
+from tuner.record import Contrast, Record
+from tuner.scoring import BASELINE
+from tuner.space import load_space
+from tuner.testing.lab import Effect, Faults
+
+TUNED = SPACE.complete({"fast": True, "mode": "b", "size": 1000}, STOCK)
+
+
+def effect(gain: float) -> Effect:
+    """So much less in the logarithm of every latency."""
+    return Effect(ln_latency=-gain, capacity_per_s=4_000.0)
+
+
+def one_matters(values: Mapping[str, Value]) -> Effect:
+    """``fast`` alone makes the gain."""
+    return effect(0.5 * bool(values["fast"]))
+
+
+def either_will_do(values: Mapping[str, Value]) -> Effect:
+    """``fast`` and ``mode b`` can stand in for each other."""
+    return effect(0.5 * bool(values["fast"] or values["mode"] == "b"))
+
+
+def both_are_needed(values: Mapping[str, Value]) -> Effect:
+    """Neither does anything without the other."""
+    return effect(0.5 * bool(values["fast"] and values["mode"] == "b"))
+
+
+def ablated(made: Rig, tuned: Configuration = TUNED, *, time_s: float = 300.0) -> Ablation:
+    """Confirm a configuration on the rig and take it apart."""
+    ready = calibrate(made.bench(), made.spec)
+    bench = ready.bench
+    bench.store.add_configuration(bench.describe(tuned))
+    confirm(ready, tuned)
+    return run_ablation(ready, SPACE, time_s)
+
+
+def by_name(found: Ablation) -> dict[str, Part]:
+    """The parts by their (only) setting."""
+    return {part.contrast.names[0]: part for part in found.parts}
+
+
+def kept(record: Record, found: Ablation) -> set[str]:
+    """What the smallest difference changes, but for ``boost``, which ``fast`` makes active."""
+    assert found.minimal is not None
+    minimal = record.configurations[found.minimal].configuration
+    return set(minimal.differences(STOCK)) - {"boost"}
+
+
+def test_only_what_matters_is_kept() -> None:
+    """One of three changes makes the gain: found, proved on fresh blocks, and exported alone."""
+    made = rig(truth=one_matters)
+    found = ablated(made)
+    parts = by_name(found)
+    assert {name for name, part in parts.items() if part.matters} == {"fast"}
+    assert parts["fast"].reverted is not None
+    assert parts["fast"].reverted.ratio == pytest.approx(math.exp(0.5), rel=0.05)
+    assert parts["fast"].added is not None
+    assert parts["fast"].added.ratio == pytest.approx(math.exp(-0.5), rel=0.05)
+    assert kept(made.record(), found) == {"fast"}
+    (check,) = found.checks
+    assert check.keeps
+    assert check.to_tuned is not None
+    assert check.to_tuned.high < 1 + found.protocol.margin
+
+
+def test_changes_that_stand_in_for_each_other_are_not_both_thrown_away() -> None:
+    """Reverting either loses nothing, so neither "matters"; one of them is kept all the same."""
+    made = rig(truth=either_will_do)
+    found = ablated(made)
+    assert not any(part.matters for part in found.parts)
+    assert kept(made.record(), found) in ({"fast"}, {"mode"})
+
+
+def test_changes_that_need_each_other_are_both_kept() -> None:
+    """Each matters among the others, though neither does anything alone."""
+    made = rig(truth=both_are_needed)
+    found = ablated(made)
+    parts = by_name(found)
+    assert {name for name, part in parts.items() if part.matters} == {"fast", "mode"}
+    assert parts["mode"].added is not None
+    assert parts["mode"].added.low < 1 < parts["mode"].added.high
+    assert kept(made.record(), found) == {"fast", "mode"}
+
+
+def test_a_single_change_needs_no_check() -> None:
+    """Where all changes matter, the tuned configuration is its own smallest difference."""
+    made = rig(truth=one_matters)
+    tuned = SPACE.complete({"fast": True}, STOCK)
+    found = ablated(made, tuned)
+    assert found.minimal == tuned.digest
+    assert blocks(made.record(), "minimal") == []
+
+
+def test_a_change_without_which_the_load_fails_matters() -> None:
+    """Its arm has no valid window, and the other changes are judged all the same."""
+
+    def fails(values: Mapping[str, Value]) -> Effect:
+        # Only where something else was tuned, or the baseline itself would be the one to fail.
+        needs = values["size"] == TUNED.values["size"] and values["mode"] == "b"
+        lost = needs and not values["fast"]
+        return Effect(-0.5 * bool(values["fast"]), 4_000.0, error_share=0.05 if lost else 0.0)
+
+    made = rig(truth=fails)
+    found = ablated(made)
+    assert by_name(found)["fast"].fails_without
+    assert found.parts[0].contrast.names == ("fast",)
+    assert by_name(found)["mode"].reverted is not None
+    assert kept(made.record(), found) == {"fast"}
+
+
+def test_all_contrasts_share_their_blocks_with_both_arms() -> None:
+    """Baseline, tuned, and two arms for each change: side by side, in every block."""
+    made = rig(truth=one_matters)
+    found = ablated(made)
+    measured = blocks(made.record(), "ablate")
+    assert len(measured) == found.protocol.blocks
+    labels = {i.instance for i in measured[0].instances}
+    arms = {f"{kind}{number}" for kind in ("with", "without") for number in (1, 2, 3)}
+    assert labels == {BASELINE, "tuned", *arms}
+
+
+def test_the_protocol_is_frozen_before_the_first_block_and_stays() -> None:
+    """With the fewest blocks at which the most significant change can pass Holm, or more."""
+    made = rig(truth=one_matters)
+    found = ablated(made)
+    record = made.record()
+    assert record.ablation == found.protocol
+    assert record.protocol is not None
+    assert found.protocol.confirmation == record.protocol.digest
+    assert found.protocol.frozen_unix_s <= blocks(record, "ablate")[0].started_unix_s
+    assert found.protocol.blocks >= blocks_at_least(found.protocol.contrasts, 0.05) == 7
+
+
+def test_an_interrupted_ablation_goes_on() -> None:
+    """No finished block is measured again, and the outcome is that of one that never stopped."""
+    whole = rig(truth=one_matters)
+    ablated(whole)
+    first = next(b.number for b in blocks(whole.record(), "ablate"))
+    made = rig(truth=one_matters, faults=Faults(host_gone=range(first + 3, first + 6)))
+    with pytest.raises(HostError, match="does not answer"):
+        ablated(made)
+    before = [b.number for b in blocks(made.record(), "ablate", "complete")]
+    assert len(before) == 3
+    found = run_ablation(calibrate(made.bench(), made.spec), SPACE, 300.0)
+    after = blocks(made.record(), "ablate", "complete")
+    assert [b.number for b in after][:3] == before
+    assert len(after) == found.protocol.blocks
+    assert kept(made.record(), found) == {"fast"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_nothing_is_gained_nothing_is_kept(seed: int) -> None:
+    """A winner that is none (it cannot be confirmed): no check can pass."""
+    made = rig(truth=lambda _: effect(0.0), seed=seed)
+    found = ablated(made)
+    assert found.is_over
+    assert found.minimal is None
+    assert len(found.checks) <= 3
+
+
+def test_contrasts_are_valid_configurations() -> None:
+    """A dependent setting is reverted alone, and has no effect when added without what it needs."""
+    tuned = SPACE.complete({"fast": True, "boost": 100}, STOCK)
+    found = {contrast.names: contrast for contrast in contrasts(SPACE, STOCK, tuned)}
+    assert found.keys() == {("boost",), ("fast",)}
+    assert found["boost",].reverted == SPACE.complete({"fast": True}, STOCK).digest
+    assert found["boost",].added is None
+    assert found["fast",].reverted == STOCK.digest
+
+
+def test_changes_that_a_relation_ties_together_are_one_contrast(tmp_path: Path) -> None:
+    """A limit that must stay above another cannot be reverted without it."""
+    file = tmp_path / "tied.yaml"
+    integer = "type: integer, range: [1, 100]"
+    file.write_text(
+        "space: nginx/tied\nserver: nginx\nsummary: Two limits\nparameters:\n"
+        f"  lower: {{{integer}, default: 10, about: below the other}}\n"
+        f"  upper: {{{integer}, default: 20, about: above the other}}\n"
+        "  other: {type: boolean, default: off, about: by itself}\n"
+        "order: [lower < upper]\n"
+    )
+    space = load_space(
+        str(file),
+        server_cores=1,
+        connections=32,
+        memory_bytes=8 << 30,
+        server_version=(1, 22, 1),
+        modules=(),
+    )
+    stock = space.baseline("stock")
+    near = space.complete({"lower": 15, "upper": 40, "other": True}, stock)
+    far = space.complete({"lower": 30, "upper": 40, "other": True}, stock)
+    assert {c.names for c in contrasts(space, stock, near)} == {("lower",), ("upper",), ("other",)}
+    assert {c.names for c in contrasts(space, stock, far)} == {("lower", "upper"), ("other",)}
+
+
+def test_nothing_to_take_apart_is_said() -> None:
+    """A winner that is the baseline has no changes."""
+    made = rig(truth=one_matters)
+    with pytest.raises(DefinitionError, match="nothing to take apart"):
+        ablated(made, STOCK)
+
+
+def test_more_changes_need_more_blocks() -> None:
+    """The first step of Holm divides the level by their number."""
+    nine = [Contrast((f"p{n}",), "a", "b") for n in range(9)]
+    assert blocks_at_least(nine, 0.05) == 9
+    assert blocks_at_least(nine[:1], 0.05) == 6

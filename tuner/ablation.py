@@ -1,0 +1,305 @@
+"""Why the winner won: which of its changes matter, and the smallest difference that keeps the gain.
+
+Every changed setting is reverted in the tuned configuration, and added to the baseline, all in the
+same blocks. Reverting tells what a change is worth among the others, adding what it is worth by
+itself; two changes that can stand in for each other lose nothing when one of them is reverted.
+Therefore a smaller difference is never concluded from the contrasts alone: it is measured against
+the tuned configuration on fresh blocks, and taken only if it is shown to lose less than the margin
+(a test of non-inferiority, one-sided; Wellek, Testing Statistical Hypotheses of Equivalence and
+Noninferiority, 2010).
+
+Each family of contrasts is adjusted by Holm (Scandinavian Journal of Statistics 6, 1979). At most
+``CHECKS`` differences are tried, each at an equal part of the level (Bonferroni).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from tuner.configuration import Configuration
+from tuner.errors import DefinitionError
+from tuner.objective import Objective
+from tuner.record import AblationProtocol, Block, Contrast, Phase, Record
+from tuner.scoring import BASELINE, typical_ln, windows_of
+from tuner.space import Space
+from tuner.stats.holm import holm
+from tuner.stats.paired import PairedEstimate, estimate, minimum_blocks
+
+TUNED = "tuned"
+MINIMAL = "minimal"
+CHECKS = 3
+"""Smaller differences that are tried, each with more changes than the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one change is worth."""
+
+    contrast: Contrast
+    reverted: PairedEstimate | None
+    """Ratio of the tuned configuration without the change to the tuned one; None if unknown."""
+    reverted_p: float
+    """Adjusted by Holm over all changes; 1 if unknown."""
+    added: PairedEstimate | None
+    """Ratio of the baseline with the change to the baseline."""
+    added_p: float
+    fails_without: bool
+    """Without the change the load is not held at all."""
+    matters: bool
+    """Reverting it loses, significantly."""
+    worth: float
+    """The larger of what reverting loses and adding gains, in logarithms: the order of checking."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A smaller difference, measured on fresh blocks."""
+
+    digest: str
+    blocks: int
+    to_tuned: PairedEstimate | None
+    """Its ratio to the tuned configuration; the interval is the one that the decision rests on."""
+    to_baseline: PairedEstimate | None
+    keeps: bool
+    """It is shown to lose less than the margin, and to be better than the baseline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """What the blocks of an ablation say so far."""
+
+    protocol: AblationProtocol
+    parts: tuple[Part, ...]
+    """The most valuable change first; empty before all blocks of the contrasts are there."""
+    checks: tuple[Check, ...]
+    minimal: str | None
+    """Digest of the smallest difference that was shown to keep the gain; None if none was."""
+    is_over: bool
+    """Whether there is nothing left to be measured."""
+
+
+def contrasts(space: Space, baseline: Configuration, tuned: Configuration) -> tuple[Contrast, ...]:
+    """The changes between two configurations, each alone where that is a valid configuration.
+
+    Changes that a relation between parameters ties together are one contrast. A setting that
+    differs only in that it is active, with the value that it would have anyway, is none.
+    """
+    found = []
+    for names in _groups(space, baseline, tuned):
+        reverted = space.exchange(tuned, baseline, names).digest
+        added = space.exchange(baseline, tuned, names).digest
+        contrast = Contrast(
+            names=tuple(sorted(names)),
+            reverted=None if reverted == tuned.digest else reverted,
+            added=None if added == baseline.digest else added,
+        )
+        if contrast.reverted or contrast.added:
+            found.append(contrast)
+    return tuple(found)
+
+
+def blocks_at_least(contrasts_: Sequence[Contrast], alpha: float) -> int:
+    """The fewest blocks with which the most significant contrast can pass Holm, and a check too."""
+    return max(
+        minimum_blocks(1 - alpha / max(1, len(contrasts_))),
+        minimum_blocks(_check_confidence(alpha)),
+    )
+
+
+def names_to_keep(parts: Sequence[Part], check: int) -> frozenset[str]:
+    """The changes that the check of this number (0-based) is about.
+
+    First those that matter (or the most valuable one, if none does by itself); each further check
+    adds the more valuable half of what was left out.
+    """
+    kept = [part for part in parts if part.matters] or list(parts[:1])
+    rest = [part for part in parts if part not in kept]
+    for _ in range(check):
+        half = math.ceil(len(rest) / 2)
+        kept, rest = kept + rest[:half], rest[half:]
+    return frozenset(name for part in kept for name in part.contrast.names)
+
+
+def evaluate(record: Record, objective: Objective) -> Ablation | None:
+    """What an ablation says; None if none was begun."""
+    protocol = record.ablation
+    if protocol is None or record.protocol is None:
+        return None
+    tuned = record.protocol.candidate
+    blocks = complete(record, "ablate")
+    over = len(blocks) >= protocol.blocks
+    parts = _parts(protocol, blocks[: protocol.blocks], tuned, objective) if over else ()
+    checks = tuple(
+        _check(protocol, complete(record, "minimal", digest), digest, objective)
+        for digest in _in_order(record)
+    )
+    minimal = next((check.digest for check in checks if check.keeps), None)
+    if over and not checks and _all_matter(parts):
+        minimal = tuned
+    return Ablation(
+        protocol=protocol,
+        parts=parts,
+        checks=checks,
+        minimal=minimal,
+        is_over=over and (minimal is not None or _exhausted(protocol, parts, checks)),
+    )
+
+
+def complete(record: Record, phase: Phase, digest: str = "") -> list[Block]:
+    """The complete blocks of a phase; with a digest, those that hold this configuration."""
+    return [
+        block
+        for block in record.blocks
+        if block.phase == phase
+        and block.state == "complete"
+        and (not digest or any(i.digest == digest for i in block.instances))
+    ]
+
+
+def _groups(space: Space, baseline: Configuration, tuned: Configuration) -> list[frozenset[str]]:
+    """Sets of changed names, each of which can be exchanged alone."""
+    groups = [frozenset({name}) for name in tuned.differences(baseline)]
+    while True:
+        stuck = next((g for g in groups if not _possible(space, baseline, tuned, g)), None)
+        if stuck is None:
+            return groups
+        tied = {name for order in space.orders if order.names & stuck for name in order.names}
+        joined = [group for group in groups if group & (tied | stuck)]
+        if len(joined) == 1:
+            # No relation names its partner: all changes together are always possible.
+            joined = groups
+        groups = [group for group in groups if group not in joined]
+        groups.append(frozenset().union(*joined))
+
+
+def _possible(
+    space: Space, baseline: Configuration, tuned: Configuration, names: Collection[str]
+) -> bool:
+    try:
+        space.exchange(tuned, baseline, names)
+        space.exchange(baseline, tuned, names)
+    except DefinitionError:
+        return False
+    return True
+
+
+def _parts(
+    protocol: AblationProtocol, blocks: Sequence[Block], tuned: str, objective: Objective
+) -> tuple[Part, ...]:
+    baseline = next(i.digest for b in blocks for i in b.instances if i.instance == BASELINE)
+    reverted = [_ratio(blocks, c.reverted, tuned, objective) for c in protocol.contrasts]
+    added = [_ratio(blocks, c.added, baseline, objective) for c in protocol.contrasts]
+    reverted_p = holm([found.p_value if found else 1.0 for found in reverted])
+    added_p = holm([found.p_value if found else 1.0 for found in added])
+    parts = []
+    for place, contrast in enumerate(protocol.contrasts):
+        without, alone = reverted[place], added[place]
+        loses = objective.loss(math.log(without.ratio)) if without else 0.0
+        gains = -objective.loss(math.log(alone.ratio)) if alone else 0.0
+        fails = contrast.reverted is not None and _fails(blocks, contrast.reverted)
+        matters = fails or (loses > 0 and reverted_p[place] <= protocol.alpha)
+        parts.append(
+            Part(
+                contrast=contrast,
+                reverted=without,
+                reverted_p=reverted_p[place],
+                added=alone,
+                added_p=added_p[place],
+                fails_without=fails,
+                matters=matters,
+                worth=math.inf if fails else max(loses, gains),
+            )
+        )
+    return tuple(sorted(parts, key=lambda part: -part.worth))
+
+
+def _check(
+    protocol: AblationProtocol, blocks: Sequence[Block], digest: str, objective: Objective
+) -> Check:
+    done = blocks[: protocol.blocks]
+    baseline = _of_label(done, BASELINE)
+    confidence = _check_confidence(protocol.alpha)
+    to_tuned = _ratio(done, digest, _of_label(done, TUNED), objective, confidence)
+    to_baseline = _ratio(done, digest, baseline, objective)
+    keeps = False
+    if to_tuned and to_baseline and len(done) >= protocol.blocks and to_tuned.is_finite:
+        most = max(objective.loss(math.log(end)) for end in (to_tuned.low, to_tuned.high))
+        gained = objective.loss(math.log(to_baseline.ratio)) < 0 and to_baseline.excludes_no_change
+        keeps = gained and most < -math.log1p(-protocol.margin)
+    return Check(digest, len(done), to_tuned, to_baseline, keeps)
+
+
+def _ratio(
+    blocks: Sequence[Block],
+    digest: str | None,
+    reference: str | None,
+    objective: Objective,
+    confidence: float = 0.95,
+) -> PairedEstimate | None:
+    """Ratio of two arms over the blocks; None unless every block has a figure of both."""
+    if digest is None or reference is None or not blocks:
+        return None
+    differences = [_difference(block, digest, reference, objective) for block in blocks]
+    return estimate(differences, confidence) if all(map(math.isfinite, differences)) else None
+
+
+def _difference(block: Block, digest: str, reference: str, objective: Objective) -> float:
+    """Log ratio of the typical windows of two arms, over the rounds that are valid for both."""
+    arms = [_label(block, wanted) for wanted in (digest, reference)]
+    valid = [{w.round: w for w in windows_of(block, arm) if w.valid} if arm else {} for arm in arms]
+    rounds = sorted(valid[0].keys() & valid[1].keys())
+    first, second = ([arm[round_] for round_ in rounds] for arm in valid)
+    return typical_ln(first, objective.value) - typical_ln(second, objective.value)
+
+
+def _label(block: Block, digest: str) -> str | None:
+    return next((i.instance for i in block.instances if i.digest == digest), None)
+
+
+def _of_label(blocks: Sequence[Block], label: str) -> str | None:
+    return next((i.digest for b in blocks for i in b.instances if i.instance == label), None)
+
+
+def _fails(blocks: Sequence[Block], digest: str) -> bool:
+    """Whether a configuration was refused, or had no valid window, in most of the blocks."""
+    failed = 0
+    for block in blocks:
+        windows = windows_of(block, _label(block, digest) or "")
+        failed += not any(window.valid for window in windows)
+    return failed > len(blocks) / 2
+
+
+def _in_order(record: Record) -> list[str]:
+    """Digests of the smaller differences that were measured, in the order of their first block."""
+    return list(
+        dict.fromkeys(
+            instance.digest
+            for block in record.blocks
+            if block.phase == "minimal"
+            for instance in block.instances
+            if instance.instance == MINIMAL
+        )
+    )
+
+
+def _all_matter(parts: Sequence[Part]) -> bool:
+    return bool(parts) and names_to_keep(parts, 0) == _all_names(parts)
+
+
+def _exhausted(protocol: AblationProtocol, parts: Sequence[Part], checks: Sequence[Check]) -> bool:
+    """No further check is left, or the next one would be about all changes."""
+    done = sum(check.blocks >= protocol.blocks for check in checks)
+    return done >= CHECKS or (
+        done == len(checks) and names_to_keep(parts, done) == _all_names(parts)
+    )
+
+
+def _all_names(parts: Sequence[Part]) -> frozenset[str]:
+    return frozenset(name for part in parts for name in part.contrast.names)
+
+
+def _check_confidence(alpha: float) -> float:
+    """Confidence of a two-sided interval whose upper end decides one check."""
+    return 1 - 2 * alpha / CHECKS

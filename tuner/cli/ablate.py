@@ -1,0 +1,79 @@
+"""``tuner ablate``: why the winner won, and the smallest difference that keeps the gain."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from tuner.cli import options, results
+from tuner.cli.progress import TerminalProgress
+from tuner.cli.reopen import reopen
+from tuner.cli.session import STUDIES, open_bench, sweep_strays
+from tuner.errors import DefinitionError
+from tuner.phases.ablate import run_ablation
+from tuner.phases.study import calibrate
+from tuner.report.ablation import ablation_data, ablation_lines
+from tuner.report.result import StudyResult, evaluate
+from tuner.stats.verdict import VerdictKind
+from tuner.study import DEFAULT_STUDY, load_study
+
+_EPILOG = """
+\b
+Examples:
+  tuner ablate proxy
+  tuner ablate proxy --time 20m
+  tuner export proxy --minimal
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("name")
+@click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/].")
+@click.option("--time", metavar="T", default="10m", help="About how long it may take [10m].")
+@options.output
+def command(name: str, storage: str | None, time: str, as_json: bool, quiet: bool) -> None:
+    """Take the confirmed winner of the study NAME apart, on fresh blocks.
+
+    Each changed setting is reverted in turn, and added in turn to the baseline, in randomised
+    blocks, adjusted by Holm. Then the smallest difference that keeps the gain is found and proved.
+    An ablation that was interrupted goes on when called again.
+    """
+    progress = TerminalProgress(quiet=quiet)
+    for done in sweep_strays():
+        progress.note(done)
+    limit_s = load_study(DEFAULT_STUDY, {"time": time}).time_s
+    _, store, found = reopen(name, storage, path="NAME")
+    _check_better(evaluate(store.record()))
+    folder = STUDIES / name
+    with (
+        results.kept(store, folder, progress),
+        open_bench(found, folder, progress, store) as (bench, spec),
+    ):
+        for done in store.recover():
+            progress.note(done)
+        run_ablation(calibrate(bench, spec), found.space, limit_s)
+    study = evaluate(store.record())
+    if as_json:
+        click.echo(json.dumps(_as_data(study), indent=2))
+        return
+    for line in ablation_lines(study):
+        click.echo(line)
+    click.echo(f"report   {folder / 'report.html'}")
+
+
+def _as_data(study: StudyResult) -> dict[str, Any]:
+    return {"study": study.record.name, **ablation_data(study)}
+
+
+def _check_better(study: StudyResult) -> None:
+    """Only a winner is worth taking apart.
+
+    Raises:
+        DefinitionError: the study has none.
+    """
+    if study.verdict is None or study.verdict.kind is not VerdictKind.BETTER:
+        raise DefinitionError(
+            f"there is no winner to take apart: {study.sentence}", path=study.record.name
+        )

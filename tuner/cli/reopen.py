@@ -1,0 +1,50 @@
+"""A study taken up again: its definition, its record, and the host that it was begun on."""
+
+from __future__ import annotations
+
+from tuner.cli.session import Preflight, open_store, preflight
+from tuner.errors import DefinitionError
+from tuner.record import Record
+from tuner.store import Store
+from tuner.study import DEFAULT_STUDY, StudyDefinition, load_study
+
+
+def reopen(
+    name: str, storage: str | None, *, path: str
+) -> tuple[StudyDefinition, Store, Preflight]:
+    """Open a study to measure more for it.
+
+    Args:
+        name: of the study.
+        storage: as given by ``--storage``.
+        path: what the user gave, for messages.
+
+    Raises:
+        DefinitionError: there is no such study, or it was begun elsewhere.
+    """
+    store = open_store(name, storage)
+    definition = load_study(DEFAULT_STUDY, store.record().definition)
+    found = preflight(definition)
+    _check_same(found, store.record(), path)
+    return definition, store, found
+
+
+def _check_same(found: Preflight, record: Record, path: str) -> None:
+    """A study that goes on elsewhere, or with another server, would be two studies in one.
+
+    Raises:
+        DefinitionError: what it was begun with is not what is here.
+    """
+    here: dict[str, tuple[object, object]] = {
+        "baseline": (record.baseline, found.baseline.digest),
+        "host": (record.host.hostname, found.host.hostname),
+        "server": (record.server.build, found.server.build),
+        "cores": (record.cores, found.cores),
+    }
+    changed = [what for what, (then, now) in here.items() if then != now]
+    if changed:
+        raise DefinitionError(
+            f"{' and '.join(changed)} changed since {record.name!r} was begun, so its blocks"
+            " cannot be compared with new ones; begin a new study",
+            path=path,
+        )

@@ -1,0 +1,124 @@
+"""``tuner replicate``: a study's winner confirmed again, on another day or another host."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from tuner.cli import options, results
+from tuner.cli.progress import TerminalProgress
+from tuner.cli.session import (
+    STUDIES,
+    announce,
+    create_store,
+    describe,
+    free_name,
+    open_bench,
+    open_store,
+    preflight,
+    sweep_strays,
+)
+from tuner.errors import EXIT_FAIL_IF, DefinitionError
+from tuner.phases.study import calibrate, confirm
+from tuner.record import Original
+from tuner.report.result import StudyResult, evaluate
+from tuner.study import DEFAULT_STUDY, load_study
+
+_EPILOG = """
+\b
+Examples:
+  tuner replicate proxy
+  tuner replicate proxy --storage sqlite:///proxy-from-the-other-host.db
+  tuner replicate proxy --fail-if-not-replicated
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("name")
+@click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/].")
+@click.option("--time", metavar="T", help="Time for the whole run [as the study's].")
+@click.option("--name", "as_name", metavar="NEW", help="Name of the new study [NAME-replica].")
+@click.option(
+    "--fail-if-not-replicated", is_flag=True, help="End with exit code 4 unless it agrees."
+)
+@options.output
+def command(
+    name: str,
+    *,
+    storage: str | None,
+    as_name: str | None,
+    fail_if_not_replicated: bool,
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Confirm the winner of the study NAME again, as a study of its own.
+
+    Calibrates anew and runs a confirmation of fresh blocks against the same baseline, on this
+    host. It agrees if both point the same way and their 95 % intervals overlap.
+    """
+    progress = TerminalProgress(quiet=quiet)
+    for done in sweep_strays():
+        progress.note(done)
+    first = evaluate(open_store(name, storage).record())
+    original = _original(first)
+    definition = load_study(
+        DEFAULT_STUDY, {**first.record.definition, **options.overrides(given), "storage": None}
+    )
+    definition = replace(definition, name=as_name or free_name(f"{name}-replica"))
+    found = preflight(definition)
+    same = (found.baseline.digest, found.server.name) == (
+        first.record.baseline,
+        first.record.server.name,
+    )
+    if not same:
+        raise DefinitionError(
+            f"the baseline of {name!r} was {first.record.baseline} and is"
+            f" {found.baseline.digest} here: another server version or space; nothing to replicate",
+            path=name,
+        )
+    assert first.candidate is not None  # noqa: S101 - a confirmed study has one
+    candidate = first.record.configurations[first.candidate].configuration
+    folder = STUDIES / definition.name
+    if not quiet:
+        announce(found, folder, what="replicate", search=False)
+    store = create_store(found, folder)
+    store.set_original(original)
+    store.add_configuration(describe(found.space, candidate))
+    with (
+        results.kept(store, folder, progress),
+        open_bench(found, folder, progress, store) as (bench, spec),
+    ):
+        confirm(calibrate(bench, spec), candidate)
+    study = results.show(store.record(), folder, as_json=as_json)
+    if fail_if_not_replicated and not (study.replication and study.replication.agrees):
+        sys.exit(EXIT_FAIL_IF)
+
+
+def _original(study: StudyResult) -> Original:
+    """The confirmation to be repeated.
+
+    Raises:
+        DefinitionError: the study has none.
+    """
+    record, verdict = study.record, study.verdict
+    if verdict is None or record.protocol is None:
+        raise DefinitionError(
+            f"there is no confirmation to repeat: {study.sentence}", path=record.name
+        )
+    found = verdict.estimate
+    return Original(
+        study=record.name,
+        protocol=record.protocol.digest,
+        host=record.host.hostname,
+        started_unix_s=record.started_unix_s,
+        objective=record.protocol.objective,
+        verdict=str(verdict.kind),
+        ratio=found.ratio,
+        low=found.low,
+        high=found.high if found.is_finite else None,
+        blocks=found.n,
+    )

@@ -1,0 +1,145 @@
+"""The ablation: a confirmed winner taken apart, on fresh blocks. ``tuner.ablation`` decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tuner.ablation import (
+    MINIMAL,
+    TUNED,
+    Ablation,
+    blocks_at_least,
+    complete,
+    contrasts,
+    evaluate,
+    names_to_keep,
+)
+from tuner.errors import DefinitionError, StoreError
+from tuner.phases.bench import Bench
+from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
+from tuner.phases.seal import sealed
+from tuner.phases.study import Calibrated
+from tuner.plan import BlockPlan
+from tuner.record import AblationProtocol, Contrast, Phase
+from tuner.scoring import BASELINE
+from tuner.space import Space
+from tuner.stats.power import LEVEL, blocks_needed
+
+_SHARE = 0.65
+"""Of the time: the blocks of the contrasts; the rest is for the checks."""
+_LEAST_ROUNDS = 4
+
+
+def run_ablation(ready: Calibrated, space: Space, time_s: float) -> Ablation:
+    """Measure what is not in the record yet: all contrasts, then smaller differences.
+
+    Args:
+        ready: the study's bench, calibrated.
+        space: what the configurations are of.
+        time_s: about how long it may take; more where the fewest blocks that can decide need it.
+
+    Raises:
+        DefinitionError: the winner does not differ from the baseline.
+        HostError, InstrumentError: the host or the generator fails again and again.
+    """
+    bench = ready.bench
+    record = bench.store.record()
+    if record.protocol is None:
+        raise StoreError("there is no confirmed winner to take apart")
+    baseline = record.configurations[record.baseline].configuration
+    tuned = record.configurations[record.protocol.candidate].configuration
+    found = contrasts(space, baseline, tuned)
+    if not found:
+        raise DefinitionError("the winner does not differ from the baseline: nothing to take apart")
+    protocol = record.ablation or _freeze(ready, found, time_s)
+    plan = replace(ready.plan.confirm, rounds=protocol.rounds, window_s=protocol.window_s)
+    arms = [Arm(BASELINE, baseline), Arm(TUNED, tuned)]
+    for number, contrast in enumerate(protocol.contrasts, 1):
+        names = contrast.names
+        if contrast.reverted:
+            arms.append(Arm(f"without{number}", space.exchange(tuned, baseline, names)))
+        if contrast.added:
+            arms.append(Arm(f"with{number}", space.exchange(baseline, tuned, names)))
+    _measure(ready, "ablate", f"ablation of {len(found)} changes", arms=arms, plan=plan)
+    while True:
+        seen = _evaluated(bench)
+        if seen.is_over:
+            bench.store.set_ended()
+            return seen
+        done = sum(check.blocks >= protocol.blocks for check in seen.checks)
+        kept = names_to_keep(seen.parts, done)
+        minimal = space.exchange(baseline, tuned, kept)
+        title = f"does a difference of {len(kept)} settings keep the gain?"
+        three = [*arms[:2], Arm(MINIMAL, minimal)]
+        _measure(ready, "minimal", title, arms=three, plan=ready.plan.confirm)
+
+
+def _freeze(ready: Calibrated, found: Sequence[Contrast], time_s: float) -> AblationProtocol:
+    bench, plan = ready.bench, ready.plan.confirm
+    confirmation = bench.store.record().protocol
+    assert confirmation is not None  # noqa: S101 - run_ablation has looked
+    instances = 2 + sum((c.reverted is not None) + (c.added is not None) for c in found)
+    least = blocks_at_least(found, LEVEL)
+    # A change that is worth less than the margin need not be found; one of twice the margin is.
+    upper = ready.calibration.sigma_d_upper
+    wanted = blocks_needed(upper, 2 * confirmation.margin, confirmation.margin) if upper else least
+    fewest = replace(plan, rounds=_LEAST_ROUNDS)
+    affordable = int(_SHARE * time_s / fewest.cost_s(instances))
+    blocks = max(least, min(wanted, affordable))
+    rounds = next(
+        (
+            rounds
+            for rounds in range(plan.rounds, _LEAST_ROUNDS, -1)
+            if blocks * replace(plan, rounds=rounds).cost_s(instances) <= _SHARE * time_s
+        ),
+        min(plan.rounds, _LEAST_ROUNDS),
+    )
+    protocol = sealed(
+        AblationProtocol(
+            frozen_unix_s=bench.clock(),
+            digest="",
+            confirmation=confirmation.digest,
+            contrasts=tuple(found),
+            blocks=blocks,
+            rounds=rounds,
+            window_s=plan.window_s,
+            alpha=LEVEL,
+            margin=confirmation.margin,
+        )
+    )
+    bench.store.set_ablation(protocol)
+    return protocol
+
+
+def _measure(
+    ready: Calibrated, phase: Phase, title: str, *, arms: Sequence[Arm], plan: BlockPlan
+) -> None:
+    """Run the blocks of these arms that are not in the record yet."""
+    bench = ready.bench
+    ablation = bench.store.record().ablation
+    assert ablation is not None  # noqa: S101 - frozen before the first block
+    for arm in arms:
+        bench.store.add_configuration(bench.describe(arm.configuration))
+    blocks, cost_s = ablation.blocks, plan.cost_s(len(arms))
+    done = len(complete(bench.store.record(), phase, arms[-1].configuration.digest))
+    bench.progress.phase(f"{title}: {blocks} blocks", (blocks - done) * cost_s)
+    for index in range(done, blocks):
+        spec = BlockSpec(
+            phase=phase,
+            index=index,
+            arms=tuple(arms),
+            plan=plan,
+            mode=bench.objective.mode,
+            rate_per_s=ready.calibration.rate_per_s,
+            # A change without which the load fails must not spoil the block for the others.
+            needs_all=False,
+        )
+        repeat_until_complete(bench, spec)
+        bench.progress.step(f"block {index + 1} of {blocks}", (blocks - index - 1) * cost_s)
+
+
+def _evaluated(bench: Bench) -> Ablation:
+    found = evaluate(bench.store.record(), bench.objective)
+    assert found is not None  # noqa: S101 - frozen before the first block
+    return found

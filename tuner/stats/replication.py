@@ -1,0 +1,57 @@
+"""Whether a confirmation on another day or host agrees with the first one.
+
+The criterion is that both point the same way and that their intervals overlap: fixed beforehand,
+and the same for all studies. Overlap alone would let a wide interval agree with everything, so the
+width is said; the same way alone would call a gain of 50 % and one of 2 % the same finding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A ratio with its 95 % interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """Whether two confirmations agree, and why not."""
+
+    agrees: bool
+    sentence: str
+
+
+def replication(original: Interval, again: Interval, *, objective: str = "p99") -> Replication:
+    """Compare a confirmation with the one that it repeats.
+
+    Args:
+        original: of the first confirmation.
+        again: of the second, on fresh blocks.
+        objective: names the figure in the sentence.
+    """
+    same_way = (original.ratio < 1) == (again.ratio < 1)
+    overlap = original.low <= again.high and again.low <= original.high
+    figures = f"{_figures(again)} after {_figures(original)}"
+    if same_way and overlap:
+        return Replication(
+            agrees=True,
+            sentence=(
+                f"Replicated: the ratio of {objective} is {figures}; both point the same way and"
+                " their intervals overlap."
+            ),
+        )
+    reason = "their intervals do not overlap" if same_way else "they point opposite ways"
+    return Replication(
+        agrees=False, sentence=f"Not replicated: the ratio of {objective} is {figures}; {reason}."
+    )
+
+
+def _figures(interval: Interval) -> str:
+    high = f"{interval.high:.3f}" if interval.high < float("inf") else "no limit"
+    return f"{interval.ratio:.3f} ({interval.low:.3f} to {high})"
