@@ -78,8 +78,19 @@ pub struct Latency {
     pub send_lag: Summary,
 }
 
-impl Latency {
-    /// Summarise samples.
+/// The histograms of the three.
+#[derive(Debug)]
+pub struct Histograms {
+    /// Completed − intended.
+    pub corrected: Histogram<u64>,
+    /// Completed − written.
+    pub service: Histogram<u64>,
+    /// Written − intended.
+    pub send_lag: Histogram<u64>,
+}
+
+impl Histograms {
+    /// Fill them with samples.
     ///
     /// Nothing is censored: what never came back counts with its age when it was given up, in
     /// `corrected` from the intended instant, in `service` from the write if there was one, in
@@ -99,9 +110,21 @@ impl Latency {
             }
         }
         Self {
-            corrected: Summary::of(&corrected),
-            service: Summary::of(&service),
-            send_lag: Summary::of(&send_lag),
+            corrected,
+            service,
+            send_lag,
+        }
+    }
+}
+
+impl Latency {
+    /// Summarise samples, as [`Histograms::of`] counts them.
+    pub fn of(samples: &[Sample]) -> Self {
+        let histograms = Histograms::of(samples);
+        Self {
+            corrected: Summary::of(&histograms.corrected),
+            service: Summary::of(&histograms.service),
+            send_lag: Summary::of(&histograms.send_lag),
         }
     }
 }

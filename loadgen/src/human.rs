@@ -1,114 +1,11 @@
-//! What people read: the tables of `run` and `stalls`.
+//! What people read: the table of `stalls`.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use serde::Serialize;
-use tuner_loadgen::histogram::Summary;
-use tuner_loadgen::output::WindowLine;
 use tuner_loadgen::resources;
 use tuner_loadgen::stalls::{Spans, Watched};
-
-/// A window as a table.
-pub fn window(line: &WindowLine) -> String {
-    let mut out = String::new();
-    // Writing to a string does not fail.
-    let _ = table(&mut out, line);
-    out
-}
-
-fn table(out: &mut String, line: &WindowLine) -> fmt::Result {
-    let offered = line.offered as f64 / line.duration_s;
-    writeln!(
-        out,
-        "{} connections, {} s: {} requests, {:.0}/s offered, {:.0}/s achieved",
-        line.connections, line.duration_s, line.offered, offered, line.achieved_per_s
-    )?;
-    writeln!(
-        out,
-        "\n{:>12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-        "µs", "p50", "p90", "p99", "p99.9", "max", "mean"
-    )?;
-    row(out, "latency", &line.latency.corrected)?;
-    row(out, "service", &line.latency.service)?;
-    row(out, "send lag", &line.latency.send_lag)?;
-    writeln!(
-        out,
-        "\nlatency: from the instant at which the request was to be sent; service: from its write;\n\
-         send lag: between the two. Nothing is left out on account of stalls."
-    )?;
-    writeln!(
-        out,
-        "\nnot answered: {} timeouts, {} unsent, {} in flight; errors: {}",
-        line.timeouts,
-        line.unsent,
-        line.in_flight,
-        listed(&line.errors)
-    )?;
-    writeln!(
-        out,
-        "connections: {} opened, {} reopened, {} reconnects, {} requests retried",
-        line.connects, line.reopened, line.reconnects, line.retries
-    )?;
-    let stalls = &line.stalls;
-    let longest = stalls.generator.iter().map(|(start, end)| end - start);
-    writeln!(
-        out,
-        "stalls over {} µs: {} of the generator, the longest {} µs; {}",
-        stalls.gap_us,
-        stalls.generator.len(),
-        longest.max().unwrap_or(0) / 1000,
-        if stalls.realtime {
-            let longest = stalls.server.iter().map(|(_, start, end)| end - start);
-            let longest = longest.max().unwrap_or(0) / 1000;
-            format!(
-                "{} of the server's CPUs, the longest {longest} µs",
-                stalls.server.len()
-            )
-        } else {
-            "the server's CPUs were not watched".into()
-        }
-    )?;
-    writeln!(
-        out,
-        "generator: {:.0} % of the time at work, {:.3} s of CPU time",
-        line.generator_busy_share * 100.0,
-        line.generator_cpu_s
-    )?;
-    for warning in &line.warnings {
-        writeln!(out, "warning: {warning}")?;
-    }
-    Ok(())
-}
-
-fn row(out: &mut String, name: &str, summary: &Summary) -> fmt::Result {
-    write!(out, "{name:>12}")?;
-    for value in [
-        summary.p50_us,
-        summary.p90_us,
-        summary.p99_us,
-        summary.p999_us,
-        summary.max_us,
-        summary.mean_us,
-    ] {
-        match value {
-            Some(us) => write!(out, " {us:>10.1}")?,
-            None => write!(out, " {:>10}", "-")?,
-        }
-    }
-    writeln!(out)
-}
-
-fn listed(errors: &BTreeMap<String, u64>) -> String {
-    if errors.is_empty() {
-        return "none".into();
-    }
-    let parts: Vec<String> = errors
-        .iter()
-        .map(|(kind, n)| format!("{n} {kind}"))
-        .collect();
-    parts.join(", ")
-}
 
 /// Stolen time before a watch.
 pub struct Steal {

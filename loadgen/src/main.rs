@@ -2,20 +2,27 @@
 
 mod cli;
 mod human;
+mod report;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use cli::{Command, RunOptions, StallOptions};
+use serde::Serialize;
 use tuner_loadgen::control::Lines;
-use tuner_loadgen::plan::Plan;
+use tuner_loadgen::histogram::Histograms;
+use tuner_loadgen::output::WindowLine;
+use tuner_loadgen::plan::{Plan, Spin};
 use tuner_loadgen::session::{self, Failure, Session};
-use tuner_loadgen::{stalls, sys};
+use tuner_loadgen::validity::Validity;
+use tuner_loadgen::{hgrm, stalls, sys};
 
 /// Why the program ends otherwise than well. The exit codes are part of its interface.
 enum Exit {
     /// 2: arguments, plan or command that make no sense.
     Bad(String),
+    /// 3: measured, and not to be believed.
+    NotValid,
     /// 130: interrupted.
     Interrupted,
     /// 1: anything else.
@@ -45,11 +52,12 @@ fn main() -> ExitCode {
         .and_then(|command| match command {
             Command::Plan { source, control } => run_plan(&source, control),
             Command::Stalls(options) => watch_stalls(&options),
-            Command::Run(options) => run_once(&options),
+            Command::Run(options) => run_once(*options),
             Command::Print(text) => Ok(io::stdout().write_all(text.as_bytes())?),
         });
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        Err(Exit::NotValid) => ExitCode::from(3),
         Err(Exit::Interrupted) => ExitCode::from(130),
         Err(Exit::Bad(text)) => complain(&text, 2),
         Err(Exit::Failed(text)) => complain(&text, 1),
@@ -79,20 +87,55 @@ fn run_plan(source: &str, control: bool) -> Result<(), Exit> {
     Ok(())
 }
 
-fn run_once(options: &RunOptions) -> Result<(), Exit> {
+fn run_once(mut options: RunOptions) -> Result<(), Exit> {
     let plan = options.plan().map_err(Exit::Bad)?;
     let mut session = Session::new(&plan).map_err(Exit::Bad)?;
     let mut output = io::stdout().lock();
-    for window in &plan.windows {
-        let line = session.measure(window)?;
-        if options.json {
-            serde_json::to_writer(&mut output, &line).map_err(io::Error::from)?;
-            writeln!(output)?;
-        } else {
-            output.write_all(human::window(&line).as_bytes())?;
-        }
+    let [window] = &plan.windows[..] else {
+        return Err(Exit::Failed("one run is one window".into()));
+    };
+    if !options.json {
+        let opening = report::opening(&options, window.duration_s, window.connections);
+        output.write_all(opening.as_bytes())?;
+        output.flush()?;
+    }
+    let (line, raw) = session.measure_whole(window)?;
+    let own_core = !plan.cpus.is_empty() && plan.spin == Spin::Full;
+    let validity = Validity::of(&line, &raw.samples, raw.start, own_core);
+    let histograms = Histograms::of(&raw.samples);
+    if let Some(file) = &options.hgrm {
+        std::fs::write(file, hgrm::text(&histograms.corrected, 6))
+            .map_err(|error| Exit::Failed(format!("{}: {error}", file.display())))?;
+    }
+    if options.json {
+        let document = Judged {
+            line: &line,
+            validity: &validity,
+        };
+        serde_json::to_writer(&mut output, &document).map_err(io::Error::from)?;
+        writeln!(output)?;
+    } else {
+        let measured = report::Measured {
+            options: &options,
+            line: &line,
+            raw: &raw,
+            histograms: &histograms,
+            validity: &validity,
+        };
+        write!(output, "{measured}")?;
+    }
+    if options.strict && !validity.valid {
+        return Err(Exit::NotValid);
     }
     Ok(())
+}
+
+/// The line of a window with the judgement on it.
+#[derive(Serialize)]
+struct Judged<'a> {
+    #[serde(flatten)]
+    line: &'a WindowLine,
+    validity: &'a Validity,
 }
 
 fn watch_stalls(options: &StallOptions) -> Result<(), Exit> {

@@ -4,6 +4,7 @@
 //! allowed: a misspelt field that is silently ignored would measure something else than was asked.
 
 mod check;
+pub mod urls;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -79,14 +80,21 @@ pub struct Request {
     /// The method.
     #[serde(default = "default_method")]
     pub method: String,
-    /// The target in origin form.
+    /// The target in origin form; empty until [`Plan::resolve`] if there is a `urls_file`.
+    #[serde(default)]
     pub path: String,
+    /// In place of `path`: a file of URLs or paths, one a line, which share the weight.
+    #[serde(default)]
+    pub urls_file: Option<PathBuf>,
     /// Header fields in order; `Host` and `Content-Length` are added unless given.
     #[serde(default)]
     pub headers: Vec<(String, String)>,
     /// The body.
     #[serde(default)]
     pub body_base64: Option<String>,
+    /// In place of `body_base64`: a file that holds the body.
+    #[serde(default)]
+    pub body_file: Option<PathBuf>,
     /// What the response must look like.
     #[serde(default)]
     pub expect: Option<Expect>,
@@ -102,9 +110,23 @@ pub struct Expect {
     /// Bytes of the body, chunking removed.
     #[serde(default)]
     pub length: Option<u64>,
-    /// SHA-256 of the body in hexadecimal, checked on a sample of the responses.
+    /// SHA-256 of the body in hexadecimal.
     #[serde(default)]
     pub sha256: Option<String>,
+    /// On which responses the hash is checked.
+    #[serde(default)]
+    pub check: Check,
+}
+
+/// On which responses a hash is checked: some 2 µs of the generator's time per kB.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Check {
+    /// The first ones, and every 64th.
+    #[default]
+    Sample,
+    /// Every one.
+    All,
 }
 
 /// One server under test.
@@ -286,8 +308,13 @@ impl fmt::Display for PlanError {
 impl std::error::Error for PlanError {}
 
 impl Plan {
-    /// Read and check a plan.
+    /// Read and check a plan, and the files that it names.
     pub fn parse(text: &str) -> Result<Self, PlanError> {
+        Self::read(text)?.resolve()
+    }
+
+    /// Read and check a plan, without the files that it names.
+    pub fn read(text: &str) -> Result<Self, PlanError> {
         let mut json = serde_json::Deserializer::from_str(text);
         let plan: Self =
             serde_path_to_error::deserialize(&mut json).map_err(|error| PlanError {
@@ -301,9 +328,53 @@ impl Plan {
         plan.check()?;
         Ok(plan)
     }
+
+    /// Put the contents of files in the place of their names: each line of a `urls_file` becomes a
+    /// request of its own, with method, headers, body and expectations of the one that named it.
+    pub fn resolve(mut self) -> Result<Self, PlanError> {
+        let mut requests = Vec::with_capacity(self.requests.len());
+        for (i, mut request) in self.requests.into_iter().enumerate() {
+            let refuse = |field: &str, message: String| PlanError {
+                path: format!("requests[{i}].{field}"),
+                message,
+            };
+            if let Some(path) = request.body_file.take() {
+                let body = std::fs::read(&path)
+                    .map_err(|e| refuse("body_file", format!("{}: {e}", path.display())))?;
+                request.body_base64 = Some(STANDARD.encode(body));
+            }
+            let Some(path) = request.urls_file.take() else {
+                requests.push(request);
+                continue;
+            };
+            let entries = urls::read(&path).map_err(|message| refuse("urls_file", message))?;
+            let total: f64 = entries.iter().map(|entry| entry.weight).sum();
+            requests.extend(entries.into_iter().map(|entry| request.at(entry, total)));
+        }
+        self.requests = requests;
+        self.check()?;
+        Ok(self)
+    }
 }
 
 impl Request {
+    /// This request, at an entry of a list with this sum of weights.
+    fn at(&self, entry: urls::Entry, total: f64) -> Self {
+        let mut request = self.clone();
+        request.path = entry.path;
+        request.weight *= entry.weight / total;
+        if let Some(method) = entry.method {
+            request.method = method;
+        }
+        let given = |(name, _): &(String, String)| name.eq_ignore_ascii_case("host");
+        if let Some(authority) = entry.authority
+            && !request.headers.iter().any(given)
+        {
+            request.headers.insert(0, ("Host".into(), authority));
+        }
+        request
+    }
+
     /// The decoded body.
     pub fn body(&self) -> Option<Vec<u8>> {
         self.body_base64

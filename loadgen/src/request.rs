@@ -1,7 +1,7 @@
 //! A request made ready before the window starts, for whichever protocol carries it.
 
 use crate::http1;
-use crate::plan::{self, Expect};
+use crate::plan::{self, Check, Expect};
 
 /// A request ready to be sent, with what its response must look like.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct Prepared {
     pub length: Option<u64>,
     /// The hash of the body to expect.
     pub sha256: Option<[u8; 32]>,
+    /// Whether the hash is checked on every response, not on a sample.
+    pub check_all: bool,
 }
 
 impl Prepared {
@@ -57,6 +59,7 @@ impl Prepared {
             status: expect.status,
             length: expect.length,
             sha256: expect.sha256.as_deref().and_then(plan::decode_hash),
+            check_all: expect.check == Check::All,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::carrier::Endpoint;
 use crate::control::{Command, Lines, Next};
-use crate::engine::{self, Interrupted};
+use crate::engine::{self, Interrupted, Raw};
 use crate::instants;
 use crate::output::{EndLine, Reason, Surroundings, WindowLine};
 use crate::plan::{Plan, Window};
@@ -81,8 +81,13 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Measure one window.
+    /// Measure one window; what there is to say of it.
     pub fn measure(&mut self, window: &'a Window) -> Result<WindowLine, Failure> {
+        Ok(self.measure_whole(window)?.0)
+    }
+
+    /// The same with every sample.
+    pub fn measure_whole(&mut self, window: &'a Window) -> Result<(WindowLine, Raw), Failure> {
         let plan = self.plan;
         let gap_ns = plan.gap_us * 1000;
         let found = plan.instances.iter().find(|i| i.id == window.instance);
@@ -145,7 +150,8 @@ impl<'a> Session<'a> {
             samples_dir: plan.samples_dir.clone(),
             warnings,
         };
-        Ok(WindowLine::new(window, instance, &plan.cpus, &raw, around))
+        let line = WindowLine::new(window, instance, &plan.cpus, &raw, around);
+        Ok((line, raw))
     }
 
     /// Measure all windows, a line each, and ask the controller after each if there is one.

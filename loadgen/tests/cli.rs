@@ -175,7 +175,7 @@ fn refusal(arguments: &[&str]) -> String {
 fn refusals() {
     for (arguments, words) in [
         (&["fly"][..], "fly"),
-        (&[], "plan, run or stalls"),
+        (&[], "run, plan, stalls or schema"),
         (&["plan"], "no file"),
         (&["plan", "/no/such/file"], "/no/such/file"),
         (&["plan", "/dev/null"], "plan: "),
@@ -187,6 +187,27 @@ fn refusals() {
         (&["run", "http://127.0.0.1/", "-c", "many"], "many"),
         (&["run", "http://127.0.0.1/", "-R", "0"], "rate_per_s"),
         (&["run", "http://127.0.0.1/", "--spin", "half"], "half"),
+        (&["run", "http://127.0.0.1/", "-d", "1d"], "30s, 2m"),
+        (&["run", "http://127.0.0.1/", "-t", "0"], "--threads"),
+        (
+            &["run", "http://127.0.0.1/", "-t", "4", "-c", "2"],
+            "--connections",
+        ),
+        (
+            &["run", "http://127.0.0.1/", "-H", "nothing"],
+            "Name: value",
+        ),
+        (&["run", "http://127.0.0.1/", "--rates", "5"], "10s:1k"),
+        (
+            &["run", "http://127.0.0.1/", "--expect-status", "ok"],
+            "any",
+        ),
+        (
+            &["run", "http://127.0.0.1/", "--check", "some"],
+            "sample or all",
+        ),
+        (&["run", "http://127.0.0.1/", "-B"], "pipelining"),
+        (&["schema", "report"], "plan or window"),
     ] {
         let text = refusal(arguments);
         assert!(text.contains(words), "{arguments:?}: {text}");
@@ -268,27 +289,6 @@ fn help() {
         assert!(output.status.success());
         assert!(String::from_utf8(output.stdout).unwrap().contains(words));
     }
-}
-
-/// `run` prints a table, or the line of a plan.
-#[test]
-fn run_is_for_people() {
-    let server = Responder::good();
-    let url = format!("http://{}/", server.address);
-    let common = ["run", &url, "-c", "4", "-d", "0.2", "-w", "0", "-R", "200"];
-    let output = Command::new(PROGRAM).args(common).output().unwrap();
-    assert!(output.status.success());
-    let text = String::from_utf8(output.stdout).unwrap();
-    for word in ["p99.9", "latency", "service", "send lag", "errors: none"] {
-        assert!(text.contains(word), "{text}");
-    }
-    let output = Command::new(PROGRAM)
-        .args(common)
-        .arg("--json")
-        .output()
-        .unwrap();
-    let line: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(line["completed"], line["offered"]);
 }
 
 /// `stalls` says of each CPU what it saw, and whether it had real-time priority.

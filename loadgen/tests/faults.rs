@@ -126,6 +126,18 @@ fn wrong_content() {
     let bad = measure(&plan(server.address, few, requests(&"0".repeat(64)))).remove(0);
     assert_accounted(&bad);
     assert!(bad.errors["wrong_sha256"] >= 8, "{:?}", bad.errors);
+    assert!(bad.completed > 0, "a sample is checked");
+}
+
+/// Asked for, every body is hashed.
+#[test]
+fn wrong_content_is_found_everywhere() {
+    let server = Responder::good();
+    let expect = json!({"sha256": "0".repeat(64), "check": "all"});
+    let requests = json!({"requests": [{"path": "/", "expect": expect}]});
+    let line = measure(&plan(server.address, json!({}), requests)).remove(0);
+    assert_accounted(&line);
+    assert_eq!(line.errors["wrong_sha256"], line.offered);
 }
 
 /// A head without end is cut off.
@@ -134,10 +146,11 @@ fn endless_head() {
     let server = Responder::start(|mut client, _| {
         if client.request().is_some() {
             let _ = client.answer(b"HTTP/1.1 200 OK\r\n");
-            while client.answer(b"X-Again: and again\r\n").is_ok() {}
+            let again = b"X-Again: and again\r\n".repeat(100);
+            while client.answer(&again).is_ok() {}
         }
     });
-    let line = window(server.address, json!({"timeout_s": 0.2}));
+    let line = window(server.address, json!({}));
     assert_accounted(&line);
     assert_only(&line, "head_too_large");
 }
@@ -212,7 +225,8 @@ fn a_peer_that_does_not_read() {
     assert_eq!(line.completed, 0);
 
     let server = Responder::good();
-    let line = measure(&plan(server.address, wait, requests)).remove(0);
+    let time = json!({"rate_per_s": 20, "connections": 2, "duration_s": 0.3, "timeout_s": 20});
+    let line = measure(&plan(server.address, time, requests)).remove(0);
     assert_accounted(&line);
     assert!(
         line.completed > 0,

@@ -189,6 +189,8 @@ fn requests() {
         path: "/a?b=c".into(),
         headers: vec![("Accept".into(), "*/*".into())],
         body_base64: Some("aGVsbG8=".into()),
+        urls_file: None,
+        body_file: None,
         expect: None,
     };
     let rendered = Prepared::new(&request, "localhost");

@@ -261,3 +261,52 @@ fn doubles_and_trailing_text_are_refused() {
     assert!(Plan::parse(&(good().to_string() + "x")).is_err());
     assert!(Plan::parse("").is_err());
 }
+
+/// A request may name files for its URLs and its body; what they hold takes their place.
+#[test]
+fn files_take_the_place_of_their_names() {
+    let dir = std::env::temp_dir().join(format!("tuner-loadgen-plan-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let (urls, body) = (dir.join("urls"), dir.join("body"));
+    std::fs::write(&urls, "/a 3\nhttp://b.example/b\n").unwrap();
+    std::fs::write(&body, "hello").unwrap();
+    let mut plan = good();
+    plan["requests"] = json!([
+        {"path": "/", "weight": 1},
+        {"urls_file": urls, "weight": 8, "method": "PUT", "body_file": body},
+    ]);
+    let read = Plan::parse(&plan.to_string()).unwrap();
+    std::fs::write(&urls, "/a many\n").unwrap();
+    let bad_line = Plan::parse(&plan.to_string()).unwrap_err();
+    std::fs::remove_dir_all(&dir).unwrap();
+    let missing = Plan::parse(&plan.to_string()).unwrap_err();
+    let seen: Vec<_> = read
+        .requests
+        .iter()
+        .map(|r| (&*r.method, &*r.path, r.weight, r.body().map(|b| b.len())))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("GET", "/", 1.0, None),
+            ("PUT", "/a", 6.0, Some(5)),
+            ("PUT", "/b", 2.0, Some(5)),
+        ]
+    );
+    assert_eq!(
+        read.requests[2].headers,
+        [("Host".into(), "b.example".into())]
+    );
+    assert_eq!(bad_line.path, "requests[1].urls_file");
+    assert!(
+        bad_line.message.contains("urls:1: weight \"many\""),
+        "{bad_line}"
+    );
+    assert_eq!(missing.path, "requests[1].body_file");
+
+    plan["requests"] = json!([{"path": "/", "urls_file": "x"}]);
+    assert_eq!(
+        Plan::parse(&plan.to_string()).unwrap_err().path,
+        "requests[0].path"
+    );
+}

@@ -16,7 +16,7 @@ use crate::stalls::Watch;
 const READS: usize = 4;
 /// Bytes are hashed in pieces, with a look at the clock after each: hashing is no stall.
 const HASH_PIECE: usize = 8 * 1024;
-/// The first responses are hashed, and one of so many after them.
+/// Unless all are, the first responses are hashed, and one of so many after them.
 const HASH_FIRST: u32 = 8;
 const HASH_EVERY: u32 = 64;
 
@@ -160,13 +160,15 @@ impl Engine<'_> {
     #[inline]
     pub(super) fn send(&mut self, slot: u32, index: u32, retried: bool, now: u64) {
         let kind = self.ledger.agenda.request(index);
-        let has_hash = self.pool.requests[usize::from(kind)].sha256.is_some();
+        let asked = &self.pool.requests[usize::from(kind)];
+        let drawn = asked.check_all || index < HASH_FIRST || index.is_multiple_of(HASH_EVERY);
+        let hashed = asked.sha256.is_some() && drawn;
         let exchange = Exchange {
             index,
             request: kind,
             retried,
             answered: false,
-            hashed: has_hash && (index < HASH_FIRST || index.is_multiple_of(HASH_EVERY)),
+            hashed,
             dispatched: now,
             written: now,
         };

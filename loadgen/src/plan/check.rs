@@ -146,11 +146,21 @@ impl Request {
             "an HTTP method such as GET",
         )?;
         let target = self.path.bytes().all(|byte| byte.is_ascii_graphic());
+        let path_is_good = match self.urls_file {
+            Some(_) => self.path.is_empty(),
+            None => target && (self.path.starts_with('/') || self.path == "*"),
+        };
         require(
-            target && (self.path.starts_with('/') || self.path == "*"),
+            path_is_good,
             format_args!("{path}.path"),
             &self.path,
-            "a path that starts with / and holds no blanks",
+            "a path that starts with / and holds no blanks; absent beside a urls_file",
+        )?;
+        require(
+            self.body_base64.is_none() || self.body_file.is_none(),
+            format_args!("{path}.body_file"),
+            &self.body_file,
+            "absent beside body_base64",
         )?;
         for (i, (name, value)) in self.headers.iter().enumerate() {
             require(
@@ -334,7 +344,7 @@ impl Piece {
 }
 
 /// A token of RFC 9110, section 5.6.2.
-fn is_token(text: &str) -> bool {
+pub(super) fn is_token(text: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(good)
 }

@@ -1,0 +1,206 @@
+//! The plan of one window that the options of `run` stand for.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+
+use tuner_loadgen::plan::urls::{self, Entry};
+use tuner_loadgen::plan::{
+    Instance, InstantsUnit, Mode, Plan, Protocol, Request, Spin, Ticker, Window,
+};
+use tuner_loadgen::sys;
+
+use super::RunOptions;
+
+impl RunOptions {
+    /// The plan that these options stand for.
+    pub fn plan(&mut self) -> Result<Plan, String> {
+        let entries = self.entries()?;
+        let (host, _) = split_url(&self.url)?;
+        let (host, address) = (host.to_owned(), resolve(host)?);
+        self.choose_cpus()?;
+        let plan = Plan {
+            version: 1,
+            cpus: self.cpus.clone(),
+            spin: self.spin(),
+            ticker: (!self.ticker_cpus.is_empty()).then(|| Ticker {
+                cpus: self.ticker_cpus.clone(),
+                period_us: 500,
+                priority: 50,
+            }),
+            gap_us: 100,
+            samples_dir: self.samples.clone(),
+            requests: entries
+                .into_iter()
+                .map(|entry| self.request(entry))
+                .collect(),
+            instances: vec![Instance {
+                id: "server".into(),
+                address,
+                host: Some(host),
+                pids: Vec::new(),
+                protocol: Protocol::Http1,
+            }],
+            windows: vec![Window {
+                id: "run".into(),
+                instance: "server".into(),
+                mode: if self.closed {
+                    Mode::Closed
+                } else {
+                    Mode::Open
+                },
+                rate_per_s: self.one_rate(),
+                rates: self.rates.clone(),
+                instants_file: self.instants.clone(),
+                instants_unit: InstantsUnit::default(),
+                arrival: self.arrival,
+                seed: self.seed,
+                connections: self.connections,
+                streams: 1,
+                requests_per_connection: self.requests_per_connection,
+                warmup_s: self.warmup_s,
+                duration_s: self.duration_s,
+                timeout_s: self.timeout_s,
+            }],
+        };
+        plan.check().map_err(|error| error.to_string())?;
+        plan.resolve().map_err(|error| error.to_string())
+    }
+
+    /// Threads of the generator.
+    pub fn threads(&self) -> usize {
+        self.cpus.len().max(1)
+    }
+
+    /// The rate, unless something else says when requests are sent.
+    fn one_rate(&self) -> Option<f64> {
+        let other = self.closed || self.rates.is_some() || self.instants.is_some();
+        (!other).then_some(self.rate_per_s)
+    }
+
+    /// What is asked for: the list, or the one URL.
+    fn entries(&mut self) -> Result<Vec<Entry>, String> {
+        let listed = match &self.urls {
+            None if self.url.is_empty() => {
+                return Err("run: no URL; it must be as http://127.0.0.1:8080/".into());
+            }
+            None => {
+                let (_, path) = split_url(&self.url)?;
+                return Ok(vec![Entry {
+                    line: 0,
+                    method: None,
+                    authority: None,
+                    path: path.into(),
+                    weight: 1.0,
+                }]);
+            }
+            Some(file) => file,
+        };
+        let mut entries = urls::read(listed)?;
+        let file = listed.display();
+        if self.url.is_empty() {
+            let found = entries.iter().find_map(|entry| entry.authority.as_ref());
+            let host = found.ok_or_else(|| {
+                format!("run: no URL, and {file} holds paths only; give http://127.0.0.1:8080/")
+            })?;
+            self.url = format!("http://{host}/");
+        }
+        let (host, _) = split_url(&self.url)?;
+        for entry in &mut entries {
+            // One run has one server.
+            if let Some(other) = entry.authority.take_if(|other| other != host) {
+                let line = entry.line;
+                return Err(format!(
+                    "{file}:{line}: {other:?} is not allowed; this run is for the host {host}"
+                ));
+            }
+            entry.authority = None;
+        }
+        Ok(entries)
+    }
+
+    fn request(&self, entry: Entry) -> Request {
+        let usual = if self.body_file.is_some() {
+            "POST"
+        } else {
+            "GET"
+        };
+        // A list may mix them, and its GETs have no body.
+        let bodiless = matches!(entry.method.as_deref(), Some("GET" | "HEAD"));
+        let method = entry.method.or_else(|| self.method.clone());
+        Request {
+            weight: entry.weight,
+            method: method.unwrap_or_else(|| usual.into()),
+            path: entry.path,
+            urls_file: None,
+            headers: self.headers.clone(),
+            body_base64: None,
+            body_file: self.body_file.clone().filter(|_| !bodiless),
+            expect: Some(self.expect.clone()),
+        }
+    }
+
+    /// Give each of several threads a CPU: the first that the ticker does not watch.
+    fn choose_cpus(&mut self) -> Result<(), String> {
+        let (threads, cpus) = (self.threads, self.cpus.len());
+        if cpus > 0 && threads > 0 && threads != cpus {
+            return Err(format!(
+                "--threads: {threads} is not allowed beside {cpus} CPUs; it must be {cpus}, or absent"
+            ));
+        }
+        if self.connections < threads {
+            return Err(format!(
+                "--connections: {} is not allowed; it must be at least {threads}, the threads",
+                self.connections
+            ));
+        }
+        if cpus > 0 || threads < 2 {
+            return Ok(());
+        }
+        let mut usable = sys::usable_cpus(0..libc::CPU_SETSIZE as usize);
+        usable.retain(|cpu| !self.ticker_cpus.contains(cpu));
+        if usable.len() < threads {
+            return Err(format!(
+                "--threads: {threads} is not allowed; this process may use the CPUs {usable:?}"
+            ));
+        }
+        usable.truncate(threads);
+        self.spin.get_or_insert(Spin::Off);
+        self.cpus = usable;
+        Ok(())
+    }
+
+    fn spin(&self) -> Spin {
+        match self.spin {
+            Some(spin) => spin,
+            None if self.cpus.is_empty() => {
+                // Without a core of its own, a spinning loop would take one from the server.
+                Spin::Off
+            }
+            None => Spin::Full,
+        }
+    }
+}
+
+/// Host (with port, as given) and path of an http URL.
+fn split_url(url: &str) -> Result<(&str, &str), String> {
+    match urls::split(url) {
+        Some(("http", host, path)) => Ok((host, path)),
+        _ => Err(format!(
+            "{url:?} is not allowed; the URL must be as http://127.0.0.1:8080/path"
+        )),
+    }
+}
+
+fn resolve(host: &str) -> Result<SocketAddr, String> {
+    let after_address = host.rfind(']').unwrap_or(0);
+    let with_port = if host[after_address..].contains(':') {
+        host.to_owned()
+    } else {
+        format!("{host}:80")
+    };
+    let mut addresses = with_port
+        .to_socket_addrs()
+        .map_err(|error| format!("{host}: {error}"))?;
+    addresses
+        .next()
+        .ok_or_else(|| format!("{host}: no address"))
+}

@@ -1,0 +1,193 @@
+//! `run`, as engineers use it by hand: wrk2's options in, wrk2's text and a judgement out.
+
+mod support;
+
+use std::process::Command;
+
+use serde_json::Value;
+use support::Responder;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_tuner-loadgen");
+
+fn output_of(arguments: &[&str]) -> (String, String, Option<i32>) {
+    let output = Command::new(PROGRAM).args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let code = output.status.code();
+    (text(output.stdout), text(output.stderr), code)
+}
+
+/// The options of wrk2 are taken as they are, and scripts that read its text find their lines.
+#[test]
+fn run_reads_and_writes_as_wrk2() {
+    let server = Responder::good();
+    let url = format!("http://{}/", server.address);
+    let joined = [
+        "run", "-t1", "-c4", "-d300ms", "-R0.5k", "-T2s", "-w0", "-U",
+    ];
+    let header = ["-H", "X-One: 1", &url];
+    let (text, errors, code) = output_of(&[&joined[..], &header].concat());
+    assert_eq!((errors.as_str(), code), ("", Some(0)), "{text}");
+    for line in [
+        "Running 0.30s test @ http://127.0.0.1",
+        "  1 threads and 4 connections",
+        "  Thread Stats   Avg      Stdev     Max   +/- Stdev",
+        "    Latency ",
+        "    Req/Sec ",
+        "  Latency Distribution (HdrHistogram - Recorded Latency)",
+        " 50.000%",
+        " 99.999%",
+        "100.000%",
+        "  Detailed Percentile spectrum:",
+        "       Value   Percentile   TotalCount 1/(1-Percentile)",
+        "#[Mean    = ",
+        "#[Max     = ",
+        "#[Buckets = ",
+        "Uncorrected Latency (measured without taking delayed starts into account)",
+        " requests in 300.00ms, ",
+        "Requests/sec:",
+        "Transfer/sec:",
+    ] {
+        assert!(text.contains(line), "{line:?} is missing in\n{text}");
+    }
+    let (_, refused, code) = output_of(&["run", &url, "-s", "report.lua"]);
+    assert!(refused.contains("no Lua") && code == Some(2), "{refused}");
+}
+
+/// `run` judges its own figures, and with --strict its exit code says so.
+#[test]
+fn run_judges_itself() {
+    let server = Responder::good();
+    let url = format!("http://{}/", server.address);
+    let short = ["run", &url, "-c4", "-d0.2", "-w0", "-R200", "--json"];
+    let (text, _, code) = output_of(&[&short[..], &["--strict"]].concat());
+    let validity = &serde_json::from_str::<Value>(&text).unwrap()["validity"];
+    assert_eq!(code, Some(3), "some 40 requests have no p99");
+    assert_eq!(validity["valid"], false);
+    let reasons = validity["reasons"].as_array().unwrap();
+    assert!(
+        reasons.iter().any(|r| r["at_fault"] == "options"),
+        "{validity}"
+    );
+
+    let answer = ["--expect-status", "204"];
+    let (text, ..) = output_of(&[&short[..], &answer].concat());
+    let line: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(line["errors"]["status_200"], line["offered"]);
+    let reasons = line["validity"]["reasons"].as_array().unwrap();
+    assert!(reasons.iter().any(|r| r["at_fault"] == "server"));
+}
+
+/// A list of URLs is asked for by weight; methods, bodies and header files are sent.
+#[test]
+fn run_asks_for_what_files_say() {
+    use std::sync::{Arc, Mutex};
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&seen);
+    let server = Responder::start(move |mut client, _| {
+        while let Some(request) = client.request() {
+            heard.lock().unwrap().push(request);
+            if client.answer(support::HELLO).is_err() {
+                return;
+            }
+        }
+    });
+    let dir = std::env::temp_dir().join(format!("tuner-loadgen-files-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let whole = format!(
+        "http://{}/whole 2\n/rare 0.5\nPOST /form\n# no\n",
+        server.address
+    );
+    let (urls, body) = (file("urls", &whole), file("body", "0123456789"));
+    let headers = format!("@{}", file("headers", "X-One: 1\nX-Two: 2\n"));
+    let hgrm = file("latency.hgrm", "");
+    let arguments = [
+        "run",
+        "--urls",
+        &urls,
+        "--body-file",
+        &body,
+        "-H",
+        &headers,
+        "--hgrm",
+        &hgrm,
+        "-c2",
+        "-d0.5",
+        "-w0",
+        "-R400",
+        "--method",
+        "GET",
+        "--json",
+    ];
+    let (text, errors, code) = output_of(&arguments);
+    let spectrum = std::fs::read_to_string(&hgrm).unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert_eq!(code, Some(0), "{errors}");
+    let line: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(line["completed"], line["offered"]);
+    assert!(spectrum.contains(&format!(
+        "Total count    = {:>12}]",
+        line["offered"].as_u64().unwrap()
+    )));
+    let seen = seen.lock().unwrap();
+    let count = |start: &str| seen.iter().filter(|text| text.starts_with(start)).count();
+    let (whole, rare, form) = (
+        count("GET /whole "),
+        count("GET /rare "),
+        count("POST /form "),
+    );
+    assert_eq!(whole + rare + form, seen.len());
+    assert!(
+        whole > form && form > rare && rare > 0,
+        "{whole} {rare} {form}"
+    );
+    assert!(
+        seen.iter()
+            .all(|text| text.contains("X-One: 1\r\nX-Two: 2"))
+    );
+    let with_body = seen
+        .iter()
+        .filter(|text| text.contains("Content-Length: 10"));
+    assert_eq!(
+        with_body.count(),
+        seen.len(),
+        "the method was given, and the body with it"
+    );
+
+    let (_, refused, code) = output_of(&["run", "--urls", "/no/such/list"]);
+    assert!(
+        refused.contains("/no/such/list") && code == Some(2),
+        "{refused}"
+    );
+}
+
+/// `run` prints a table, or the line of a plan.
+#[test]
+fn run_is_for_people() {
+    let server = Responder::good();
+    let url = format!("http://{}/", server.address);
+    let common = ["run", &url, "-c", "4", "-d", "0.2", "-w", "0", "-R", "200"];
+    let output = Command::new(PROGRAM).args(common).output().unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    for word in [
+        "p99.9",
+        "latency",
+        "service",
+        "send lag",
+        "errors       none",
+    ] {
+        assert!(text.contains(word), "{text}");
+    }
+    let output = Command::new(PROGRAM)
+        .args(common)
+        .arg("--json")
+        .output()
+        .unwrap();
+    let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(line["completed"], line["offered"]);
+}

@@ -1,0 +1,135 @@
+//! The published schemas: they know every field that is read and every field that is written.
+//!
+//! Whether real plans and lines are valid against them is tests/load/test_schema.py's to show.
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use support::{Responder, measure, plan};
+use tuner_loadgen::plan::Plan;
+
+fn schema(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+fn plan_schema() -> Value {
+    schema(include_str!("../schema/plan.schema.json"))
+}
+
+fn window_schema() -> Value {
+    schema(include_str!("../schema/window.schema.json"))
+}
+
+/// Every kind of object of a plan, once.
+fn full_plan() -> Value {
+    json!({
+        "version": 1,
+        "spin": "off",
+        "ticker": {"cpus": [0]},
+        "requests": [{"path": "/", "expect": {"status": 200}}],
+        "instances": [{"id": "a", "address": "127.0.0.1:80"}],
+        "windows": [{"id": "w", "instance": "a", "mode": "open", "connections": 1,
+            "duration_s": 1, "rates": [{"for_s": 1, "rate_per_s": 10}]}],
+    })
+}
+
+/// The names that a refusal says it would have known.
+fn known_fields(pointer: &str) -> BTreeSet<String> {
+    let mut plan = full_plan();
+    plan.pointer_mut(pointer).unwrap()["no_such_field"] = json!(1);
+    let message = Plan::read(&plan.to_string()).unwrap_err().message;
+    let (_, names) = message.split_once("expected").expect(&message);
+    let names = names.split('`').skip(1).step_by(2);
+    names.map(str::to_owned).collect()
+}
+
+/// The plan's schema and the plan's reader know the same fields, all described.
+#[test]
+fn every_field_of_a_plan_is_in_the_schema() {
+    let schema = plan_schema();
+    for (in_plan, in_schema) in [
+        ("", ""),
+        ("/ticker", "/properties/ticker/oneOf/1"),
+        ("/requests/0", "/$defs/request"),
+        ("/requests/0/expect", "/$defs/expect"),
+        ("/instances/0", "/$defs/instance"),
+        ("/windows/0", "/$defs/window"),
+        ("/windows/0/rates/0", "/$defs/piece"),
+    ] {
+        let object = schema.pointer(in_schema).unwrap();
+        assert_eq!(object["additionalProperties"], false, "{in_schema}");
+        let properties = object["properties"].as_object().unwrap();
+        let described: BTreeSet<String> = properties.keys().cloned().collect();
+        assert_eq!(described, known_fields(in_plan), "{in_schema}");
+        for (name, property) in properties {
+            let target = resolve(&schema, property);
+            let words = property.get("description").or(target.get("description"));
+            assert!(words.is_some(), "{in_schema}/{name} is not described");
+        }
+    }
+}
+
+fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    match schema.get("$ref").and_then(Value::as_str) {
+        Some(target) => root.pointer(&target[1..]).unwrap(),
+        None => schema,
+    }
+}
+
+/// Every key of a value has a described property, and nothing that is required is missing.
+fn assert_described(root: &Value, schema: &Value, value: &Value, at: &str) {
+    let target = resolve(root, schema);
+    if let Some(items) = value.as_array() {
+        let inner = schema.get("items").or(target.get("items"));
+        for item in items {
+            assert_described(root, inner.expect(at), item, at);
+        }
+    }
+    let Some(object) = value.as_object() else {
+        return;
+    };
+    if target.get("additionalProperties").is_some() {
+        return;
+    }
+    for list in [schema, target] {
+        for name in list["required"].as_array().into_iter().flatten() {
+            let name = name.as_str().unwrap();
+            assert!(object.contains_key(name), "{at}/{name} is required");
+        }
+    }
+    for (name, inner) in object {
+        let own = schema.get("properties").and_then(|p| p.get(name));
+        let property = own.or(target.get("properties").and_then(|p| p.get(name)));
+        let property = property.unwrap_or_else(|| panic!("{at}/{name} is not in the schema"));
+        let words = property.get("description");
+        assert!(words.is_some(), "{at}/{name} is not described");
+        assert_described(root, property, inner, &format!("{at}/{name}"));
+    }
+}
+
+/// Every field of a window's line is in the schema, described.
+#[test]
+fn every_field_of_a_window_is_in_the_schema() {
+    let server = Responder::good();
+    let schema = window_schema();
+    let rates = json!([{"for_s": 0.2, "rate_per_s": 100, "to_rate_per_s": 300}]);
+    for window in [
+        json!({"duration_s": 0.2}),
+        json!({"duration_s": 0.2, "rate_per_s": null, "rates": rates}),
+        json!({"duration_s": 0.1, "mode": "closed"}),
+    ] {
+        let line = measure(&plan(server.address, window, json!({}))).remove(0);
+        let line = serde_json::to_value(line).unwrap();
+        assert_described(&schema, &schema, &line, "");
+        let required: BTreeSet<&str> = schema["required"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|name| name.as_str().unwrap())
+            .collect();
+        let written: BTreeSet<&str> = line.as_object().unwrap().keys().map(|k| &**k).collect();
+        assert_eq!(required, written, "what is always written is required");
+    }
+}
