@@ -22,7 +22,7 @@ from tuner.configuration import Configuration
 from tuner.errors import DefinitionError
 from tuner.objective import Objective
 from tuner.record import AblationProtocol, Block, Contrast, Phase, Record
-from tuner.scoring import BASELINE, typical_ln, windows_of
+from tuner.scoring import BASELINE, windows_of
 from tuner.space import Space
 from tuner.stats.holm import holm
 from tuner.stats.paired import PairedEstimate, estimate, minimum_blocks
@@ -251,7 +251,7 @@ def _difference(block: Block, digest: str, reference: str, objective: Objective)
     valid = [{w.round: w for w in windows_of(block, arm) if w.valid} if arm else {} for arm in arms]
     rounds = sorted(valid[0].keys() & valid[1].keys())
     first, second = ([arm[round_] for round_ in rounds] for arm in valid)
-    return typical_ln(first, objective.value) - typical_ln(second, objective.value)
+    return objective.arm_ln(first) - objective.arm_ln(second)
 
 
 def _label(block: Block, digest: str) -> str | None:

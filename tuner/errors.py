@@ -36,6 +36,7 @@ class DefinitionError(TunerError):
     exit_code = 2
 
     def __init__(self, message: str, *, path: str | None = None, line: int | None = None) -> None:
+        self.message = message
         self.path = path
         self.line = line
         where = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "

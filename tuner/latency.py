@@ -48,11 +48,18 @@ class Latency:
     hdr: str
 
     def value_us(self, name: str) -> float:
-        """The quantile called ``p50``, ``p90``, ``p99``, ``p99.9`` or ``max``, in µs."""
+        """The quantile called ``p50``, ``p99.9``, or any other, in µs; ``max`` is the largest.
+
+        ``QUANTILES`` are exact; others are read from the histogram, to its 3 significant digits.
+        NaN where there is no histogram.
+        """
         if name == "max":
             return self.max_us
         figures = (self.p50_us, self.p90_us, self.p99_us, self.p999_us)
-        return dict(zip((key for key, _ in QUANTILES), figures, strict=True))[name]
+        exact = dict(zip((key for key, _ in QUANTILES), figures, strict=True))
+        if name in exact:
+            return exact[name]
+        return _from_histogram(self.hdr, float(name[1:]) / 100) if self.hdr else math.nan
 
 
 def summarise(values_ns: Nanoseconds, *, histogram: bool = True) -> Latency:
@@ -143,6 +150,18 @@ def _highest(slots: NDArray[np.int64]) -> Nanoseconds:
     low = (slots - (magnitude << (_SUB_BITS - 1))) << magnitude
     highest: Nanoseconds = low + (np.int64(1) << magnitude) - 1
     return highest
+
+
+@functools.lru_cache(maxsize=1024)
+def _from_histogram(text: str, quantile: float) -> float:
+    """The smallest slot that holds the quantile, µs; NaN if the histogram is empty."""
+    values_ns, counts = decode(text)
+    total = int(counts.sum())
+    if not total:
+        return math.nan
+    # A product such as 0.995 * 1000 may be a hair above the whole number that it stands for.
+    rank = max(1, math.ceil(quantile * total - 1e-9))
+    return float(values_ns[int(np.cumsum(counts).searchsorted(rank))]) / 1e3
 
 
 @functools.lru_cache(maxsize=4096)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tuner.latency import Latency, summarise
 from tuner.stalls import Span, StallRule, excluded
 
-_STARVED_SHARE = 0.9
+STARVED_SHARE = 0.9
 """A generator busier than this has no room left to send on time; it is then at fault itself."""
 
 
@@ -210,7 +210,7 @@ def _judge(
     """Reasons why the window may not count, and whether all of them are the configuration's."""
     own: list[str] = []
     others: list[str] = []
-    starved = raw.generator_busy_share > _STARVED_SHARE
+    starved = raw.generator_busy_share > STARVED_SHARE
     failed = sum(raw.errors.values())
     if failed > gates.error_share * raw.offered:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(raw.errors.items()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tuner.objective import Objective
+from tuner.goals import Goals
 
 DEPLOY_S = 1.5
 """One Ansible run with its instances."""
@@ -65,43 +65,48 @@ _LOOK_S = 3.0
 """Measured time of a configuration in a block of the search; likewise."""
 _LEAST_ROUNDS = 4
 """A candidate can be dropped after four rounds at the earliest."""
+_LEAST_RUNGS = 7
+"""Of a capacity: three to five windows bracket it, the others tell where in the bracket it lies."""
 _MOST_ROUNDS = 12
 
 
-def plan_blocks(objective: Objective, rate_per_s: float, time_s: float) -> StudyPlan:
+def plan_blocks(goals: Goals, rate_per_s: float, time_s: float) -> StudyPlan:
     """Choose windows that hold enough samples and still leave time for blocks.
 
     Many short windows are better than few long ones: a disturbance of the host spoils one of
     them, and the median over rounds does not follow it. A window holds the samples that the
-    objective needs if that takes at most a hundredth of the study; at lower rates it holds fewer,
+    goals need if that takes at most a hundredth of the study; at lower rates it holds fewer,
     and the record declares how many.
     """
-    needed = objective.samples_needed
+    needed = goals.samples_needed
     longest_s = max(0.5, time_s / 100)
-    sample_s = needed * STALL_ALLOWANCE / rate_per_s if objective.mode == "open" else 0.5
+    sample_s = needed * STALL_ALLOWANCE / rate_per_s if goals.mode == "open" else 0.5
     search_s = min(max(0.5, sample_s), longest_s)
     confirm_s = min(max(0.75, sample_s), 1.5 * longest_s)
-    if objective.mode == "open":
+    if goals.mode == "open":
         needed = min(needed, math.floor(rate_per_s * search_s / STALL_ALLOWANCE))
     settle_s = max(0.03, min(0.5, 500 / rate_per_s))
     fresh_s = max(0.25, settle_s)
     brief = min(1.0, time_s / 600)
-    confirm = BlockPlan(_rounds(brief * _ARM_S, confirm_s), confirm_s, fresh_s, settle_s)
+    least = _LEAST_RUNGS if goals.seek else _LEAST_ROUNDS
+    confirm = BlockPlan(_rounds(brief * _ARM_S, confirm_s, least), confirm_s, fresh_s, settle_s)
     return StudyPlan(
         capacity=CLOSED,
         aa=confirm,
         aa_blocks=3,
         aa_instances=3,
-        search=BlockPlan(_rounds(brief * _LOOK_S, search_s), search_s, fresh_s, settle_s),
+        search=BlockPlan(_rounds(brief * _LOOK_S, search_s, least), search_s, fresh_s, settle_s),
         candidates=5,
         confirm=confirm,
-        load_points=BlockPlan(_rounds(brief * _LOOK_S, confirm_s), confirm_s, fresh_s, settle_s),
+        load_points=BlockPlan(
+            _rounds(brief * _LOOK_S, confirm_s, least), confirm_s, fresh_s, settle_s
+        ),
         samples_needed=needed,
     )
 
 
-def _rounds(measured_s: float, window_s: float) -> int:
-    return max(_LEAST_ROUNDS, min(_MOST_ROUNDS, round(measured_s / window_s)))
+def _rounds(measured_s: float, window_s: float, least: int) -> int:
+    return max(least, min(_MOST_ROUNDS, round(measured_s / window_s)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ report comes from anywhere else, so every figure is recomputable offline.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tuner.configuration import Configuration, Value
@@ -88,6 +88,10 @@ class Trial:
     losses: Mapping[int, float]
     """By block number."""
     message: str
+    second: Mapping[int, float] = field(default_factory=dict)
+    """The same for the second objective; empty if there is one only."""
+    excess: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """For each limit, by its text: how far beyond it in each block; 0 or less holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,10 @@ class Calibration:
     correlation: float
     """Between windows of neighbouring instances in a round."""
     warnings: tuple[str, ...]
+    second_sigma_d: float = 0.0
+    """Of the second objective, as the four above; 0 without one."""
+    second_half_width: float = 0.0
+    second_minimum_detectable_effect: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +145,11 @@ class Protocol:
     margin: float
     stall_rule: StallRule | None
     gates: Gates
+    second: str = ""
+    """The other objective; each of the two is judged, with Holm's correction."""
+    second_margin: float = 0.0
+    constraints: tuple[str, ...] = ()
+    """Limits that the candidate must hold for the verdict to be *better*."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
+from tuner.constraint import Constraint
 from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.record import Block
@@ -33,34 +34,75 @@ def round_differences(block: Block, instance: str, objective: Objective) -> list
     return [
         values[instance] - values[BASELINE]
         for _, values in sorted(by_round(block, objective).items())
-        if instance in values and BASELINE in values
+        if instance in values
+        and BASELINE in values
+        and math.isfinite(values[instance] - values[BASELINE])
     ]
 
 
 def block_losses(block: Block, objective: Objective) -> dict[str, float]:
-    """Median over rounds of the signed log ratio to the baseline; negative is better.
+    """Signed log ratio to the baseline of every instance that has one; negative is better.
 
-    Rounds are complete blocks in themselves, so the finished rounds of an interrupted block count.
+    The median over rounds: they are complete blocks in themselves, so the finished rounds of an
+    interrupted block count. A capacity has no rounds; it follows from all windows of an instance.
     """
-    losses = {}
-    for instance in block.instances:
-        differences = round_differences(block, instance.instance, objective)
-        if instance.instance != BASELINE and differences:
-            losses[instance.instance] = objective.loss(statistics.median(differences))
-    return losses
+    if objective.slo:
+        ratios = _arm_differences(block, objective)
+    else:
+        found = {
+            i.instance: round_differences(block, i.instance, objective) for i in block.instances
+        }
+        ratios = {name: statistics.median(rounds) for name, rounds in found.items() if rounds}
+    return {
+        name: objective.loss(ratio)
+        for name, ratio in ratios.items()
+        if name != BASELINE and math.isfinite(ratio)
+    }
+
+
+def _arm_differences(block: Block, objective: Objective) -> dict[str, float]:
+    base = objective.arm_ln(windows_of(block, BASELINE))
+    return {
+        i.instance: objective.arm_ln(windows_of(block, i.instance)) - base for i in block.instances
+    }
+
+
+def block_excess(block: Block, constraint: Constraint) -> dict[str, float]:
+    """How far each instance but the baseline is beyond a limit; see ``Constraint.excess``."""
+    valid = {
+        i.instance: [w for w in windows_of(block, i.instance) if w.valid] for i in block.instances
+    }
+    base = valid.get(BASELINE, [])
+    found = {
+        name: constraint.excess(own, base)
+        for name, own in valid.items()
+        if name != BASELINE and own
+    }
+    return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 def trial_losses(blocks: Iterable[Block], objective: Objective) -> dict[int, dict[int, float]]:
     """Losses by trial number, then by block number, from the search blocks alone."""
-    losses: dict[int, dict[int, float]] = {}
+    return _by_trial(blocks, lambda block: block_losses(block, objective))
+
+
+def trial_excess(blocks: Iterable[Block], constraint: Constraint) -> dict[int, dict[int, float]]:
+    """Excess over a limit by trial number, then by block number, from the search alone."""
+    return _by_trial(blocks, lambda block: block_excess(block, constraint))
+
+
+def _by_trial(
+    blocks: Iterable[Block], figures: Callable[[Block], Mapping[str, float]]
+) -> dict[int, dict[int, float]]:
+    by_trial: dict[int, dict[int, float]] = {}
     for block in blocks:
         if block.phase != "search":
             continue
-        found = block_losses(block, objective)
+        found = figures(block)
         for instance in block.instances:
             if instance.trial is not None and instance.instance in found:
-                losses.setdefault(instance.trial, {})[block.number] = found[instance.instance]
-    return losses
+                by_trial.setdefault(instance.trial, {})[block.number] = found[instance.instance]
+    return by_trial
 
 
 def mean_loss(losses: Mapping[int, float]) -> float:
@@ -87,24 +129,6 @@ def counted_windows(block: Block, instance: str) -> list[Measurement]:
         for _, windows in sorted(valid.items())
         if windows.keys() == present and instance in windows
     ]
-
-
-def typical_ln(windows: Sequence[Measurement], metric: Callable[[Measurement], float]) -> float:
-    """An arm's value in a block: the logarithm of its typical window, the median over rounds.
-
-    A host that loses a tenth of its speed for a fifth of a second makes one window's p99 ten or a
-    hundred times what it is elsewhere; a mean of logarithms follows such a window, the median
-    does not. Which rounds are disturbed is the same chance for all arms, so the sign of a
-    difference of medians is as random as that of a difference of means. What a configuration
-    itself does now and then is not lost: p99.9 and the spread over windows are reported.
-
-    Returns:
-        NaN where there is no window, or one whose value is not positive and finite.
-    """
-    values = [metric(window) for window in windows]
-    if not values or not all(math.isfinite(value) and value > 0 for value in values):
-        return math.nan
-    return statistics.median(map(math.log, values))
 
 
 def windows_of(block: Block, instance: str) -> list[Measurement]:

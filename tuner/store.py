@@ -10,10 +10,11 @@ PostgreSQL and the gRPC proxy all serve, and optuna-dashboard opens the record a
 from __future__ import annotations
 
 import functools
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
@@ -22,8 +23,8 @@ import msgspec
 from tuner.configuration import Configuration, Value
 from tuner.errors import StoreError
 from tuner.facts import CoreSplit, HostFacts, ServerFacts
+from tuner.goals import goals_of
 from tuner.measurement import Measurement
-from tuner.objective import Objective
 from tuner.record import (
     SCHEMA_VERSION,
     AblationProtocol,
@@ -40,7 +41,7 @@ from tuner.record import (
     Trial,
     TrialState,
 )
-from tuner.scoring import mean_loss, trial_losses
+from tuner.scoring import mean_loss, trial_excess, trial_losses
 
 if TYPE_CHECKING:
     import optuna
@@ -131,9 +132,13 @@ class Store:
         """
         optuna = _optuna()
         storage = _storage(url)
+        goals = goals_of(header.definition)
         try:
             search = optuna.create_study(
-                storage=storage, study_name=header.name, sampler=_no_sampler()
+                storage=storage,
+                study_name=header.name,
+                sampler=_no_sampler(),
+                directions=["minimize"] * len(goals.objectives),
             )
             blocks = optuna.create_study(
                 storage=storage,
@@ -149,7 +154,9 @@ class Store:
         with warnings.catch_warnings():
             # Experimental since 3.2; without it, dashboards would show "objective 0".
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            search.set_metric_names([f"ln({header.objective} / baseline's), smaller is better"])
+            search.set_metric_names(
+                [f"ln({o.text} / baseline's), smaller is better" for o in goals.objectives]
+            )
             blocks.set_metric_names(["share of the block's time in measuring windows"])
         search.set_user_attr("header", msgspec.to_builtins(header))
         # Last: a record without it was cut short before it began.
@@ -325,27 +332,45 @@ class Store:
     @_writes
     def report_loss(self, trial: int, block: int, loss: float) -> None:
         """Show a trial's loss in a block to Optuna's tools; the record itself is the windows."""
-        self._search_trials[trial].report(loss, step=block)
+        # Optuna takes intermediate values of one objective only.
+        if len(self._search.directions) == 1:
+            self._search_trials[trial].report(loss, step=block)
 
     @_writes
     def close_trial(
-        self, number: int, state: TrialState, losses: Mapping[int, float], message: str
+        self,
+        number: int,
+        state: TrialState,
+        losses: Mapping[int, float],
+        message: str,
+        *,
+        second: Mapping[int, float] | None = None,
+        excess: Mapping[str, float] | None = None,
     ) -> None:
         """End a trial with the mean of its losses.
 
         An infeasible one is told as violating a constraint, so that every sampler knows.
+
+        Args:
+            number: of the trial.
+            state: what becomes of it.
+            losses: by block number.
+            message: why.
+            second: losses of the second objective, where there are two.
+            excess: how far beyond each limit; told as constraints too.
         """
         states = _optuna().trial.TrialState
         trial = self._search_trials.pop(number)
         trial.set_user_attr("state", state)
         trial.set_user_attr("message", message)
         infeasible = state == "infeasible"
-        # It is there already if the study was killed between this write and the next.
-        if _VALID_CONSTRAINT not in trial.constraints:
-            trial.set_constraint(_VALID_CONSTRAINT, 1.0 if infeasible else -1.0)
-        if losses and not infeasible:
-            value = mean_loss(losses)
-            self._search.tell(trial, value)
+        told = {**(excess or {}), _VALID_CONSTRAINT: 1.0 if infeasible else -1.0}
+        # Some are there already if the study was killed between this write and the next.
+        for name in told.keys() - trial.constraints.keys():
+            trial.set_constraint(name, told[name])
+        values = [mean_loss(losses)] + ([] if second is None else [mean_loss(second)])
+        if all(map(math.isfinite, values)) and not infeasible:
+            self._search.tell(trial, values)
         else:
             self._search.tell(trial, state=states.PRUNED)
 
@@ -394,15 +419,21 @@ class Store:
     def _record(self) -> Record:
         attrs = self._search.user_attrs
         header = msgspec.convert(attrs["header"], Header)
-        objective = Objective.parse(header.objective)
+        goals = goals_of(header.definition)
         blocks = tuple(
             _block(frozen)
             for frozen in self._blocks.get_trials(deepcopy=False)
             if "instances" in frozen.user_attrs
         )
-        losses = trial_losses(blocks, objective)
+        losses = trial_losses(blocks, goals.first)
+        second = trial_losses(blocks, goals.second) if goals.second else {}
+        excess = {limit.text: trial_excess(blocks, limit) for limit in goals.limits}
         trials = tuple(
-            _trial(frozen, losses.get(frozen.number, {}))
+            replace(
+                _trial(frozen, losses.get(frozen.number, {})),
+                second=second.get(frozen.number, {}),
+                excess={text: found.get(frozen.number, {}) for text, found in excess.items()},
+            )
             for frozen in self._search.get_trials(deepcopy=False)
             if "digest" in frozen.user_attrs
         )
@@ -438,14 +469,18 @@ class Store:
     def importance(self) -> Mapping[str, float]:
         """Share of each parameter in the spread of the losses (PED-ANOVA, Watanabe 2023).
 
-        Empty where there are too few finished trials to say.
+        Of the first objective. Empty where there are too few finished trials to say.
         """
         optuna = _optuna()
+        several = len(self._search.directions) > 1
+        target = (lambda trial: trial.values[0]) if several else None
         with warnings.catch_warnings():
             # Of too few trials Optuna warns, and calls all parameters equally important.
             warnings.simplefilter("error", UserWarning)
             try:
-                found: Mapping[str, float] = optuna.importance.get_param_importances(self._search)
+                found: Mapping[str, float] = optuna.importance.get_param_importances(
+                    self._search, target=target
+                )
             except (ValueError, RuntimeError, UserWarning):
                 return {}
         return found

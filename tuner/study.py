@@ -7,13 +7,14 @@ file. Both are read by the same code, so both are answered in the same way when 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.constraint import Constraint
 from tuner.errors import DefinitionError
+from tuner.goals import Goals, parse_goals
 from tuner.located import Node, did_you_mean, read_yaml
-from tuner.objective import NAMES as OBJECTIVES
 from tuner.parameter import BASELINES
 from tuner.paths import data_dir
 from tuner.space_file import SERVERS
@@ -26,6 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KEYS = (
     *("name", "summary", "server", "space", "workload", "objective", "baseline", "trials"),
     *("time", "rate", "connections", "allow", "seed", "storage", "effect"),
+    *("slo", "constraint", "choose"),
 )
 
 
@@ -39,7 +41,8 @@ class StudyDefinition:
     """Name, or path of a file."""
     workload: str
     """Name, or path of a file."""
-    objective: str
+    objective: tuple[str, ...]
+    """One name, or two."""
     baseline: str
     """``stock``, ``distro``, ``hand``, or path of a configuration's file."""
     trials: int | None
@@ -57,6 +60,19 @@ class StudyDefinition:
     """URL of an Optuna storage; None: SQLite in the study's folder."""
     effect: float
     """Smallest effect worth finding, as a share."""
+    slo: str = ""
+    """The latency limit of the objective ``capacity``, ``p99<5ms``."""
+    constraint: tuple[str, ...] = ()
+    """Limits that the tuned configuration must keep to."""
+    choose: str = ""
+    """Which point of a front is confirmed; empty: the best product of ratios."""
+
+    @property
+    def goals(self) -> Goals:
+        """Objectives, constraints and choice, read."""
+        return parse_goals(
+            self.objective, slo=self.slo, constraints=self.constraint, choose=self.choose
+        )
 
     def as_dict(self) -> dict[str, object]:
         """The definition under the names of the file's keys; ``load_study`` reads it again."""
@@ -65,7 +81,10 @@ class StudyDefinition:
             "server": self.server,
             "space": self.space,
             "workload": self.workload,
-            "objective": self.objective,
+            "objective": self.objective[0] if len(self.objective) == 1 else list(self.objective),
+            "slo": self.slo or None,
+            "constraint": list(self.constraint),
+            "choose": self.choose or None,
             "baseline": self.baseline,
             "trials": self.trials,
             "time": self.time_s,
@@ -156,12 +175,13 @@ def _beside(node: Node, folder: Path) -> Node:
 def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
     server = keys["server"].one_of(SERVERS) if "server" in keys else "nginx"
     workload = keys["workload"].text() if "workload" in keys else "static"
+    goals = _goals(keys)
     return StudyDefinition(
         name=_name(keys.get("name"), file),
         server=server,
         space=keys["space"].text() if "space" in keys else _space_for(server, workload),
         workload=workload,
-        objective=keys["objective"].one_of(OBJECTIVES) if "objective" in keys else "p99",
+        objective=tuple(o.name for o in goals.objectives),
         baseline=_baseline(keys["baseline"]) if "baseline" in keys else "stock",
         trials=keys["trials"].integer(1, 1_000_000) if "trials" in keys else None,
         time_s=keys["time"].duration_s(1, 30 * 86_400) if "time" in keys else 600.0,
@@ -171,7 +191,40 @@ def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
         seed=keys["seed"].integer(0, 2**32 - 1) if "seed" in keys else 1,
         storage=keys["storage"].text() if "storage" in keys else None,
         effect=keys["effect"].real(0.001, 1) if "effect" in keys else 0.05,
+        slo=goals.seek.text if goals.seek else "",
+        constraint=tuple(limit.text for limit in goals.constraints),
+        choose=goals.choice.text,
     )
+
+
+def _goals(keys: Mapping[str, Node]) -> Goals:
+    """The goals, with an error at the place of what is wrong."""
+    nodes = {key: _items(keys[key]) for key in ("objective", "constraint") if key in keys}
+    for node in nodes.get("constraint", ()):
+        try:
+            Constraint.parse(node.text())
+        except ValueError as error:
+            raise node.error(str(error)) from error
+    texts = {key: tuple(node.text() for node in found) for key, found in nodes.items()}
+    single = {key: keys[key].text() for key in ("slo", "choose") if key in keys}
+    try:
+        return parse_goals(
+            texts.get("objective", ("p99",)),
+            slo=single.get("slo", ""),
+            constraints=texts.get("constraint", ()),
+            choose=single.get("choose", ""),
+        )
+    except DefinitionError as error:
+        place = keys.get((error.path or "").removeprefix("--"))
+        if place is None:
+            raise
+        quoted = (item for item in _items(place) if repr(item.text()) in error.message)
+        raise next(quoted, place).error(error.message) from error
+
+
+def _items(node: Node) -> Sequence[Node]:
+    """One text may stand where a list of them may."""
+    return node.sequence() if isinstance(node.content, tuple) else (node,)
 
 
 def _name(node: Node | None, file: Path) -> str:
@@ -199,8 +252,7 @@ def _baseline(node: Node) -> str:
 
 def _allow(node: Node) -> tuple[str, ...]:
     # One name may stand alone; names may also be separated by commas, as on the command line.
-    items = node.sequence() if isinstance(node.content, tuple) else (node,)
-    names = [name.strip() for item in items for name in item.text().split(",")]
+    names = [name.strip() for item in _items(node) for name in item.text().split(",")]
     if not all(names):
         raise node.error("a name is empty")
     return tuple(dict.fromkeys(names))

@@ -65,10 +65,19 @@ def test_an_empty_sample_has_no_figures() -> None:
     assert decode(latency.hdr)[1].sum() == 0
 
 
-def test_a_figure_that_nobody_defined_is_not_guessed() -> None:
-    """A name that is no quantile is an error of the programmer."""
-    with pytest.raises(KeyError):
-        summarise(np.array([1])).value_us("p95")
+@given(SAMPLES, st.sampled_from(["p75", "p95", "p99.5"]))
+def test_any_other_percentile_is_read_from_the_histogram(values: list[int], name: str) -> None:
+    """To its three digits; without a histogram there is none."""
+    exact = sorted(values)[max(0, math.ceil(float(name[1:]) / 100 * len(values) - 1e-9) - 1)]
+    found = summarise(np.array(values)).value_us(name)
+    assert found == pytest.approx(exact / 1e3, rel=1.1e-3, abs=1e-3)
+    assert math.isnan(summarise(np.array(values), histogram=False).value_us(name))
+
+
+def test_what_is_no_percentile_is_not_guessed() -> None:
+    """A name that is none is an error of the programmer."""
+    with pytest.raises(ValueError, match="ean"):
+        summarise(np.array([1])).value_us("mean")
 
 
 @given(SAMPLES)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.objective import NAMES, Objective
+from tuner.goals import Goals
 from tuner.plan import DEPLOY_S, GAP_S, STALL_ALLOWANCE, BlockPlan, Budget, plan_blocks
 
+PERCENTILES = ("p50", "p75", "p99", "p99.9")
 RATES = st.floats(10, 1e6)
 TIMES = st.floats(30, 86_400)
 
@@ -22,7 +23,7 @@ def test_the_cost_of_a_block_is_its_deployment_its_windows_and_its_warm_ups() ->
 
 def test_at_a_high_rate_windows_are_short_and_hold_what_p99_needs() -> None:
     """20,000/s in a ten-minute study: 10,000 samples and an allowance for stalls."""
-    plan = plan_blocks(Objective("p99"), 20_000, 600)
+    plan = plan_blocks(Goals.of("p99"), 20_000, 600)
     assert plan.samples_needed == 10_000
     assert plan.search.window_s == pytest.approx(0.8)
     assert plan.confirm.window_s == pytest.approx(0.8)
@@ -31,27 +32,27 @@ def test_at_a_high_rate_windows_are_short_and_hold_what_p99_needs() -> None:
 
 def test_at_a_low_rate_windows_hold_fewer_samples_and_the_plan_says_how_many() -> None:
     """A window takes at most a hundredth of the study; the gate is lowered to what fits."""
-    plan = plan_blocks(Objective("p99"), 500, 600)
+    plan = plan_blocks(Goals.of("p99"), 500, 600)
     assert plan.search.window_s == 6.0
     assert plan.samples_needed == int(500 * 6 / STALL_ALLOWANCE)
 
 
-@given(st.sampled_from(NAMES[:4]), RATES, TIMES)
+@given(st.sampled_from(PERCENTILES), RATES, TIMES)
 def test_every_kind_of_window_can_hold_the_samples_that_the_gate_demands(
     name: str, rate_per_s: float, time_s: float
 ) -> None:
     """A gate that no window can pass would repeat blocks for ever."""
-    plan = plan_blocks(Objective(name), rate_per_s, time_s)
+    plan = plan_blocks(Goals.of(name), rate_per_s, time_s)
     for block in (plan.aa, plan.search, plan.confirm, plan.load_points):
         assert rate_per_s * block.window_s * 1.0001 >= plan.samples_needed * STALL_ALLOWANCE
 
 
-@given(st.sampled_from(NAMES), RATES, TIMES)
+@given(st.sampled_from((*PERCENTILES, "throughput", "cpu", "memory")), RATES, TIMES)
 def test_noise_is_measured_along_the_very_path_of_the_confirmation(
     name: str, rate_per_s: float, time_s: float
 ) -> None:
     """σ_d plans the confirmation, so its blocks have the same windows and rounds."""
-    plan = plan_blocks(Objective(name), rate_per_s, time_s)
+    plan = plan_blocks(Goals.of(name), rate_per_s, time_s)
     assert plan.aa == plan.confirm
     assert plan.search.rounds >= 4, "a candidate can be dropped after four rounds at the earliest"
 
@@ -61,14 +62,14 @@ def test_a_confirmation_has_at_least_the_blocks_of_a_finite_interval(
     rate_per_s: float, time_s: float
 ) -> None:
     """Six, however short the time."""
-    plan = plan_blocks(Objective("p99"), rate_per_s, time_s)
+    plan = plan_blocks(Goals.of("p99"), rate_per_s, time_s)
     assert Budget(time_s).confirm_blocks(plan) >= 6
 
 
 @given(RATES, TIMES)
 def test_the_blocks_that_fit_do_fit(rate_per_s: float, time_s: float) -> None:
     """More than six never cost more than the confirmation's share."""
-    plan = plan_blocks(Objective("p99"), rate_per_s, time_s)
+    plan = plan_blocks(Goals.of("p99"), rate_per_s, time_s)
     blocks = Budget(time_s).confirm_blocks(plan)
     cost_s = blocks * plan.confirm.cost_s(2) + 2 * plan.load_points.cost_s(2)
     assert blocks == 6 or cost_s <= Budget(time_s).confirm_s
@@ -79,7 +80,7 @@ def test_the_search_gets_what_is_left_and_at_least_one_block(
     rate_per_s: float, time_s: float, spent_s: float, blocks: int
 ) -> None:
     """What calibration spent and what the confirmation will need is set aside."""
-    plan = plan_blocks(Objective("p99"), rate_per_s, time_s)
+    plan = plan_blocks(Goals.of("p99"), rate_per_s, time_s)
     search_s = Budget(time_s).search_s(spent_s, plan, blocks)
     reserved_s = blocks * plan.confirm.cost_s(2) + 2 * plan.load_points.cost_s(2)
     one_block_s = plan.search.cost_s(plan.candidates + 1)
@@ -89,7 +90,7 @@ def test_the_search_gets_what_is_left_and_at_least_one_block(
 
 def test_most_of_a_block_is_measuring() -> None:
     """At the planned cost, at least 75 % of a search block and 85 % of a confirmation block."""
-    plan = plan_blocks(Objective("p99"), 5_000, 600)
+    plan = plan_blocks(Goals.of("p99"), 5_000, 600)
     search, confirm = plan.search, plan.confirm
     assert search.measured_s(6) / search.cost_s(6) >= 0.75
     assert confirm.measured_s(2) / confirm.cost_s(2) >= 0.85
@@ -97,6 +98,6 @@ def test_most_of_a_block_is_measuring() -> None:
 
 def test_throughput_needs_no_tail() -> None:
     """Closed loops are short: windows of half a second in the search."""
-    plan = plan_blocks(Objective("throughput"), 0.1, 600)
+    plan = plan_blocks(Goals.of("throughput"), 0.1, 600)
     assert plan.search.window_s == pytest.approx(0.5)
     assert plan.samples_needed == 1_000

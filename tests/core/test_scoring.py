@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.windows import block, window
+from tuner.metric import typical_ln
 from tuner.objective import Objective
 from tuner.scoring import (
     block_losses,
@@ -17,7 +18,6 @@ from tuner.scoring import (
     mean_loss,
     round_differences,
     trial_losses,
-    typical_ln,
     windows_of,
 )
 

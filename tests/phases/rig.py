@@ -11,7 +11,7 @@ from typing import Any
 import optuna
 
 from tuner.configuration import Configuration, Value
-from tuner.objective import Objective
+from tuner.goals import Goals, goals_of
 from tuner.phases.bench import Bench, Silence
 from tuner.phases.study import SATURATION_GATES, StudySpec, run_study
 from tuner.record import Block, Phase, Record
@@ -82,7 +82,9 @@ class Rig:
 
     host: SimulatedHost
     storage: Storage = field(default_factory=optuna.storages.InMemoryStorage)
-    objective: str = "p99"
+    objective: str | tuple[str, ...] = "p99"
+    wanted: Mapping[str, Any] = field(default_factory=dict)
+    """More of the definition: slo, constraint, choose."""
     baseline: Configuration = STOCK
     progress: Notes = field(default_factory=Notes)
     spec: StudySpec = field(
@@ -102,7 +104,7 @@ class Rig:
     def store(self) -> Store:
         """The record: begun at the first call, opened and recovered at every later one."""
         if not self.begun:
-            header = self.host.header(NAME, self.baseline, self.objective)
+            header = self.host.header(NAME, self.baseline, self.objective, **self.wanted)
             store = Store.create(self.storage, header, self.host.clock)
             store.add_configuration(self.host.describe(self.baseline))
             self.begun = True
@@ -110,6 +112,15 @@ class Rig:
         store = Store.open(self.storage, NAME, self.host.clock)
         self.progress.notes += store.recover()
         return store
+
+    @property
+    def goals(self) -> Goals:
+        """What the study wants."""
+        return goals_of(self._definition)
+
+    @property
+    def _definition(self) -> dict[str, Any]:
+        return {"objective": self.objective, **self.wanted}
 
     def bench(self, store: Store | None = None) -> Bench:
         """A bench as the command line would build it."""
@@ -123,7 +134,7 @@ class Rig:
             describe=self.host.describe,
             free_ports=self.host.free_ports,
             workload=WORKLOAD,
-            objective=Objective(self.objective),
+            goals=self.goals,
             rule=StallRule(),
             gates=SATURATION_GATES,
             seed=self.host.seed,

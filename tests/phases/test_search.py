@@ -190,7 +190,7 @@ def test_a_hopeless_candidate_leaves_its_block_after_four_rounds() -> None:
         assert trial.state == "dropped"
         assert mean_loss(trial.losses) == pytest.approx(0.7, abs=0.1)
         assert len(trial.losses) == 1
-        assert trial.message == "slower than the baseline in each of 4 rounds"
+        assert trial.message == "worse than the baseline in each of 4 rounds"
     for block in blocks(record, "search"):
         for instance in block.instances:
             if instance.trial in {trial.number for trial in large}:

@@ -37,7 +37,7 @@ def test_a_block_difference_is_the_log_ratio_of_typical_windows(study: Studies) 
         median(math.log(window.stall_free.p99_us) for window in arm)
         for arm in (block.candidate, block.baseline)
     ]
-    assert block.difference(result.objective.value) == pytest.approx(logs[0] - logs[1])
+    assert block.difference(result.objective.arm_ln) == pytest.approx(logs[0] - logs[1])
 
 
 def test_an_invalid_block_is_listed_and_not_used(study: Studies) -> None:

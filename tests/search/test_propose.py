@@ -24,10 +24,10 @@ def loss_of(configuration: Configuration) -> float:
 def run(space: Space, blocks: int, *, seed: int = 1, count: int = 5) -> list[Seen]:
     """A search without noise, by blocks of so many proposals."""
     base = space.baseline("stock")
-    seen = [Seen(base, 0.0)]
+    seen = [Seen(base, (0.0,))]
     for block in range(blocks):
         found = propose(space, (), base, seen, count=count, seed=seed * 1_000 + block)
-        seen += [Seen(c, loss_of(c) if space is SMALL else 0.0) for c in found]
+        seen += [Seen(c, (loss_of(c) if space is SMALL else 0.0,)) for c in found]
     return seen
 
 
@@ -60,7 +60,7 @@ def test_what_trades_something_stays_as_in_the_baseline(space: Space) -> None:
 def test_an_allowed_trade_is_searched() -> None:
     """``--allow cache`` lets the search turn it on."""
     base = SMALL.baseline("stock")
-    found = propose(SMALL, ("cache",), base, [Seen(base, 0.0)], count=20, seed=1)
+    found = propose(SMALL, ("cache",), base, [Seen(base, (0.0,))], count=20, seed=1)
     assert {c.values["cache"] for c in found} == {False, True}
 
 
@@ -81,16 +81,16 @@ def test_an_exhausted_space_gives_what_is_left(tmp_path: Path) -> None:
     )
     tiny = bind(str(path))
     base = tiny.baseline("stock")
-    found = propose(tiny, (), base, [Seen(base, 0.0)], count=10, seed=1)
+    found = propose(tiny, (), base, [Seen(base, (0.0,))], count=10, seed=1)
     assert len(found) == 3
-    seen = [Seen(base, 0.0), *(Seen(c, 0.0) for c in found)]
+    seen = [Seen(base, (0.0,)), *(Seen(c, (0.0,)) for c in found)]
     assert propose(tiny, (), base, seen, count=10, seed=2) == []
 
 
 def test_the_search_learns_from_what_it_saw() -> None:
     """Late proposals are better than early ones, and most have what matters."""
     seen = run(SMALL, 15)[1:]
-    losses = [s.loss for s in seen if s.loss is not None]
+    losses = [s.losses[0] for s in seen if s.losses]
     assert sum(losses[-25:]) < sum(losses[:25]) - 25 * 0.03
     # By chance it would be half of them; 17 of 25 come about once in twenty times.
     assert sum(bool(s.configuration.values["fast"]) for s in seen[-25:]) >= 17
@@ -99,10 +99,10 @@ def test_the_search_learns_from_what_it_saw() -> None:
 def test_the_search_avoids_what_is_infeasible() -> None:
     """Where half of a space is refused, late proposals come from the other half."""
     base = SMALL.baseline("hand")
-    seen = [Seen(base, 0.0)]
+    seen = [Seen(base, (0.0,))]
     for block in range(16):
         found = propose(SMALL, (), base, seen, count=5, seed=block)
-        seen += [Seen(c, 0.0 if c.values["fast"] else None) for c in found]
+        seen += [Seen(c, (0.0,) if c.values["fast"] else None) for c in found]
     # By chance it would be 20; 26 of 40 come about once in twenty-five times.
     assert sum(bool(s.configuration.values["fast"]) for s in seen[-40:]) >= 26
 
@@ -111,4 +111,4 @@ def test_a_trial_outside_the_ranges_can_be_seen() -> None:
     """A baseline of the user's own may lie where the search does not go."""
     odd = Configuration.of(SMALL.name, {**SMALL.baseline("stock").values, "size": 7})
     base = SMALL.baseline("stock")
-    assert len(propose(SMALL, (), base, [Seen(odd, -1.0)], count=3, seed=1)) == 3
+    assert len(propose(SMALL, (), base, [Seen(odd, (-1.0,))], count=3, seed=1)) == 3

@@ -30,6 +30,9 @@ _EPILOG = """
 \b
 Examples:
   tuner optimize --server nginx --objective p99
+  tuner optimize --objective capacity --slo 'p99<5ms'
+  tuner optimize --objective cpu --constraint 'p99 <= 1.1x baseline'
+  tuner optimize --objective p99 --objective memory --choose 'memory <= 1.1x baseline'
   tuner optimize --workload proxy --time 20m --name proxy
   tuner optimize --allow open_file_cache --allow access_log_buffer
   tuner optimize --baseline studies/proxy/best/configuration.yaml --workload proxy
@@ -41,6 +44,7 @@ Examples:
 @options.workload
 @click.option("--baseline", metavar="NAME|FILE", help="stock, distro, hand, or a YAML file.")
 @click.option("--allow", multiple=True, metavar="PARAMETER", help="Allow what this one trades.")
+@click.option("--choose", metavar="RULE", help="Of two objectives: weights, or a limit on one.")
 @click.option("--trials", type=int, metavar="N", help="Most configurations to try.")
 @options.study_file
 @options.study

@@ -11,7 +11,19 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 _WORKLOAD = [
     click.option("--server", metavar="NAME", help="Server under test: nginx."),
-    click.option("--objective", metavar="NAME", help="p50, p90, p99, p99.9 or throughput."),
+    click.option(
+        "--objective",
+        metavar="NAME",
+        multiple=True,
+        help="p99 or any percentile, throughput, capacity, cpu, memory; two for a front.",
+    ),
+    click.option("--slo", metavar="LIMIT", help="Of the objective capacity: 'p99<5ms'."),
+    click.option(
+        "--constraint",
+        metavar="LIMIT",
+        multiple=True,
+        help="What must hold: 'memory <= 1.2x baseline', 'errors <= 0.1%'.",
+    ),
     click.option("--workload", metavar="NAME|FILE", help="static, proxy, or a YAML file."),
     click.option("--space", metavar="NAME|FILE", help="Parameters to search, e.g. nginx/static."),
     click.option("--rate", metavar="N", help="Offered rate per second [70 % of capacity]."),

@@ -22,10 +22,10 @@ from tuner.cli.progress import TerminalProgress
 from tuner.configuration import Configuration
 from tuner.errors import DefinitionError, HostError
 from tuner.facts import CoreSplit, HostFacts, ServerFacts, split_cores
+from tuner.goals import Goals
 from tuner.hosts import local
 from tuner.hosts.ansible import AnsibleDeployer
 from tuner.load.native import NativeGenerator
-from tuner.objective import Objective
 from tuner.paths import loadgen_binary
 from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
@@ -55,7 +55,7 @@ class Preflight:
     cores: CoreSplit
     workload: Workload
     space: Space
-    objective: Objective
+    goals: Goals
     baseline: Configuration
     generator: NativeGenerator
     notes: tuple[str, ...]
@@ -68,7 +68,6 @@ def preflight(definition: StudyDefinition) -> Preflight:
         DefinitionError: the definition does not fit together.
         HostError, InstrumentError: server or generator are missing.
     """
-    objective = Objective.parse(definition.objective)
     workload = load_workload(definition.workload)
     if definition.connections is not None:
         workload = replace(workload, connections=definition.connections)
@@ -102,7 +101,7 @@ def preflight(definition: StudyDefinition) -> Preflight:
         cores=cores,
         workload=workload,
         space=space,
-        objective=objective,
+        goals=definition.goals,
         baseline=baseline,
         generator=generator,
         notes=_notes(host, cores, workload, generator, space),
@@ -123,7 +122,7 @@ def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) 
     server, host, workload = found.server, found.host, found.workload
     backend = f", backend {_ids(cores.backend)}" if cores.backend else ""
     rows = {
-        what: f"{server.name} {server.version}, objective {definition.objective}",
+        what: f"{server.name} {server.version}, objective {found.goals.words}",
         "workload": f"{workload.name}: {workload.summary}",
         "host": f"{host.cpu_model}, {len(host.cpus)} cores, {host.distribution}, {host.kernel}",
         "cores": f"generator {_ids(cores.generator)}, server {_ids(cores.server)}{backend}",
@@ -205,7 +204,7 @@ def create_store(found: Preflight, folder: Path) -> Store:
             notes=found.notes,
             started_unix_s=time.time(),
             baseline=found.baseline.digest,
-            objective=definition.objective,
+            objective=definition.goals.first.text,
         ),
     )
 
@@ -259,7 +258,7 @@ def _bench(
         describe=lambda configuration: describe(found.space, configuration),
         free_ports=local.free_ports,
         workload=found.workload,
-        objective=found.objective,
+        goals=found.goals,
         rule=None if found.cores.shared else StallRule(),
         gates=SATURATION_GATES,
         seed=found.definition.seed,

@@ -130,10 +130,11 @@ def _measure(
             index=index,
             arms=tuple(arms),
             plan=plan,
-            mode=bench.objective.mode,
+            mode=bench.goals.mode,
             rate_per_s=ready.calibration.rate_per_s,
             # A change without which the load fails must not spoil the block for the others.
             needs_all=False,
+            seek=bench.goals.seek,
         )
         repeat_until_complete(bench, spec)
         bench.progress.step(f"block {index + 1} of {blocks}", (blocks - index - 1) * cost_s)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tuner.configuration import Configuration
+from tuner.goals import Goals
 from tuner.hosts.port import Deployer, InstanceSpec
 from tuner.load.port import LoadGenerator
 from tuner.measurement import Gates
@@ -74,9 +75,14 @@ class Bench:
     free_ports: Callable[[int], Sequence[int]]
     """So many free ports on the target."""
     workload: Workload
-    objective: Objective
+    goals: Goals
     rule: StallRule | None
     gates: Gates
     seed: int
     clock: Callable[[], float]
     """Unix time in seconds, as the store has it."""
+
+    @property
+    def objective(self) -> Objective:
+        """The objective; of two, the first."""
+        return self.goals.first

@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tuner.capacity import next_rate
 from tuner.configuration import Configuration
+from tuner.constraint import Constraint
 from tuner.errors import HostError, InstrumentError, Interrupted
 from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.measurement import Measurement, RawWindow, measure
@@ -60,6 +62,8 @@ class BlockSpec:
     A round with an invalid window is measured again, whole, at the block's end; a block that
     would need more than a quarter of its rounds again is invalid.
     """
+    seek: Constraint | None = None
+    """The latency limit whose highest rate is sought; ``rate_per_s`` is where every arm begins."""
 
     @property
     def spare_rounds(self) -> int:
@@ -130,6 +134,7 @@ class _Run:
         self._instances = {i.instance: i for i in _planned(spec.arms)}
         self._endpoints: list[Endpoint] = []
         self._windows: list[Measurement] = []
+        self._stopped = False
 
     def deploy(self) -> None:
         ports = self._bench.free_ports(len(self._spec.arms))
@@ -155,33 +160,64 @@ class _Run:
         live = [endpoint.instance for endpoint in self._endpoints]
         if live in ([], [BASELINE]) and len(self._spec.arms) > 1:
             return
-        plan = Plan(self._bench.workload, tuple(self._endpoints), self._order(live))
+        random = np.random.default_rng([self._bench.seed, self._number])
+        rounds = [
+            self._order(live, random, round_)
+            for round_ in range(self._spec.plan.rounds + self._spec.spare_rounds)
+        ]
+        if self._spec.seek is None:
+            self._run(tuple(window for round_ in rounds for window in round_))
+            return
+        for round_ in rounds:
+            # The next rates follow from the windows so far, so every round is a plan of its own.
+            self._run(self._at_next_rates(round_, self._spec.seek))
+            if self._stopped:
+                return
+
+    def _run(self, windows: tuple[WindowSpec, ...]) -> None:
+        plan = Plan(self._bench.workload, tuple(self._endpoints), windows)
         self._bench.generator.run(plan, self._after)
 
-    def _order(self, live: Sequence[str]) -> tuple[WindowSpec, ...]:
-        """Rounds in random order; all windows of a round share the arrival schedule's seed.
+    def _order(
+        self, live: Sequence[str], random: np.random.Generator, round_: int
+    ) -> tuple[WindowSpec, ...]:
+        """One round in random order; all its windows share the arrival schedule's seed.
 
         Common random numbers (Law, Simulation Modeling and Analysis, ch. 11): within a round
         every instance is offered the very same arrivals.
         """
-        random = np.random.default_rng([self._bench.seed, self._number])
-        spec, windows = self._spec, []
-        for round_ in range(spec.plan.rounds + spec.spare_rounds):
-            seed = int(random.integers(2**53))
-            for place in random.permutation(len(live)):
-                label = live[place]
-                windows.append(
-                    WindowSpec(
-                        window_id=window_id(round_, label),
-                        instance=label,
-                        mode=spec.mode,
-                        rate_per_s=spec.rate_per_s,
-                        seed=seed,
-                        warmup_s=spec.plan.first_warmup_s if round_ == 0 else spec.plan.warmup_s,
-                        duration_s=spec.plan.window_s,
-                    )
-                )
-        return tuple(windows)
+        spec = self._spec
+        fresh = round_ == 0 or spec.seek is not None
+        seed = int(random.integers(2**53))
+        return tuple(
+            WindowSpec(
+                window_id=window_id(round_, live[place]),
+                instance=live[place],
+                mode=spec.mode,
+                rate_per_s=spec.rate_per_s,
+                seed=seed,
+                warmup_s=spec.plan.first_warmup_s if fresh else spec.plan.warmup_s,
+                duration_s=spec.plan.window_s,
+            )
+            for place in random.permutation(len(live))
+        )
+
+    def _at_next_rates(
+        self, round_: Sequence[WindowSpec], slo: Constraint
+    ) -> tuple[WindowSpec, ...]:
+        """A round in which each instance that is still there is offered its own next rate."""
+        return tuple(
+            replace(
+                window,
+                rate_per_s=next_rate(
+                    [w for w in self._windows if w.instance == window.instance],
+                    slo,
+                    self._spec.rate_per_s,
+                ),
+            )
+            for window in round_
+            if self._instances[window.instance].state == "live"
+        )
 
     def _after(self, raw: RawWindow) -> Next:
         window = measure(raw, self._bench.rule, self._bench.gates)
@@ -200,7 +236,8 @@ class _Run:
             )
         contenders = [i for i in self._instances.values() if i.state == "live"]
         alone = len(self._spec.arms) > 1 and [i.instance for i in contenders] == [BASELINE]
-        return Next(drop=tuple(leaving), stop=alone or self._enough())
+        self._stopped = alone or self._enough()
+        return Next(drop=tuple(leaving), stop=self._stopped)
 
     def _enough(self) -> bool:
         """Whether the rounds are all there, or can no longer be."""

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tuner.capacity import crossing, points
 from tuner.configuration import Configuration
+from tuner.constraint import Constraint
 from tuner.errors import HostError, InstrumentError
+from tuner.objective import Objective
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, InvalidBlockError, repeat_until_complete
 from tuner.plan import CLOSED, Budget, StudyPlan
 from tuner.record import Block, Calibration
-from tuner.scoring import BASELINE, counted_windows, typical_ln
+from tuner.scoring import BASELINE, counted_windows
 from tuner.stats.power import PooledSigma, blocks_needed, minimum_detectable_effect, pooled_sigma
 from tuner.stats.race import neighbour_correlation
 
@@ -24,7 +27,6 @@ LOAD_SHARE = 0.7
 OTHER_LOAD_SHARES = (0.5, 0.85)
 """Reported beside it, because p99 near saturation is a cliff."""
 _BUSY = 0.95
-_LOWERED = ", lowered because the baseline was not steady there"
 _LOWERED = ", lowered because the baseline was not steady there"
 
 
@@ -119,9 +121,10 @@ def run_aa(
             index=index,
             arms=tuple(Arm(label, baseline) for label in labels),
             plan=plan.aa,
-            mode=bench.objective.mode,
+            mode=bench.goals.mode,
             rate_per_s=rate_per_s,
             needs_all=True,
+            seek=bench.goals.seek,
         )
         blocks.append(repeat_until_complete(bench, spec))
         sigma = expected_sigma(bench, blocks[0])
@@ -140,10 +143,13 @@ def expected_sigma(bench: Bench, block: Block) -> float:
     """The noise of a block's difference to be expected from the spread of one block's windows.
 
     The standard deviation of the difference of two medians of R windows, √2·√(π/2)·s/√R, with s
-    from the median absolute deviation, which a few disturbed windows do not move.
+    from the median absolute deviation, which a few disturbed windows do not move. 0 for a
+    capacity, of which one block tells no spread.
     """
+    if bench.objective.slo:
+        return 0.0
     logs = [
-        np.log([bench.objective.value(w) for w in counted_windows(block, i.instance)])
+        np.array([bench.objective.ln(w) for w in counted_windows(block, i.instance)])
         for i in block.instances
     ]
     spread = np.concatenate([values - np.median(values) for values in logs])
@@ -166,19 +172,16 @@ def calibration(
     Raises:
         HostError: identical configurations differ so much that nothing can be decided here.
     """
-    groups = [
-        [
-            typical_ln(counted_windows(block, i.instance), bench.objective.value)
-            for i in block.instances
-        ]
-        for block in blocks
-    ]
-    sigma = pooled_sigma(groups)
-    count = planned_blocks(sigma, effect, budget, plan)
+    noises = [aa_groups(blocks, objective) for objective in bench.goals.objectives]
+    sigmas = [pooled_sigma(groups) for groups in noises]
+    groups, sigma = noises[0], sigmas[0]
+    count = planned_blocks(sigmas, effect, budget, plan)
     half_width = sigma.half_width(count)
-    if not half_width < 1:
+    second = sigmas[1] if len(sigmas) > 1 else PooledSigma(0.0, sigma.degrees_of_freedom)
+    if not max(half_width, second.half_width(count)) < 1:
         raise HostError(
-            f"identical configurations differ by {half_width:.0%} on this host: nothing can be"
+            f"identical configurations differ by"
+            f" {max(half_width, second.half_width(count)):.0%} on this host: nothing can be"
             " decided here; quieten it, lower --rate, or allow more --time"
         )
     warnings = []
@@ -199,14 +202,73 @@ def calibration(
         minimum_detectable_effect=minimum_detectable_effect(sigma.sigma_d, count),
         correlation=neighbour_correlation(groups),
         warnings=tuple(warnings),
+        second_sigma_d=second.sigma_d,
+        second_half_width=second.half_width(count),
+        second_minimum_detectable_effect=minimum_detectable_effect(second.sigma_d, count),
     )
 
 
-def planned_blocks(sigma: PooledSigma, effect: float, budget: Budget, plan: StudyPlan) -> int:
-    """Blocks of the confirmation: enough at the upper limit of the noise, if time allows."""
-    limit = budget.confirm_blocks(plan)
-    upper = sigma.upper_limit()
-    return min(limit, blocks_needed(upper, effect)) if upper > 0 else 6
+def aa_groups(blocks: Sequence[Block], objective: Objective) -> list[list[float]]:
+    """The figure of every instance of every A/A block, in natural logarithms.
+
+    Raises:
+        InstrumentError: an instance has none.
+    """
+    groups = [
+        [objective.arm_ln(counted_windows(block, i.instance)) for i in block.instances]
+        for block in blocks
+    ]
+    if not all(math.isfinite(value) for group in groups for value in group):
+        raise InstrumentError(
+            f"the {objective.words} of the baseline cannot be read on this host; choose another"
+            " --objective"
+        )
+    return groups
+
+
+def planned_blocks(
+    sigmas: Sequence[PooledSigma], effect: float, budget: Budget, plan: StudyPlan
+) -> int:
+    """Blocks of the confirmation: enough at the upper limit of the noise, if time allows.
+
+    Of two objectives the noisier one decides, and one block more is the least: at half the level,
+    which Holm's procedure begins with, 6 blocks have no interval.
+    """
+    least = 6 if len(sigmas) == 1 else 7
+    limit = max(least, budget.confirm_blocks(plan))
+    upper = max(sigma.upper_limit() for sigma in sigmas)
+    return min(limit, max(least, blocks_needed(upper, effect))) if upper > 0 else least
+
+
+def limit_point(
+    bench: Bench, baseline: Configuration, slo: Constraint, start_per_s: float, plan: StudyPlan
+) -> tuple[float, str]:
+    """Where the baseline just meets a latency limit: the rate at which every arm begins.
+
+    Raises:
+        HostError: it meets the limit at none of the rates tried.
+    """
+    spec = BlockSpec(
+        phase="capacity",
+        index=1,
+        arms=(Arm(BASELINE, baseline),),
+        plan=plan.confirm,
+        mode="open",
+        rate_per_s=start_per_s,
+        needs_all=False,
+        seek=slo,
+    )
+    bench.progress.phase(f"highest rate with {slo.text}", plan.confirm.cost_s(1))
+    windows = repeat_until_complete(bench, spec).windows
+    found = crossing(points(windows, slo))
+    if found is None or (not found.bounded and all(p.excess > 0 for p in points(windows, slo))):
+        lowest = min(windows, key=lambda w: w.rate_per_s)
+        raise HostError(
+            f"the baseline does not meet {slo.text} at any of the rates tried: at"
+            f" {lowest.rate_per_s:,.0f}/s it has {slo.metric.value(lowest):,.0f} µs; allow a longer"
+            " one by --slo, or begin lower by --rate"
+        )
+    return _round(math.exp(found.ln_rate)), f"where the baseline just has {slo.text}"
 
 
 def _round(rate: float) -> float:

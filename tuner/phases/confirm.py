@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tuner.configuration import Configuration
 from tuner.errors import HostError, InstrumentError
+from tuner.objective import Objective
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.calibrate import OTHER_LOAD_SHARES
@@ -33,18 +34,13 @@ def freeze(
     Returns:
         The protocol with the hash of its content; it is in the record from here on.
     """
-    quantity = "throughput" if bench.objective.mode == "closed" else "corrected latency"
     protocol = Protocol(
         frozen_unix_s=bench.clock(),
         digest="",
-        estimand=(
-            f"ratio candidate / baseline of the {bench.objective.name} of {quantity}, stall-free,"
-            " pseudomedian over blocks of the difference of the arms' logarithms, each the median"
-            " over the block's rounds"
-        ),
+        estimand="; ".join(map(estimand, bench.goals.objectives)),
         baseline=bench.baseline.digest,
         candidate=candidate.digest,
-        objective=bench.objective.name,
+        objective=bench.objective.text,
         rate_per_s=calibration.rate_per_s,
         blocks=blocks,
         rounds=plan.confirm.rounds,
@@ -54,10 +50,35 @@ def freeze(
         margin=decision_margin(calibration.half_width),
         stall_rule=bench.rule,
         gates=bench.gates,
+        second=bench.goals.second.text if bench.goals.second else "",
+        second_margin=(
+            decision_margin(calibration.second_half_width) if bench.goals.second else 0.0
+        ),
+        constraints=tuple(limit.text for limit in bench.goals.constraints),
     )
     protocol = sealed(protocol)
     bench.store.set_protocol(protocol)
     return protocol
+
+
+def estimand(objective: Objective) -> str:
+    """What the ratio is of, in words."""
+    if objective.slo:
+        quantity = (
+            f"highest rate with {objective.slo.text} (corrected latency, stall-free), where the"
+            " isotonic fit over the block's windows crosses the limit"
+        )
+        return _RATIO.format(quantity, "")
+    quantity = objective.words
+    if objective.quantile:
+        quantity += " of corrected latency, stall-free"
+    return _RATIO.format(quantity, ", each the median over the block's rounds")
+
+
+_RATIO = (
+    "ratio candidate / baseline of the {}, pseudomedian over blocks of the difference of the arms'"
+    " logarithms{}"
+)
 
 
 def run_confirmation(
@@ -85,9 +106,10 @@ def run_confirmation(
             index=done,
             arms=(Arm(BASELINE, bench.baseline), Arm(CANDIDATE, candidate)),
             plan=plan.confirm,
-            mode=bench.objective.mode,
+            mode=bench.goals.mode,
             rate_per_s=protocol.rate_per_s,
             needs_all=True,
+            seek=bench.goals.seek,
         )
         try:
             block = run_block(bench, spec)
@@ -118,7 +140,7 @@ def run_load_points(
 
     One block each: a look, not a claim. A block that fails is left out and said so.
     """
-    if bench.objective.mode == "closed":
+    if bench.goals.mode == "closed" or bench.goals.seek:
         return
     done = {b.index for b in bench.store.record().blocks if b.phase == "load-points"}
     bench.progress.phase("other load points", len(OTHER_LOAD_SHARES) * plan.load_points.cost_s(2))

@@ -28,7 +28,7 @@ def measure_one(bench: Bench, spec: StudySpec) -> Measured:
     saturated = replace(bench, gates=SATURATION_GATES)
     capacity = measure_capacity(saturated, bench.baseline, spec.server_cores)
     rate_per_s, source = load_point(capacity, spec.rate_per_s)
-    plan = plan_blocks(bench.objective, rate_per_s, spec.time_s)
+    plan = plan_blocks(bench.goals, rate_per_s, spec.time_s)
     gates = Gates(samples_needed=plan.samples_needed)
     rule = bench.rule.at(rate_per_s / capacity.per_s) if bench.rule else None
     bench.progress.phase("measuring", plan.confirm.cost_s(1))

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.configuration import Configuration
+from tuner.goals import Goals
 from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
 from tuner.plan import StudyPlan
 from tuner.record import Block, Calibration, Origin, Record, Trial, TrialState
-from tuner.scoring import BASELINE, block_losses, mean_loss
+from tuner.scoring import BASELINE, block_losses
 from tuner.search.dimensions import by_parameter, dimensions_of
 from tuner.search.propose import Seen, propose
 from tuner.search.schedule import again, best_first, finalists, winner
 from tuner.space import Space
+from tuner.standing import mean_excess, mean_losses, violates
 from tuner.stats.race import drop_allowance, is_hopeless
 
 _FINAL_SHARE = 0.25
@@ -69,7 +71,8 @@ def run_search(
         _tell(bench, block, max(0.0, left_s - cost_s))
     _close_all(bench)
     bench.store.set_importance(by_parameter(bench.store.importance()))
-    return winner([t for t in bench.store.record().trials if t.origin != "baseline"])
+    proposals = [t for t in bench.store.record().trials if t.origin != "baseline"]
+    return winner(proposals, bench.goals)
 
 
 def _note_baseline(bench: Bench, spec: SearchSpec, record: Record) -> None:
@@ -80,7 +83,9 @@ def _note_baseline(bench: Bench, spec: SearchSpec, record: Record) -> None:
         record = bench.store.record()
     first = record.trials[0]
     if first.state == "racing":
-        bench.store.close_trial(first.number, "complete", {0: 0.0}, "the baseline itself")
+        second = {0: 0.0} if bench.goals.second else {}
+        known = replace(first, losses={0: 0.0}, second=second)
+        _close(bench, known, "complete", "the baseline itself")
 
 
 def _next_arms(
@@ -91,7 +96,7 @@ def _next_arms(
     configurations = {d: kept.configuration for d, kept in record.configurations.items()}
     slots = plan.candidates
     limit = slots if final else slots - round(_NEW_SHARE * slots)
-    old = finalists(trials, _FINALISTS) if final else again(trials, limit)
+    old = finalists(trials, _FINALISTS, bench.goals) if final else again(trials, limit, bench.goals)
     # A trial without a finished look was cut short by a crash, or its block was repeated.
     cut_short = [t for t in trials if t.state == "racing" and not t.losses]
     old = [*cut_short, *old][:slots]
@@ -103,11 +108,11 @@ def _next_arms(
         room = min(room, spec.trials - len(trials))
     if final or room <= 0:
         return arms
-    seen = [_seen(t, configurations) for t in record.trials]
+    seen = [_seen(t, configurations, bench.goals) for t in record.trials]
     known = {s.configuration.digest for s in seen}
     fresh = [c for c in spec.known_good if c.digest not in known][:room]
     given = len(fresh)
-    already = [*seen, *(Seen(c, 0.0) for c in fresh)]
+    already = [*seen, *(Seen(c, (0.0,) * len(bench.goals.objectives)) for c in fresh)]
     seed = bench.seed * 1_000_003 + len(record.blocks)
     fresh += propose(
         spec.space,
@@ -116,6 +121,7 @@ def _next_arms(
         already,
         count=room - given,
         seed=seed % 2**32,
+        objectives=len(bench.goals.objectives),
     )
     for place, configuration in enumerate(fresh):
         bench.store.add_configuration(bench.describe(configuration))
@@ -130,12 +136,17 @@ def _arm(place: int, configuration: Configuration, trial: int) -> Arm:
     return Arm(f"c{place}", configuration, trial)
 
 
-def _seen(trial: Trial, configurations: Mapping[str, Configuration]) -> Seen:
+def _seen(trial: Trial, configurations: Mapping[str, Configuration], goals: Goals) -> Seen:
+    configuration = configurations[trial.digest]
     if trial.origin == "baseline":
-        loss: float | None = 0.0
-    else:
-        loss = mean_loss(trial.losses) if trial.losses else None
-    return Seen(configurations[trial.digest], loss)
+        return Seen(configuration, (0.0,) * len(goals.objectives))
+    values = mean_losses(trial, goals)
+    excess = {limit: mean_excess(trial, limit) for limit in trial.excess}
+    return Seen(
+        configuration,
+        values if all(map(math.isfinite, values)) else None,
+        {limit: value for limit, value in excess.items() if math.isfinite(value)},
+    )
 
 
 def _measure(
@@ -146,30 +157,34 @@ def _measure(
         index=index,
         arms=(Arm(BASELINE, bench.baseline), *arms),
         plan=plan.search,
-        mode=bench.objective.mode,
+        mode=bench.goals.mode,
         rate_per_s=calibration.rate_per_s,
         needs_all=False,
+        seek=bench.goals.seek,
     )
     allowance = drop_allowance(calibration.sigma_d)
+    # A point of the front may lose in one objective, and a capacity has no figure by round.
+    alone = bench.goals.second is None and bench.goals.seek is None
+    objective = bench.objective if alone else None
     return repeat_until_complete(
-        bench, spec, lambda windows: hopeless(windows, bench.objective, allowance)
+        bench, spec, lambda windows: hopeless(windows, objective, allowance)
     )
 
 
 def hopeless(
-    windows: Sequence[Measurement], objective: Objective, allowance: float
+    windows: Sequence[Measurement], objective: Objective | None, allowance: float
 ) -> dict[str, str]:
     """Instances that leave their block early: they fail the load, or lose every early round.
 
     Args:
         windows: those of the block so far.
-        objective: decides what losing means.
+        objective: decides what losing means; None if nobody can lose early.
         allowance: see ``tuner.stats.race.drop_allowance``.
     """
     last = windows[-1]
     others = [w for w in windows if w.instance != BASELINE]
     leaving = {w.instance: "; ".join(w.invalid) for w in others if w.bad}
-    if any(w.round == last.round and w.instance == BASELINE for w in windows):
+    if objective and any(w.round == last.round and w.instance == BASELINE for w in windows):
         values: dict[str, dict[int, float]] = {}
         for window in windows:
             if window.valid:
@@ -178,7 +193,7 @@ def hopeless(
         for instance, own in values.items():
             losses = [objective.loss(own[r] - base[r]) for r in sorted(own) if r in base]
             if instance not in leaving and is_hopeless(losses, allowance=allowance):
-                leaving[instance] = f"slower than the baseline in each of {len(losses)} rounds"
+                leaving[instance] = f"worse than the baseline in each of {len(losses)} rounds"
     return leaving
 
 
@@ -193,10 +208,26 @@ def _conclude(bench: Bench, block: Block) -> None:
         bad = [w for w in block.windows if w.instance == instance.instance and w.bad]
         if instance.state == "refused" or bad:
             words = instance.message or "; ".join(bad[0].invalid)
-            bench.store.close_trial(instance.trial, "infeasible", {}, words)
+            _close(bench, _trial(bench, instance.trial), "infeasible", words)
         elif instance.state == "dropped":
-            known = {t.number: t for t in bench.store.record().trials}[instance.trial]
-            bench.store.close_trial(instance.trial, "dropped", known.losses, instance.message)
+            known = _trial(bench, instance.trial)
+            _close(bench, known, "dropped", instance.message)
+
+
+def _trial(bench: Bench, number: int) -> Trial:
+    return {t.number: t for t in bench.store.record().trials}[number]
+
+
+def _close(bench: Bench, trial: Trial, state: TrialState, message: str) -> None:
+    excess = {limit: mean_excess(trial, limit) for limit in trial.excess}
+    bench.store.close_trial(
+        trial.number,
+        state,
+        trial.losses,
+        message,
+        second=trial.second if bench.goals.second else None,
+        excess={limit: value for limit, value in excess.items() if math.isfinite(value)},
+    )
 
 
 def _close_all(bench: Bench) -> None:
@@ -204,21 +235,24 @@ def _close_all(bench: Bench) -> None:
         if trial.state == "racing":
             state: TrialState = "complete" if trial.losses else "infeasible"
             words = "" if trial.losses else "no valid window"
-            bench.store.close_trial(trial.number, state, trial.losses, words)
+            _close(bench, trial, state, words)
 
 
 def _tell(bench: Bench, block: Block, left_s: float) -> None:
     trials = [t for t in bench.store.record().trials if t.origin != "baseline"]
-    ranked = best_first(trials)
-    best = f"best so far {ratio_words(ranked[0], bench.objective)}" if ranked else "nothing yet"
+    ranked = best_first(trials, bench.goals)
+    best = f"best so far {ratio_words(ranked[0], bench.goals)}" if ranked else "nothing yet"
     bench.progress.step(f"block {block.number}: {len(trials)} configurations tried, {best}", left_s)
 
 
-def ratio_words(trial: Trial, objective: Objective) -> str:
-    """A trial's mean figure as a percentage of the baseline's, with the number of looks."""
-    ratio = math.exp(objective.loss(mean_loss(trial.losses)))
+def ratio_words(trial: Trial, goals: Goals) -> str:
+    """A trial's mean figures as percentages of the baseline's, with the number of looks."""
+    means = zip(goals.objectives, mean_losses(trial, goals), strict=True)
+    ratios = [(o, math.exp(o.loss(mean))) for o, mean in means]
+    each = " and ".join(f"{ratio:.1%}{f' ({o.name})' * (len(ratios) > 1)}" for o, ratio in ratios)
     looks = len(trial.losses)
-    return f"{ratio:.1%} of the baseline's ({looks} look{'s' * (looks != 1)}, not a claim)"
+    limit = "; beyond a constraint" * violates(trial, goals)
+    return f"{each} of the baseline's ({looks} look{'s' * (looks != 1)}, not a claim{limit})"
 
 
 def _spent_s(record: Record) -> float:

@@ -12,6 +12,7 @@ from tuner.phases.block import InvalidBlockError
 from tuner.phases.calibrate import (
     Capacity,
     calibration,
+    limit_point,
     load_point,
     lower,
     measure_capacity,
@@ -101,17 +102,21 @@ def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
     """Capacity, load point and noise; taken from the record where they are in it."""
     found = bench.store.record().calibration
     if found is not None:
-        plan = plan_blocks(bench.objective, found.rate_per_s, spec.time_s)
+        plan = plan_blocks(bench.goals, found.rate_per_s, spec.time_s)
         return _calibrated(bench, found, plan, spec)
     saturated = replace(bench, gates=SATURATION_GATES)
     capacity = measure_capacity(saturated, bench.baseline, spec.server_cores)
     load = load_point(capacity, spec.rate_per_s)
+    if bench.goals.seek:
+        plan = plan_blocks(bench.goals, load[0], spec.time_s)
+        gated = _gated(bench, plan, load[0] / capacity.per_s)
+        load = limit_point(gated, bench.baseline, bench.goals.seek, load[0], plan)
     bench.progress.note(
         f"capacity of the baseline {capacity.per_s:,.0f} requests/s;"
         f" load point {load[0]:,.0f}/s ({load[1]})"
     )
     blocks, load = _noise(bench, spec, capacity, load)
-    plan = plan_blocks(bench.objective, load[0], spec.time_s)
+    plan = plan_blocks(bench.goals, load[0], spec.time_s)
     found = calibration(
         bench, blocks, capacity, load, effect=spec.effect, budget=Budget(spec.time_s), plan=plan
     )
@@ -137,7 +142,7 @@ def _noise(
 def _aa_at(
     bench: Bench, spec: StudySpec, capacity: Capacity, load: tuple[float, str], *, picky: bool
 ) -> list[Block]:
-    plan = plan_blocks(bench.objective, load[0], spec.time_s)
+    plan = plan_blocks(bench.goals, load[0], spec.time_s)
     gated = _gated(bench, plan, load[0] / capacity.per_s)
     blocks = Budget(spec.time_s).confirm_blocks(plan)
     limit = largest_sigma(_COARSEST * spec.effect, blocks) if picky else math.inf
@@ -145,8 +150,9 @@ def _aa_at(
 
 
 def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySpec) -> Calibrated:
-    sigma = PooledSigma(found.sigma_d, found.degrees_of_freedom)
-    blocks = planned_blocks(sigma, spec.effect, Budget(spec.time_s), plan)
+    noises = [found.sigma_d, found.second_sigma_d][: len(bench.goals.objectives)]
+    sigmas = [PooledSigma(sigma_d, found.degrees_of_freedom) for sigma_d in noises]
+    blocks = planned_blocks(sigmas, spec.effect, Budget(spec.time_s), plan)
     bench.progress.note(
         f"noise of a block's difference {found.sigma_d:.1%}; {blocks} blocks will confirm,"
         f" which detect a change of {found.minimum_detectable_effect:.1%} (80 % power)"
@@ -157,7 +163,20 @@ def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySp
 
 def _gated(bench: Bench, plan: StudyPlan, utilisation: float) -> Bench:
     """The bench with the gates and the stall rule that fit the load point."""
-    if bench.objective.mode == "closed":
-        return replace(bench, gates=SATURATION_GATES)
+    allowed = bench.goals.error_share
+    if bench.goals.mode == "closed":
+        return replace(bench, gates=replace(SATURATION_GATES, error_share=allowed))
     rule = bench.rule.at(utilisation) if bench.rule else None
-    return replace(bench, gates=Gates(samples_needed=plan.samples_needed), rule=rule)
+    gates = Gates(samples_needed=plan.samples_needed, error_share=allowed)
+    return replace(bench, gates=seeking(gates) if bench.goals.seek else gates, rule=rule)
+
+
+def seeking(gates: Gates) -> Gates:
+    """The gates of windows that seek a limit: to fail at a rate is what some of them are for.
+
+    Requests that fail or come late count as a limit that is missed (``tuner.capacity``), and at
+    the lower rates that a slower candidate needs, windows of the same length hold fewer samples.
+    """
+    return replace(
+        gates, rate_error=1.0, error_share=1.0, samples_needed=max(1, gates.samples_needed // 4)
+    )

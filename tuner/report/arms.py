@@ -10,19 +10,22 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
+from tuner.goals import Goals
 from tuner.latency import merge
 from tuner.measurement import Measurement
-from tuner.objective import Objective
+from tuner.metric import cpu_us_per_request, memory_mib, typical_ln
 from tuner.record import Block, BlockState, Phase, Record
-from tuner.scoring import BASELINE, counted_windows, typical_ln, windows_of
+from tuner.scoring import BASELINE, counted_windows, windows_of
 from tuner.stats.paired import PairedEstimate, estimate
 
 INTERRUPTED = "interrupted"
 """Why a block does not count that the user stopped."""
 
-Metric = Callable[[Measurement], float]
+Reading = Callable[[Sequence[Measurement]], float]
+"""Logarithm of an arm's figure in a block, from its windows there; NaN where unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +54,17 @@ class PairedBlock:
         """Whether the block counts."""
         return not self.reason
 
-    def values(self, metric: Metric) -> tuple[float, float]:
-        """Typical windows of baseline and candidate; NaN for an arm without one."""
-        return block_value(self.baseline, metric), block_value(self.candidate, metric)
+    def values(self, reading: Reading) -> tuple[float, float]:
+        """The figures of baseline and candidate; NaN for an arm without one."""
+        return math.exp(reading(self.baseline)), math.exp(reading(self.candidate))
 
     def excluded(self) -> tuple[float, float]:
         """Shares of requests that the stall rule excluded, of baseline and candidate."""
         return excluded_share(self.baseline), excluded_share(self.candidate)
 
-    def difference(self, metric: Metric) -> float:
-        """Log ratio candidate / baseline of their typical windows; NaN if an arm has none."""
-        return typical_ln(self.candidate, metric) - typical_ln(self.baseline, metric)
+    def difference(self, reading: Reading) -> float:
+        """Log ratio candidate / baseline of their figures; NaN if an arm has none."""
+        return reading(self.candidate) - reading(self.baseline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +99,17 @@ class Spectrum:
     points: tuple[SpectrumPoint, ...]
 
 
-def pairs(record: Record, phase: Phase, candidate: str, metric: Metric) -> tuple[PairedBlock, ...]:
+def pairs(
+    record: Record, phase: Phase, candidate: str, reading: Reading
+) -> tuple[PairedBlock, ...]:
     """The blocks of a phase that hold both arms, in order of time, each used or with a reason.
 
     Args:
         candidate: digest of the candidate.
-        metric: the objective's figure; a block in which it is not positive is not used.
+        reading: the objective's figure; a block in which an arm has none is not used.
     """
     blocks = [block for block in record.blocks if block.phase == phase]
-    return tuple(_pair(block, candidate, metric) for block in blocks)
+    return tuple(_pair(block, candidate, reading) for block in blocks)
 
 
 def block_labels(blocks: Sequence[PairedBlock]) -> tuple[str, ...]:
@@ -118,17 +123,18 @@ def block_labels(blocks: Sequence[PairedBlock]) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def block_value(windows: Sequence[Measurement], metric: Metric) -> float:
-    """An arm's value in a block, its typical window: the median over rounds, or NaN."""
-    return math.exp(typical_ln(windows, metric))
-
-
-def figures(blocks: Sequence[PairedBlock], objective: Objective) -> tuple[Figure, ...]:
-    """Every figure of both arms over the used blocks; the objective's own comes first."""
+def figures(blocks: Sequence[PairedBlock], goals: Goals) -> tuple[Figure, ...]:
+    """Every figure of both arms over the used blocks; those of the objectives come first."""
     used = [block for block in blocks if block.used]
-    metrics: list[tuple[str, str, Metric]] = [(objective.name, _unit(objective), objective.value)]
-    metrics += [entry for entry in _METRICS if entry[0] != objective.name]
-    return tuple(_figure(used, name, unit, metric) for name, unit, metric in metrics)
+    own = [_figure(used, o.words, o.unit, o.arm_ln) for o in goals.objectives]
+    shown = {o.words for o in goals.objectives} | {_SAME.get(o.name, "") for o in goals.objectives}
+    limited = {c.metric.name: c.metric for c in goals.constraints if c.metric.quantile is not None}
+    known = {name for name, _, _ in _METRICS}
+    further = [(m.name, m.unit, m.value) for m in limited.values() if m.name not in known]
+    for name, unit, metric in (*further, *_METRICS):
+        if name not in shown:
+            own.append(_figure(used, name, unit, partial(typical_ln, metric=metric), metric))
+    return tuple(own)
 
 
 def spectra(blocks: Sequence[PairedBlock]) -> tuple[Spectrum, ...]:
@@ -152,7 +158,7 @@ def excluded_share(windows: Sequence[Measurement]) -> float:
     return sum(window.excluded_share * window.raw.count for window in windows) / offered
 
 
-def _pair(block: Block, candidate: str, metric: Metric) -> PairedBlock:
+def _pair(block: Block, candidate: str, reading: Reading) -> PairedBlock:
     label = next(
         (
             instance.instance
@@ -175,7 +181,7 @@ def _pair(block: Block, candidate: str, metric: Metric) -> PairedBlock:
         phase=block.phase,
         started_unix_s=block.started_unix_s,
         state=block.state,
-        reason=_unused(block, ours, theirs, metric),
+        reason=_unused(block, ours, theirs, reading),
         baseline=tuple(ours),
         candidate=tuple(theirs),
         measured=(len(every[0]), len(every[1])),
@@ -188,35 +194,47 @@ def _pair(block: Block, candidate: str, metric: Metric) -> PairedBlock:
 
 
 def _unused(
-    block: Block, ours: Sequence[Measurement], theirs: Sequence[Measurement], metric: Metric
+    block: Block, ours: Sequence[Measurement], theirs: Sequence[Measurement], reading: Reading
 ) -> str:
     if block.state == "running":
         return INTERRUPTED
     if block.state != "complete":
         return block.reason or block.state
-    if not math.isfinite(typical_ln(ours, metric) + typical_ln(theirs, metric)):
+    if not math.isfinite(reading(ours) + reading(theirs)):
         return "an arm has no figure"
     return ""
 
 
-def _figure(used: Sequence[PairedBlock], name: str, unit: str, metric: Metric) -> Figure:
-    changes = [block.difference(metric) for block in used]
+def _figure(
+    used: Sequence[PairedBlock],
+    name: str,
+    unit: str,
+    reading: Reading,
+    metric: Callable[[Measurement], float] | None = None,
+) -> Figure:
+    """``metric`` serves where a figure may be zero, which has no logarithm."""
+    changes = [block.difference(reading) for block in used]
     return Figure(
         name=name,
         unit=unit,
-        baseline=_typical([block.baseline for block in used], metric),
-        candidate=_typical([block.candidate for block in used], metric),
+        baseline=_typical([block.baseline for block in used], reading, metric),
+        candidate=_typical([block.candidate for block in used], reading, metric),
         change=estimate(changes) if changes and all(map(math.isfinite, changes)) else None,
     )
 
 
-def _typical(blocks: Sequence[Sequence[Measurement]], metric: Metric) -> float:
-    """Median over blocks of each block's median over windows."""
+def _typical(
+    blocks: Sequence[Sequence[Measurement]],
+    reading: Reading,
+    metric: Callable[[Measurement], float] | None,
+) -> float:
+    """Median over blocks of each block's figure."""
     values = []
     for windows in blocks:
-        value = block_value(windows, metric)
-        plain = [metric(window) for window in windows]
-        values.append(median(plain) if math.isnan(value) and plain else value)
+        value = math.exp(reading(windows))
+        if math.isnan(value) and metric and windows:
+            value = median(map(metric, windows))
+        values.append(value)
     return median(values) if values and all(map(math.isfinite, values)) else math.nan
 
 
@@ -239,25 +257,13 @@ def _spectrum(arm: str, windows: Sequence[Measurement], *, stall_free: bool) -> 
 _STEPS = 80
 
 
-def _unit(objective: Objective) -> str:
-    return "µs" if objective.quantile is not None else "/s"
-
-
-def _cpu_us_per_request(window: Measurement) -> float:
-    if window.server_cpu_s is None or not window.completed:
-        return math.nan
-    return window.server_cpu_s / window.completed * 1e6
-
-
-def _memory_mib(window: Measurement) -> float:
-    return math.nan if window.server_rss_bytes is None else window.server_rss_bytes / 2**20
-
-
 def _failures(window: Measurement) -> float:
     return float(sum(window.errors.values()) + window.timeouts)
 
 
-_METRICS: tuple[tuple[str, str, Metric], ...] = (
+_SAME = {"cpu": "server CPU per request", "memory": "server memory (RSS)"}
+"""Objectives that stand in the table under a longer name as well."""
+_METRICS: tuple[tuple[str, str, Callable[[Measurement], float]], ...] = (
     ("p50", "µs", lambda window: window.stall_free.p50_us),
     ("p90", "µs", lambda window: window.stall_free.p90_us),
     ("p99", "µs", lambda window: window.stall_free.p99_us),
@@ -268,8 +274,8 @@ _METRICS: tuple[tuple[str, str, Metric], ...] = (
     ("service time p99", "µs", lambda window: window.service.p99_us),
     ("send lag p99", "µs", lambda window: window.send_lag.p99_us),
     ("throughput", "/s", lambda window: window.completed_per_s),
-    ("server CPU per request", "µs", _cpu_us_per_request),
-    ("server memory (RSS)", "MiB", _memory_mib),
+    ("server CPU per request", "µs", cpu_us_per_request),
+    ("server memory (RSS)", "MiB", memory_mib),
     ("excluded by the stall rule", "share", lambda window: window.excluded_share),
     ("CPU time stolen per window", "s", lambda window: window.steal_s),
     ("errors and timeouts per window", "", _failures),

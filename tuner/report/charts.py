@@ -73,7 +73,7 @@ def _effect(study: StudyResult) -> alt.LayerChart | None:
     goal = study.objective
     blocks: list[Row] = []
     for block in study.used:
-        first, second = block.values(goal.value)
+        first, second = block.values(goal.arm_ln)
         blocks.append(
             {
                 "block": block.index + 1,
@@ -143,7 +143,7 @@ def _blocks(study: StudyResult) -> alt.LayerChart | None:
     points: list[Row] = []
     windows: list[Row] = []
     for block, label in zip(study.confirm, block_labels(study.confirm), strict=True):
-        first, second = block.values(goal.value)
+        first, second = block.values(goal.arm_ln)
         about: Row = {"label": label, "used": str(block.used), "note": block.reason or "used"}
         links.append(about | {"baseline": first, "tuned": second})
         for arm, value, measured in (

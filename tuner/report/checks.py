@@ -47,7 +47,27 @@ def _invalid(begun: Sequence[PairedBlock]) -> Finding:
 
 
 def _of_used(used: Sequence[PairedBlock], objective: Objective, margin: float) -> list[Finding]:
-    differences = [block.difference(objective.value) for block in used]
+    differences = [block.difference(objective.arm_ln) for block in used]
+    order, shares = _of_rounds(used, objective)
+    return [
+        stall_shares(
+            [excluded_share(block.candidate) for block in used],
+            [excluded_share(block.baseline) for block in used],
+        ),
+        *order,
+        lag_one(differences),
+        slope_over_time(differences),
+        *shares,
+        leave_one_out(differences, margin),
+    ]
+
+
+def _of_rounds(
+    used: Sequence[PairedBlock], objective: Objective
+) -> tuple[list[Finding], list[Finding]]:
+    """What single windows tell; nothing for a capacity, whose windows have different rates."""
+    if objective.slo:
+        return [], []
     # A block that was cut short has fewer rounds; the arrays hold the rounds that all have.
     rounds = min(len(block.places) for block in used)
     values = [
@@ -58,14 +78,5 @@ def _of_used(used: Sequence[PairedBlock], objective: Objective, margin: float) -
         for block in used
     ]
     places = [[list(pair) for pair in block.places[:rounds]] for block in used]
-    return [
-        stall_shares(
-            [excluded_share(block.candidate) for block in used],
-            [excluded_share(block.baseline) for block in used],
-        ),
-        order_effect(values, places),
-        lag_one(differences),
-        slope_over_time(differences),
-        variance_shares([[there - here for here, there in block] for block in values]),
-        leave_one_out(differences, margin),
-    ]
+    differences = [[there - here for here, there in block] for block in values]
+    return [order_effect(values, places)], [variance_shares(differences)]

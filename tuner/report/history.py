@@ -9,8 +9,8 @@ from statistics import fmean
 
 from tuner.objective import Objective
 from tuner.record import Block, Origin, Phase, Record, TrialState
-from tuner.report.arms import PairedBlock, block_value
-from tuner.scoring import BASELINE, counted_windows, typical_ln
+from tuner.report.arms import PairedBlock
+from tuner.scoring import BASELINE, counted_windows
 
 PHASES: tuple[Phase, ...] = ("capacity", "aa", "search", "confirm", "load-points")
 
@@ -148,9 +148,7 @@ def aa_spreads(record: Record, objective: Objective) -> tuple[AASpread, ...]:
     result = []
     for block in _complete(record, "aa"):
         means = {
-            instance.instance: typical_ln(
-                counted_windows(block, instance.instance), objective.value
-            )
+            instance.instance: objective.arm_ln(counted_windows(block, instance.instance))
             for instance in block.instances
         }
         known = {label: mean for label, mean in means.items() if math.isfinite(mean)}
@@ -168,9 +166,9 @@ def load_points(
 ) -> tuple[LoadPoint, ...]:
     """Both arms at each offered rate of the load-point blocks and of the confirmation itself.
 
-    Empty for a closed loop, where there is no offered rate.
+    Empty for a closed loop, where there is no offered rate, and for a capacity, which has many.
     """
-    if goal.mode == "closed" or not extra:
+    if goal.mode == "closed" or goal.slo or not extra:
         return ()
     capacity = record.calibration.capacity_per_s if record.calibration else math.nan
     rates: dict[float, list[PairedBlock]] = {}
@@ -193,7 +191,7 @@ def load_points(
                     arm=arm,
                     rate_per_s=rate,
                     share_of_capacity=rate / capacity if capacity > 0 else math.nan,
-                    value=block_value([w for w in windows if w.valid], goal.value),
+                    value=math.exp(goal.arm_ln([w for w in windows if w.valid])),
                     low=min(values, default=math.nan),
                     high=max(values, default=math.nan),
                     windows=len(values),

@@ -151,7 +151,7 @@ def _sections(study: StudyResult, specs: Mapping[str, object]) -> list[tuple[str
 def _blocks(study: StudyResult) -> list[dict[str, Any]]:
     rows = []
     for block, label in zip(study.confirm, block_labels(study.confirm), strict=True):
-        baseline, tuned = block.values(study.objective.value)
+        baseline, tuned = block.values(study.objective.arm_ln)
         rows.append(
             {
                 "label": label,

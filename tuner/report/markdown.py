@@ -98,7 +98,7 @@ def _blocks(study: StudyResult) -> str:
     objective = study.objective
     rows = []
     for block in study.confirm:
-        first, second = block.values(objective.value)
+        first, second = block.values(objective.arm_ln)
         rows.append(
             (
                 str(block.index + 1),

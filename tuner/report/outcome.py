@@ -124,10 +124,10 @@ def _judged(
     used: Sequence[PairedBlock],
 ) -> Verdict:
     return judge(
-        [block.difference(objective.value) for block in used],
+        [block.difference(objective.arm_ln) for block in used],
         margin=protocol.margin,
         minimum_detectable_effect=calibration.minimum_detectable_effect if calibration else 1.0,
-        objective=objective.name,
+        objective=objective.words,
         larger_is_better=objective.larger_is_better,
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from tuner.ablation import Ablation
 from tuner.ablation import evaluate as evaluate_ablation
+from tuner.goals import Goals, goals_of
 from tuner.objective import Objective
 from tuner.record import Protocol, Record
 from tuner.report.arms import (
@@ -48,7 +49,9 @@ class StudyResult:
     """A study as a report states it; everything is derived from ``record``."""
 
     record: Record
+    goals: Goals
     objective: Objective
+    """The objective; of two, the first."""
     status: Status
     sentence: str
     """The outcome in one sentence: the verdict's, or why there is none."""
@@ -99,15 +102,16 @@ def evaluate(record: Record) -> StudyResult:
     Raises:
         DefinitionError: the record names an objective that does not exist.
     """
-    objective = _objective(record)
+    goals = goals_of(record.definition)
+    objective = goals.first
     protocol = record.protocol
     trials = trial_figures(record, objective)
     front = best_trial(trials, record.baseline, objective)
     candidate = protocol.candidate if protocol else front.digest if front else None
     digest = candidate or ""
-    confirm = _latest(pairs(record, "confirm", digest, objective.value))
+    confirm = _latest(pairs(record, "confirm", digest, objective.arm_ln))
     used = [block for block in confirm if block.used]
-    differences = [block.difference(objective.value) for block in used]
+    differences = [block.difference(objective.arm_ln) for block in used]
     found = findings(confirm, used, objective, protocol.margin if protocol else 0.0)
     end = outcome(record, objective, confirm=confirm, found=found, trials=trials, front=front)
     configurations = record.configurations
@@ -115,6 +119,7 @@ def evaluate(record: Record) -> StudyResult:
     both = (configurations[record.baseline], configurations[digest]) if known else None
     return StudyResult(
         record=record,
+        goals=goals,
         objective=objective,
         status=end.status,
         sentence=end.sentence,
@@ -122,7 +127,7 @@ def evaluate(record: Record) -> StudyResult:
         provisional=estimate(differences) if differences and not end.verdict else None,
         candidate=candidate,
         confirm=confirm,
-        figures=figures(used, objective) if used else (),
+        figures=figures(used, goals) if used else (),
         spectra=spectra(used),
         excluded=(
             excluded_share([window for block in used for window in block.baseline]),
@@ -135,7 +140,7 @@ def evaluate(record: Record) -> StudyResult:
         shrinkage=_shrinkage(trials, protocol, end.verdict),
         aa=aa_spreads(record, objective),
         load_points=load_points(
-            record, pairs(record, "load-points", digest, objective.value), used, objective
+            record, pairs(record, "load-points", digest, objective.arm_ln), used, objective
         ),
         changes=changes(*both) if both else (),
         difference=unified_difference(*both) if both else (),
@@ -152,13 +157,7 @@ def _replication(
         return None
     first = Interval(original.ratio, original.low, original.high or math.inf)
     again = Interval(verdict.estimate.ratio, verdict.estimate.low, verdict.estimate.high)
-    return replication(first, again, objective=objective.name)
-
-
-def _objective(record: Record) -> Objective:
-    if record.protocol:
-        return Objective.parse(record.protocol.objective)
-    return Objective.parse(str(record.definition.get("objective", "p99")))
+    return replication(first, again, objective=objective.words)
 
 
 def _latest(confirm: Sequence[PairedBlock]) -> tuple[PairedBlock, ...]:

@@ -11,8 +11,8 @@ count as bad while a batch is drawn (constant liar, Ginsbourger et al. 2010), wh
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tuner.configuration import Configuration
@@ -31,8 +31,10 @@ class Seen:
     """A trial as the sampler is told of it."""
 
     configuration: Configuration
-    loss: float | None
-    """Mean signed log ratio; None if infeasible."""
+    losses: tuple[float, ...] | None
+    """Mean signed log ratio of each objective; None if infeasible."""
+    excess: Mapping[str, float] = field(default_factory=dict)
+    """How far beyond each limit; 0 or less holds. Told to the sampler, which avoids the rest."""
 
 
 def propose(
@@ -43,6 +45,7 @@ def propose(
     *,
     count: int,
     seed: int,
+    objectives: int = 1,
 ) -> list[Configuration]:
     """Draw new configurations.
 
@@ -53,6 +56,7 @@ def propose(
         seen: all trials so far, in their order.
         count: how many are wanted.
         seed: of the sampler; the same arguments give the same proposals.
+        objectives: how many; of two, TPE looks for the front (Ozaki et al. 2022).
 
     Returns:
         At most ``count`` configurations that differ from each other and from all seen; fewer
@@ -61,7 +65,9 @@ def propose(
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(sampler=_sampler(optuna, seed))
+    study = optuna.create_study(
+        sampler=_sampler(optuna, seed), directions=["minimize"] * objectives
+    )
     for trial in seen:
         study.add_trial(_frozen(trial, space, allow))
     known = {trial.configuration.digest for trial in seen}
@@ -92,12 +98,12 @@ def _frozen(trial: Seen, space: Space, allow: Collection[str]) -> optuna.trial.F
         for name, domain in domains.items()
         if domain._contains(domain.to_internal_repr(values[name]))  # noqa: SLF001 - no public way
     }
-    feasible = trial.loss is not None
+    feasible = trial.losses is not None
     states = optuna.trial.TrialState
     return optuna.trial.create_trial(
         state=states.COMPLETE if feasible else states.PRUNED,
-        value=trial.loss,
+        values=trial.losses,
         params={name: values[name] for name in inside},
         distributions=inside,
-        constraints={"feasible": -1.0 if feasible else 1.0},
+        constraints={"feasible": -1.0 if feasible else 1.0, **trial.excess},
     )

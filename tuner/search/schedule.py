@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tuner.goals import Goals
+from tuner.objective import Objective
 from tuner.record import Trial
-from tuner.scoring import mean_loss
+from tuner.standing import choose, ranked, violates
 
 RUNGS = (1, 3, 5)
 """Looks after which a trial must be among the better part to be measured again."""
+ONE = Goals((Objective("p99"),))
+"""Any single objective without constraints: trials are then in the order of their mean loss."""
 KEEP = 1 / 3
 """Share of the trials of a rung that go on to the next."""
 
 
-def again(trials: Sequence[Trial], slots: int) -> list[Trial]:
+def again(trials: Sequence[Trial], slots: int, goals: Goals = ONE) -> list[Trial]:
     """The racing trials most worth another look, best first, at most ``slots``.
 
     A trial is worth it while its looks are below the next rung and it is among the best ``KEEP``
@@ -30,37 +34,35 @@ def again(trials: Sequence[Trial], slots: int) -> list[Trial]:
         if trial.state != "racing" or looks == 0 or looks >= RUNGS[-1]:
             continue
         rung = max(level for level in RUNGS if level <= looks)
-        rivals = sorted(mean_loss(other.losses) for other in trials if len(other.losses) >= rung)
+        rivals = ranked([other for other in trials if len(other.losses) >= rung], goals)
         places = max(1, round(len(rivals) * KEEP))
-        if mean_loss(trial.losses) <= rivals[places - 1] and _informative(trials, rung):
+        if trial in rivals[:places] and _informative(trials, rung):
             worthy.append(trial)
-    worthy.sort(key=lambda trial: mean_loss(trial.losses))
-    return worthy[:slots]
+    return ranked(worthy, goals)[:slots]
 
 
-def finalists(trials: Sequence[Trial], slots: int) -> list[Trial]:
+def finalists(trials: Sequence[Trial], slots: int, goals: Goals = ONE) -> list[Trial]:
     """The best racing trials that still lack looks: what the last blocks of a search measure."""
-    short = [t for t in best_first(trials)[:slots] if len(t.losses) < RUNGS[-1]]
+    short = [t for t in best_first(trials, goals)[:slots] if len(t.losses) < RUNGS[-1]]
     return [t for t in short if t.state == "racing"]
 
 
-def best_first(trials: Sequence[Trial]) -> list[Trial]:
-    """Measured, feasible proposals, best mean first; more looks first among equals."""
-    measured = [t for t in trials if t.losses and t.state in {"racing", "complete"}]
-    return sorted(measured, key=lambda t: (mean_loss(t.losses), -len(t.losses)))
+def best_first(trials: Sequence[Trial], goals: Goals = ONE) -> list[Trial]:
+    """Measured, feasible proposals, best first; more looks first among equals."""
+    return ranked([t for t in trials if t.losses and t.state in {"racing", "complete"}], goals)
 
 
-def winner(trials: Sequence[Trial]) -> Trial | None:
-    """The trial to be confirmed: the best mean among those with the most looks demanded.
+def winner(trials: Sequence[Trial], goals: Goals = ONE) -> Trial | None:
+    """The trial to be confirmed: the best among those with the most looks demanded.
 
     Trials with the looks of a higher rung come before those with fewer, because the best of many
-    single looks is mostly luck. None if nothing was measured.
+    single looks is mostly luck. None if nothing was measured that keeps to the constraints.
     """
-    ranked = best_first(trials)
+    allowed = [t for t in best_first(trials, goals) if not violates(t, goals)]
     for looks in reversed(RUNGS):
-        proven = [trial for trial in ranked if len(trial.losses) >= looks]
+        proven = [trial for trial in allowed if len(trial.losses) >= looks]
         if proven:
-            return proven[0]
+            return choose(proven, goals)
     return None
 
 

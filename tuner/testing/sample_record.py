@@ -32,7 +32,7 @@ from tuner.record import (
     Record,
     Trial,
 )
-from tuner.scoring import counted_windows, typical_ln, window_id
+from tuner.scoring import counted_windows, window_id
 from tuner.stalls import Span, StallRule
 from tuner.stats.power import minimum_detectable_effect, pooled_sigma
 from tuner.stats.verdict import decision_margin
@@ -423,26 +423,28 @@ def _load_points(host: _Host, protocol: Protocol, effect: float, calibration: Ca
 def _freeze(
     host: _Host, objective: Objective, baseline: str, candidate: str, calibration: Calibration
 ) -> Protocol:
-    plan: dict[str, object] = {
-        "estimand": f"median over blocks of {objective.name}(candidate) / {objective.name}"
+    protocol = Protocol(
+        frozen_unix_s=host.now_s,
+        digest="",
+        estimand=f"median over blocks of {objective.name}(candidate) / {objective.name}"
         "(baseline), stall-free, at the load point",
-        "baseline": baseline,
-        "candidate": candidate,
-        "objective": objective.name,
-        "rate_per_s": _RATE_PER_S,
-        "blocks": 12,
-        "rounds": _ROUNDS,
-        "window_s": _WINDOW_S,
-        "seed": int(host.rng.integers(2**31)),
-        "alpha": 0.05,
-        "margin": decision_margin(calibration.half_width),
-        "stall_rule": asdict(_RULE),
-        "gates": asdict(_gates(objective)),
-    }
+        baseline=baseline,
+        candidate=candidate,
+        objective=objective.name,
+        rate_per_s=_RATE_PER_S,
+        blocks=12,
+        rounds=_ROUNDS,
+        window_s=_WINDOW_S,
+        seed=int(host.rng.integers(2**31)),
+        alpha=0.05,
+        margin=decision_margin(calibration.half_width),
+        stall_rule=_RULE,
+        gates=_gates(objective),
+    )
+    plan = asdict(protocol)
+    del plan["frozen_unix_s"], plan["digest"]
     text = json.dumps(plan, sort_keys=True, separators=(",", ":"))
-    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-    plan |= {"stall_rule": _RULE, "gates": _gates(objective)}
-    return Protocol(frozen_unix_s=host.now_s, digest=digest, **plan)  # type: ignore[arg-type]
+    return replace(protocol, digest=hashlib.sha256(text.encode()).hexdigest()[:12])
 
 
 def _winner(trials: Sequence[Trial], configurations: Mapping[str, ConfigurationRecord]) -> str:
@@ -487,7 +489,7 @@ def _gates(objective: Objective) -> Gates:
 
 
 def _typical_ln(objective: Objective, block: Block, label: str) -> float:
-    return typical_ln(counted_windows(block, label), objective.value)
+    return objective.arm_ln(counted_windows(block, label))
 
 
 def _add(configurations: dict[str, ConfigurationRecord], values: Mapping[str, Value]) -> str:
