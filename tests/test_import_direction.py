@@ -33,6 +33,7 @@ ROOMS = {
     "expression": 1,
     "facts": 1,
     "goals": 1,
+    "instrument": 1,
     "latency": 1,
     "located": 1,
     "measurement": 1,

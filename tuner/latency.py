@@ -31,6 +31,23 @@ _SUB_BITS = 11
 _HALF = 1 << (_SUB_BITS - 1)
 _HIGHEST_NS = 3_600_000_000_000
 
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """A distribution as a histogram tells it: ``counts[i]`` values of ``values_ns[i]``, ascending.
+
+    Exact only as far as whoever counted was.
+    """
+
+    values_ns: Nanoseconds
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls) -> Counts:
+        """Nothing was counted."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999))
 
 
@@ -78,9 +95,28 @@ def summarise(values_ns: Nanoseconds, *, histogram: bool = True) -> Latency:
     return Latency(count, p50, p90, p99, p999, highest, float(values_ns.mean()) / 1e3, hdr)
 
 
+def summarise_counts(seen: Counts) -> Latency:
+    """Summarise what was counted elsewhere, by the same definition of a quantile."""
+    count = int(seen.counts.sum())
+    hdr = _encode(seen.values_ns, seen.counts)
+    if count == 0:
+        nan = math.nan
+        return Latency(0, nan, nan, nan, nan, nan, nan, hdr)
+    below = np.cumsum(seen.counts)
+    places = np.searchsorted(below, [math.ceil(q * count) for _, q in QUANTILES])
+    p50, p90, p99, p999 = (float(value) / 1e3 for value in seen.values_ns[places])
+    mean_us = float(seen.values_ns @ seen.counts) / count / 1e3
+    return Latency(count, p50, p90, p99, p999, float(seen.values_ns[-1]) / 1e3, mean_us, hdr)
+
+
 def encode(values_ns: Nanoseconds) -> str:
     """The samples as an HdrHistogram V2 compressed histogram, base64 (starts ``HISTFAAA``)."""
-    counts = np.bincount(_index(np.clip(values_ns, 0, _HIGHEST_NS)))
+    return _encode(values_ns, None)
+
+
+def _encode(values_ns: Nanoseconds, weights: NDArray[np.int64] | None) -> str:
+    slots = _index(np.clip(values_ns, 0, _HIGHEST_NS))
+    counts = np.bincount(slots, weights).astype(np.int64)
     words = bytearray()
     occupied = np.flatnonzero(counts)
     empty = np.diff(occupied, prepend=-1) - 1

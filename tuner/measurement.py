@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.latency import Latency, summarise
+from tuner.latency import Counts, Latency, summarise, summarise_counts
 from tuner.stalls import Span, StallRule, excluded
 
 STARVED_SHARE = 0.9
@@ -28,6 +28,19 @@ class Samples:
     written_ns: NDArray[np.int64]
     completed_ns: NDArray[np.int64]
     outcome: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A window as a generator tells it that says nothing of single requests.
+
+    No request has an instant, so none can be held against a stall: every latency is raw.
+    """
+
+    corrected: Counts
+    """Intended to completed; in a closed loop, written to completed."""
+    service: Counts
+    """Written to completed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +72,9 @@ class RawWindow:
     server_cpu_s: float | None
     server_rss_bytes: int | None
     protocol: str
-    samples: Samples
+    samples: Samples | Histogram
+    faults: tuple[str, ...] = ()
+    """Why the window cannot count, where the generator itself knows: its own faults, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,25 +156,12 @@ def measure(raw: RawWindow, rule: StallRule | None, gates: Gates) -> Measurement
         rule: the stall rule, or None where server and generator share a core: there the
             server's own work would look like a stall, and ``stall_free`` equals ``raw``.
         gates: the validity rule.
+
+    Raises:
+        ValueError: a stall rule for a histogram, which has no instants to apply it to.
     """
-    samples = raw.samples
-    counted = samples.outcome <= 3
-    spans = (*raw.generator_spans, *raw.server_spans)
-    out = (
-        np.zeros(len(counted), np.bool_)
-        if rule is None
-        else excluded(samples.intended_ns, spans, rule)
-    )
-    answered = samples.outcome == 0
-    keep = counted & ~out
-    corrected = samples.completed_ns - samples.intended_ns
-    stall_free = summarise(corrected[keep])
-    send_lag = summarise(
-        (samples.written_ns - samples.intended_ns)[answered & ~out], histogram=False
-    )
-    share = float(out.mean()) if len(out) else 0.0
-    late = _unfinished_at_end(raw, ~out)
-    reasons, bad = _judge(raw, stall_free, send_lag, excluded_share=share, late=late, gates=gates)
+    seen = _seen(raw, rule)
+    reasons, bad = _judge(raw, seen, gates)
     return Measurement(
         window_id=raw.window_id,
         instance=raw.instance,
@@ -177,13 +179,11 @@ def measure(raw: RawWindow, rule: StallRule | None, gates: Gates) -> Measurement
         in_flight=raw.in_flight,
         reconnects=raw.reconnects,
         bytes_in=raw.bytes_in,
-        raw=summarise(corrected[counted]),
-        stall_free=stall_free,
-        service=summarise(
-            (samples.completed_ns - samples.written_ns)[answered & ~out], histogram=False
-        ),
-        send_lag=send_lag,
-        excluded_share=share,
+        raw=seen.raw,
+        stall_free=seen.stall_free,
+        service=seen.service,
+        send_lag=seen.send_lag,
+        excluded_share=seen.excluded_share,
         generator_spans=raw.generator_spans,
         server_spans=raw.server_spans,
         realtime=raw.realtime,
@@ -198,25 +198,70 @@ def measure(raw: RawWindow, rule: StallRule | None, gates: Gates) -> Measurement
     )
 
 
-def _judge(
-    raw: RawWindow,
-    stall_free: Latency,
-    send_lag: Latency,
-    *,
-    excluded_share: float,
-    late: int,
-    gates: Gates,
-) -> tuple[tuple[str, ...], bool]:
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the latencies of a window are, however they were told."""
+
+    raw: Latency
+    stall_free: Latency
+    service: Latency
+    send_lag: Latency
+    excluded_share: float
+    late: int
+    """Requests answered too late to have been answered at the offered rate."""
+
+
+def _seen(raw: RawWindow, rule: StallRule | None) -> _Seen:
+    samples = raw.samples
+    if isinstance(samples, Samples):
+        return _of_samples(raw, samples, rule)
+    if rule is not None:
+        raise ValueError("a histogram has no instants to apply a stall rule to")
+    whole = summarise_counts(samples.corrected)
+    return _Seen(
+        raw=whole,
+        stall_free=whole,
+        service=summarise_counts(samples.service),
+        send_lag=summarise_counts(Counts.empty()),
+        excluded_share=0.0,
+        late=0,
+    )
+
+
+def _of_samples(raw: RawWindow, samples: Samples, rule: StallRule | None) -> _Seen:
+    counted = samples.outcome <= 3
+    spans = (*raw.generator_spans, *raw.server_spans)
+    out = (
+        np.zeros(len(counted), np.bool_)
+        if rule is None
+        else excluded(samples.intended_ns, spans, rule)
+    )
+    answered = samples.outcome == 0
+    corrected = samples.completed_ns - samples.intended_ns
+    undisturbed = answered & ~out
+    service = (samples.completed_ns - samples.written_ns)[undisturbed]
+    send_lag = (samples.written_ns - samples.intended_ns)[undisturbed]
+    return _Seen(
+        raw=summarise(corrected[counted]),
+        stall_free=summarise(corrected[counted & ~out]),
+        service=summarise(service, histogram=False),
+        send_lag=summarise(send_lag, histogram=False),
+        excluded_share=float(out.mean()) if len(out) else 0.0,
+        late=_unfinished_at_end(raw, samples, ~out),
+    )
+
+
+def _judge(raw: RawWindow, seen: _Seen, gates: Gates) -> tuple[tuple[str, ...], bool]:
     """Reasons why the window may not count, and whether all of them are the configuration's."""
     own: list[str] = []
-    others: list[str] = []
+    others = list(raw.faults)
     starved = raw.generator_busy_share > STARVED_SHARE
     failed = sum(raw.errors.values())
     if failed > gates.error_share * raw.offered:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(raw.errors.items()))
         own.append(f"{failed} of {raw.offered} requests failed ({kinds})")
     if raw.mode == "open":
-        late += raw.timeouts + raw.unsent + raw.in_flight
+        late = seen.late + raw.timeouts + raw.unsent + raw.in_flight
         if late > gates.rate_error * raw.offered:
             words = (
                 f"achieved less than offered: {late} of {raw.offered} requests were not"
@@ -225,30 +270,30 @@ def _judge(
             (others if starved else own).append(
                 words + (f"; the generator was {raw.generator_busy_share:.0%} busy" * starved)
             )
-        lag_us, limit_us = send_lag.p99_us, gates.send_lag_share * stall_free.p99_us
-        if starved and lag_us > limit_us:
+        lag_us, limit_us = seen.send_lag.p99_us, gates.send_lag_share * seen.stall_free.p99_us
+        # A lag that nobody measured (NaN) is no proof that the generator kept up.
+        if starved and not lag_us <= limit_us:
             others.append(
                 f"the generator could not keep up: p99 of its send lag is {lag_us:.0f} µs, over"
                 f" {gates.send_lag_share:.0%} of the p99; lower --rate or give it more cores"
             )
-    if stall_free.count < gates.samples_needed:
+    if seen.stall_free.count < gates.samples_needed:
         others.append(
-            f"{stall_free.count} stall-free samples, {gates.samples_needed} are needed;"
+            f"{seen.stall_free.count} stall-free samples, {gates.samples_needed} are needed;"
             " lengthen the windows"
         )
-    if excluded_share > gates.excluded_share:
-        others.append(f"the host stalled: {excluded_share:.0%} of the requests were touched")
+    if seen.excluded_share > gates.excluded_share:
+        others.append(f"the host stalled: {seen.excluded_share:.0%} of the requests were touched")
     return (*own, *others), bool(own) and not others
 
 
-def _unfinished_at_end(raw: RawWindow, undisturbed: NDArray[np.bool_]) -> int:
+def _unfinished_at_end(raw: RawWindow, samples: Samples, undisturbed: NDArray[np.bool_]) -> int:
     """Requests answered only in the drain; those of the last 1 % of the window apart.
 
     What a stall touched does not count: that the host took the core away near the end of the
     window says nothing about the server.
     """
     end_ns = round(raw.duration_s * 1e9)
-    samples = raw.samples
     early = samples.intended_ns < end_ns - round(raw.duration_s * 1e7)
     late = (samples.outcome == 0) & early & (samples.completed_ns > end_ns)
     return int((late & undisturbed).sum())

@@ -12,6 +12,7 @@ from typing import Literal
 
 from tuner.configuration import Configuration, Value
 from tuner.facts import CoreSplit, HostFacts, ServerFacts
+from tuner.instrument import NATIVE, Instrument
 from tuner.measurement import Gates, Measurement
 from tuner.stalls import StallRule
 
@@ -233,3 +234,10 @@ class Record:
     ablation: AblationProtocol | None = None
     original: Original | None = None
     """The confirmation that this study replicates, if it is a replication."""
+    instrument: Instrument = NATIVE
+    """What the figures of ``generator`` are worth."""
+
+    @property
+    def tells_stalls(self) -> bool:
+        """Whether stalls of the host could be told from the server's own time."""
+        return self.instrument.tells_stalls and not self.cores.shared

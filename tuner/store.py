@@ -24,6 +24,7 @@ from tuner.configuration import Configuration, Value
 from tuner.errors import StoreError
 from tuner.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.goals import goals_of
+from tuner.instrument import NATIVE, Instrument
 from tuner.measurement import Measurement
 from tuner.record import (
     SCHEMA_VERSION,
@@ -71,6 +72,7 @@ class Header:
     started_unix_s: float
     baseline: str
     objective: str
+    instrument: Instrument = NATIVE
 
 
 Storage: TypeAlias = "str | BaseStorage"
@@ -464,6 +466,7 @@ class Store:
             importance=attrs.get("importance", {}),
             ablation=_maybe(attrs.get("ablation"), AblationProtocol),
             original=_maybe(attrs.get("original"), Original),
+            instrument=header.instrument,
         )
 
     def importance(self) -> Mapping[str, float]:

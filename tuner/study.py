@@ -14,6 +14,7 @@ from pathlib import Path
 from tuner.constraint import Constraint
 from tuner.errors import DefinitionError
 from tuner.goals import Goals, parse_goals
+from tuner.instrument import LOADS, Load
 from tuner.located import Node, did_you_mean, read_yaml
 from tuner.parameter import BASELINES
 from tuner.paths import data_dir
@@ -28,6 +29,7 @@ _KEYS = (
     *("name", "summary", "server", "space", "workload", "objective", "baseline", "trials"),
     *("time", "rate", "connections", "allow", "seed", "storage", "effect"),
     *("slo", "constraint", "choose"),
+    "load",
 )
 
 
@@ -60,6 +62,8 @@ class StudyDefinition:
     """URL of an Optuna storage; None: SQLite in the study's folder."""
     effect: float
     """Smallest effect worth finding, as a share."""
+    load: Load = "native"
+    """What offers the load."""
     slo: str = ""
     """The latency limit of the objective ``capacity``, ``p99<5ms``."""
     constraint: tuple[str, ...] = ()
@@ -94,6 +98,7 @@ class StudyDefinition:
             "seed": self.seed,
             "storage": self.storage,
             "effect": self.effect,
+            "load": self.load,
         }
 
 
@@ -194,6 +199,7 @@ def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
         slo=goals.seek.text if goals.seek else "",
         constraint=tuple(limit.text for limit in goals.constraints),
         choose=goals.choice.text,
+        load=keys["load"].one_of(LOADS) if "load" in keys else "native",
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.servers.test_nginx import DEBIAN
 from tuner import cli
-from tuner.cli import session
+from tuner.cli import notes, session
 from tuner.configuration import Value
 from tuner.hosts.port import InstanceSpec, InstanceState
 from tuner.servers import nginx
@@ -133,4 +133,4 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     found = nginx.parse_build(DEBIAN, "/usr/sbin/nginx")
     monkeypatch.setattr(nginx, "detect", lambda: found)
     monkeypatch.setattr(session, "loadgen_binary", lambda: Path("/usr/bin/tuner-loadgen"))
-    monkeypatch.setattr(session, "noise_notes", lambda _: [])
+    monkeypatch.setattr(notes, "noise_notes", lambda _: [])

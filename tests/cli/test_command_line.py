@@ -12,6 +12,7 @@ from tests.cli.conftest import Tuner, quiet
 from tuner import __version__
 from tuner.cli import session
 from tuner.errors import DefinitionError
+from tuner.load import program
 from tuner.servers import nginx
 
 COMMANDS = ("optimize", "compare", "measure", "report", "export", "studies", "doctor")
@@ -51,6 +52,10 @@ def test_the_version_is_the_packages(tuner: Tuner) -> None:
         ),
         (("optimize", "--time", "0s"), "--time: "),
         (("optimize", "--rate", "-5"), "--rate: "),
+        (
+            ("optimize", "--load", "ab"),
+            "--load: 'ab' is not allowed; allowed: native, wrk2",
+        ),
         (("optimize", "--server", "apache"), "--server: 'apache'"),
         (("optimize", "--baseline", "best"), "--baseline: 'best'"),
         (("optimize", "--baseline", "missing.yaml"), "missing.yaml: "),
@@ -124,6 +129,30 @@ def test_a_host_without_a_server_is_no_fault_of_the_user(
     done = tuner("optimize")
     assert done.code == 3
     assert "no Nginx found" in done.err
+
+
+def test_a_tool_that_cannot_do_what_is_asked_is_refused_before_anything_starts(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 2, the reason, and two ways out."""
+    quiet(monkeypatch)
+    monkeypatch.setattr(program, "find", lambda *_: Path("/bin/true"))
+    done = tuner("optimize", "--load", "h2load", "--objective", "p99")
+    assert done.code == 2
+    assert "--load: h2load is used for saturation only" in done.err
+    assert "--objective throughput" in done.err
+    assert not Path("studies").exists()
+
+
+def test_a_tool_that_is_not_installed_is_no_fault_of_the_user(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 3, and how to get it."""
+    quiet(monkeypatch)
+    monkeypatch.setenv("PATH", "/nowhere")
+    done = tuner("optimize", "--load", "wrk2")
+    assert done.code == 3
+    assert "no wrk2 on the PATH; build it from" in done.err
 
 
 def test_an_error_that_nobody_foresaw_shows_where_it_came_from(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.core.windows import GATES, raw_window
-from tuner.measurement import Measurement, RawWindow, Samples, measure
+from tuner.latency import Counts
+from tuner.measurement import Gates, Histogram, Measurement, RawWindow, Samples, measure
 from tuner.scoring import window_id
 from tuner.stalls import StallRule
 
@@ -26,6 +28,7 @@ def changed(
 ) -> RawWindow:
     """The same window whose first requests came to another end."""
     samples = raw.samples
+    assert isinstance(samples, Samples)
     outcomes, completed = samples.outcome.copy(), samples.completed_ns.copy()
     outcomes[:count] = outcome
     if completed_ns is not None:
@@ -214,3 +217,47 @@ def test_a_window_knows_its_round(round_: int, instance: str) -> None:
     """The identity within the block is read back as it was written."""
     found = judged(raw_window(window_id=window_id(round_, instance), instance=instance))
     assert found.round == round_
+
+
+def told(values_us: list[int], counts: list[int]) -> Histogram:
+    """A histogram whose service times are half its latencies."""
+    values = np.array(values_us, np.int64) * 1_000
+    weights = np.array(counts, np.int64)
+    return Histogram(Counts(values, weights), Counts(values // 2, weights))
+
+
+def test_a_histogram_has_raw_latencies_and_no_stall_free_ones() -> None:
+    """What the generator did not tell is not made up: no send lag, nothing excluded."""
+    raw = replace(raw_window(), samples=told([100, 400, 9_000], [980, 15, 5]))
+    found = measure(raw, None, Gates(samples_needed=1_000))
+    assert found.valid
+    assert (found.raw.count, found.raw.p50_us, found.raw.p99_us) == (1_000, 100, 400)
+    assert (found.raw.p999_us, found.raw.max_us) == (9_000, 9_000)
+    assert found.raw.mean_us == pytest.approx(0.98 * 100 + 0.015 * 400 + 0.005 * 9_000)
+    assert found.stall_free == found.raw
+    assert found.service.p50_us == 50
+    assert found.send_lag.count == 0
+    assert math.isnan(found.send_lag.p99_us)
+    assert found.excluded_share == 0
+
+
+def test_no_stall_rule_is_applied_to_a_histogram() -> None:
+    """It has no instants; calling its latencies stall-free would be a lie."""
+    raw = replace(raw_window(), samples=told([100], [100]))
+    with pytest.raises(ValueError, match="no instants"):
+        measure(raw, StallRule(), GATES)
+
+
+def test_a_busy_generator_whose_lag_nobody_knows_is_not_believed() -> None:
+    """A lag that was not measured proves nothing."""
+    raw = replace(raw_window(), samples=told([100], [100]), generator_busy_share=0.95)
+    found = measure(raw, None, GATES)
+    assert "could not keep up" in found.invalid[0]
+    assert not found.bad
+
+
+def test_a_fault_that_the_generator_knows_of_makes_the_window_invalid() -> None:
+    """In its own words, and not as the configuration's fault."""
+    found = measure(replace(raw_window(), faults=("it stood still",)), None, GATES)
+    assert found.invalid == ("it stood still",)
+    assert not found.bad

@@ -26,6 +26,7 @@ allow: [open_file_cache, access_log_buffer]
 seed: 7
 storage: sqlite:///x.db
 effect: 0.03
+load: wrk2
 """
 
 
@@ -53,6 +54,7 @@ def test_a_file_holds_every_option(tmp_path: Path) -> None:
         seed=7,
         storage="sqlite:///x.db",
         effect=0.03,
+        load="wrk2",
     )
 
 

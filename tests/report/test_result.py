@@ -11,7 +11,10 @@ from statistics import median
 
 import pytest
 
+from tuner.load.wrk2 import WRK2
 from tuner.record import Block, Record
+from tuner.report.facts import limits, method_facts
+from tuner.report.html import render_html
 from tuner.report.result import StudyResult, evaluate
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.sample_record import STAGES, sample_record
@@ -73,6 +76,39 @@ def test_too_many_invalid_windows_make_the_study_inconclusive(record: Records) -
     assert result.verdict.kind is VerdictKind.INCONCLUSIVE
     assert result.sentence.startswith("Inconclusive: invalid windows")
     assert "The remaining blocks alone would say: better" in result.sentence
+
+
+def test_a_difference_finer_than_the_tool_is_no_verdict(record: Records) -> None:
+    """The same blocks measured with wrk2 are inconclusive, and the report says why."""
+    assert evaluate(record()).verdict is not None
+    result = evaluate(replace(record(), instrument=WRK2))
+    assert result.verdict is not None
+    assert result.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert "wrk2 resolves 1000 µs" in result.sentence
+    assert "The remaining blocks alone would say: better" in result.sentence
+
+
+def test_a_difference_that_the_tool_resolves_keeps_its_verdict(record: Records) -> None:
+    """A finer tick is fine enough for the same blocks."""
+    tool = replace(WRK2, resolution_us=0.1)
+    result = evaluate(replace(record(), instrument=tool))
+    assert result.verdict is not None
+    assert result.verdict.kind is VerdictKind.BETTER
+
+
+def test_a_report_with_a_foreign_tool_says_that_all_latencies_are_raw(record: Records) -> None:
+    """With the tool's label, what it checked, and why the stall rule is off."""
+    original = record()
+    assert original.protocol is not None
+    study = evaluate(
+        replace(original, instrument=WRK2, protocol=replace(original.protocol, stall_rule=None))
+    )
+    facts = dict(method_facts(study))
+    assert facts["Load"] == "wrk2: ±1 ms, includes the tool's own oversleep"
+    assert facts["Answers"] == "checked for nothing but statuses over 399"
+    assert facts["Stall rule"].startswith("off: wrk2 tells of no single request")
+    assert any(limit.startswith("Every latency is raw") for limit in limits(study))
+    assert "all latencies are raw" in render_html(study)
 
 
 def test_a_confirmation_that_gave_up_is_inconclusive(record: Records) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from tuner.cli.session import noise_notes, sweep_strays
+from tuner.cli.notes import noise_notes
+from tuner.cli.session import sweep_strays
 from tuner.errors import HostError, TunerError
 from tuner.facts import split_cores
 from tuner.hosts import local

@@ -23,6 +23,8 @@ _EPILOG = """
 Examples:
   tuner measure stock
   tuner measure studies/quickstart/best/configuration.yaml --rate 20000 --json
+  tuner measure stock --load wrk2 --rate 5000
+  tuner measure stock --load h2load --objective throughput
 """
 
 
@@ -56,33 +58,41 @@ def command(
     if as_json:
         click.echo(json.dumps(_as_data(measured), indent=2))
         return
-    for line in _lines(measured):
+    for line in _lines(measured, stall_free=found.tells_stalls):
         click.echo(line)
     for note in found.notes:
         click.echo(f"note      {note}")
 
 
-def _lines(measured: Measured) -> list[str]:
+def _lines(measured: Measured, *, stall_free: bool) -> list[str]:
     windows = measured.windows
     lines = [
         f"capacity  {measured.capacity.per_s:,.0f} requests/s (closed loop)",
         (
-            f"load      {measured.rate_per_s:,.0f} requests/s offered ({measured.rate_source}),"
+            f"load      {_load(measured)},"
             f" {windows[0].connections} connections, {len(windows)} windows"
             f" of {windows[0].duration_s:.1f} s"
         ),
         f"{'corrected latency, µs':<24}{'median':>10}{'lowest':>10}{'highest':>10}",
     ]
-    for kind, picture in (("stall-free", "stall_free"), ("raw", "raw")):
+    for kind, picture in (("stall-free", "stall_free"), ("raw", "raw"))[0 if stall_free else 1 :]:
         for name in _FIGURES:
             values = [getattr(window, picture).value_us(name) for window in windows]
             figures = (statistics.median(values), min(values), max(values))
             cells = "".join(f"{value:>10,.1f}" for value in figures)
             lines.append(f"  {kind:<12}{name:<10}{cells}")
-    shares = [window.excluded_share for window in windows]
-    lines.append(f"excluded  {min(shares):.1%} to {max(shares):.1%} of requests, by the stall rule")
+    if stall_free:
+        shares = [window.excluded_share for window in windows]
+        words = f"{min(shares):.1%} to {max(shares):.1%} of requests"
+        lines.append(f"excluded  {words}, by the stall rule")
     lines += [f"invalid   {w.window_id}: {'; '.join(w.invalid)}" for w in windows if not w.valid]
     return lines
+
+
+def _load(measured: Measured) -> str:
+    if measured.windows[0].mode == "closed":
+        return "as much as is answered (closed loop)"
+    return f"{measured.rate_per_s:,.0f} requests/s offered ({measured.rate_source})"
 
 
 def _as_data(measured: Measured) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 
 from tuner import __version__
+from tuner.cli import notes
 from tuner.cli.progress import TerminalProgress
 from tuner.configuration import Configuration
 from tuner.errors import DefinitionError, HostError
@@ -25,7 +26,11 @@ from tuner.facts import CoreSplit, HostFacts, ServerFacts, split_cores
 from tuner.goals import Goals
 from tuner.hosts import local
 from tuner.hosts.ansible import AnsibleDeployer
+from tuner.instrument import Load
+from tuner.load.h2load import H2loadGenerator
 from tuner.load.native import NativeGenerator
+from tuner.load.port import LoadGenerator
+from tuner.load.wrk2 import Wrk2Generator
 from tuner.paths import loadgen_binary
 from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
@@ -42,7 +47,6 @@ from tuner.workload import Workload, load_workload
 
 STUDIES = Path("studies")
 """Folder of results, in the folder where tuner is called."""
-NOISE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,13 @@ class Preflight:
     space: Space
     goals: Goals
     baseline: Configuration
-    generator: NativeGenerator
+    generator: LoadGenerator
     notes: tuple[str, ...]
+
+    @property
+    def tells_stalls(self) -> bool:
+        """Whether stalls of the host can be told from the server's own time."""
+        return self.generator.instrument.tells_stalls and not self.cores.shared
 
 
 def preflight(definition: StudyDefinition) -> Preflight:
@@ -93,7 +102,11 @@ def preflight(definition: StudyDefinition) -> Preflight:
     # Rendered once for nothing, so that a space that does not fit the workload is found out now.
     upstreams = EXPORT.upstreams if workload.backend else ()
     render(space.template, baseline, space, replace(EXPORT, upstreams=upstreams))
-    generator = NativeGenerator(loadgen_binary(), cores, StallRule())
+    generator = open_generator(definition.load, cores)
+    for objective in definition.goals.objectives:
+        refusal = generator.refuses(workload, objective.mode)
+        if refusal:
+            raise DefinitionError(f"{definition.load} {refusal}", path="--load")
     return Preflight(
         definition=definition,
         host=host,
@@ -104,8 +117,21 @@ def preflight(definition: StudyDefinition) -> Preflight:
         goals=definition.goals,
         baseline=baseline,
         generator=generator,
-        notes=_notes(host, cores, workload, generator, space),
+        notes=notes.preflight_notes(host, cores, workload, generator, space),
     )
+
+
+def open_generator(load: Load, cores: CoreSplit) -> LoadGenerator:
+    """What offers the load.
+
+    Raises:
+        InstrumentError: it is not on this machine.
+    """
+    if load == "wrk2":
+        return Wrk2Generator(cores)
+    if load == "h2load":
+        return H2loadGenerator(cores)
+    return NativeGenerator(loadgen_binary(), cores, StallRule())
 
 
 def read_configuration(name_or_path: str, space: Space) -> Configuration:
@@ -205,6 +231,7 @@ def create_store(found: Preflight, folder: Path) -> Store:
             started_unix_s=time.time(),
             baseline=found.baseline.digest,
             objective=definition.goals.first.text,
+            instrument=found.generator.instrument,
         ),
     )
 
@@ -259,7 +286,7 @@ def _bench(
         free_ports=local.free_ports,
         workload=found.workload,
         goals=found.goals,
-        rule=None if found.cores.shared else StallRule(),
+        rule=StallRule() if found.tells_stalls else None,
         gates=SATURATION_GATES,
         seed=found.definition.seed,
         clock=time.time,
@@ -310,46 +337,6 @@ def _detect(server: str) -> ServerFacts:
     if server != "nginx":
         raise DefinitionError(f"unknown server {server!r}; allowed: nginx", path="--server")
     return nginx.detect()
-
-
-def _notes(
-    host: HostFacts,
-    cores: CoreSplit,
-    workload: Workload,
-    generator: NativeGenerator,
-    space: Space,
-) -> tuple[str, ...]:
-    notes = []
-    if cores.shared:
-        notes.append(
-            "one core only: server and generator share it, so each disturbs the other and stalls"
-            " cannot be told from work; figures are raw, believe no small difference"
-        )
-    if cores.backend and set(cores.backend) & set(cores.server):
-        notes.append("the backend shares the server's cores: its work is part of every figure")
-    if not host.realtime:
-        notes.append(
-            "no real-time priority (run as root, or grant CAP_SYS_NICE to tuner-loadgen): stalls of"
-            " the server's cores are not seen, only those of the generator's; expect more noise"
-        )
-    if host.file_limit < 2 * workload.connections + 64:
-        notes.append(f"the limit of open files, {host.file_limit}, is near what is needed")
-    notes += [f"parameter {name} left out: it {reason}" for name, reason in space.left_out]
-    notes += noise_notes(generator)
-    return tuple(notes)
-
-
-def noise_notes(generator: NativeGenerator) -> list[str]:
-    """What two quiet seconds tell of the host's stalls, per core."""
-    seen = generator.stalls(NOISE_S)
-    # The ticker alone preempts whatever else runs there; without real time, spinning tells more.
-    way = "ticker" if seen["realtime"] else "spin"
-    return [
-        f"noise of core {core['cpu']}: {core[way]['count']} stalls over {seen['gap_us']} µs in"
-        f" {NOISE_S:.0f} s, {core[way]['share']:.1%} of the time,"
-        f" longest {core[way]['longest_us']:,.0f} µs"
-        for core in seen["cpus"]
-    ]
 
 
 def _ids(cpus: tuple[int, ...]) -> str:

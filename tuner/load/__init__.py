@@ -1,1 +1,1 @@
-"""Load generators behind one port. Adapters: native (tuner-loadgen); wrk2 and h2load later."""
+"""Load generators behind one port: tuner-loadgen (native), and wrk2 and h2load where they are."""

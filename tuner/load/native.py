@@ -21,7 +21,8 @@ import numpy as np
 
 from tuner.errors import InstrumentError
 from tuner.facts import CoreSplit
-from tuner.load.port import Next, Plan
+from tuner.instrument import NATIVE, Instrument
+from tuner.load.port import HOST, Mode, Next, Plan
 from tuner.measurement import RawWindow, Samples
 from tuner.stalls import StallRule
 from tuner.workload import Workload
@@ -53,6 +54,15 @@ class NativeGenerator:
         if self._name is None:
             self._name = self._ask("--version")
         return self._name
+
+    @property
+    def instrument(self) -> Instrument:
+        """See ``LoadGenerator.instrument``."""
+        return NATIVE
+
+    def refuses(self, workload: Workload, mode: Mode) -> str:  # noqa: ARG002 - the port's signature
+        """See ``LoadGenerator.refuses``: it was made for every load that a workload can ask."""
+        return ""
 
     def stalls(self, duration_s: float) -> Mapping[str, Any]:
         """Watch the host's cores for stalls, without any load."""
@@ -93,7 +103,7 @@ class NativeGenerator:
             "samples_dir": samples_dir,
             "requests": _requests(plan.workload),
             "instances": [
-                {"id": e.instance, "address": e.address, "host": "localhost", "pids": list(e.pids)}
+                {"id": e.instance, "address": e.address, "host": HOST, "pids": list(e.pids)}
                 for e in plan.endpoints
             ],
             "windows": [

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
+from tuner.instrument import Instrument
 from tuner.measurement import RawWindow
 from tuner.workload import Workload
 
 Mode = Literal["open", "closed"]
+
+HOST = "localhost"
+"""What every generator calls the server, whatever address it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,18 @@ class LoadGenerator(Protocol):
         """Name and version, for the report."""
         ...
 
+    @property
+    def instrument(self) -> Instrument:
+        """What its figures are worth."""
+        ...
+
+    def refuses(self, workload: Workload, mode: Mode) -> str:
+        """Why it cannot offer this load, in words; empty if it can.
+
+        Asked before anything is started, so that no study begins with the wrong tool.
+        """
+        ...
+
     def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
         """Measure the windows in order and call ``after`` with each as it ends.
 
@@ -71,4 +87,13 @@ class LoadGenerator(Protocol):
         Raises:
             InstrumentError: the generator is missing, died, or broke its protocol.
         """
+        ...
+
+
+@runtime_checkable
+class WatchesStalls(Protocol):
+    """A generator that can look for stalls of the host without any load."""
+
+    def stalls(self, duration_s: float) -> Mapping[str, Any]:
+        """Watch the host's cores for so long."""
         ...

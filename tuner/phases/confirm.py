@@ -37,7 +37,10 @@ def freeze(
     protocol = Protocol(
         frozen_unix_s=bench.clock(),
         digest="",
-        estimand="; ".join(map(estimand, bench.goals.objectives)),
+        estimand="; ".join(
+            estimand(objective, stall_free=bench.rule is not None)
+            for objective in bench.goals.objectives
+        ),
         baseline=bench.baseline.digest,
         candidate=candidate.digest,
         objective=bench.objective.text,
@@ -61,17 +64,18 @@ def freeze(
     return protocol
 
 
-def estimand(objective: Objective) -> str:
+def estimand(objective: Objective, *, stall_free: bool = True) -> str:
     """What the ratio is of, in words."""
+    latency = "corrected latency, stall-free" if stall_free else "corrected latency, raw"
     if objective.slo:
         quantity = (
-            f"highest rate with {objective.slo.text} (corrected latency, stall-free), where the"
+            f"highest rate with {objective.slo.text} ({latency}), where the"
             " isotonic fit over the block's windows crosses the limit"
         )
         return _RATIO.format(quantity, "")
     quantity = objective.words
     if objective.quantile:
-        quantity += " of corrected latency, stall-free"
+        quantity += f" of {latency}"
     return _RATIO.format(quantity, ", each the median over the block's rounds")
 
 

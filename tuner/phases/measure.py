@@ -39,7 +39,7 @@ def measure_one(bench: Bench, spec: StudySpec) -> Measured:
             index=0,
             arms=(Arm(BASELINE, bench.baseline),),
             plan=plan.confirm,
-            mode="open",
+            mode=bench.objective.mode,
             rate_per_s=rate_per_s,
             needs_all=False,
         ),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from tuner.facts import CoreSplit
-from tuner.record import Original, TrialState
+from tuner.record import Original, Record, TrialState
 from tuner.report.result import StudyResult
 from tuner.report.words import (
     UNKNOWN,
@@ -54,6 +54,9 @@ def method_facts(study: StudyResult) -> Facts:
     facts = [("Objective", f"{study.objective.name} in {study.objective.unit}")]
     if study.objective.quantile is not None:
         facts.append(("Latency", "from the intended send time to the last byte, open loop"))
+    tool = record.instrument
+    facts.append(("Load", f"{tool.load}: {tool.label}" if tool.label else tool.load))
+    facts.append(("Answers", f"checked for {tool.checks}"))
     if calibration:
         bound = " at least (the generator was the bottleneck)" * calibration.generator_bound
         facts += [
@@ -72,7 +75,7 @@ def method_facts(study: StudyResult) -> Facts:
             ("Generator", _generator(study)),
         ]
     if protocol:
-        facts.append(("Stall rule", _stall_rule(protocol.stall_rule)))
+        facts.append(("Stall rule", _stall_rule(protocol.stall_rule, record)))
     return facts
 
 
@@ -197,7 +200,12 @@ def limits(study: StudyResult) -> list[str]:
             f"No window lasted longer than {longest:.3g} s, so slow effects (memory growth, full"
             " logs, cold caches) were not seen."
         )
-    if study.objective.quantile is not None and not record.cores.shared:
+    if study.objective.quantile is not None and not record.tells_stalls:
+        known.append(
+            "Every latency is raw: stalls of the host are in it, and cannot be told from the"
+            " server's own time."
+        )
+    elif study.objective.quantile is not None:
         known.append(
             "The claim is on stall-free latency: what stalls of the host add comes on top. The raw"
             " percentiles are shown beside it."
@@ -225,8 +233,9 @@ def changes_title(study: StudyResult) -> str:
 def _generator(study: StudyResult) -> str:
     windows = [window for block in study.used for window in (*block.baseline, *block.candidate)]
     busy = max(window.generator_busy_share for window in windows)
-    lag = max(window.send_lag.p99_us for window in windows)
-    return f"at most {100 * busy:.0f} % busy, p99 of its send lag at most {figure(lag, 'µs')}"
+    lags = [window.send_lag.p99_us for window in windows if window.send_lag.count]
+    told = f"p99 of its send lag at most {figure(max(lags), 'µs')}" if lags else "send lag unknown"
+    return f"at most {100 * busy:.0f} % busy, {told}"
 
 
 def _option(value: object) -> str:
@@ -237,7 +246,9 @@ def _option(value: object) -> str:
     return setting(value) if value is None or isinstance(value, bool) else str(value)
 
 
-def _stall_rule(rule: StallRule | None) -> str:
+def _stall_rule(rule: StallRule | None, record: Record) -> str:
+    if rule is None and not record.instrument.tells_stalls:
+        return f"off: {record.instrument.load} tells of no single request; all latencies are raw"
     if rule is None:
         return "off: server and generator share a core"
     drain = f" and {rule.recovery:g} times its length" if rule.recovery else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -92,9 +93,8 @@ def _confirmation(
     used = [block for block in confirm if block.used]
     invalid = [block for block in confirm if block.state == "invalid"]
     if len(used) >= planned:
-        verdict = _overruled(
-            _judged(record.calibration, protocol, objective, used[:planned]), found
-        )
+        verdict = _judged(record.calibration, protocol, objective, used[:planned])
+        verdict = _overruled(verdict, _spoilt(found) or _too_fine(record, objective, used))
         return Outcome("confirmed", verdict.sentence, verdict)
     after = f"after {len(used)} of {counted(planned, 'block')}"
     ended = record.ended_unix_s is not None
@@ -132,14 +132,27 @@ def _judged(
     )
 
 
-def _overruled(verdict: Verdict, found: Sequence[Finding]) -> Verdict:
+def _spoilt(found: Sequence[Finding]) -> str:
     """The protocol: more than 10 % of windows invalid, or unequal arms, is inconclusive."""
-    spoilt = next((f for f in found if f.code == "invalid-windows" and f.raised), None)
-    if spoilt is None or verdict.kind is VerdictKind.INCONCLUSIVE:
+    return next((f.message for f in found if f.code == "invalid-windows" and f.raised), "")
+
+
+def _too_fine(record: Record, objective: Objective, used: Sequence[PairedBlock]) -> str:
+    """Whether the load generator tells latencies so near each other apart at all."""
+    if objective.unit != "µs":
+        return ""
+    arms = [block.values(objective.arm_ln) for block in used]
+    baseline, candidate = (statistics.median(arm) for arm in zip(*arms, strict=True))
+    return record.instrument.too_fine(baseline, candidate)
+
+
+def _overruled(verdict: Verdict, reason: str) -> Verdict:
+    """The verdict, or that there is none whatever the blocks say."""
+    if not reason or verdict.kind is VerdictKind.INCONCLUSIVE:
         return verdict
     return replace(
         verdict,
         kind=VerdictKind.INCONCLUSIVE,
-        sentence=f"Inconclusive: {spoilt.message}. The remaining blocks alone would say: "
+        sentence=f"Inconclusive: {reason}. The remaining blocks alone would say: "
         f"{verdict.sentence[0].lower()}{verdict.sentence[1:]}",
     )

@@ -24,7 +24,8 @@ from tuner.configuration import Configuration, Value
 from tuner.errors import HostError, InstrumentError, Interrupted
 from tuner.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.hosts.port import InstanceSpec, InstanceState
-from tuner.load.port import Endpoint, Next, Plan, WindowSpec
+from tuner.instrument import NATIVE, Instrument
+from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.measurement import RawWindow, Samples
 from tuner.record import ConfigurationRecord
 from tuner.space import configuration_yaml
@@ -395,6 +396,15 @@ class SimulatedGenerator:
     def name(self) -> str:
         """See ``LoadGenerator.name``."""
         return "simulated generator"
+
+    @property
+    def instrument(self) -> Instrument:
+        """See ``LoadGenerator.instrument``: it stands in for our own."""
+        return NATIVE
+
+    def refuses(self, workload: Workload, mode: Mode) -> str:  # noqa: ARG002 - the port's signature
+        """See ``LoadGenerator.refuses``."""
+        return ""
 
     def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
         """See ``LoadGenerator.run``."""

@@ -1,0 +1,73 @@
+"""What the user should know before anything is measured, and what the report repeats."""
+
+from __future__ import annotations
+
+from tuner.facts import CoreSplit, HostFacts
+from tuner.instrument import Instrument
+from tuner.load.port import LoadGenerator, WatchesStalls
+from tuner.space import Space
+from tuner.workload import Workload
+
+NOISE_S = 2.0
+
+
+def preflight_notes(
+    host: HostFacts,
+    cores: CoreSplit,
+    workload: Workload,
+    generator: LoadGenerator,
+    space: Space,
+) -> tuple[str, ...]:
+    """Everything about host, tool and workload that limits what a study here can show."""
+    notes = []
+    if cores.shared:
+        notes.append(
+            "one core only: server and generator share it, so each disturbs the other and stalls"
+            " cannot be told from work; figures are raw, believe no small difference"
+        )
+    if cores.backend and set(cores.backend) & set(cores.server):
+        notes.append("the backend shares the server's cores: its work is part of every figure")
+    if not host.realtime:
+        notes.append(
+            "no real-time priority (run as root, or grant CAP_SYS_NICE to tuner-loadgen): stalls of"
+            " the server's cores are not seen, only those of the generator's; expect more noise"
+        )
+    if host.file_limit < 2 * workload.connections + 64:
+        notes.append(f"the limit of open files, {host.file_limit}, is near what is needed")
+    notes += [f"parameter {name} left out: it {reason}" for name, reason in space.left_out]
+    notes += _tool_notes(generator.instrument, workload)
+    if isinstance(generator, WatchesStalls):
+        notes += noise_notes(generator)
+    return tuple(notes)
+
+
+def _tool_notes(tool: Instrument, workload: Workload) -> list[str]:
+    """What the reader of figures from somebody else's generator must know."""
+    if not tool.label:
+        return []
+    notes = [
+        f"the load is offered by {tool.load}: {tool.label}; it checks {tool.checks}",
+        (
+            f"{tool.load} does not tell when requests were due, so stalls of the host cannot be"
+            " left out: every latency is raw"
+        ),
+    ]
+    if workload.arrival != "constant" and "open" in tool.modes:
+        notes.append(
+            f"{tool.load} paces each connection evenly; the workload's {workload.arrival} arrivals"
+            " are not offered"
+        )
+    return notes
+
+
+def noise_notes(generator: WatchesStalls) -> list[str]:
+    """What two quiet seconds tell of the host's stalls, per core."""
+    seen = generator.stalls(NOISE_S)
+    # The ticker alone preempts whatever else runs there; without real time, spinning tells more.
+    way = "ticker" if seen["realtime"] else "spin"
+    return [
+        f"noise of core {core['cpu']}: {core[way]['count']} stalls over {seen['gap_us']} µs in"
+        f" {NOISE_S:.0f} s, {core[way]['share']:.1%} of the time,"
+        f" longest {core[way]['longest_us']:,.0f} µs"
+        for core in seen["cpus"]
+    ]

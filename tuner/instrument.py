@@ -1,0 +1,48 @@
+"""What the figures of a load generator are worth, whatever they are figures of.
+
+It stands in the record, so that a report made years later still says with what was measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Load = Literal["native", "wrk2", "h2load"]
+LOADS: tuple[Load, ...] = get_args(Load)
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """One kind of load generator: what it can tell, and how finely. The default is our own."""
+
+    load: Load = "native"
+    modes: tuple[Literal["open", "closed"], ...] = ("open", "closed")
+    tells_stalls: bool = True
+    """Whether it tells when each request was due and when the host stalled.
+
+    Without that nothing can be excluded, and every latency is raw.
+    """
+    checks: str = "status, length and content of the answers"
+    """What it holds answers against."""
+    label: str = ""
+    """What must stand beside every latency from it; empty if nothing must."""
+    resolution_us: float = 0.0
+    """Differences of a latency below this are the tool's own and not the server's."""
+
+    def too_fine(self, baseline_us: float, candidate_us: float) -> str:
+        """Why no verdict can rest on two latencies so near each other; empty if one can.
+
+        The rule looks at the difference alone, so it refuses *equivalent* as well: two servers
+        between which the tool cannot tell are not shown to be alike.
+        """
+        difference_us = abs(candidate_us - baseline_us)
+        if not difference_us < self.resolution_us:
+            return ""
+        return (
+            f"the arms differ by {difference_us:.0f} µs, and {self.load} resolves"
+            f" {self.resolution_us:.0f} µs ({self.label}); measure again with --load native"
+        )
+
+
+NATIVE = Instrument()

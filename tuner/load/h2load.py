@@ -1,0 +1,316 @@
+"""The adapter for h2load (https://nghttp2.org/documentation/h2load.1.html), where the user has it.
+
+For saturation and as a second opinion on a protocol. Its open loop is refused: ``--rps`` sends in
+bursts of ten milliseconds and more, and times from the submit, so what a request waited before
+that is in no figure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.errors import InstrumentError
+from tuner.facts import CoreSplit
+from tuner.instrument import Instrument
+from tuner.load import program
+from tuner.load.port import HOST, Endpoint, Mode, Next, Plan, WindowSpec
+from tuner.measurement import RawWindow, Samples
+from tuner.workload import Request, Workload
+
+H2LOAD = Instrument(
+    load="h2load",
+    modes=("closed",),
+    tells_stalls=False,
+    checks="nothing but statuses",
+    label="closed loop, from the submit, in whole µs",
+    resolution_us=1.0,
+)
+
+_HINT = "install nghttp2 (Debian, Ubuntu: apt-get install nghttp2-client), or use --load native"
+_OPEN_LOOP = (
+    "is used for saturation only: it paces an open loop in bursts of 10 ms or more and times from"
+    " the submit, so a latency from it leaves out what requests waited before; use --load native,"
+    " or --objective throughput"
+)
+_PATIENCE_S = 10.0
+_ATTEMPTS = 3
+_LOG = "log"
+_STANDSTILL = 0.1
+"""Of a window without an answer at its end: then the connections were closed for good."""
+_MOST_LINES = 10_000
+_ANSWERED, _FAILED = 0, 4
+_NUMBERS = re.compile(r"(\d+) (errored|timeout)")
+_TRAFFIC = re.compile(r"traffic: \S+ \((\d+)\) total")
+_PROTOCOL = re.compile(r"Application protocol: (\S+)")
+_PROTOCOLS = {"h2c": "h2", "h3": "http/3"}
+
+
+class H2loadGenerator:
+    """Runs h2load on this machine, once for every window.
+
+    Args:
+        cores: which CPUs offer the load.
+        binary: path of h2load; by default what the PATH has under that name.
+
+    Raises:
+        InstrumentError: there is none.
+    """
+
+    def __init__(self, cores: CoreSplit, binary: Path | None = None) -> None:
+        self._cpus = cores.generator
+        self._binary = binary or program.find("h2load", _HINT)
+        self._name: str | None = None
+
+    @property
+    def name(self) -> str:
+        """See ``LoadGenerator.name``."""
+        if self._name is None:
+            ended = program.run(
+                [str(self._binary), "--version"],
+                cpus=self._cpus,
+                pids=(),
+                patience_s=_PATIENCE_S,
+                folder=Path("/"),
+            )
+            self._name = ended.out.strip() or "h2load"
+        return self._name
+
+    @property
+    def instrument(self) -> Instrument:
+        """See ``LoadGenerator.instrument``."""
+        return H2LOAD
+
+    def refuses(self, workload: Workload, mode: Mode) -> str:
+        """See ``LoadGenerator.refuses``."""
+        if mode not in H2LOAD.modes:
+            return _OPEN_LOOP
+        first, *others = workload.requests or (None,)
+        if any(_shape(other) != _shape(first) for other in others):
+            return "sends all requests with one method, one set of headers and one body"
+        if first is not None and first.method not in {"GET", "POST"}:
+            return f"sends GET and POST, not {first.method}"
+        if first is not None and (first.method == "POST") != bool(first.body):
+            return "sends POST if there is a body, and GET if there is none"
+        if _copies(workload.requests) > _MOST_LINES:
+            return "mixes requests by listing them, and these weights make the list too long"
+        if any(
+            r.expect_status is None or not 200 <= r.expect_status < 400 for r in workload.requests
+        ):
+            return "calls every status but 2xx and 3xx an error"
+        return ""
+
+    def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
+        """See ``LoadGenerator.run``.
+
+        Raises:
+            InstrumentError: besides, a window that it refuses.
+        """
+        endpoints = {endpoint.instance: endpoint for endpoint in plan.endpoints}
+        dropped: set[str] = set()
+        with tempfile.TemporaryDirectory(prefix="tuner-h2load-") as folder:
+            for spec in plan.windows:
+                if spec.instance in dropped:
+                    continue
+                refusal = self.refuses(plan.workload, spec.mode)
+                if refusal:
+                    raise InstrumentError(f"h2load {refusal}")
+                endpoint = endpoints[spec.instance]
+                answer = after(self._window(plan.workload, endpoint, spec, Path(folder)))
+                if answer.stop:
+                    return
+                dropped.update(answer.drop)
+
+    def _window(
+        self, workload: Workload, endpoint: Endpoint, spec: WindowSpec, folder: Path
+    ) -> RawWindow:
+        log, uris = folder / _LOG, folder / "uris"
+        log.unlink(missing_ok=True)
+        uris.write_text("\n".join(_uris(workload, spec.seed)) + "\n", encoding="ascii")
+        threads = min(len(self._cpus), workload.connections)
+        command = [
+            *(str(self._binary), f"-c{workload.connections}", f"-t{threads}"),
+            *("-D", f"{math.ceil(spec.duration_s * 1e3)}ms"),
+            *("--warm-up-time", f"{math.ceil(spec.warmup_s * 1e3)}ms"),
+            *("--connect-to", endpoint.address, f"--log-file={log}", "-i", str(uris)),
+            *_protocol(workload),
+            *_request(workload.requests, folder),
+        ]
+        ended = self._ended(command, endpoint, spec.warmup_s + spec.duration_s, folder)
+        if ended.code != 0 or "requests:" not in ended.out:
+            raise InstrumentError(f"h2load ended with {ended.code}: {ended.words}")
+        return _raw(_read_log(log), ended, workload, spec, threads)
+
+    def _ended(
+        self, command: list[str], endpoint: Endpoint, lasts_s: float, folder: Path
+    ) -> program.Ended:
+        """One run to its end. Once in hundreds h2load 1.52 does not end by itself."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return program.run(
+                    command,
+                    cpus=self._cpus,
+                    pids=endpoint.pids,
+                    patience_s=lasts_s + _PATIENCE_S,
+                    folder=folder,
+                )
+            except program.StuckError:
+                (folder / _LOG).unlink(missing_ok=True)
+                if attempt == _ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """h2load's account of single requests: columns of one length, in the order of their start."""
+
+    started_us: NDArray[np.int64]
+    """Since the epoch."""
+    status: NDArray[np.int64]
+    """-1 for a stream that failed."""
+    took_us: NDArray[np.int64]
+
+
+def read_log(text: str) -> Log:
+    """Read what ``--log-file`` wrote; more columns may follow the three.
+
+    Raises:
+        InstrumentError: a row holds something else.
+    """
+    try:
+        rows = [tuple(map(int, line.split("\t")[:3])) for line in text.splitlines() if line]
+        table = np.array(rows, np.int64).reshape(len(rows), 3)
+    except ValueError as error:
+        raise InstrumentError(f"h2load's log holds a row that is not its own: {error}") from error
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    return Log(table[:, 0], table[:, 1], table[:, 2])
+
+
+def _read_log(path: Path) -> Log:
+    try:
+        return read_log(path.read_text(encoding="ascii", errors="replace"))
+    except OSError as error:
+        raise InstrumentError(f"h2load wrote no log: {error}") from error
+
+
+def _raw(
+    log: Log, ended: program.Ended, workload: Workload, spec: WindowSpec, threads: int
+) -> RawWindow:
+    count = len(log.started_us)
+    begun_us = int(log.started_us[0]) if count else round(ended.started_unix_s * 1e6)
+    started_ns = (log.started_us - begun_us) * 1_000
+    completed_ns = started_ns + log.took_us * 1_000
+    wrong = (log.status < 200) | (log.status > 399)
+    samples = Samples(
+        started_ns, started_ns, completed_ns, np.where(wrong, _FAILED, _ANSWERED).astype(np.uint8)
+    )
+    kinds, counts = np.unique(log.status[wrong], return_counts=True)
+    errors = {
+        "reset" if kind < 0 else f"status_{kind}": int(times)
+        for kind, times in zip(kinds.tolist(), counts.tolist(), strict=True)
+    }
+    told = {what: int(number) for number, what in _NUMBERS.findall(ended.out)}
+    if not count:
+        # It says nothing of connections that could not be made, and ends well.
+        errors["connect_failed"] = workload.connections
+    traffic = _TRAFFIC.search(ended.out)
+    found = _PROTOCOL.search(ended.out)
+    share = spec.duration_s / ended.elapsed_s
+    lasted_s = spec.duration_s
+    return RawWindow(
+        window_id=spec.window_id,
+        instance=spec.instance,
+        mode=spec.mode,
+        rate_per_s=0.0,
+        connections=workload.connections,
+        duration_s=lasted_s,
+        started_unix_s=begun_us / 1e6,
+        offered=count,
+        completed=int((~wrong).sum()),
+        errors=errors,
+        timeouts=told.get("timeout", 0),
+        unsent=0,
+        in_flight=0,
+        reconnects=0,
+        bytes_in=int(traffic[1]) if traffic else 0,
+        generator_spans=(),
+        server_spans=(),
+        realtime=False,
+        steal_s=ended.steal_s,
+        # Of warm-up and window together; the load is the same in both.
+        generator_cpu_s=ended.cpu_s * share,
+        generator_busy_share=min(1.0, ended.cpu_s / ended.elapsed_s / threads),
+        server_cpu_s=None if ended.server_cpu_s is None else ended.server_cpu_s * share,
+        server_rss_bytes=ended.server_rss_bytes,
+        protocol=_PROTOCOLS.get(found[1], found[1]) if found else "",
+        samples=samples,
+        faults=_standstill(completed_ns, lasted_s),
+    )
+
+
+def _standstill(completed_ns: NDArray[np.int64], lasted_s: float) -> tuple[str, ...]:
+    """Whether it went on to the end: over HTTP/2 it opens no connection again."""
+    if not len(completed_ns):
+        return ()
+    still_s = lasted_s - int(completed_ns.max()) / 1e9
+    if still_s <= _STANDSTILL * lasted_s:
+        return ()
+    return (
+        (
+            f"h2load stood still for the last {still_s:.2f} s: it does not open again what the"
+            " server closed (keepalive_requests?); let connections live longer, or use --load"
+            " native"
+        ),
+    )
+
+
+def _shape(request: Request | None) -> object:
+    return request and (request.method, request.headers, request.body)
+
+
+def _copies(requests: tuple[Request, ...]) -> int:
+    return sum(_times(requests))
+
+
+def _times(requests: tuple[Request, ...]) -> list[int]:
+    """How often each request is listed: the weights as whole numbers, to about 1 %."""
+    if len(requests) < 2:
+        return [1] * len(requests)
+    least = min(request.weight for request in requests)
+    exact = [request.weight / least for request in requests]
+    factor = 1 if all(abs(x - round(x)) < 0.01 * x for x in exact) else 10
+    return [max(1, round(factor * x)) for x in exact]
+
+
+def _uris(workload: Workload, seed: int) -> list[str]:
+    """The mix as the list that every connection goes through, in an order drawn from the seed."""
+    requests = workload.requests
+    paths = [
+        request.path
+        for request, times in zip(requests, _times(requests), strict=True)
+        for _ in range(times)
+    ] or ["/"]
+    order = np.random.default_rng(seed).permutation(len(paths))
+    return [f"http://{HOST}{paths[place]}" for place in order]
+
+
+def _protocol(workload: Workload) -> list[str]:  # noqa: ARG001
+    return ["--h1"]
+
+
+def _request(requests: tuple[Request, ...], folder: Path) -> list[str]:
+    if not requests:
+        return []
+    words = [f"-H{name}: {value}" for name, value in requests[0].headers]
+    if requests[0].body:
+        (folder / "body").write_bytes(requests[0].body)
+        words += ["-d", str(folder / "body")]
+    return words

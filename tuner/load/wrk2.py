@@ -1,0 +1,310 @@
+"""The adapter for the real wrk2 (https://github.com/giltene/wrk2), where the user has it.
+
+wrk2 corrects for coordinated omission, and its clock ticks in milliseconds: `epoll_wait` sleeps
+whole milliseconds, and what it overslept is charged to the server. At 5,000 requests/s to an idle
+server its p50 is many times the true one. Its figures therefore carry a label, and no verdict
+rests on a difference that is smaller than its tick.
+
+A Lua hook writes what wrk2 counted as JSON; the spectrum that it prints beside it is read too,
+and both must say the same.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import math
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tuner.errors import InstrumentError
+from tuner.facts import CoreSplit
+from tuner.instrument import Instrument
+from tuner.latency import Counts
+from tuner.load import program
+from tuner.load.lua import REPORT, script
+from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
+from tuner.measurement import Histogram, RawWindow
+from tuner.workload import Workload
+
+WRK2 = Instrument(
+    load="wrk2",
+    tells_stalls=False,
+    checks="nothing but statuses over 399",
+    label="±1 ms, includes the tool's own oversleep",
+    resolution_us=1_000.0,
+)
+
+_HINT = "build it from https://github.com/giltene/wrk2 and call it wrk2, or use --load native"
+_CALIBRATION_S = 10.0
+"""wrk2 empties its histograms when it has run so long, and 5 ms for each connection more."""
+_CONNECT_DELAY_S = 0.005
+"""It opens its connections so far apart (wrk.c, delayed_initial_connect)."""
+_SATURATING_PER_S = 1_000_000_000
+"""wrk2 has no closed loop. Offered this much, each connection asks again as soon as it can."""
+_STARTUP_S = 30.0
+_CORRECTED, _UNCORRECTED = "Recorded Latency", "Uncorrected Latency"
+_HEADING = re.compile(r"Latency Distribution \(HdrHistogram - (Recorded|Uncorrected) Latency")
+_ROW = re.compile(r"\s*(\S+)\s+([01]\.\d+)\s+(\d+)\s+\S+\s*")
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+_ERROR_KINDS = {"connect": "connect_failed", "read": "reset", "write": "write"}
+
+
+class Wrk2Generator:
+    """Runs wrk2 on this machine, once for every window.
+
+    Args:
+        cores: which CPUs offer the load.
+        binary: path of wrk2; by default what the PATH has under that name.
+
+    Raises:
+        InstrumentError: there is none.
+    """
+
+    def __init__(self, cores: CoreSplit, binary: Path | None = None) -> None:
+        self._cpus = cores.generator
+        self._binary = binary or program.find("wrk2", _HINT)
+
+    @property
+    def name(self) -> str:
+        """See ``LoadGenerator.name``. wrk2's own version is wrk's, which says little."""
+        return f"wrk2 ({self._binary})"
+
+    @property
+    def instrument(self) -> Instrument:
+        """See ``LoadGenerator.instrument``."""
+        return WRK2
+
+    def refuses(self, workload: Workload, mode: Mode) -> str:  # noqa: ARG002 - the port's signature
+        """See ``LoadGenerator.refuses``."""
+        if any((request.expect_status or 200) > 399 for request in workload.requests):
+            return "calls every status over 399 an error, and this workload expects one"
+        return ""
+
+    def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
+        """See ``LoadGenerator.run``."""
+        endpoints = {endpoint.instance: endpoint for endpoint in plan.endpoints}
+        dropped: set[str] = set()
+        with tempfile.TemporaryDirectory(prefix="tuner-wrk2-") as folder:
+            for spec in plan.windows:
+                if spec.instance in dropped:
+                    continue
+                endpoint = endpoints[spec.instance]
+                answer = after(self._window(plan.workload, endpoint, spec, Path(folder)))
+                if answer.stop:
+                    return
+                dropped.update(answer.drop)
+
+    def _window(
+        self, workload: Workload, endpoint: Endpoint, spec: WindowSpec, folder: Path
+    ) -> RawWindow:
+        hook = folder / "window.lua"
+        hook.write_text(script(workload.requests, spec.seed), encoding="utf-8")
+        threads = _threads(workload.connections, len(self._cpus))
+        lasts_s = lasting_s(spec, workload.connections)
+        rate = spec.rate_per_s if spec.mode == "open" else _SATURATING_PER_S
+        command = [
+            *(str(self._binary), f"-t{threads}", f"-c{workload.connections}", f"-d{lasts_s}s"),
+            *(f"-R{rate:.0f}", "--timeout", f"{math.ceil(workload.timeout_s)}s"),
+            *("--latency", "-U", "-s", str(hook), f"http://{endpoint.address}/"),
+        ]
+        ended = program.run(
+            command,
+            cpus=self._cpus,
+            pids=endpoint.pids,
+            patience_s=lasts_s + workload.timeout_s + _STARTUP_S,
+            folder=folder,
+        )
+        told = _told(ended, lasts_s)
+        return _raw(told, ended, workload, spec, threads)
+
+
+def lasting_s(spec: WindowSpec, connections: int) -> int:
+    """How long wrk2 must run for a window: whole seconds, as it reads no others.
+
+    It empties its histograms once, after ten seconds and 5 ms for each connection. A run is
+    therefore short enough not to come there, or so much longer.
+    """
+    whole_s = max(1, math.ceil(spec.warmup_s + spec.duration_s))
+    if whole_s < _CALIBRATION_S:
+        return whole_s
+    return math.ceil(_CALIBRATION_S + _CONNECT_DELAY_S * connections + spec.duration_s)
+
+
+def offered(rate_per_s: float, lasted_s: float, connections: int, threads: int) -> int:
+    """Requests that wrk2 meant to send: every connection begins 5 ms after the one before it.
+
+    Each thread opens its own share of the connections, so on average one begins half a share
+    late.
+    """
+    late_s = _CONNECT_DELAY_S * (connections / threads - 1) / 2
+    return max(0, round(rate_per_s * (lasted_s - late_s)))
+
+
+@dataclass(frozen=True, slots=True)
+class Spectrum:
+    """One percentile spectrum of wrk2's text, or of the hook: latencies by rank."""
+
+    ranks: tuple[int, ...]
+    """How many requests took at most so long, ascending."""
+    values_us: tuple[float, ...]
+
+    def counts(self) -> Counts:
+        """As a histogram: what lies between two ranks counts with the higher one's value."""
+        if not self.ranks:
+            return Counts.empty()
+        ranks = np.asarray(self.ranks, np.int64)
+        between = ranks - np.concatenate(([0], ranks[:-1]))
+        values = np.round(np.asarray(self.values_us) * 1e3).astype(np.int64)
+        return Counts(values[between > 0], between[between > 0])
+
+    def around_us(self, share: float) -> tuple[float, float]:
+        """Bounds of the latency that this share of the requests did not exceed; NaN if empty.
+
+        Between two rows a spectrum says no more than that latency lies between theirs.
+        """
+        if not self.ranks:
+            return math.nan, math.nan
+        place = bisect.bisect_left(self.ranks, math.ceil(share * self.ranks[-1]))
+        exact = self.ranks[place] == math.ceil(share * self.ranks[-1])
+        return self.values_us[place if exact else max(0, place - 1)], self.values_us[place]
+
+
+def read_spectra(text: str) -> dict[str, Spectrum]:
+    """The detailed spectra of wrk2's text, by what their heading calls them.
+
+    Rows are always in ms, whatever unit the summary above them switches to. Headings are looked
+    for, not places: without a calibration, and with ``-U``, there are other lines. Rows that hold
+    no number (``-nan`` of an empty histogram) are passed over.
+    """
+    found: dict[str, tuple[list[int], list[float]]] = {}
+    rows: tuple[list[int], list[float]] | None = None
+    for line in text.splitlines():
+        heading = _HEADING.search(line)
+        if heading:
+            rows = found.setdefault(f"{heading[1]} Latency", ([], []))
+            continue
+        row = _ROW.fullmatch(line)
+        if rows is None or row is None or not _NUMBER.fullmatch(row[1]):
+            continue
+        rows[0].append(int(row[3]))
+        rows[1].append(float(row[1]) * 1e3)
+    return {name: Spectrum(tuple(r), tuple(v)) for name, (r, v) in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """One run of wrk2, from its hook and its text."""
+
+    duration_s: float
+    requests: int
+    bytes_in: int
+    errors: Mapping[str, int]
+    timeouts: int
+    corrected: Spectrum
+    service: Spectrum
+
+
+def _told(ended: program.Ended, lasts_s: int) -> _Told:
+    if "unable to connect" in ended.out + ended.err:
+        # wrk2 tries once before it begins, and ends at once.
+        nothing = Spectrum((), ())
+        return _Told(float(lasts_s), 0, 0, {"connect_refused": 1}, 0, nothing, nothing)
+    line = next((row for row in ended.out.splitlines() if row.startswith(REPORT)), None)
+    if ended.code != 0 or line is None:
+        raise InstrumentError(f"wrk2 ended with {ended.code} and no report: {ended.words}")
+    try:
+        report = json.loads(line.removeprefix(REPORT))
+    except json.JSONDecodeError as error:
+        raise InstrumentError(f"wrk2's hook wrote no JSON: {line[:200]!r}") from error
+    return read_report(report, read_spectra(ended.out))
+
+
+def read_report(report: Mapping[str, Any], spectra: Mapping[str, Spectrum]) -> _Told:
+    """The hook's report, held against the text.
+
+    Raises:
+        InstrumentError: they do not say the same.
+    """
+    ranks = tuple((int(rank), float(value)) for rank, value in report["ranks"])
+    corrected = Spectrum(tuple(r for r, _ in ranks), tuple(v for _, v in ranks))
+    text = spectra.get(_CORRECTED, Spectrum((), ()))
+    for share in (0.5, 0.9, 0.99) if ranks else ():
+        _, ours = corrected.around_us(share)
+        low, high = text.around_us(share)
+        # The histogram has three digits, and the text three decimals of a millisecond.
+        if not 0.998 * low - 1 <= ours <= 1.002 * high + 1:
+            raise InstrumentError(
+                f"wrk2's JSON says {ours:.0f} µs for the quantile {share}, and its text {low:.0f}"
+                f" to {high:.0f} µs: neither is believed"
+            )
+    kinds = report["errors"]
+    errors = {kind: int(kinds[key]) for key, kind in _ERROR_KINDS.items() if kinds[key]}
+    if kinds["status"]:
+        errors["status_over_399"] = int(kinds["status"])
+    # wrk2 keeps the latencies of failed requests among the others, and cannot tell them apart.
+    mixed = bool(kinds["status"])
+    nothing = Spectrum((), ())
+    return _Told(
+        duration_s=report["duration_us"] / 1e6,
+        requests=int(report["requests"]),
+        bytes_in=int(report["bytes"]),
+        errors=errors,
+        timeouts=int(kinds["timeout"]),
+        corrected=nothing if mixed else corrected,
+        service=nothing if mixed else spectra.get(_UNCORRECTED, nothing),
+    )
+
+
+def _raw(
+    told: _Told, ended: program.Ended, workload: Workload, spec: WindowSpec, threads: int
+) -> RawWindow:
+    failed = sum(told.errors.values())
+    completed = max(0, told.requests - told.errors.get("status_over_399", 0))
+    closed = spec.mode == "closed"
+    meant = (
+        told.requests + failed
+        if closed
+        else offered(spec.rate_per_s, told.duration_s, workload.connections, threads)
+    )
+    # What is in flight at the end vanishes: one request for each connection is no lost rate.
+    missing = max(0, meant - told.requests - workload.connections - failed)
+    service = told.service.counts()
+    return RawWindow(
+        window_id=spec.window_id,
+        instance=spec.instance,
+        mode=spec.mode,
+        rate_per_s=0.0 if closed else spec.rate_per_s,
+        connections=workload.connections,
+        duration_s=told.duration_s,
+        started_unix_s=ended.started_unix_s,
+        offered=max(meant, completed),
+        completed=completed,
+        errors=told.errors,
+        timeouts=told.timeouts,
+        unsent=0 if closed else missing,
+        in_flight=0,
+        reconnects=0,
+        bytes_in=told.bytes_in,
+        generator_spans=(),
+        server_spans=(),
+        realtime=False,
+        steal_s=ended.steal_s,
+        generator_cpu_s=ended.cpu_s,
+        generator_busy_share=min(1.0, ended.cpu_s / ended.elapsed_s / threads),
+        server_cpu_s=ended.server_cpu_s,
+        server_rss_bytes=ended.server_rss_bytes,
+        protocol="http/1.1",
+        samples=Histogram(service if closed else told.corrected.counts(), service),
+    )
+
+
+def _threads(connections: int, cpus: int) -> int:
+    """As many as there are CPUs, and no more than divide the connections: the rest is dropped."""
+    return next(n for n in range(min(cpus, connections), 0, -1) if connections % n == 0)
