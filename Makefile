@@ -85,6 +85,12 @@ test-rust: ## The generator's own tests
 	@.ci/require cargo
 	$(CARGO) test --quiet $(CRATE)
 
+.PHONY: fuzz
+fuzz: ## Millions of inputs against the generator's readers (INPUTS=5000000 for each)
+	@.ci/require cargo
+	FUZZ_INPUTS=$(or $(INPUTS),5000000) $(CARGO) test $(CRATE) --profile fuzz --test fuzz -- \
+		--nocapture --test-threads 1
+
 .PHONY: proof
 proof: develop ## The long simulations behind the statistics
 	$(BIN)/python -m pytest -m proof $(ARGS)

@@ -286,6 +286,15 @@ fn default_timeout_s() -> f64 {
     2.0
 }
 
+/// A text that quotes a plan may hold anything; what is printed of it is one line and moves no
+/// cursor.
+fn on_one_line(text: &str) -> String {
+    let escaped = |c: char| c.is_control().then(|| c.escape_default().to_string());
+    text.chars()
+        .map(|c| escaped(c).unwrap_or_else(|| c.into()))
+        .collect()
+}
+
 /// Why a plan is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PlanError {
@@ -318,8 +327,8 @@ impl Plan {
         let mut json = serde_json::Deserializer::from_str(text);
         let plan: Self =
             serde_path_to_error::deserialize(&mut json).map_err(|error| PlanError {
-                path: error.path().to_string(),
-                message: error.into_inner().to_string(),
+                path: on_one_line(&error.path().to_string()),
+                message: on_one_line(&error.into_inner().to_string()),
             })?;
         json.end().map_err(|error| PlanError {
             path: String::new(),
