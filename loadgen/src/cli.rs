@@ -1,5 +1,6 @@
 //! Arguments.
 
+mod instrument;
 mod run;
 pub mod units;
 
@@ -7,9 +8,10 @@ use std::str::FromStr;
 
 use lexopt::{Arg, Parser, ValueExt as _};
 
+pub use instrument::SelfTestOptions;
 pub use run::RunOptions;
 
-const COMMANDS: &str = "run, plan, stalls or schema";
+const COMMANDS: &str = "run, plan, stalls, ticker, self-test or schema";
 
 const HELP: &str = "\
 Offer load to an HTTP server, and measure latency from the instant at which each request was to be
@@ -19,6 +21,8 @@ Usage:
   tuner-loadgen run URL [-t THREADS] [-c CONNECTIONS] [-d TIME] [-R RATE] [--latency] [OPTIONS]
   tuner-loadgen plan FILE|- [--control]
   tuner-loadgen stalls --cpus LIST [--duration SECONDS] [--gap US] [--json]
+  tuner-loadgen ticker --cpus LIST [--for SECONDS]
+  tuner-loadgen self-test [--cpus LIST] [--server-cpus LIST] [--for SECONDS] [--json]
   tuner-loadgen schema plan|window
 
 run: measure one server, for people; the options of wrk2 mean the same. See `run --help`.
@@ -34,6 +38,11 @@ stalls: watch CPUs for spans in which the host (or anything else) takes them awa
       --gap US          what counts, in microseconds [100]
       --json            one JSON line
 
+ticker: the same for a reader on another host, line by line. See `ticker --help`.
+
+self-test: what this generator is worth on this host: floor, pacing, accuracy, highest rate, and the
+finest difference of p99 that it can be held to. See `self-test --help`.
+
 schema: print the JSON schema of a plan, or of the line of a window.
 
   -h, --help
@@ -47,6 +56,7 @@ Examples:
   tuner-loadgen run http://127.0.0.1:8080/ -c 32 -d 10s -R 5k --latency --cpu 0 --ticker-cpu 1
   tuner-loadgen stalls --cpus 0,1 --duration 5
   tuner-loadgen plan plan.json > windows.jsonl
+  tuner-loadgen self-test
 ";
 
 const PLAN_SCHEMA: &str = include_str!("../schema/plan.schema.json");
@@ -61,6 +71,10 @@ pub enum Command {
     Run(Box<RunOptions>),
     /// Watch CPUs.
     Stalls(StallOptions),
+    /// Watch CPUs for a reader elsewhere.
+    Ticker(tuner_loadgen::ticker::Options),
+    /// Test the instrument.
+    SelfTest(SelfTestOptions),
     /// Print a text.
     Print(String),
 }
@@ -84,6 +98,8 @@ pub fn parse() -> Result<Command, String> {
             Some("plan") => plan(&mut parser)?,
             Some("run") => run::parse(&mut parser)?,
             Some("stalls") => stalls(&mut parser)?,
+            Some("ticker") => instrument::ticker(&mut parser)?,
+            Some("self-test") => instrument::self_test(&mut parser)?,
             Some("schema") => schema(&mut parser)?,
             _ => return Err(format!("{name:?} is no command; use {COMMANDS}")),
         },

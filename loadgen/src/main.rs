@@ -4,10 +4,10 @@ mod cli;
 mod human;
 mod report;
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use cli::{Command, RunOptions, StallOptions};
+use cli::{Command, RunOptions, SelfTestOptions, StallOptions};
 use serde::Serialize;
 use tuner_loadgen::control::Lines;
 use tuner_loadgen::histogram::Histograms;
@@ -15,7 +15,7 @@ use tuner_loadgen::output::WindowLine;
 use tuner_loadgen::plan::{Plan, Spin};
 use tuner_loadgen::session::{self, Failure, Session};
 use tuner_loadgen::validity::Validity;
-use tuner_loadgen::{hgrm, stalls, sys};
+use tuner_loadgen::{hgrm, selftest, stalls, sys, ticker};
 
 /// Why the program ends otherwise than well. The exit codes are part of its interface.
 enum Exit {
@@ -25,6 +25,8 @@ enum Exit {
     NotValid,
     /// 130: interrupted.
     Interrupted,
+    /// 1: the self-test found the instrument unfit, and has said why.
+    Unfit,
     /// 1: anything else.
     Failed(String),
 }
@@ -52,12 +54,19 @@ fn main() -> ExitCode {
         .and_then(|command| match command {
             Command::Plan { source, control } => run_plan(&source, control),
             Command::Stalls(options) => watch_stalls(&options),
+            Command::Ticker(options) => {
+                session::check_cpus(options.cpus.iter().map(|cpu| ("--cpus", cpu)))
+                    .map_err(Exit::Bad)?;
+                Ok(ticker::run(&options, 0, &mut io::stdout().lock())?)
+            }
+            Command::SelfTest(options) => self_test(&options),
             Command::Run(options) => run_once(*options),
             Command::Print(text) => Ok(io::stdout().write_all(text.as_bytes())?),
         });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Exit::NotValid) => ExitCode::from(3),
+        Err(Exit::Unfit) => ExitCode::from(1),
         Err(Exit::Interrupted) => ExitCode::from(130),
         Err(Exit::Bad(text)) => complain(&text, 2),
         Err(Exit::Failed(text)) => complain(&text, 1),
@@ -153,4 +162,33 @@ fn watch_stalls(options: &StallOptions) -> Result<(), Exit> {
         report.to_string()
     };
     Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+fn self_test(options: &SelfTestOptions) -> Result<(), Exit> {
+    let terminal = io::stderr().is_terminal();
+    let mut last = String::new();
+    let mut progress = |stage: &str, left_s: f64| {
+        let left = left_s.max(0.0);
+        if terminal {
+            eprint!("\r\x1b[Kself-test: {stage}, {left:.0} s left");
+        } else if last != stage {
+            eprintln!("self-test: {stage}, {left:.0} s left");
+        }
+        stage.clone_into(&mut last);
+    };
+    let report = selftest::run(&options.test, &mut progress);
+    if terminal {
+        eprint!("\r\x1b[K");
+    }
+    let report = report.map_err(Exit::Bad)??;
+    let text = if options.json {
+        serde_json::to_string(&report).map_err(io::Error::from)? + "\n"
+    } else {
+        report.to_string()
+    };
+    io::stdout().write_all(text.as_bytes())?;
+    match &report.verdict {
+        Some(verdict) if verdict.fit => Ok(()),
+        _ => Err(Exit::Unfit),
+    }
 }

@@ -19,8 +19,8 @@ pub use clock::{
 pub use epoll::{Epoll, Wait};
 pub use memory::{Column, page_bytes};
 pub use process::{
-    die_with_parent, install_signals, pin, raise_file_limit, read, set_realtime, stop_requested,
-    usable_cpus, wait_readable,
+    Precedence, Readable, die_with_parent, install_signals, pin, raise_file_limit, read,
+    set_realtime, stop_requested, usable_cpus, wait_readable, wait_readable_for,
 };
 pub use socket::{connect, receive, reset_on_close, send, socket_error};
 

@@ -175,11 +175,17 @@ fn refusal(arguments: &[&str]) -> String {
 fn refusals() {
     for (arguments, words) in [
         (&["fly"][..], "fly"),
-        (&[], "run, plan, stalls or schema"),
+        (&[], "run, plan, stalls"),
         (&["plan"], "no file"),
         (&["plan", "/no/such/file"], "/no/such/file"),
         (&["plan", "/dev/null"], "plan: "),
         (&["stalls"], "--cpus"),
+        (&["ticker"], "--cpus"),
+        (&["ticker", "--cpus", "9999"], "9999"),
+        (&["ticker", "--cpus", "0", "--gap", "0"], "--gap"),
+        (&["ticker", "--cpus", "0", "--for", "-1"], "--for"),
+        (&["self-test", "--for", "1"], "4 to 600"),
+        (&["self-test", "--cpus", "9999"], "9999"),
         (&["stalls", "--cpus", "1-0"], "1-0"),
         (&["stalls", "--cpus", "9999"], "9999"),
         (&["run"], "URL"),

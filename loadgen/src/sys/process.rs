@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use libc::c_int;
 
-use super::{check, count};
+use super::{check, count, timespec};
 
 /// The CPUs on which the calling thread may run.
 fn allowed_cpus() -> Vec<usize> {
@@ -59,6 +59,52 @@ pub fn set_realtime(priority: i32) -> bool {
     };
     // SAFETY: `parameters` is valid for the read.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
+}
+
+/// Precedence over other processes, until it is dropped.
+#[derive(Debug)]
+pub struct Precedence {
+    /// Whether it was permitted.
+    pub granted: bool,
+    nice: i32,
+    /// Niceness of the session's scheduling group before.
+    group: Option<String>,
+}
+
+const AUTOGROUP: &str = "/proc/self/autogroup";
+
+impl Precedence {
+    /// Let other processes wait for this thread and those that it starts, as far as that is
+    /// permitted. With autogroups niceness counts within one session only, so the session's is set
+    /// as well (sched(7)); kernels without them have no such file.
+    pub fn take() -> Self {
+        // SAFETY: take numbers only; 0 is the calling thread.
+        let (nice, granted) = unsafe {
+            let nice = libc::getpriority(libc::PRIO_PROCESS, 0);
+            (nice, libc::setpriority(libc::PRIO_PROCESS, 0, -20) == 0)
+        };
+        let before = std::fs::read_to_string(AUTOGROUP).unwrap_or_default();
+        let group = before.split_ascii_whitespace().next_back();
+        let group = group.filter(|_| granted && std::fs::write(AUTOGROUP, "-20").is_ok());
+        Self {
+            granted,
+            nice,
+            group: group.map(str::to_owned),
+        }
+    }
+}
+
+impl Drop for Precedence {
+    fn drop(&mut self) {
+        // The session outlives this program, so its niceness must not.
+        if let Some(group) = &self.group {
+            let _ = std::fs::write(AUTOGROUP, group);
+        }
+        if self.granted {
+            // SAFETY: takes numbers only.
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, self.nice) };
+        }
+    }
 }
 
 /// Raise the soft limit of open files to the hard one.
@@ -125,10 +171,33 @@ pub fn die_with_parent() {
     }
 }
 
+/// What became of a wait for something to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readable {
+    /// There is something, or the end.
+    Yes,
+    /// Nothing in time.
+    No,
+    /// A stop was requested.
+    Stop,
+}
+
 /// Sleep until the descriptor is readable (or at its end); false if a stop was requested meanwhile.
 pub fn wait_readable(fd: RawFd) -> bool {
-    // SAFETY: the sets and the pollfd are valid locals. The signals are blocked while the flag is
-    // read and let in by ppoll alone, so that none can come between the two and be slept through.
+    loop {
+        match wait_readable_for(fd, 3_600_000_000_000) {
+            Readable::Yes => return true,
+            Readable::Stop => return false,
+            Readable::No => {}
+        }
+    }
+}
+
+/// The same for at most so many nanoseconds. A signal that asks for no stop may end the wait early.
+pub fn wait_readable_for(fd: RawFd, ns: u64) -> Readable {
+    // SAFETY: the sets, the time and the pollfd are valid locals. The signals are blocked while the
+    // flag is read and let in by ppoll alone, so that none can come between the two and be slept
+    // through.
     unsafe {
         let mut ours: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -142,12 +211,14 @@ pub fn wait_readable(fd: RawFd) -> bool {
             events: libc::POLLIN,
             revents: 0,
         };
-        let mut ready = false;
-        while !stop_requested() && !ready {
-            ready = libc::ppoll(&mut poll, 1, std::ptr::null(), &before) > 0;
-        }
+        let time = timespec(ns);
+        let ready = !stop_requested() && libc::ppoll(&mut poll, 1, &time, &before) > 0;
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        ready && !stop_requested()
+        match (stop_requested(), ready) {
+            (true, _) => Readable::Stop,
+            (false, true) => Readable::Yes,
+            (false, false) => Readable::No,
+        }
     }
 }
 

@@ -1,0 +1,485 @@
+//! What the instrument is worth on this host: measured against a responder whose every answer is
+//! known beforehand.
+
+pub mod accuracy;
+pub mod arrivals;
+pub mod report;
+pub mod verdict;
+
+use std::io;
+
+use serde_json::{Value, json};
+
+use crate::engine::Raw;
+use crate::plan::Plan;
+use crate::record::{NEVER, Outcome, Sample};
+use crate::resources;
+use crate::responder::{ANSWER_LENGTH, Freezes, Responder};
+use crate::schedule::{Mix, Schedule};
+use crate::series::quantile_ns;
+use crate::session::{Failure, Session, check_cpus};
+use crate::sys::{self, Precedence};
+use accuracy::{Accuracy, Known, Stalled};
+use arrivals::Arrivals;
+use report::{Capacity, Floor, Pacing, Report, StalledCpu};
+use verdict::{Verdict, deviation};
+
+/// Longer gaps are stalls: tuner's rule.
+const GAP_US: u64 = 100;
+const GAP_NS: u64 = GAP_US * 1000;
+const SECOND: f64 = 1e9;
+/// The floor: so many windows, at this rate, over so many connections.
+const FLOOR_WINDOWS: usize = 6;
+const FLOOR_PER_S: f64 = 10_000.0;
+const CONNECTIONS: usize = 32;
+/// For delays: more connections than requests are ever open.
+const MANY: usize = 256;
+/// Gaps between requests are checked at a rate whose mean gap is far above the time of a write.
+const ARRIVALS_PER_S: f64 = 1000.0;
+/// One in a hundred seeds fails the checks by chance, intended as it is. With this one they pass by
+/// far at every length that is asked for here, so that what fails them is the writing.
+const ARRIVALS_SEED: u64 = 17;
+/// Delays: exponential with this mean, in so many steps of equal probability.
+const DELAYS_PER_S: f64 = 5000.0;
+const MEAN_DELAY_US: f64 = 2000.0;
+const DELAY_STEPS: usize = 1000;
+/// Freezes.
+const FREEZE_PER_S: f64 = 1000.0;
+const FREEZE_EVERY_S: f64 = 1.0;
+const FREEZE_FOR_S: f64 = 0.1;
+const FREEZE_DELAY_US: usize = 20_000;
+/// An open loop holds a rate if so much of it is answered in time, and written no later than this.
+const HELD_SHARE: f64 = 0.99;
+const HELD_LAG_US: f64 = 100.0;
+/// Tried after the rate of the closed loop is known, as shares of it.
+const LADDER: [f64; 6] = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4];
+/// Into how many parts the time of the test is divided; the floor's windows take one each.
+const UNITS: f64 = 18.0;
+/// A window of which stalls touch more says nothing.
+const MOST_EXCLUDED: f64 = 0.8;
+
+/// What to test.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The generator's CPUs, one thread on each.
+    pub cpus: Vec<usize>,
+    /// The responder's CPUs.
+    pub server_cpus: Vec<usize>,
+    /// About how long, in seconds.
+    pub for_s: f64,
+}
+
+impl Options {
+    /// Whether generator and responder share a CPU.
+    pub fn shared(&self) -> bool {
+        self.cpus.iter().any(|cpu| self.server_cpus.contains(cpu))
+    }
+}
+
+/// Told before each stage: its name, and the seconds that are left.
+pub type Progress<'a> = &'a mut dyn FnMut(&str, f64);
+
+/// Run the self-test.
+///
+/// # Errors
+/// Outside: CPUs that cannot be had, in words. Inside: interrupted, or the system refused something.
+pub fn run(options: &Options, progress: Progress) -> Result<Result<Report, Failure>, String> {
+    let own = options.cpus.iter().map(|cpu| ("--cpus", cpu));
+    let server = options.server_cpus.iter();
+    check_cpus(own.chain(server.map(|cpu| ("--server-cpus", cpu))))?;
+    Ok(Test::start(options).and_then(|mut test| test.run(progress)))
+}
+
+/// A window of the test.
+struct Stage<'a> {
+    rate_per_s: Option<f64>,
+    arrival: &'a str,
+    seed: u64,
+    connections: usize,
+    warmup_s: f64,
+    duration_s: f64,
+    delays_us: &'a [usize],
+    cpus: &'a [usize],
+}
+
+/// What it gave.
+struct Seen {
+    raw: Raw,
+    /// Stalls of all cores in question; none where they are shared.
+    stalled: Stalled,
+    /// For each sample, the delay that it asked for, in nanoseconds.
+    delays: Vec<u64>,
+}
+
+impl Seen {
+    /// The samples, or those of them that no stall may have touched.
+    fn samples(&self, stall_free: bool) -> impl Iterator<Item = &Sample> {
+        let samples = self.raw.samples.iter();
+        samples.filter(move |s| !stall_free || !self.stalled.touch(s.intended))
+    }
+
+    fn excluded_share(&self) -> f64 {
+        let kept = self.samples(true).count() as f64;
+        1.0 - kept / self.raw.samples.len().max(1) as f64
+    }
+
+    fn failed(&self) -> u64 {
+        let good = self.samples(false).filter(|s| s.outcome == Outcome::Ok);
+        (self.raw.samples.len() - good.count()) as u64
+    }
+}
+
+struct Test<'a> {
+    options: &'a Options,
+    responder: Responder,
+    precedence: Precedence,
+    stalls: Vec<StalledCpu>,
+    watched_ns: u64,
+    failed: u64,
+    left_s: f64,
+}
+
+fn latency(sample: &Sample) -> u64 {
+    sample.completed.saturating_sub(sample.intended)
+}
+
+fn lag(sample: &Sample) -> Option<u64> {
+    (sample.written != NEVER).then(|| sample.written.saturating_sub(sample.intended))
+}
+
+fn quantile_us(values: &mut [u64], q: f64) -> Option<f64> {
+    quantile_ns(values, q).map(|ns| ns as f64 / 1000.0)
+}
+
+impl<'a> Test<'a> {
+    fn start(options: &'a Options) -> Result<Self, Failure> {
+        // As under tuner: before any thread is started, so that all have it.
+        let precedence = Precedence::take();
+        let spin = !options.shared();
+        let cpus = options.cpus.iter().map(|cpu| ("generator", *cpu));
+        let server = options.server_cpus.iter().map(|cpu| ("responder", *cpu));
+        Ok(Self {
+            options,
+            precedence,
+            responder: Responder::start(&options.server_cpus, spin, GAP_NS)?,
+            stalls: cpus.chain(server).map(StalledCpu::from).collect(),
+            watched_ns: 0,
+            failed: 0,
+            left_s: options.for_s,
+        })
+    }
+
+    fn run(&mut self, progress: Progress) -> Result<Report, Failure> {
+        let began = sys::now_ns();
+        let named = self.options.cpus.iter().chain(&self.options.server_cpus);
+        let cpus: Vec<usize> = named.copied().collect();
+        let steal_before = resources::steal_s(&cpus);
+        let mut step = |left_s: f64, name: &str| progress(name, left_s);
+
+        let unit_s = self.options.for_s / UNITS;
+        let mut windows = Vec::new();
+        for i in 0..FLOOR_WINDOWS {
+            step(self.left_s, "floor");
+            windows.push(self.open(i as u64, FLOOR_PER_S, "poisson", unit_s)?);
+        }
+        let (floor, pacing) = floor_of(&windows);
+        let floor_ns = floor.p50_us.map_or(0, |us| (us * 1000.0) as u64);
+        drop(windows);
+
+        step(self.left_s, "arrivals");
+        let arrivals =
+            arrivals_of(&self.open(ARRIVALS_SEED, ARRIVALS_PER_S, "poisson", 2.0 * unit_s)?);
+
+        let mut accuracy = Vec::new();
+        step(self.left_s, "known delays");
+        accuracy.push(self.delays(2.0 * unit_s, floor_ns)?);
+        for arrival in ["constant", "poisson"] {
+            step(self.left_s, "freezes");
+            accuracy.push(self.freezes(arrival, 3.0 * unit_s, floor_ns)?);
+        }
+        self.responder.freeze(Freezes::default());
+
+        let mut capacity = Vec::new();
+        let mut threads = vec![&self.options.cpus[..1]];
+        if self.options.cpus.len() > 1 {
+            threads.push(&self.options.cpus);
+        }
+        for cpus in &threads {
+            step(self.left_s, "highest rate");
+            capacity.push(self.capacity(cpus, 2.0 * unit_s / threads.len() as f64)?);
+        }
+
+        let mut steal_s = resources::steal_s(&cpus);
+        for (cpu, after) in &mut steal_s {
+            *after -= steal_before.get(cpu).copied().unwrap_or(*after);
+        }
+        let mut report = Report {
+            version: env!("CARGO_PKG_VERSION"),
+            shared_core: self.options.shared(),
+            preferred: self.precedence.granted,
+            cpus: self.options.cpus.clone(),
+            server_cpus: self.options.server_cpus.clone(),
+            took_s: (sys::now_ns() - began) as f64 / SECOND,
+            floor,
+            pacing,
+            accuracy,
+            arrivals,
+            capacity,
+            stalls: std::mem::take(&mut self.stalls),
+            gap_us: GAP_US,
+            watched_s: self.watched_ns as f64 / SECOND,
+            steal_s,
+            failed: self.failed,
+            verdict: None,
+        };
+        report.verdict = Some(Verdict::of(&report));
+        Ok(report)
+    }
+
+    /// A window of requests that are answered at once.
+    fn open(
+        &mut self,
+        seed: u64,
+        rate_per_s: f64,
+        arrival: &str,
+        duration_s: f64,
+    ) -> Result<Seen, Failure> {
+        let options = self.options;
+        self.measure(&Stage {
+            rate_per_s: Some(rate_per_s),
+            arrival,
+            seed,
+            connections: CONNECTIONS,
+            warmup_s: 0.05,
+            duration_s,
+            delays_us: &[0],
+            cpus: &options.cpus[..1],
+        })
+    }
+
+    /// Delays of an exponential distribution, for Poisson arrivals.
+    fn delays(&mut self, duration_s: f64, floor_ns: u64) -> Result<Accuracy, Failure> {
+        let steps = (0..DELAY_STEPS).map(|i| (i as f64 + 0.5) / DELAY_STEPS as f64);
+        let delays: Vec<usize> = steps
+            .map(|p| (-MEAN_DELAY_US * (1.0 - p).ln()) as usize)
+            .collect();
+        let options = self.options;
+        let seen = self.measure(&Stage {
+            rate_per_s: Some(DELAYS_PER_S),
+            arrival: "poisson",
+            seed: 11,
+            connections: MANY,
+            warmup_s: 0.05,
+            duration_s,
+            delays_us: &delays,
+            cpus: &options.cpus[..1],
+        })?;
+        Ok(compare("known delays", &seen, Freezes::default(), floor_ns))
+    }
+
+    /// A responder that freezes at regular intervals, for whole periods of them.
+    fn freezes(
+        &mut self,
+        arrival: &str,
+        duration_s: f64,
+        floor_ns: u64,
+    ) -> Result<Accuracy, Failure> {
+        let freezes = Freezes {
+            origin: sys::now_ns(),
+            every_ns: (FREEZE_EVERY_S * SECOND) as u64,
+            for_ns: (FREEZE_FOR_S * SECOND) as u64,
+        };
+        self.responder.freeze(freezes);
+        let options = self.options;
+        let seen = self.measure(&Stage {
+            rate_per_s: Some(FREEZE_PER_S),
+            arrival,
+            seed: 13,
+            connections: MANY,
+            warmup_s: 0.05,
+            duration_s: (duration_s / FREEZE_EVERY_S).round().max(2.0) * FREEZE_EVERY_S,
+            delays_us: &[FREEZE_DELAY_US],
+            cpus: &options.cpus[..1],
+        })?;
+        let name = format!("freezes, {arrival} arrivals");
+        Ok(compare(&name, &seen, freezes, floor_ns))
+    }
+
+    /// The highest rates on these CPUs: of a closed loop, and of an open one that is still on time.
+    fn capacity(&mut self, cpus: &[usize], for_s: f64) -> Result<Capacity, Failure> {
+        let closed_s = for_s / 2.0;
+        let mut stage = Stage {
+            rate_per_s: None,
+            arrival: "poisson",
+            seed: 17,
+            connections: 2 * CONNECTIONS * cpus.len(),
+            warmup_s: 0.05,
+            duration_s: closed_s,
+            delays_us: &[0],
+            cpus,
+        };
+        let closed = self.measure(&stage)?;
+        let closed_per_s = closed.raw.counts.in_time as f64 / closed_s;
+        let mut found = Capacity {
+            threads: cpus.len(),
+            closed_per_s,
+            generator_busy_share: closed.raw.busy_share,
+            cpu_us_per_request: closed.raw.generator_cpu_ns as f64
+                / 1000.0
+                / closed.raw.counts.in_time.max(1) as f64,
+            open_per_s: None,
+        };
+        drop(closed);
+        stage.duration_s = closed_s / 4.0;
+        for share in LADDER {
+            stage.rate_per_s = Some((closed_per_s * share).max(1.0));
+            let seen = self.measure(&stage)?;
+            let mut lags: Vec<u64> = seen.samples(true).filter_map(lag).collect();
+            let lag_us = quantile_us(&mut lags, 0.99).unwrap_or(f64::INFINITY);
+            let offered = seen.raw.samples.len() as f64;
+            if seen.raw.counts.in_time as f64 >= HELD_SHARE * offered && lag_us <= HELD_LAG_US {
+                found.open_per_s = Some(offered / stage.duration_s);
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn measure(&mut self, stage: &Stage) -> Result<Seen, Failure> {
+        let plan = self.plan(stage);
+        let plan = Plan::parse(&plan.to_string()).map_err(io::Error::other)?;
+        let mut session = Session::new(&plan).map_err(io::Error::other)?;
+        let window = &plan.windows[0];
+        self.responder.stalls();
+        let (_, raw) = session.measure_whole(window)?;
+        let mut spans = self.responder.stalls();
+        for (cpu, own) in stage.cpus.iter().zip(&raw.stalls) {
+            spans.extend(own.list.iter().map(|(start, end)| (*cpu, *start, *end)));
+        }
+        let end = raw.end;
+        for (_, start, stop) in &mut spans {
+            (*start, *stop) = ((*start).max(raw.start), (*stop).min(end));
+        }
+        spans.retain(|(_, start, stop)| start < stop);
+        for stalls in &mut self.stalls {
+            stalls.add(&spans);
+        }
+        self.watched_ns += raw.end - raw.start;
+        self.left_s -= stage.warmup_s + stage.duration_s;
+        let delays = match stage.rate_per_s {
+            None => Vec::new(),
+            Some(_) => {
+                // The same arguments give the same schedule: which request asked for which delay.
+                let schedule =
+                    Schedule::of(window, None, &Mix::new(stage.delays_us.iter().map(|_| 1.0)));
+                let measured = schedule.first_measured..schedule.intended_ns.len();
+                let delay = |i| stage.delays_us[usize::from(schedule.request(i))] as u64 * 1000;
+                measured.map(delay).collect()
+            }
+        };
+        let excluded = spans.into_iter().filter(|_| !self.options.shared());
+        let seen = Seen {
+            stalled: Stalled::new(excluded.map(|(_, start, end)| (start, end))),
+            raw,
+            delays,
+        };
+        self.failed += seen.failed();
+        Ok(seen)
+    }
+
+    fn plan(&self, stage: &Stage) -> Value {
+        let requests = stage.delays_us.iter().map(|us| {
+            json!({"path": format!("/{us}"), "expect": {"status": 200, "length": ANSWER_LENGTH}})
+        });
+        let spin = if self.options.shared() {
+            json!({"last_us": 50})
+        } else {
+            json!("full")
+        };
+        json!({
+            "version": 1,
+            "cpus": stage.cpus,
+            "spin": spin,
+            "gap_us": GAP_US,
+            "requests": requests.collect::<Vec<_>>(),
+            "instances": [{"id": "responder", "address": self.responder.address.to_string()}],
+            "windows": [{
+                "id": "window", "instance": "responder",
+                "mode": if stage.rate_per_s.is_some() { "open" } else { "closed" },
+                "rate_per_s": stage.rate_per_s, "arrival": stage.arrival, "seed": stage.seed,
+                "connections": stage.connections, "warmup_s": stage.warmup_s,
+                "duration_s": stage.duration_s, "timeout_s": 2.0,
+            }],
+        })
+    }
+}
+
+fn compare(name: &str, seen: &Seen, freezes: Freezes, floor_ns: u64) -> Accuracy {
+    let samples = seen.raw.samples.iter().zip(&seen.delays);
+    let requests: Vec<Known> = samples
+        .map(|(sample, delay)| Known {
+            intended: sample.intended,
+            delay: *delay,
+            latency: latency(sample),
+        })
+        .collect();
+    Accuracy::of(name, &requests, freezes, &seen.stalled, floor_ns)
+}
+
+/// The floor and the pacing error: of windows in which the responder had nothing else to do.
+fn floor_of(windows: &[Seen]) -> (Floor, Pacing) {
+    let (mut p50s, mut p99s, mut raw_p99s) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut lags, mut raw_lags) = (Vec::new(), Vec::new());
+    for window in windows {
+        let mut all: Vec<u64> = window.samples(false).map(latency).collect();
+        raw_p99s.extend(quantile_us(&mut all, 0.99));
+        raw_lags.extend(window.samples(false).filter_map(lag));
+        if window.excluded_share() > MOST_EXCLUDED {
+            continue;
+        }
+        let mut kept: Vec<u64> = window.samples(true).map(latency).collect();
+        p50s.extend(quantile_us(&mut kept, 0.5));
+        p99s.extend(quantile_us(&mut kept, 0.99));
+        lags.extend(window.samples(true).filter_map(lag));
+    }
+    let excluded: f64 = windows.iter().map(Seen::excluded_share).sum();
+    let samples = windows.iter().map(|window| window.raw.samples.len());
+    let floor = Floor {
+        rate_per_s: FLOOR_PER_S,
+        windows: windows.len(),
+        samples: samples.sum(),
+        excluded_share: excluded / windows.len().max(1) as f64,
+        p50_us: median(&p50s),
+        p99_us: median(&p99s),
+        raw_p99_us: median(&raw_p99s),
+        p99_deviation_us: (p99s.len() > 1).then(|| deviation(&p99s)),
+        p99_by_window_us: p99s,
+    };
+    let pacing = Pacing {
+        p50_us: quantile_us(&mut lags, 0.5),
+        p99_us: quantile_us(&mut lags, 0.99),
+        max_us: quantile_us(&mut lags, 1.0),
+        raw_max_us: quantile_us(&mut raw_lags, 1.0),
+    };
+    (floor, pacing)
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = sorted[(sorted.len() - 1) / 2];
+    Some((lower + upper) / 2.0)
+}
+
+/// The gaps between requests as they were written; those that a stall may have touched are none.
+fn arrivals_of(seen: &Seen) -> Arrivals {
+    let mut written: Vec<u64> = seen.samples(false).map(|s| s.written).collect();
+    written.retain(|ns| *ns != NEVER);
+    written.sort_unstable();
+    let gaps = written.windows(2).map(|pair| {
+        let touched = seen.stalled.within(pair[0], pair[1]);
+        (!touched).then(|| pair[1] - pair[0])
+    });
+    Arrivals::of(&gaps.collect::<Vec<_>>())
+}
