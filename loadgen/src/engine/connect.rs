@@ -37,12 +37,15 @@ impl Engine<'_> {
             }
             for _ in 0..connections {
                 match self.pool.next_opening() {
-                    Some(at) if at <= now && self.pool.connecting() < CONNECTING => self.open(now),
+                    Some(at) if at <= now && self.pool.connecting() < CONNECTING => {
+                        self.open(sys::now_ns());
+                    }
                     Some(_) => self.pool.rotate_closed(),
                     None => break,
                 }
             }
             let n = self.pool.epoll.wait(events, Wait::Ns(1_000_000))?;
+            let now = sys::now_ns();
             for event in &events[..n] {
                 self.handle(*event, now);
             }
@@ -69,7 +72,8 @@ impl Engine<'_> {
             (false, true) => counts.reopened += 1,
             (false, false) => counts.connects += 1,
         }
-        self.ledger.handshakes[usize::from(during)].saturating_record(now - opened.since);
+        self.ledger.handshakes[usize::from(during)]
+            .saturating_record(now.saturating_sub(opened.since));
         while !self.ledger.retries.is_empty()
             && let Some(slot) = self.pool.free_slot_of(i)
             && let Some(index) = self.ledger.retries.pop_front()
