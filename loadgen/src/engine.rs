@@ -29,10 +29,19 @@ const EVENTS: usize = 64;
 pub(crate) const BUFFER: usize = 64 * 1024;
 /// In a sleeping loop, handshakes are looked after this often.
 const MENDING_NS: u64 = 10_000_000;
-/// A closed loop has no instant to be late for. It polls this long after the last event, then sleeps:
-/// as much CPU time per answer as sleeping at once, and fewer wake-ups for the server to pay for.
-/// With 10 µs it is a third more CPU time for no more answers.
-const CLOSED_SPIN_NS: u64 = 2_000;
+/// A closed loop has no instant to be late for, so it may sleep; but each answer that wakes it costs
+/// the server's core some 4 µs, a third of what Nginx takes for a small file. Where answers come
+/// faster than a wake-up costs, it polls this long after the last one and sleeps only if none came:
+/// 1.4 times the answers of a loop that sleeps (and of wrk), at three quarters of its CPU time each.
+const CLOSED_SPIN_NS: u64 = 20_000;
+/// The mean time between answers up to which polling costs no more than sleeping and waking.
+const WORTH_NS: u64 = 10_000;
+/// What is to be gained: by so much sooner the answers come once the server wakes nobody.
+const WAKING_NS: u64 = 4_000;
+/// Answers that the mean goes back over.
+const PACE_OVER: u64 = 64;
+/// A stall is no pace.
+const SLOWEST_PACE_NS: u64 = 40_000;
 
 /// SIGTERM, SIGINT or the death of the parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +108,9 @@ struct Engine<'a> {
     next_mending: u64,
     /// When the last event was handled.
     active: u64,
+    /// Mean time between answers, and whether a closed loop polls on account of it.
+    pace_ns: u64,
+    polls: bool,
 }
 
 impl<'a> Engine<'a> {
@@ -130,6 +142,8 @@ impl<'a> Engine<'a> {
             hungry: VecDeque::with_capacity(connections + 1),
             next_mending: 0,
             active: 0,
+            pace_ns: SLOWEST_PACE_NS,
+            polls: false,
             pool,
         }
     }
@@ -260,7 +274,7 @@ impl<'a> Engine<'a> {
         }
         self.idle_from = stamp;
         if n > 0 {
-            self.active = stamp;
+            self.keep_pace(n as u64, stamp);
         }
         for event in &events[..n] {
             self.handle(*event, stamp);
@@ -273,12 +287,24 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
+    /// So many events came.
+    #[inline]
+    fn keep_pace(&mut self, n: u64, stamp: u64) {
+        let took = ((stamp - self.active) / n).min(SLOWEST_PACE_NS);
+        let weight = n.min(PACE_OVER);
+        self.pace_ns = (self.pace_ns * (PACE_OVER - weight) + took * weight) / PACE_OVER;
+        let worth = WORTH_NS + if self.polls { 0 } else { WAKING_NS };
+        self.polls = self.pace_ns <= worth;
+        self.active = stamp;
+    }
+
     /// How long to sleep, and until when.
     #[inline]
     fn wait(&self, now: u64, busy: bool) -> (Wait, u64) {
         let closed_loop = self.ledger.agenda.closed_loop;
         let margin = match self.spin {
-            Spin::Full if closed_loop => CLOSED_SPIN_NS,
+            Spin::Full if closed_loop && self.polls => CLOSED_SPIN_NS,
+            Spin::Full if closed_loop => 0,
             Spin::Full => return (Wait::Poll, now),
             Spin::Off => 0,
             Spin::LastUs(us) => us * 1000,

@@ -354,7 +354,10 @@ fn plan_reader() {
             }
             Err(error) => {
                 let words = error.to_string();
-                assert!(!words.contains(char::is_control) && words.len() > 10, "{words:?}");
+                assert!(
+                    !words.contains(char::is_control) && words.len() > 10,
+                    "{words:?}"
+                );
             }
         }
     });
