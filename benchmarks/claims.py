@@ -1,0 +1,187 @@
+"""How often a real study claims what is not there, and finds what is.
+
+Real Nginx, real generator, the phases of `tuner compare`, many confirmations in a row, of two
+kinds in turn: the same configuration against itself (A/A), where every claim is false, and a
+handicapped baseline against the same without its handicap, where every miss is one. The handicap
+is a number of rewrite rules that never match, chosen by measurement so that a request costs about a
+tenth more CPU time. Calibration (capacity, load point, noise, number of blocks) is done once; each
+confirmation has its own seed, frozen protocol, freshly started instances, and verdict.
+
+    python -m benchmarks.claims --studies 20
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from benchmarks import finding
+from benchmarks.finding import Finding, at_least, at_most
+from benchmarks.lab import setting
+from tuner.cli.progress import TerminalProgress
+from tuner.cli.session import Preflight, create_store, describe, open_bench, preflight
+from tuner.configuration import Configuration
+from tuner.measurement import Measurement
+from tuner.phases.bench import Bench
+from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
+from tuner.phases.confirm import freeze, run_confirmation
+from tuner.phases.study import Calibrated, calibrate
+from tuner.plan import CLOSED
+from tuner.report.result import evaluate
+from tuner.scoring import BASELINE, counted_windows
+from tuner.stats.verdict import Verdict, VerdictKind
+from tuner.study import DEFAULT_STUDY, load_study
+
+SPACE = Path(__file__).with_name("handicap") / "handicap.yaml"
+HANDICAP = 0.10
+"""More CPU time per request, as a share."""
+PROBE_RULES = 60
+STUDIES = 20
+MOST_FALSE = 2
+LEAST_FOUND = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of confirmation, with the verdicts that it gave."""
+
+    name: str
+    candidate: Configuration
+    verdicts: list[Verdict]
+
+
+def run(studies: int, time_s: float) -> list[Finding]:
+    """Calibrate, choose the handicap, run the confirmations in turn."""
+    definition = load_study(
+        DEFAULT_STUDY, {"space": str(SPACE), "time": f"{time_s:.0f}s", "effect": str(HANDICAP)}
+    )
+    found = preflight(definition)
+    progress = TerminalProgress(quiet=True)
+    with tempfile.TemporaryDirectory(prefix="tuner-claims-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # the workers' account reads the site
+        store = create_store(found, folder / "calibration")
+        with open_bench(found, folder / "lab", progress, store) as (bench, spec):
+            rules = _rules_for(bench, found, HANDICAP)
+            slow = found.space.complete({"rules": rules}, found.baseline)
+            bench.store.add_configuration(describe(found.space, slow))
+            ready = calibrate(replace(bench, baseline=slow), spec)
+            click.echo(_calibrated(ready, rules))
+            kinds = [Kind("A/A", slow, []), Kind("handicap", found.baseline, [])]
+            started = time.monotonic()
+            for number in range(studies):
+                for kind in kinds:
+                    path = folder / f"{kind.name.replace('/', '')}-{number}"
+                    kind.verdicts.append(_confirm(ready, found, kind, number, path))
+                    _say(kind, number, studies, started)
+    return [*_false_claims(kinds[0]), *_found(kinds[1])]
+
+
+def _rules_for(bench: Bench, found: Preflight, share: float) -> int:
+    """The number of rules that add so much CPU time per request, by a closed loop of both."""
+    heavy = found.space.complete({"rules": PROBE_RULES}, found.baseline)
+    bench.store.add_configuration(describe(found.space, heavy))
+    spec = BlockSpec(
+        phase="capacity",
+        index=0,
+        arms=(Arm(BASELINE, found.baseline), Arm("heavy", heavy)),
+        plan=CLOSED,
+        mode="closed",
+        rate_per_s=0.0,
+        needs_all=True,
+    )
+    block = repeat_until_complete(bench, spec)
+    light_s, heavy_s = (
+        statistics.median(map(_cpu_s, counted_windows(block, arm))) for arm in (BASELINE, "heavy")
+    )
+    per_rule = (heavy_s / light_s - 1) / PROBE_RULES
+    return max(1, round(share / per_rule))
+
+
+def _cpu_s(window: Measurement) -> float:
+    if window.server_cpu_s is None:
+        raise click.ClickException("the server's CPU time cannot be read here")
+    return window.server_cpu_s / window.completed
+
+
+def _confirm(ready: Calibrated, found: Preflight, kind: Kind, number: int, folder: Path) -> Verdict:
+    """One confirmation with a record and a seed of its own."""
+    store = create_store(replace(found, baseline=ready.bench.baseline), folder)
+    for configuration in (ready.bench.baseline, kind.candidate):
+        store.add_configuration(describe(found.space, configuration))
+    store.set_calibration(ready.calibration)
+    seed = 1_000 * (kind.name == "A/A") + number + 1
+    bench = replace(ready.bench, store=store, seed=seed)
+    protocol = freeze(bench, kind.candidate, ready.calibration, ready.plan, ready.confirm_blocks)
+    run_confirmation(bench, kind.candidate, protocol, ready.plan)
+    store.set_ended()
+    study = evaluate(store.record())
+    if study.verdict is None:
+        raise click.ClickException(f"{kind.name} {number + 1}: {study.sentence}")
+    return study.verdict
+
+
+def _calibrated(ready: Calibrated, rules: int) -> str:
+    found = ready.calibration
+    return (
+        f"{rules} rewrite rules; load {found.rate_per_s:,.0f}/s of {found.capacity_per_s:,.0f}/s;"
+        f" noise of a block {found.sigma_d:.1%}, {ready.confirm_blocks} blocks,"
+        f" minimum detectable effect {found.minimum_detectable_effect:.1%}"
+    )
+
+
+def _say(kind: Kind, number: int, studies: int, started: float) -> None:
+    verdict = kind.verdicts[-1]
+    done = 2 * number + 1 + (kind.name != "A/A")
+    left_s = (time.monotonic() - started) / done * (2 * studies - done)
+    found = verdict.estimate
+    click.echo(
+        f"{kind.name:9} {number + 1:3} {verdict.kind:13} {found.ratio:.3f}"
+        f" ({found.low:.3f} to {found.high:.3f}), {left_s / 60:.0f} min left"
+    )
+
+
+def _false_claims(kind: Kind) -> list[Finding]:
+    claims = _count(kind.verdicts, VerdictKind.BETTER, VerdictKind.WORSE)
+    detected = sum(verdict.estimate.excludes_no_change for verdict in kind.verdicts)
+    aim = at_most(MOST_FALSE) if len(kind.verdicts) == STUDIES else None
+    return [
+        Finding(f"false claims in {len(kind.verdicts)} A/A studies", claims, "", aim),
+        Finding("A/A intervals that exclude no change (5 % expected)", detected),
+    ]
+
+
+def _found(kind: Kind) -> list[Finding]:
+    better = _count(kind.verdicts, VerdictKind.BETTER)
+    aim = at_least(LEAST_FOUND) if len(kind.verdicts) == STUDIES else None
+    detected = sum(verdict.estimate.high < 1 for verdict in kind.verdicts)
+    ratio = math.exp(statistics.median(math.log(v.estimate.ratio) for v in kind.verdicts))
+    return [
+        Finding(f"handicaps found in {len(kind.verdicts)} studies (better)", better, "", aim),
+        Finding("handicap studies whose interval excludes no change", detected),
+        Finding("median ratio without the handicap", ratio),
+    ]
+
+
+def _count(verdicts: Sequence[Verdict], *kinds: VerdictKind) -> int:
+    return sum(verdict.kind in kinds for verdict in verdicts)
+
+
+@click.command()
+@click.option("--studies", type=click.IntRange(min=1), default=STUDIES, help="Of each kind.")
+@click.option("--time", "time_s", type=float, default=150.0, help="Planned for each, in seconds.")
+def main(studies: int, time_s: float) -> None:
+    """Count false claims and found handicaps, on this machine."""
+    click.echo(setting())
+    finding.show(run(studies, time_s))
+
+
+if __name__ == "__main__":
+    main()
