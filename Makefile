@@ -99,6 +99,14 @@ proof: develop ## The long simulations behind the statistics
 bench: nginx setup ## How good the instrument is, beside zrk, oha, wrk2 and wrk (ARGS="--peers DIR")
 	$(BIN)/python -m benchmarks $(ARGS)
 
+.PHONY: claims
+claims: nginx setup ## False claims and found handicaps of real confirmations, about an hour
+	$(BIN)/python -m benchmarks.claims $(ARGS)
+
+.PHONY: efficiency
+efficiency: setup ## Searches replayed on a recorded table, beside others' (ARGS=--no-smac)
+	$(BIN)/python -m benchmarks.efficiency --table benchmarks/data/proxy.json $(ARGS)
+
 .PHONY: format
 format: develop ## Format Python and Rust
 	$(BIN)/ruff check --fix-only

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tuner.objective import Objective
+from tuner.goals import Goals
 from tuner.phases.bench import Bench, Silence
 from tuner.phases.study import SATURATION_GATES, StudySpec, run_study
 from tuner.report.html import render_html
@@ -52,7 +52,7 @@ def main() -> None:
             describe=host.describe,
             free_ports=host.free_ports,
             workload=load_workload("static"),
-            objective=Objective("p99"),
+            goals=Goals.of("p99"),
             rule=StallRule(),
             gates=SATURATION_GATES,
             seed=host.seed,

@@ -1,0 +1,455 @@
+"""How long a search takes to find what is there: tuner's against others, on a recorded table.
+
+All searchers live in the same world (benchmarks/replay.py): the same true values, the same noise,
+drawn from real residuals. tuner's search is its own code, on the ports of the simulated lab. The
+others are used as they usually are: one long window per trial of a freshly started server, and the
+best figure so far is believed: random search, Optuna's TPE, and SMAC3 (Lindauer et al., JMLR 23,
+2022), which measures an incumbent again before it replaces it. How long a window they use is
+varied; nothing but measuring and deploying costs time, so their own arithmetic is free.
+
+The clock stops when the configuration that a searcher would recommend is within 5 % of the best
+one: at first, and (so that luck does not count) for good until the horizon.
+
+    python -m benchmarks.efficiency --table benchmarks/data/proxy.json --repetitions 50
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import statistics
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import optuna
+
+from benchmarks import finding
+from benchmarks.finding import Finding, at_most
+from benchmarks.replay import DEPLOY_S, EACH_S, World
+from benchmarks.table import load
+from tuner.configuration import Configuration
+from tuner.goals import Goals
+from tuner.hosts.port import InstanceSpec, InstanceState
+from tuner.parameter import Parameter
+from tuner.phases.bench import Bench, Silence
+from tuner.phases.search import SearchSpec, run_search
+from tuner.phases.study import SATURATION_GATES
+from tuner.plan import plan_blocks
+from tuner.record import Calibration
+from tuner.search.dimensions import suggest
+from tuner.search.schedule import winner
+from tuner.space import load_space
+from tuner.stalls import StallRule
+from tuner.store import Store
+from tuner.testing.lab import (
+    Effect,
+    Instance,
+    SimulatedDeployer,
+    SimulatedGenerator,
+    SimulatedHost,
+    values_of,
+)
+from tuner.workload import load_workload
+
+HORIZON_S = 1200.0
+WITHIN = 0.05
+REPETITIONS = 50
+WINDOWS_S = (3.0, 10.0, 30.0)
+"""Lengths of the others' windows."""
+_WARMUP_S = 0.25
+_TABLE_WINDOW_S = 0.5
+_STUDY_S = 600.0
+"""tuner's search is the one of a study of ten minutes, gone on with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a searcher would recommend from an instant on."""
+
+    time_s: float
+    evaluations: int
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """When a search was where it should be; infinity if it never was."""
+
+    first_s: float
+    for_good_s: float
+    evaluations: float
+    """Up to ``for_good_s``."""
+
+
+Searcher = Callable[[World, int], list[Step]]
+
+
+def reached(world: World, steps: Sequence[Step]) -> Reached:
+    """When the recommendation was within 5 % of the best: at first, and for good."""
+    good = [world.is_near_best(step.row, WITHIN) for step in steps]
+    first = next((s.time_s for s, near in zip(steps, good, strict=True) if near), math.inf)
+    last_bad = max((place for place, near in enumerate(good) if not near), default=-1)
+    stays = steps[last_bad + 1] if last_bad + 1 < len(steps) else None
+    if stays is None:
+        return Reached(first, math.inf, math.inf)
+    return Reached(first, stays.time_s, stays.evaluations)
+
+
+# --- tuner ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class ReplayHost(SimulatedHost):
+    """The simulated host with a table's truth, and its residuals for noise."""
+
+    world: World | None = None
+    _minute: float = field(default=0.0, init=False)
+
+    def next_deployment(self) -> int:
+        """See ``SimulatedHost.next_deployment``; the minute has its own level."""
+        self._minute = _draw(self._rng, self._known.minute_residuals)
+        return super().next_deployment()
+
+    def start(self, spec: InstanceSpec, deployment: int) -> InstanceState:
+        """See ``SimulatedHost.start``."""
+        self.now_s += EACH_S
+        state = super().start(spec, deployment)
+        address = next(a for a, i in self.running.items() if i.spec is spec)
+        row = self._known.row(Configuration.of(self._known.space.name, values_of(spec)))
+        level = _draw(self._rng, self._known.start_residuals)
+        effect = Effect(float(self._known.truth[row]), capacity_per_s=1e9)
+        self.running[address] = Instance(spec, effect, level, state.pids[0])
+        return state
+
+    def _next_level(self, window: int) -> float:
+        del window
+        return self._minute + _draw(self._rng, self._known.window_residuals)
+
+    @property
+    def _known(self) -> World:
+        assert self.world is not None  # noqa: S101 - a default only for the dataclass's sake
+        return self.world
+
+
+@dataclass
+class Watch(Silence):
+    """Progress that asks, after every block, what would be recommended now."""
+
+    world: World
+    host: ReplayHost
+    store: Store | None = None
+    goals: Goals = field(default_factory=lambda: Goals.of("p99"))
+    steps: list[Step] = field(default_factory=list)
+    begun_s: float = 0.0
+
+    def step(self, text: str, left_s: float) -> None:
+        """See ``Progress.step``."""
+        del text, left_s
+        assert self.store is not None  # noqa: S101 - set before the search begins
+        record = self.store.record()
+        trials = [trial for trial in record.trials if trial.origin != "baseline"]
+        best = winner(trials, self.goals)
+        row = 0
+        if best is not None and min(best.losses.values(), default=0.0) < 0:
+            row = self.world.row(record.configurations[best.digest].configuration)
+        looks = sum(len(trial.losses) for trial in trials)
+        self.steps.append(Step(self.host.now_s - self.begun_s, looks, row))
+
+
+def ours(world: World, seed: int) -> list[Step]:
+    """Tuner's own search, to the horizon."""
+    host = ReplayHost(seed=seed, world=world, tail_share=0.0, most_samples=4_000)
+    baseline = Configuration.of(world.space.name, world.table.rows[0].values)
+    goals = Goals.of("p99")
+    store = Store.create(
+        optuna.storages.InMemoryStorage(), host.header("replay", baseline, "p99"), host.clock
+    )
+    store.add_configuration(host.describe(baseline))
+    watch = Watch(world, host, store, goals)
+    bench = Bench(
+        deployer=SimulatedDeployer(host),
+        generator=SimulatedGenerator(host),
+        store=store,
+        progress=watch,
+        baseline=baseline,
+        make_instance=host.instance,
+        describe=host.describe,
+        free_ports=host.free_ports,
+        workload=load_workload(world.table.workload),
+        goals=goals,
+        rule=StallRule(),
+        gates=SATURATION_GATES,
+        seed=seed,
+        clock=host.clock,
+    )
+    rate_per_s = world.table.rate_per_s
+    watch.begun_s = host.now_s
+    run_search(
+        bench,
+        SearchSpec(world.space, (), baseline, (), HORIZON_S, None),
+        _calibration(world, rate_per_s),
+        plan_blocks(goals, rate_per_s, _STUDY_S),
+    )
+    return watch.steps
+
+
+def _calibration(world: World, rate_per_s: float) -> Calibration:
+    """What a calibration would have found: the noise of a difference, from the table."""
+    start, window = np.std(world.start_residuals), np.std(world.window_residuals)
+    sigma = math.sqrt(2 * (float(start) ** 2 + float(window) ** 2 / 12))
+    return Calibration(
+        capacity_per_s=rate_per_s / 0.7,
+        generator_bound=False,
+        rate_per_s=rate_per_s,
+        rate_source="the table's",
+        sigma_d=sigma,
+        sigma_d_upper=1.3 * sigma,
+        degrees_of_freedom=6,
+        half_width=sigma,
+        minimum_detectable_effect=sigma,
+        correlation=0.0,
+        warnings=(),
+    )
+
+
+# --- the others -----------------------------------------------------------------------------------
+
+
+@dataclass
+class LongWindows:
+    """One long window of a fresh server per trial: what it costs, and what it shows."""
+
+    world: World
+    seed: int
+    window_s: float
+    now_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._rng = np.random.default_rng(self.seed)
+
+    def measure(self, row: int) -> float:
+        """Ln p99 of a row, relative to the baseline's truth; its time passes."""
+        self.now_s += DEPLOY_S + EACH_S + _WARMUP_S + self.window_s
+        count = max(1, round(self.window_s / _TABLE_WINDOW_S))
+        world = self.world
+        noise = _draw(self._rng, world.minute_residuals) + _draw(self._rng, world.start_residuals)
+        windows = self._rng.choice(world.window_residuals, count)
+        return float(world.truth[row] + noise + np.median(windows))
+
+
+def by_optuna(sampler: Callable[[int], Any], window_s: float) -> Searcher:
+    """A study with one objective value per trial, as Optuna's tutorial has it."""
+
+    def search(world: World, seed: int) -> list[Step]:
+        lab = LongWindows(world, seed, window_s)
+        study = optuna.create_study(sampler=sampler(seed))
+        base = Configuration.of(world.space.name, world.table.rows[0].values)
+        steps: list[Step] = []
+        best = (lab.measure(0), 0)
+        while lab.now_s < HORIZON_S:
+            trial = study.ask()
+            row = world.row(suggest(trial, world.space, (), base))
+            value = lab.measure(row)
+            study.tell(trial, value)
+            best = min(best, (value, row))
+            steps.append(Step(lab.now_s, len(steps) + 1, best[1]))
+        return steps
+
+    return search
+
+
+def by_smac(window_s: float) -> Searcher:
+    """SMAC3's facade for hyperparameters, told that its objective is noisy."""
+
+    def search(world: World, seed: int) -> list[Step]:
+        import smac
+        from smac.runhistory.dataclasses import TrialValue
+
+        lab = LongWindows(world, seed, window_s)
+        base = Configuration.of(world.space.name, world.table.rows[0].values)
+        searched = world.space.searched()
+        with tempfile.TemporaryDirectory(prefix="tuner-smac-") as folder:
+            scenario = smac.Scenario(
+                _configspace(world, seed),
+                deterministic=False,
+                n_trials=100_000,
+                seed=seed,
+                output_directory=Path(folder),
+            )
+            facade = smac.HyperparameterOptimizationFacade(
+                scenario, _never_called, overwrite=True, logging_level=50
+            )
+            steps: list[Step] = []
+            row_of: dict[Any, int] = {}
+            while lab.now_s < HORIZON_S:
+                info = facade.ask()
+                values = {n: _plain(v) for n, v in dict(info.config).items()}
+                chosen = world.space.propose(searched, base, functools.partial(_chosen, values))
+                row = row_of[info.config] = world.row(chosen)
+                facade.tell(info, TrialValue(cost=math.exp(lab.measure(row))))
+                incumbents = facade.intensifier.get_incumbents()
+                best = row_of[incumbents[0]] if incumbents else 0
+                steps.append(Step(lab.now_s, len(steps) + 1, best))
+        return steps
+
+    return search
+
+
+_IN_RANGE = "in range"
+
+
+def _configspace(world: World, seed: int) -> Any:
+    """The space as ConfigSpace has it: special values are a choice before the range."""
+    import ConfigSpace
+
+    space = ConfigSpace.ConfigurationSpace(seed=seed)
+    for parameter in world.space.searched():
+        name = parameter.name
+        if parameter.kind == "boolean":
+            space.add(ConfigSpace.Categorical(name, [False, True]))
+            continue
+        if parameter.kind == "choice":
+            space.add(ConfigSpace.Categorical(name, list(parameter.choices)))
+            continue
+        kind = ConfigSpace.Integer if parameter.kind == "integer" else ConfigSpace.Float
+        number = kind(name, (parameter.low, parameter.high), log=parameter.log)
+        space.add(number)
+        if parameter.special:
+            words = [*map(str, parameter.special), _IN_RANGE]
+            choice = ConfigSpace.Categorical(f"{name} kind", words)
+            space.add(choice)
+            space.add(ConfigSpace.EqualsCondition(number, choice, _IN_RANGE))
+    return space
+
+
+def _never_called(config: Any, seed: int = 0) -> float:
+    """SMAC wants a target function even where it is asked and told."""
+    raise NotImplementedError(config, seed)
+
+
+def _chosen(values: dict[str, Any], parameter: Parameter) -> Any:
+    kind = values.get(f"{parameter.name} kind")
+    if kind is not None and kind != _IN_RANGE:
+        return next(value for value in parameter.special if str(value) == kind)
+    return values[parameter.name]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _draw(rng: np.random.Generator, values: np.ndarray[Any, Any]) -> float:
+    return float(values[rng.integers(len(values))])
+
+
+def _random(seed: int) -> optuna.samplers.BaseSampler:
+    return optuna.samplers.RandomSampler(seed=seed)
+
+
+def _tpe(seed: int) -> optuna.samplers.BaseSampler:
+    return optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True)
+
+
+# --- all of them ----------------------------------------------------------------------------------
+
+
+def searchers(windows_s: Sequence[float], *, smac: bool) -> Iterator[tuple[str, Searcher]]:
+    """Every searcher by its name, tuner's first."""
+    yield "tuner", ours
+    for window_s in windows_s:
+        yield f"random search, {window_s:g} s", by_optuna(_random, window_s)
+        yield f"Optuna TPE, {window_s:g} s", by_optuna(_tpe, window_s)
+        if smac:
+            yield f"SMAC3, {window_s:g} s", by_smac(window_s)
+
+
+def _one(arguments: tuple[Path, str, tuple[float, ...], bool, int]) -> Reached:
+    path, name, windows_s, smac, seed = arguments
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+    world = _world(path)
+    searcher = dict(searchers(windows_s, smac=smac))[name]
+    return reached(world, searcher(world, seed))
+
+
+def _world(path: Path) -> World:
+    table = load(path)
+    connections = load_workload(table.workload).connections
+    space = load_space(
+        f"nginx/{table.workload}",
+        server_cores=1,
+        connections=connections,
+        memory_bytes=8 << 30,
+        server_version=(1, 22, 1),
+        modules=(),
+    )
+    return World(table, space)
+
+
+def run(path: Path, repetitions: int, windows_s: tuple[float, ...], *, smac: bool) -> list[Finding]:
+    """Run every searcher so many times; medians of what they reached."""
+    found: dict[str, list[Reached]] = {}
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for name, _ in searchers(windows_s, smac=smac):
+            jobs = [(path, name, windows_s, smac, seed) for seed in range(repetitions)]
+            found[name] = list(pool.map(_one, jobs))
+            click.echo(_line(name, found[name]))
+    best_first = min(_median(found[n], "first_s") for n in found if n != "tuner")
+    best_good = min(_median(found[n], "for_good_s") for n in found if n != "tuner")
+    mine = found["tuner"]
+    return [
+        Finding(
+            "wall-clock until within 5 % for good / best of the others",
+            _median(mine, "for_good_s") / best_good,
+            "",
+            at_most(0.5),
+        ),
+        Finding(
+            "wall-clock until within 5 % at first / best of the others",
+            _median(mine, "first_s") / best_first,
+        ),
+    ]
+
+
+def _median(found: Sequence[Reached], name: str) -> float:
+    return float(statistics.median(getattr(one, name) for one in found))
+
+
+def _line(name: str, found: Sequence[Reached]) -> str:
+    figures = [_median(found, what) for what in ("first_s", "for_good_s", "evaluations")]
+    lost = sum(math.isinf(one.for_good_s) for one in found)
+    cells = [f"{value:8.0f}" if math.isfinite(value) else "       –" for value in figures]
+    return (
+        f"{name:24} first {cells[0]} s   for good {cells[1]} s   {cells[2]} evaluations"
+        f"   not at the horizon {lost}/{len(found)}"
+    )
+
+
+@click.command()
+@click.option("--table", "path", type=click.Path(exists=True, path_type=Path), required=True)
+@click.option("--repetitions", type=click.IntRange(min=1), default=REPETITIONS)
+@click.option("--window", "windows_s", type=float, multiple=True, default=WINDOWS_S)
+@click.option("--smac/--no-smac", default=True, help="SMAC3 must be installed for it.")
+def main(path: Path, repetitions: int, windows_s: tuple[float, ...], *, smac: bool) -> None:
+    """Replay searches on a recorded table; medians over repetitions, in simulated seconds."""
+    world = _world(path)
+    near = sum(world.is_near_best(row, WITHIN) for row in range(len(world.table.rows)))
+    click.echo(
+        f"{path}: {len(world.table.rows)} configurations, {near} within 5 % of the best"
+        f" ({math.exp(world.best):.3f} of the baseline); noise of minute, start, window:"
+        f" {np.std(world.minute_residuals):.3f}, {np.std(world.start_residuals):.3f},"
+        f" {np.std(world.window_residuals):.3f}\nrecorded {world.table.setting}"
+    )
+    finding.show(run(path, repetitions, windows_s, smac=smac))
+
+
+if __name__ == "__main__":
+    main()
