@@ -12,9 +12,11 @@ use std::os::fd::OwnedFd;
 
 use crate::errors::Kind;
 use crate::http1::Http1;
+use crate::http2::Http2;
 use crate::plan::Protocol;
 use crate::request::Prepared;
 use crate::sys;
+use crate::tls::{self, Agreed, Tls};
 
 /// Where a carrier leads, and what it is to be made of.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub struct Endpoint {
     pub address: SocketAddr,
     /// What is spoken there.
     pub protocol: Protocol,
+    /// How it is encrypted, if it is.
+    pub tls: Option<tls::Client>,
 }
 
 /// Takes what comes out of a carrier, stream by stream.
@@ -60,6 +64,9 @@ pub trait Machine {
     /// How many requests the peer takes at the same time, as of now.
     fn streams(&self) -> u32;
 
+    /// So many streams are used from now on; none is under way.
+    fn lend(&mut self, _streams: u32) {}
+
     /// Make a request on a free stream. What is returned is to be written after `out` and need not
     /// be copied there.
     fn request<'r>(
@@ -83,6 +90,9 @@ pub trait Machine {
 
     /// A request is not waited for any longer; false if only a close can bring that about.
     fn cancel(&mut self, stream: u32, out: &mut Vec<u8>) -> bool;
+
+    /// All that was in `out` is sent: more of what was too much at once.
+    fn pump(&mut self, _out: &mut Vec<u8>) {}
 }
 
 /// What one reading brought.
@@ -106,29 +116,43 @@ pub enum Received {
 pub enum Transport {
     /// TCP, cleartext.
     Plain(OwnedFd),
+    /// TLS over TCP. It is large, and cleartext shall not pay for that.
+    Tls(Box<Tls>),
 }
 
 impl Transport {
     fn open(endpoint: &Endpoint) -> Result<Self, Kind> {
         let opened = sys::connect(&endpoint.address);
         let (socket, _) = opened.map_err(|error| Kind::of_connect(&error))?;
-        Ok(Self::Plain(socket))
+        match &endpoint.tls {
+            None => Ok(Self::Plain(socket)),
+            Some(client) => Ok(Self::Tls(Box::new(Tls::new(client, socket)?))),
+        }
     }
 
     /// The socket, to be watched.
     pub fn socket(&self) -> &OwnedFd {
         match self {
             Self::Plain(socket) => socket,
+            Self::Tls(tls) => tls.socket(),
+        }
+    }
+
+    fn agreed(&self) -> Option<Agreed> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(tls) => tls.agreed(),
         }
     }
 
     /// An event came before the transport was there; whether it is now.
-    fn handshake(&mut self) -> Result<bool, Kind> {
+    fn handshake(&mut self, buffer: &mut [u8]) -> Result<bool, Kind> {
         match self {
             Self::Plain(socket) => match sys::socket_error(socket) {
                 Some(error) => Err(Kind::of_connect(&error)),
                 None => Ok(true),
             },
+            Self::Tls(tls) => tls.handshake(buffer),
         }
     }
 
@@ -137,18 +161,27 @@ impl Transport {
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => sys::send(socket, bytes),
+            Self::Tls(tls) => tls.send(bytes),
         }
     }
 
-    /// Receive what is there, and whether there may be more.
+    /// Receive what is there, if anything is, and whether there may be more. 0 bytes are the end.
     #[inline]
-    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<(usize, bool)>, Kind> {
         match self {
-            // A short read has emptied the socket; what comes later brings an event of its own.
-            Self::Plain(socket) => sys::receive(socket, buffer).map(|n| (n, n == buffer.len())),
+            Self::Plain(socket) => match sys::receive(socket, buffer) {
+                // A short read has emptied the socket; what comes later brings an event of its own.
+                Ok(n) => Ok(Some((n, n == buffer.len()))),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+                Err(error) => Err(Kind::of_transfer(&error)),
+            },
+            Self::Tls(tls) => tls.receive(buffer),
         }
     }
 }
+
+/// Unsent bytes are moved to the front when so many before them are sent.
+const COMPACT: usize = 64 * 1024;
 
 /// Bytes that the transport did not take yet.
 #[derive(Debug, Default)]
@@ -182,6 +215,12 @@ impl Outbox {
         if self.sent == self.bytes.len() {
             self.bytes.clear();
             self.sent = 0;
+        } else if self.sent > COMPACT {
+            self.bytes.drain(..self.sent);
+            for (_, begins) in &mut self.waiting {
+                *begins -= self.sent;
+            }
+            self.sent = 0;
         }
         Ok(())
     }
@@ -191,6 +230,7 @@ fn taken(sent: io::Result<usize>) -> Result<usize, Kind> {
     match sent {
         Ok(n) => Ok(n),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Kind::TlsGarbage),
         Err(error) => Err(Kind::of_transfer(&error)),
     }
 }
@@ -216,22 +256,41 @@ impl<M: Machine> Stream<M> {
 
     fn establish(&mut self, buffer: &mut [u8]) -> Result<bool, Kind> {
         if !self.connected {
-            if !self.transport.handshake()? {
+            if !self.transport.handshake(buffer)? {
                 return Ok(false);
             }
             self.connected = true;
             self.machine.open(&mut self.outbox.bytes);
         }
         let mut nobody = Nobody::default();
-        self.outbox.flush(&mut self.transport, &mut nobody)?;
+        self.flush(&mut nobody).map_err(Kind::of_opening)?;
         while !self.machine.ready() {
-            match self.receive(buffer, &mut nobody)? {
+            let received = self.receive(buffer, &mut nobody);
+            match received.map_err(Kind::of_opening)? {
                 Received::Bytes { .. } => {}
                 Received::Nothing => return Ok(false),
-                Received::End => return Err(Kind::ConnectFailed),
+                Received::End => return Err(Kind::ConnectClosed),
             }
         }
-        Ok(!nobody.closing)
+        if nobody.closing {
+            return Err(Kind::ConnectClosed);
+        }
+        Ok(true)
+    }
+
+    /// Send what there is, as far as the peer takes it.
+    #[inline]
+    fn flush(&mut self, sink: &mut impl Sink) -> Result<(), Kind> {
+        loop {
+            self.outbox.flush(&mut self.transport, sink)?;
+            if !self.outbox.bytes.is_empty() {
+                return Ok(());
+            }
+            self.machine.pump(&mut self.outbox.bytes);
+            if self.outbox.bytes.is_empty() {
+                return Ok(());
+            }
+        }
     }
 
     #[inline]
@@ -255,7 +314,7 @@ impl<M: Machine> Stream<M> {
         } else {
             out.extend_from_slice(rest);
             if begins == 0 {
-                self.outbox.flush(&mut self.transport, sink)?;
+                self.flush(sink)?;
                 if self.outbox.bytes.is_empty() || self.outbox.sent > 0 {
                     return Ok(true);
                 }
@@ -267,12 +326,8 @@ impl<M: Machine> Stream<M> {
 
     #[inline]
     fn receive(&mut self, buffer: &mut [u8], sink: &mut impl Sink) -> Result<Received, Kind> {
-        let (count, more) = match self.transport.receive(buffer) {
-            Ok(received) => received,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(Received::Nothing);
-            }
-            Err(error) => return Err(Kind::of_transfer(&error)),
+        let Some((count, more)) = self.transport.receive(buffer)? else {
+            return Ok(Received::Nothing);
         };
         if count == 0 {
             self.machine.end(sink)?;
@@ -280,9 +335,13 @@ impl<M: Machine> Stream<M> {
         }
         let out = &mut self.outbox.bytes;
         let unsent = out.len();
-        self.machine.receive(&buffer[..count], out, sink)?;
+        let taken = self.machine.receive(&buffer[..count], out, sink);
         if out.len() > unsent {
-            self.outbox.flush(&mut self.transport, sink)?;
+            let flushed = self.flush(sink);
+            // A peer that is at fault is told so, if it can be.
+            taken.and(flushed)?;
+        } else {
+            taken?;
         }
         Ok(Received::Bytes { count, more })
     }
@@ -298,18 +357,40 @@ impl<M: Machine> Stream<M> {
 pub enum Carrier {
     /// HTTP/1.1 over TCP.
     Http1(Stream<Http1>),
+    /// HTTP/2 over TCP.
+    Http2(Stream<Http2>),
 }
 
 impl Carrier {
-    /// Start to connect.
-    pub fn open(endpoint: &Endpoint) -> Result<Self, Kind> {
+    /// Start to connect; so many streams will be used.
+    pub fn open(endpoint: &Endpoint, streams: u32) -> Result<Self, Kind> {
         match endpoint.protocol {
             Protocol::Http1 => {
                 let transport = Transport::open(endpoint)?;
                 Ok(Self::Http1(Stream::new(transport, Http1::default())))
             }
-            // Plans that ask for them are refused when they are read.
-            Protocol::Http2 | Protocol::Http3 => Err(Kind::ConnectFailed),
+            Protocol::Http2 => {
+                let transport = Transport::open(endpoint)?;
+                Ok(Self::Http2(Stream::new(transport, Http2::new(streams))))
+            }
+            // Plans that ask for it are refused when they are read.
+            Protocol::Http3 => Err(Kind::ConnectFailed),
+        }
+    }
+
+    /// So many streams are used from now on; none is under way.
+    pub fn lend(&mut self, streams: u32) {
+        match self {
+            Self::Http1(stream) => stream.machine.lend(streams),
+            Self::Http2(stream) => stream.machine.lend(streams),
+        }
+    }
+
+    /// What was agreed about encryption, once it is established.
+    pub fn agreed(&self) -> Option<Agreed> {
+        match self {
+            Self::Http1(stream) => stream.transport.agreed(),
+            Self::Http2(stream) => stream.transport.agreed(),
         }
     }
 
@@ -317,6 +398,7 @@ impl Carrier {
     pub fn socket(&self) -> &OwnedFd {
         match self {
             Self::Http1(stream) => stream.transport.socket(),
+            Self::Http2(stream) => stream.transport.socket(),
         }
     }
 
@@ -324,6 +406,7 @@ impl Carrier {
     pub fn establish(&mut self, buffer: &mut [u8]) -> Result<bool, Kind> {
         match self {
             Self::Http1(stream) => stream.establish(buffer),
+            Self::Http2(stream) => stream.establish(buffer),
         }
     }
 
@@ -332,6 +415,7 @@ impl Carrier {
     pub fn streams(&self) -> u32 {
         match self {
             Self::Http1(stream) => stream.machine.streams(),
+            Self::Http2(stream) => stream.machine.streams(),
         }
     }
 
@@ -346,6 +430,7 @@ impl Carrier {
     ) -> Result<bool, Kind> {
         match self {
             Self::Http1(carrier) => carrier.request(stream, request, sink),
+            Self::Http2(carrier) => carrier.request(stream, request, sink),
         }
     }
 
@@ -353,7 +438,8 @@ impl Carrier {
     #[inline]
     pub fn flush(&mut self, sink: &mut impl Sink) -> Result<(), Kind> {
         match self {
-            Self::Http1(stream) => stream.outbox.flush(&mut stream.transport, sink),
+            Self::Http1(stream) => stream.flush(sink),
+            Self::Http2(stream) => stream.flush(sink),
         }
     }
 
@@ -362,6 +448,7 @@ impl Carrier {
     pub fn receive(&mut self, buffer: &mut [u8], sink: &mut impl Sink) -> Result<Received, Kind> {
         match self {
             Self::Http1(stream) => stream.receive(buffer, sink),
+            Self::Http2(stream) => stream.receive(buffer, sink),
         }
     }
 
@@ -369,6 +456,7 @@ impl Carrier {
     pub fn cancel(&mut self, stream: u32) -> bool {
         match self {
             Self::Http1(carrier) => carrier.cancel(stream),
+            Self::Http2(carrier) => carrier.cancel(stream),
         }
     }
 
@@ -376,14 +464,14 @@ impl Carrier {
     #[inline]
     pub fn deadline(&self) -> Option<u64> {
         match self {
-            Self::Http1(_) => None,
+            Self::Http1(_) | Self::Http2(_) => None,
         }
     }
 
     /// The deadline has passed.
     pub fn alarm(&mut self, _now: u64, _sink: &mut impl Sink) -> Result<(), Kind> {
         match self {
-            Self::Http1(_) => Ok(()),
+            Self::Http1(_) | Self::Http2(_) => Ok(()),
         }
     }
 
@@ -403,6 +491,7 @@ impl Carrier {
     pub fn abort(&self) {
         match self {
             Self::Http1(stream) => sys::reset_on_close(stream.transport.socket()),
+            Self::Http2(stream) => sys::reset_on_close(stream.transport.socket()),
         }
     }
 }

@@ -10,21 +10,45 @@ use crate::http1::Fault;
 pub enum Kind {
     /// Nobody listens.
     ConnectRefused,
-    /// No answer to the connect within the timeout.
+    /// No connection within the timeout, with all handshakes that belong to it.
     ConnectTimeout,
     /// The process has no file descriptor left.
     ConnectNoFiles,
     /// No local port is left.
     ConnectNoPorts,
+    /// The peer ended or reset the connection before its protocol was ready.
+    ConnectClosed,
+    /// What came first is not the protocol.
+    ConnectGarbage,
     /// Any other failure to connect.
     ConnectFailed,
+    /// The peer ended or reset the connection within the TLS handshake.
+    ConnectTlsClosed,
+    /// The certificate leads to none that is trusted.
+    ConnectTlsUntrusted,
+    /// The certificate is no longer valid, or not yet.
+    ConnectTlsExpired,
+    /// The certificate is for another name.
+    ConnectTlsWrongName,
+    /// Anything else that is wrong with the certificate.
+    ConnectTlsCertificate,
+    /// The peer does not agree to the protocol (ALPN).
+    ConnectTlsAlpn,
+    /// No common version, cipher or group.
+    ConnectTlsIncompatible,
+    /// Not TLS.
+    ConnectTlsGarbage,
+    /// Any other failure of the TLS handshake.
+    ConnectTlsFailed,
+    /// The peer ended the TLS handshake with this alert.
+    ConnectTlsAlert(u8),
     /// The peer reset the connection.
     Reset,
     /// The stream ended before the first byte of the response.
     Closed,
     /// The stream ended within the response.
     Truncated,
-    /// Not HTTP/1.x.
+    /// Not the protocol.
     Garbage,
     /// The response's head is too large.
     HeadTooLarge,
@@ -38,47 +62,139 @@ pub enum Kind {
     WrongSha256,
     /// Any other error of the socket.
     Io,
+    /// The stream ended without TLS's end, so that it may have been cut off.
+    TlsTruncated,
+    /// A TLS record that cannot be decrypted, or is not allowed.
+    TlsGarbage,
+    /// The peer ended TLS with this alert.
+    TlsAlert(u8),
+    /// HTTP/2: something is against the rules.
+    H2Protocol,
+    /// HTTP/2: a window was overrun.
+    H2FlowControl,
+    /// HTTP/2: a frame of a wrong size.
+    H2FrameSize,
+    /// HTTP/2: a header block that cannot be decoded.
+    H2Compression,
+    /// HTTP/2: more to be answered than the peer reads.
+    H2Flood,
+    /// HTTP/2: the peer ended the stream with this code.
+    StreamReset(u32),
+    /// HTTP/2: the peer ended the connection with this code.
+    GoAway(u32),
     /// Not the expected status, but this one.
     Status(u16),
 }
 
-const NAMES: [&str; 15] = [
-    "connect_refused",
-    "connect_timeout",
-    "connect_no_files",
-    "connect_no_ports",
-    "connect_failed",
-    "reset",
-    "closed",
-    "truncated",
-    "garbage",
-    "head_too_large",
-    "bad_chunk",
-    "excess_bytes",
-    "wrong_length",
-    "wrong_sha256",
-    "io",
+/// Kinds without a number, and their names.
+const NAMED: [(Kind, &str); 33] = [
+    (Kind::ConnectRefused, "connect_refused"),
+    (Kind::ConnectTimeout, "connect_timeout"),
+    (Kind::ConnectNoFiles, "connect_no_files"),
+    (Kind::ConnectNoPorts, "connect_no_ports"),
+    (Kind::ConnectClosed, "connect_closed"),
+    (Kind::ConnectGarbage, "connect_garbage"),
+    (Kind::ConnectFailed, "connect_failed"),
+    (Kind::ConnectTlsClosed, "connect_tls_closed"),
+    (Kind::ConnectTlsUntrusted, "connect_tls_untrusted"),
+    (Kind::ConnectTlsExpired, "connect_tls_expired"),
+    (Kind::ConnectTlsWrongName, "connect_tls_wrong_name"),
+    (Kind::ConnectTlsCertificate, "connect_tls_certificate"),
+    (Kind::ConnectTlsAlpn, "connect_tls_alpn"),
+    (Kind::ConnectTlsIncompatible, "connect_tls_incompatible"),
+    (Kind::ConnectTlsGarbage, "connect_tls_garbage"),
+    (Kind::ConnectTlsFailed, "connect_tls_failed"),
+    (Kind::Reset, "reset"),
+    (Kind::Closed, "closed"),
+    (Kind::Truncated, "truncated"),
+    (Kind::Garbage, "garbage"),
+    (Kind::HeadTooLarge, "head_too_large"),
+    (Kind::BadChunk, "bad_chunk"),
+    (Kind::ExcessBytes, "excess_bytes"),
+    (Kind::WrongLength, "wrong_length"),
+    (Kind::WrongSha256, "wrong_sha256"),
+    (Kind::Io, "io"),
+    (Kind::TlsTruncated, "tls_truncated"),
+    (Kind::TlsGarbage, "tls_garbage"),
+    (Kind::H2Protocol, "h2_protocol"),
+    (Kind::H2FlowControl, "h2_flow_control"),
+    (Kind::H2FrameSize, "h2_frame_size"),
+    (Kind::H2Compression, "h2_compression"),
+    (Kind::H2Flood, "h2_flood"),
 ];
+
+/// Error codes of HTTP/2 (RFC 9113, section 7).
+const H2_CODES: [&str; 14] = [
+    "no_error",
+    "protocol_error",
+    "internal_error",
+    "flow_control_error",
+    "settings_timeout",
+    "stream_closed",
+    "frame_size_error",
+    "refused_stream",
+    "cancel",
+    "compression_error",
+    "connect_error",
+    "enhance_your_calm",
+    "inadequate_security",
+    "http_1_1_required",
+];
+
+/// Where the counts of the kinds with a number begin.
+const STATUSES: usize = NAMED.len();
+const RESETS: usize = STATUSES + 1000;
+const GOAWAYS: usize = RESETS + H2_CODES.len() + 1;
+const ALERTS: usize = GOAWAYS + H2_CODES.len() + 1;
+const CONNECT_ALERTS: usize = ALERTS + 256;
+const COUNTS: usize = CONNECT_ALERTS + 256;
 
 impl Kind {
     fn index(self) -> usize {
+        let code = |code: u32| (code as usize).min(H2_CODES.len());
         match self {
-            Self::ConnectRefused => 0,
-            Self::ConnectTimeout => 1,
-            Self::ConnectNoFiles => 2,
-            Self::ConnectNoPorts => 3,
-            Self::ConnectFailed => 4,
-            Self::Reset => 5,
-            Self::Closed => 6,
-            Self::Truncated => 7,
-            Self::Garbage => 8,
-            Self::HeadTooLarge => 9,
-            Self::BadChunk => 10,
-            Self::ExcessBytes => 11,
-            Self::WrongLength => 12,
-            Self::WrongSha256 => 13,
-            Self::Io => 14,
-            Self::Status(status) => NAMES.len() + usize::from(status.min(999)),
+            Self::Status(status) => STATUSES + usize::from(status.min(999)),
+            Self::StreamReset(number) => RESETS + code(number),
+            Self::GoAway(number) => GOAWAYS + code(number),
+            Self::TlsAlert(number) => ALERTS + usize::from(number),
+            Self::ConnectTlsAlert(number) => CONNECT_ALERTS + usize::from(number),
+            named => NAMED
+                .iter()
+                .position(|(kind, _)| *kind == named)
+                .unwrap_or(0),
+        }
+    }
+
+    fn name(index: usize) -> String {
+        let code = |at: usize| H2_CODES.get(at).unwrap_or(&"unknown_error");
+        match index {
+            ..STATUSES => NAMED[index].1.to_owned(),
+            STATUSES..RESETS => format!("status_{}", index - STATUSES),
+            RESETS..GOAWAYS => format!("h2_reset_{}", code(index - RESETS)),
+            GOAWAYS..ALERTS => format!("h2_goaway_{}", code(index - GOAWAYS)),
+            ALERTS..CONNECT_ALERTS => format!("tls_alert_{}", alert(index - ALERTS)),
+            _ => format!("connect_tls_alert_{}", alert(index - CONNECT_ALERTS)),
+        }
+    }
+
+    /// What an error means to a connection that is not established yet.
+    pub fn of_opening(self) -> Self {
+        match self {
+            Self::Reset | Self::Closed | Self::Truncated | Self::GoAway(_) => Self::ConnectClosed,
+            Self::TlsTruncated => Self::ConnectTlsClosed,
+            Self::TlsGarbage => Self::ConnectTlsGarbage,
+            Self::TlsAlert(number) => Self::ConnectTlsAlert(number),
+            Self::Io => Self::ConnectFailed,
+            kind if kind.is_of_opening() => kind,
+            _ => Self::ConnectGarbage,
+        }
+    }
+
+    /// Whether it befalls attempts to connect.
+    pub fn is_of_opening(self) -> bool {
+        match self {
+            Self::ConnectTlsAlert(_) => true,
+            kind => kind.index() <= Self::ConnectTlsFailed.index(),
         }
     }
 
@@ -123,7 +239,7 @@ impl Errors {
     /// No errors yet.
     pub fn new() -> Self {
         Self {
-            counts: vec![0; NAMES.len() + 1000],
+            counts: vec![0; COUNTS],
         }
     }
 
@@ -144,10 +260,7 @@ impl Errors {
         let counts = self.counts.iter().enumerate();
         counts
             .filter(|(_, count)| **count > 0)
-            .map(|(i, count)| match NAMES.get(i) {
-                Some(name) => ((*name).to_owned(), *count),
-                None => (format!("status_{}", i - NAMES.len()), *count),
-            })
+            .map(|(i, count)| (Kind::name(i), *count))
             .collect()
     }
 }
@@ -156,4 +269,20 @@ impl Default for Errors {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// An alert's name as RFC 8446 has it, or its number.
+fn alert(number: usize) -> String {
+    let number = number as u8;
+    let Some(name) = rustls::AlertDescription::from(number).as_str() else {
+        return number.to_string();
+    };
+    let mut snake = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
 }

@@ -3,14 +3,14 @@
 //!
 //! ```text
 //! cli → session → engine → pool → slots
-//!          │         │       └→ carrier → http1, sys
+//!          │         │       └→ carrier → http1, http2, tls, sys
 //!          │         └→ schedule, record, stalls
 //!          └→ output → histogram, record
 //! ```
 //! `plan` is what goes in, `output` what comes out. A `pool` holds one thread's connections to an
 //! instance, and their `slots`: one for each stream, each with a request at a time. A connection is
-//! made of a `carrier`: a protocol's state machine, which knows bytes only (`http1`), over a
-//! transport. `carrier` says where others plug in. `sys` alone is unsafe.
+//! made of a `carrier`: a protocol's state machine, which knows bytes only (`http1`, `http2`), over a
+//! transport, which may be `tls`. `carrier` says where others plug in. `sys` alone is unsafe.
 
 pub mod carrier;
 pub mod control;
@@ -19,6 +19,8 @@ pub mod errors;
 pub mod hgrm;
 pub mod histogram;
 pub mod http1;
+pub mod http2;
+pub mod huffman;
 pub mod instants;
 pub mod output;
 pub mod plan;
@@ -37,4 +39,5 @@ pub mod slots;
 pub mod stalls;
 pub mod sys;
 pub mod ticker;
+pub mod tls;
 pub mod validity;

@@ -11,6 +11,7 @@ use crate::plan::{Arrival, Instance, Mode, Window};
 use crate::record::Outcome;
 use crate::series::{self, Part, PiecePart};
 use crate::stalls::Spans;
+use crate::tls::Tally;
 
 /// The line of one window.
 #[derive(Debug, Serialize)]
@@ -81,6 +82,8 @@ pub struct WindowLine {
     pub blocked: Summary,
     /// Handshakes.
     pub handshakes: Handshakes,
+    /// Encryption; `None` in cleartext.
+    pub tls: Option<TlsCounts>,
     /// The stalls.
     pub stalls: Stalls,
     /// Time stolen by the hypervisor from each CPU in question, in seconds, from the warm-up to the
@@ -113,6 +116,36 @@ pub struct Handshakes {
     pub before: Summary,
     /// From its start on.
     pub during: Summary,
+}
+
+/// What was agreed about encryption.
+#[derive(Debug, Serialize)]
+pub struct TlsCounts {
+    /// The connections used in this window, by version.
+    pub version: BTreeMap<&'static str, u64>,
+    /// By cipher suite.
+    pub cipher: BTreeMap<&'static str, u64>,
+    /// By group of the key exchange.
+    pub group: BTreeMap<&'static str, u64>,
+    /// TLS handshakes of this window, the preparations included, that were made in full.
+    pub full: u64,
+    /// Those that resumed a session.
+    pub resumed: u64,
+    /// What they took, from the established TCP connection on.
+    pub handshake: Summary,
+}
+
+impl TlsCounts {
+    fn of(tally: &Tally) -> Self {
+        Self {
+            version: tally.versions.clone(),
+            cipher: tally.ciphers.clone(),
+            group: tally.groups.clone(),
+            full: tally.full,
+            resumed: tally.resumed,
+            handshake: Summary::of(&tally.handshakes),
+        }
+    }
 }
 
 /// Stalled spans, in nanoseconds from the start of the measured part; earlier ones are negative.
@@ -249,6 +282,7 @@ impl WindowLine {
                 before: Summary::of(&raw.handshakes[0]),
                 during: Summary::of(&raw.handshakes[1]),
             },
+            tls: instance.tls.is_some().then(|| TlsCounts::of(&raw.tls)),
             stalls,
             steal_s: around.steal_s,
             generator_cpu_s: raw.generator_cpu_ns as f64 / 1e9,

@@ -146,6 +146,27 @@ pub struct Instance {
     /// What is spoken to it.
     #[serde(default)]
     pub protocol: Protocol,
+    /// How it is encrypted; cleartext if absent.
+    #[serde(default)]
+    pub tls: Option<Tls>,
+}
+
+/// The client's side of TLS.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The name that is asked for and that the certificate must be for; the host's if absent.
+    #[serde(default)]
+    pub server_name: Option<String>,
+    /// The certificates that are trusted, in PEM; the system's if absent.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
+    /// Whether the certificate is checked.
+    #[serde(default = "yes")]
+    pub verify: bool,
+    /// Whether earlier sessions are resumed.
+    #[serde(default = "yes")]
+    pub resume: bool,
 }
 
 /// The protocol of an instance.
@@ -272,6 +293,9 @@ fn default_period_us() -> u64 {
 }
 fn default_priority() -> i32 {
     50
+}
+fn yes() -> bool {
+    true
 }
 fn default_streams() -> u32 {
     1

@@ -139,7 +139,11 @@ impl Pool {
             connection.standing.free = 0;
             let open = connection.state == State::Open && !connection.standing.closing;
             let carrier = connection.carrier.as_mut();
-            if open && carrier.is_some_and(|carrier| carrier.is_well(buffer)) {
+            let well = |carrier: &mut Carrier| {
+                carrier.lend(streams);
+                carrier.is_well(buffer)
+            };
+            if open && carrier.is_some_and(well) {
                 self.admit(i);
             } else {
                 self.drop_carrier(i, 0);
@@ -294,7 +298,7 @@ impl Pool {
         let Some(i) = self.closed.pop_front() else {
             return Ok(());
         };
-        let opened = Carrier::open(&self.endpoint).and_then(|carrier| {
+        let opened = Carrier::open(&self.endpoint, self.streams).and_then(|carrier| {
             // Readiness is reported by the set even if it is there already.
             let token = u64::from(i) | u64::from(self.at(i).generation) << 32;
             let added = self.epoll.add(carrier.socket(), token);

@@ -1,6 +1,9 @@
 //! A request made ready before the window starts, for whichever protocol carries it.
 
+use std::sync::Arc;
+
 use crate::http1;
+use crate::http2::{self, Blocks};
 use crate::plan::{self, Check, Expect};
 
 /// A request ready to be sent, with what its response must look like.
@@ -16,8 +19,10 @@ pub struct Prepared {
     pub path: Box<str>,
     /// The header fields in order, names as they were given; `Host` is not among them.
     pub fields: Box<[(Box<str>, Box<str>)]>,
+    /// Its head as HTTP/2 writes it.
+    pub http2: Blocks,
     /// The body; empty if there is none.
-    pub body: Box<[u8]>,
+    pub body: Arc<[u8]>,
     /// A response to HEAD has no body whatever its fields say.
     pub head: bool,
     /// The status to expect.
@@ -31,8 +36,15 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Make a request ready for a host. `Host` and `Content-Length` are added unless given.
-    pub fn new(request: &plan::Request, host: &str) -> Self {
+    /// Make a mix of requests ready for a host. `Host` and `Content-Length` are added unless given.
+    pub fn all(mix: &[plan::Request], host: &str, scheme: &str) -> Arc<[Self]> {
+        let blocks = http2::render(mix, host, scheme);
+        let each = mix.iter().zip(blocks);
+        each.map(|(request, blocks)| Self::new(request, host, blocks))
+            .collect()
+    }
+
+    fn new(request: &plan::Request, host: &str, http2: Blocks) -> Self {
         let is = |given: &str, name: &str| given.eq_ignore_ascii_case(name);
         let given = |name: &str| request.headers.iter().find(|(given, _)| is(given, name));
         let authority = given("host").map_or(host, |(_, host)| host);
@@ -54,6 +66,7 @@ impl Prepared {
             authority: authority.into(),
             path: request.path.as_str().into(),
             fields: fields.into(),
+            http2,
             body: body.into(),
             head: request.method == "HEAD",
             status: expect.status,

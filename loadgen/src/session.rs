@@ -16,6 +16,7 @@ use crate::resources;
 use crate::schedule::{Mix, Schedule};
 use crate::stalls::Ticker;
 use crate::sys;
+use crate::tls;
 
 /// Why a plan did not come to its end.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub struct Session<'a> {
     mix: Mix,
     /// The recorded instants of each window that has some.
     recorded: HashMap<&'a str, Vec<u64>>,
+    /// The client's side of TLS to each instance that has it.
+    tls: HashMap<&'a str, tls::Client>,
     /// For each instance, the connections of each thread.
     pools: HashMap<&'a str, Vec<Pool>>,
 }
@@ -68,6 +71,16 @@ impl<'a> Session<'a> {
                 recorded.insert(window.id.as_str(), read?);
             }
         }
+        let mut tls = HashMap::new();
+        for instance in &plan.instances {
+            if let Some(how) = &instance.tls {
+                let address = instance.address.to_string();
+                let host = instance.host.as_deref().unwrap_or(&address);
+                let client = tls::Client::new(how, host, instance.protocol)
+                    .map_err(|error| format!("instance {:?}: {error}", instance.id))?;
+                tls.insert(instance.id.as_str(), client);
+            }
+        }
         if !plan.cpus.is_empty() {
             sys::pin(&plan.cpus).map_err(|error| format!("cpus: {error}"))?;
         }
@@ -77,6 +90,7 @@ impl<'a> Session<'a> {
             plan,
             mix: Mix::new(plan.requests.iter().map(|request| request.weight)),
             recorded,
+            tls,
             pools: HashMap::new(),
         })
     }
@@ -97,13 +111,16 @@ impl<'a> Session<'a> {
         if pools.len() != threads {
             let address = instance.address.to_string();
             let host = instance.host.as_deref().unwrap_or(&address);
-            let requests = plan.requests.iter();
-            let requests: Arc<[Prepared]> = requests
-                .map(|request| Prepared::new(request, host))
-                .collect();
+            let scheme = if instance.tls.is_some() {
+                "https"
+            } else {
+                "http"
+            };
+            let requests = Prepared::all(&plan.requests, host, scheme);
             let endpoint = Endpoint {
                 address: instance.address,
                 protocol: instance.protocol,
+                tls: self.tls.get(instance.id.as_str()).cloned(),
             };
             let pool = || Pool::new(endpoint.clone(), Arc::clone(&requests));
             *pools = (0..threads).map(|_| pool()).collect::<io::Result<_>>()?;
@@ -138,6 +155,10 @@ impl<'a> Session<'a> {
         if plan.ticker.is_some() && !realtime {
             let text =
                 "real-time priority is not permitted: stalls of the server's CPUs were not watched";
+            warnings.push(text.to_owned());
+        }
+        if instance.tls.as_ref().is_some_and(|tls| !tls.verify) {
+            let text = "certificates were not verified (tls.verify is false)";
             warnings.push(text.to_owned());
         }
         let around = Surroundings {

@@ -193,9 +193,12 @@ fn requests() {
         body_file: None,
         expect: None,
     };
-    let rendered = Prepared::new(&request, "localhost");
+    let render = |request: &plan::Request| {
+        let all = Prepared::all(std::slice::from_ref(request), "localhost", "http");
+        String::from_utf8_lossy(&all[0].http1).into_owned()
+    };
     assert_eq!(
-        String::from_utf8_lossy(&rendered.http1),
+        render(&request),
         "POST /a?b=c HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\nContent-Length: 5\r\n\r\nhello"
     );
     let mut own = request.clone();
@@ -204,7 +207,7 @@ fn requests() {
         ("content-length".into(), "5".into()),
     ];
     assert_eq!(
-        String::from_utf8_lossy(&Prepared::new(&own, "localhost").http1),
+        render(&own),
         "POST /a?b=c HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhello"
     );
 }

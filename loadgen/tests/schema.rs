@@ -29,7 +29,7 @@ fn full_plan() -> Value {
         "spin": "off",
         "ticker": {"cpus": [0]},
         "requests": [{"path": "/", "expect": {"status": 200}}],
-        "instances": [{"id": "a", "address": "127.0.0.1:80"}],
+        "instances": [{"id": "a", "address": "127.0.0.1:80", "tls": {}}],
         "windows": [{"id": "w", "instance": "a", "mode": "open", "connections": 1,
             "duration_s": 1, "rates": [{"for_s": 1, "rate_per_s": 10}]}],
     })
@@ -55,6 +55,7 @@ fn every_field_of_a_plan_is_in_the_schema() {
         ("/requests/0", "/$defs/request"),
         ("/requests/0/expect", "/$defs/expect"),
         ("/instances/0", "/$defs/instance"),
+        ("/instances/0/tls", "/$defs/tls"),
         ("/windows/0", "/$defs/window"),
         ("/windows/0/rates/0", "/$defs/piece"),
     ] {

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::{Engine, MENDING_NS, Phase};
+use crate::carrier::Carrier;
 use crate::errors::Kind;
 use crate::pool::Opened;
 use crate::sys::{self, Wait};
@@ -25,6 +26,12 @@ impl Engine<'_> {
         connections: usize,
         events: &mut [libc::epoll_event],
     ) -> io::Result<()> {
+        for connection in &self.pool.connections {
+            let kept = connection.carrier.as_ref();
+            if let Some(agreed) = kept.and_then(Carrier::agreed) {
+                self.ledger.tls.add(&agreed, false);
+            }
+        }
         let give_up = sys::now_ns() + self.timeout_ns.min(CONNECT_NS);
         loop {
             let now = sys::now_ns();
@@ -74,6 +81,10 @@ impl Engine<'_> {
         }
         self.ledger.handshakes[usize::from(during)]
             .saturating_record(now.saturating_sub(opened.since));
+        let carrier = self.pool.connections[i as usize].carrier.as_ref();
+        if let Some(agreed) = carrier.and_then(Carrier::agreed) {
+            self.ledger.tls.add(&agreed, true);
+        }
         while !self.ledger.retries.is_empty()
             && let Some(slot) = self.pool.free_slot_of(i)
             && let Some(index) = self.ledger.retries.pop_front()

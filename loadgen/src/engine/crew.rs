@@ -16,6 +16,7 @@ use crate::record::{Outcome, Sample};
 use crate::schedule::Schedule;
 use crate::stalls::Spans;
 use crate::sys;
+use crate::tls::Tally;
 
 /// From the end of the preparations to the warm-up; threads take some time to wake up.
 const LEAD_NS: u64 = 50_000;
@@ -48,6 +49,8 @@ pub struct Raw {
     pub blocked: Histogram<u64>,
     /// Handshakes that came to a good end before the measured part, and from its start on.
     pub handshakes: [Histogram<u64>; 2],
+    /// What was agreed about encryption.
+    pub tls: Tally,
 }
 
 /// What one thread brings to it.
@@ -60,6 +63,7 @@ struct Part {
     busy_share: f64,
     blocked: Histogram<u64>,
     handshakes: [Histogram<u64>; 2],
+    tls: Tally,
     /// When it gave up what was open.
     ended: u64,
 }
@@ -165,6 +169,7 @@ fn work(
         busy_share: engine.busy_share.max(0.0),
         blocked: engine.ledger.blocked,
         handshakes: engine.ledger.handshakes,
+        tls: engine.ledger.tls,
         ended,
     }))
 }
@@ -185,6 +190,7 @@ fn merge(agenda: &Agenda, parts: Vec<Part>) -> Raw {
         busy_share: 0.0,
         blocked: histogram::new(),
         handshakes: [histogram::new(), histogram::new()],
+        tls: Tally::new(),
     };
     for part in parts {
         raw.counts += part.counts;
@@ -198,6 +204,7 @@ fn merge(agenda: &Agenda, parts: Vec<Part>) -> Raw {
         for (all, its) in raw.handshakes.iter_mut().zip(part.handshakes) {
             let _ = all.add(its);
         }
+        raw.tls.merge(&part.tls);
     }
     raw
 }

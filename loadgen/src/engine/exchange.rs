@@ -307,6 +307,11 @@ impl Engine<'_> {
             }
             let exchange = self.pool.slots.vacate(slot);
             self.pool.connections[i as usize].standing.running -= 1;
+            let kind = match kind {
+                // Nothing was cut off.
+                Kind::TlsTruncated if !exchange.answered => Kind::Closed,
+                kind => kind,
+            };
             let raced = matches!(kind, Kind::Reset | Kind::Closed)
                 && !exchange.answered
                 && !exchange.retried

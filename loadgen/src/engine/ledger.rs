@@ -13,6 +13,7 @@ use crate::plan::{Mode, Window};
 use crate::record::{Outcome, Record, Sample};
 use crate::schedule::Schedule;
 use crate::slots::Exchange;
+use crate::tls::Tally;
 
 /// A closed loop has no schedule to take the number of requests from; more per second than one
 /// core can do.
@@ -171,6 +172,8 @@ pub struct Ledger<'a> {
     pub blocked: Histogram<u64>,
     /// Handshakes that came to a good end before the measured part, and from its start on.
     pub handshakes: [Histogram<u64>; 2],
+    /// What was agreed about encryption.
+    pub tls: Tally,
     /// Whether the measured part is under way.
     pub measuring: bool,
 }
@@ -185,6 +188,7 @@ impl<'a> Ledger<'a> {
             retries: VecDeque::with_capacity(slots + 1),
             blocked: histogram::new(),
             handshakes: [histogram::new(), histogram::new()],
+            tls: Tally::new(),
             measuring: false,
         }
     }

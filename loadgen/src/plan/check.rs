@@ -6,11 +6,15 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Mode, Piece, Plan, PlanError, Protocol, Request, Ticker, Window, decode_hash};
+use super::{Mode, Piece, Plan, PlanError, Protocol, Request, Ticker, Tls, Window, decode_hash};
 use crate::profile::Profile;
+use crate::tls::server_name;
 
 /// The largest process id of any Linux (PID_MAX_LIMIT).
 const MOST_PID: i32 = 4_194_304;
+/// The most streams of a connection, and of all of them.
+const MOST_STREAMS: u32 = 1000;
+const MOST_SLOTS: usize = 1_000_000;
 /// The longest schedule, in requests: its columns then take some 6 GB.
 const MOST_REQUESTS: f64 = 2e8;
 /// The highest rate.
@@ -80,11 +84,14 @@ impl Plan {
                 )?;
             }
             require(
-                instance.protocol == Protocol::Http1,
+                instance.protocol != Protocol::Http3,
                 format_args!("{path}.protocol"),
                 instance.protocol,
-                "\"http1\"",
+                "\"http1\" or \"http2\"",
             )?;
+            if let Some(tls) = &instance.tls {
+                tls.check(&path)?;
+            }
             let host = instance.host.as_deref().unwrap_or("a");
             require(
                 is_field_value(host) && !host.is_empty(),
@@ -102,13 +109,15 @@ impl Plan {
                 &window.id,
                 "different from the ids before it",
             )?;
+            let mut instances = self.instances.iter();
+            let instance = instances.find(|instance| instance.id == window.instance);
             require(
-                instances.contains(window.instance.as_str()),
+                instance.is_some(),
                 format_args!("{path}.instance"),
                 &window.instance,
                 "the id of one of the instances",
             )?;
-            window.check(&path)?;
+            window.check(&path, instance.map_or(Protocol::Http1, |i| i.protocol))?;
         }
         Ok(())
     }
@@ -207,8 +216,20 @@ impl Request {
     }
 }
 
-impl Window {
+impl Tls {
     fn check(&self, path: &str) -> Result<(), PlanError> {
+        let name = self.server_name.as_deref();
+        require(
+            name.is_none_or(|name| server_name(name).is_some()),
+            format_args!("{path}.tls.server_name"),
+            name,
+            "a host name or an IP address, without a port",
+        )
+    }
+}
+
+impl Window {
+    fn check(&self, path: &str, protocol: Protocol) -> Result<(), PlanError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         require(
             !self.id.is_empty() && self.id.bytes().all(plain) && !self.id.starts_with('.'),
@@ -223,10 +244,17 @@ impl Window {
             "1 to 100000",
         )?;
         require(
-            self.streams == 1,
+            self.streams == 1 || protocol != Protocol::Http1,
             format_args!("{path}.streams"),
             self.streams,
             "1: HTTP/1.1 carries one request at a time on each connection",
+        )?;
+        require(
+            (1..=MOST_STREAMS).contains(&self.streams)
+                && self.connections * self.streams as usize <= MOST_SLOTS,
+            format_args!("{path}.streams"),
+            self.streams,
+            "1 to 1000, and at most 1000000 on all connections",
         )?;
         require(
             self.requests_per_connection != Some(0),

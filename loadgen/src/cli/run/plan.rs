@@ -38,6 +38,7 @@ impl RunOptions {
                 host: Some(host),
                 pids: Vec::new(),
                 protocol: Protocol::Http1,
+                tls: None,
             }],
             windows: vec![Window {
                 id: "run".into(),

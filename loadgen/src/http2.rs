@@ -1,0 +1,302 @@
+//! HTTP/2 on bytes alone (RFC 9113): the client's end of one connection.
+//!
+//! No socket and no clock in here. A connection carries a fixed number of slots, each with one
+//! request at a time on a stream of its own. Windows are as large as the protocol has them, so that
+//! the server never waits for the client. Memory is taken when a connection is made; later only for
+//! frames that come in pieces.
+
+pub mod frame;
+pub mod hpack;
+mod receive;
+mod request;
+
+use std::sync::Arc;
+
+use crate::carrier::{Machine, Sink};
+use crate::errors::Kind;
+use crate::request::Prepared;
+use frame::{MAX_PAYLOAD, MAX_WINDOW};
+pub use request::{Blocks, render};
+
+/// The longest header block accepted, in bytes: as HTTP/1.1's heads.
+pub const MAX_HEAD: usize = crate::http1::MAX_HEAD;
+/// Bodies are written on only while less than this waits to be sent.
+const ENOUGH: usize = 128 * 1024;
+/// More answers to PING and SETTINGS than this waiting to be sent are a flood.
+const FLOOD: usize = 1024 * 1024;
+/// The last number that a stream may have.
+const LAST_STREAM: u32 = 0x7fff_ffff;
+/// In place of a stream: the slot is free.
+const NONE: u32 = 0;
+
+/// What the peer allows.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    streams: u32,
+    window: i64,
+}
+
+/// What the peer's table of fields has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Table {
+    /// Nothing yet.
+    Fresh,
+    /// The fields that all requests have in common.
+    Entered,
+    /// It is too small. The flag says that the peer knows we use none.
+    Unused(bool),
+}
+
+/// A slot whose stream is open.
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    head: bool,
+    /// The final status; 0: not yet.
+    status: u16,
+    /// Bytes of the body so far, and as announced.
+    length: u64,
+    announced: Option<u64>,
+    /// Bytes received since credit was given for them.
+    uncredited: u32,
+    /// Bytes that may be sent, less than nothing if the peer changed its mind.
+    window: i64,
+    /// The request's body and how much of it was written, unless all is.
+    body: Option<(Arc<[u8]>, usize)>,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Http2 {
+    input: receive::Input,
+    decoder: hpack::Decoder,
+    peer: Peer,
+    table: Table,
+    /// The stream of each slot, apart from the slots: they are searched for every frame.
+    streams: Box<[u32]>,
+    slots: Box<[Slot]>,
+    next_stream: u32,
+    /// Slots with some of their body left to write.
+    uploading: u32,
+    window: i64,
+    uncredited: u32,
+    settled: bool,
+    closing: bool,
+    /// The code of the peer's GOAWAY.
+    gone: Option<u32>,
+}
+
+impl Http2 {
+    /// A connection of so many slots.
+    pub fn new(slots: u32) -> Self {
+        Self {
+            input: receive::Input::new(),
+            decoder: hpack::Decoder::new(),
+            peer: Peer {
+                streams: u32::MAX,
+                window: frame::FIRST_WINDOW,
+            },
+            table: Table::Fresh,
+            streams: vec![NONE; slots as usize].into(),
+            slots: vec![Slot::default(); slots as usize].into(),
+            next_stream: 1,
+            uploading: 0,
+            window: frame::FIRST_WINDOW,
+            uncredited: 0,
+            settled: false,
+            closing: false,
+            gone: None,
+        }
+    }
+
+    /// The head of a request, in as many frames as the peer wants it.
+    #[inline]
+    fn write_head(&mut self, stream: u32, request: &Prepared, out: &mut Vec<u8>) {
+        let mut sized = Vec::new();
+        let block: &[u8] = match self.table {
+            Table::Entered => &request.http2.next,
+            Table::Fresh => {
+                self.table = Table::Entered;
+                &request.http2.first
+            }
+            Table::Unused(true) => &request.http2.plain,
+            Table::Unused(false) => {
+                // A smaller table is acknowledged at the start of the next block (RFC 7541, 4.2).
+                self.table = Table::Unused(true);
+                hpack::encode_table_size(0, &mut sized);
+                sized.extend_from_slice(&request.http2.plain);
+                &sized
+            }
+        };
+        let end_stream = if request.body.is_empty() {
+            frame::END_STREAM
+        } else {
+            0
+        };
+        if block.len() <= MAX_PAYLOAD {
+            let flags = end_stream | frame::END_HEADERS;
+            return frame::write(frame::HEADERS, flags, stream, block, out);
+        }
+        let last = (block.len() - 1) / MAX_PAYLOAD;
+        for (i, piece) in block.chunks(MAX_PAYLOAD).enumerate() {
+            let (kind, flags) = match i {
+                0 => (frame::HEADERS, end_stream),
+                _ => (frame::CONTINUATION, 0),
+            };
+            let ends = if i == last { frame::END_HEADERS } else { 0 };
+            frame::write(kind, flags | ends, stream, piece, out);
+        }
+    }
+
+    /// The slot of an open stream.
+    #[inline]
+    fn slot_of(&self, stream: u32) -> Option<usize> {
+        self.streams.iter().position(|id| *id == stream)
+    }
+
+    /// A slot's stream is closed.
+    #[inline]
+    fn free(&mut self, place: usize) {
+        self.streams[place] = NONE;
+        if self.slots[place].body.take().is_some() {
+            self.uploading -= 1;
+        }
+    }
+}
+
+impl Machine for Http2 {
+    fn open(&mut self, out: &mut Vec<u8>) {
+        frame::write_preface(out);
+    }
+
+    /// Only with the peer's settings is the connection established.
+    #[inline]
+    fn ready(&self) -> bool {
+        self.settled
+    }
+
+    #[inline]
+    fn streams(&self) -> u32 {
+        if self.settled && !self.closing {
+            self.peer.streams.min(self.slots.len() as u32)
+        } else {
+            0
+        }
+    }
+
+    fn lend(&mut self, streams: u32) {
+        if self.slots.len() != streams as usize {
+            self.streams = vec![NONE; streams as usize].into();
+            self.slots = vec![Slot::default(); streams as usize].into();
+            self.uploading = 0;
+        }
+    }
+
+    #[inline]
+    fn request<'r>(
+        &mut self,
+        stream: u32,
+        request: &'r Prepared,
+        out: &mut Vec<u8>,
+    ) -> Result<&'r [u8], Kind> {
+        let place = stream as usize;
+        let open = self.streams.get(place).is_none_or(|id| *id != NONE);
+        if open || self.next_stream > LAST_STREAM {
+            return Err(Kind::Closed);
+        }
+        let id = self.next_stream;
+        self.next_stream += 2;
+        // The last number is never reached by a connection that reopens after it.
+        self.closing |= self.next_stream > LAST_STREAM;
+        self.streams[place] = id;
+        self.slots[place] = Slot {
+            head: request.head,
+            window: self.peer.window,
+            ..Slot::default()
+        };
+        self.write_head(id, request, out);
+        if !request.body.is_empty() {
+            self.slots[place].body = Some((Arc::clone(&request.body), 0));
+            self.uploading += 1;
+            self.pump(out);
+        }
+        Ok(&[])
+    }
+
+    fn receive(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+        sink: &mut impl Sink,
+    ) -> Result<(), Kind> {
+        self.take(bytes, out, sink).map_err(|fault| {
+            self.closing = true;
+            self.say_goodbye(fault, out);
+            fault.into()
+        })
+    }
+
+    fn end(&mut self, sink: &mut impl Sink) -> Result<(), Kind> {
+        self.closing = true;
+        sink.closing();
+        let angry = self.gone.filter(|code| *code != frame::NO_ERROR);
+        let kind = angry.map_or(Kind::Closed, Kind::GoAway);
+        for place in 0..self.slots.len() {
+            if self.streams[place] != NONE && self.slots[place].status != 0 {
+                self.free(place);
+                let kind = angry.map_or(Kind::Truncated, Kind::GoAway);
+                sink.failed(place as u32, kind, false);
+            }
+        }
+        if self.streams.iter().all(|id| *id == NONE) {
+            Ok(())
+        } else {
+            Err(kind)
+        }
+    }
+
+    fn cancel(&mut self, stream: u32, out: &mut Vec<u8>) -> bool {
+        let place = stream as usize;
+        if let Some(id) = self.streams.get(place).copied()
+            && id != NONE
+        {
+            frame::write_reset(id, frame::CANCEL, out);
+            self.free(place);
+        }
+        true
+    }
+
+    /// More of the bodies, a frame of each in turn, as far as the windows allow and while little
+    /// waits to be sent.
+    fn pump(&mut self, out: &mut Vec<u8>) {
+        let mut wrote = true;
+        while wrote && self.uploading > 0 {
+            wrote = false;
+            for place in 0..self.slots.len() {
+                let slot = &mut self.slots[place];
+                let Some((body, at)) = &mut slot.body else {
+                    continue;
+                };
+                let room = self.window.min(slot.window).max(0) as usize;
+                let n = (body.len() - *at).min(room).min(MAX_PAYLOAD);
+                if n == 0 || out.len() >= ENOUGH {
+                    continue;
+                }
+                let piece = &body[*at..*at + n];
+                *at += n;
+                let last = *at == body.len();
+                let flags = if last { frame::END_STREAM } else { 0 };
+                frame::write(frame::DATA, flags, self.streams[place], piece, out);
+                self.window -= n as i64;
+                slot.window -= n as i64;
+                if last {
+                    slot.body = None;
+                    self.uploading -= 1;
+                }
+                wrote = true;
+            }
+        }
+    }
+}
+
+/// Credit is given back when this much is used: half of the largest window.
+const CREDIT: u32 = (MAX_WINDOW / 2) as u32;

@@ -1,0 +1,122 @@
+//! Header blocks of requests, rendered beforehand, so that on the way only a stream number is put in.
+
+use super::hpack::{self, Keep};
+use crate::plan;
+
+/// Fields of HTTP/1.1's connections, which have no place here (RFC 9113, 8.2.2).
+const OF_CONNECTIONS: [&str; 6] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// The header block of a request, in three forms.
+///
+/// Fields that all requests of the mix have in common are entered into the server's table by the
+/// first request of a connection, and are indices ever after: what a browser sends in full again
+/// and again (its path, say) is sent in full here too.
+#[derive(Clone, Debug)]
+pub struct Blocks {
+    /// The header block that enters the common fields.
+    pub first: Box<[u8]>,
+    /// The header block that relies on them.
+    pub next: Box<[u8]>,
+    /// The header block for a server that keeps no table.
+    pub plain: Box<[u8]>,
+}
+
+type Fields = Vec<(String, String)>;
+
+/// Render a mix for a host.
+pub fn render(mix: &[plan::Request], host: &str, scheme: &str) -> Vec<Blocks> {
+    let all: Vec<Fields> = mix.iter().map(|r| fields(r, host, scheme)).collect();
+    let common = common(&all);
+    let place = |field: &(String, String)| {
+        let at = common.iter().position(|shared| *shared == field)?;
+        Some(common.len() - 1 - at)
+    };
+    all.iter()
+        .map(|fields| {
+            let mut fields: Vec<&(String, String)> = fields.iter().collect();
+            // Every request enters the common fields in the same order. The order of fields with
+            // different names means nothing (RFC 9110, 5.3), but pseudo-fields come first.
+            fields.sort_by_key(|field| {
+                let pseudo = field.0.starts_with(':');
+                (
+                    !pseudo,
+                    place(field).map_or(usize::MAX, |p| common.len() - p),
+                )
+            });
+            let (mut first, mut next, mut plain) = (Vec::new(), Vec::new(), Vec::new());
+            for field in fields {
+                let (name, value) = field;
+                hpack::encode(name, value, Keep::No, &mut plain);
+                if let Some(place) = place(field) {
+                    hpack::encode(name, value, Keep::Yes, &mut first);
+                    hpack::encode_index(place, &mut next);
+                } else {
+                    hpack::encode(name, value, Keep::No, &mut first);
+                    hpack::encode(name, value, Keep::No, &mut next);
+                }
+            }
+            Blocks {
+                first: first.into(),
+                next: next.into(),
+                plain: plain.into(),
+            }
+        })
+        .collect()
+}
+
+/// The fields of a request as HTTP/2 has them.
+fn fields(request: &plan::Request, host: &str, scheme: &str) -> Fields {
+    let given = |name: &str| {
+        let mut headers = request.headers.iter();
+        headers.find(|(given, _)| given.eq_ignore_ascii_case(name))
+    };
+    let authority = given("host").map_or(host, |(_, value)| value.as_str());
+    let mut fields = vec![
+        (":method".to_owned(), request.method.clone()),
+        (":scheme".to_owned(), scheme.to_owned()),
+        (":authority".to_owned(), authority.to_owned()),
+        (":path".to_owned(), request.path.clone()),
+    ];
+    for (name, value) in &request.headers {
+        let name = name.to_ascii_lowercase();
+        if name != "host" && !OF_CONNECTIONS.contains(&name.as_str()) {
+            fields.push((name, value.trim().to_owned()));
+        }
+    }
+    if let Some(body) = request.body()
+        && given("content-length").is_none()
+    {
+        fields.push(("content-length".to_owned(), body.len().to_string()));
+    }
+    fields
+}
+
+/// The fields that all requests have, once each, as far as the server's table has room for them.
+fn common(all: &[Fields]) -> Vec<&(String, String)> {
+    let Some(first) = all.first() else {
+        return Vec::new();
+    };
+    let mut room = hpack::TABLE_SIZE;
+    first
+        .iter()
+        .filter(|field| {
+            let once = |fields: &Fields| {
+                fields.contains(field) && fields.iter().filter(|f| f.0 == field.0).count() == 1
+            };
+            let size = hpack::field_size(&field.0, &field.1);
+            let kept = !hpack::is_static(&field.0, &field.1) && all.iter().all(once);
+            let enters = kept && size <= room;
+            if enters {
+                room -= size;
+            }
+            enters
+        })
+        .collect()
+}

@@ -1,0 +1,171 @@
+//! What all connections to one instance share: what is offered, who is trusted, which sessions may
+//! be resumed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, UnbufferedClientConnection};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use crate::errors::Kind;
+use crate::plan;
+
+/// Sessions kept to be resumed, of one instance.
+const SESSIONS: usize = 256;
+
+/// The client's side of TLS to one instance.
+#[derive(Clone, Debug)]
+pub struct Client {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    /// What the server must agree to in ALPN; HTTP/1.1 is spoken without its word too.
+    pub(super) protocol: Option<&'static [u8]>,
+}
+
+impl Client {
+    /// Prepare for an instance that is called `host` unless the plan says otherwise.
+    ///
+    /// The offer is that of a browser or of a new OpenSSL: TLS 1.3 and 1.2, X25519MLKEM768 first.
+    ///
+    /// # Errors
+    /// A file that cannot be read or holds no certificate, or a name that is none.
+    pub fn new(tls: &plan::Tls, host: &str, protocol: plan::Protocol) -> Result<Self, String> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| format!("tls: {error}"))?;
+        let builder = if tls.verify {
+            builder.with_root_certificates(roots(tls.ca_file.as_deref())?)
+        } else {
+            let anybody = Arc::new(Anybody(provider));
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(anybody)
+        };
+        let mut config = builder.with_no_client_auth();
+        let alpn = match protocol {
+            plan::Protocol::Http1 => &b"http/1.1"[..],
+            plan::Protocol::Http2 => b"h2",
+            plan::Protocol::Http3 => b"h3",
+        };
+        config.alpn_protocols = vec![alpn.to_vec()];
+        config.resumption = if tls.resume {
+            Resumption::in_memory_sessions(SESSIONS)
+        } else {
+            Resumption::disabled()
+        };
+        let name = tls
+            .server_name
+            .as_deref()
+            .unwrap_or_else(|| without_port(host));
+        let name = server_name(name).ok_or_else(|| {
+            format!("tls.server_name: {name:?} is not allowed; it must be a host name or an IP")
+        })?;
+        Ok(Self {
+            config: Arc::new(config),
+            name,
+            protocol: (protocol != plan::Protocol::Http1).then_some(alpn),
+        })
+    }
+
+    /// The same for QUIC.
+    pub fn config(&self) -> &Arc<ClientConfig> {
+        &self.config
+    }
+
+    /// A connection's session.
+    pub(super) fn session(&self) -> Result<UnbufferedClientConnection, Kind> {
+        UnbufferedClientConnection::new(Arc::clone(&self.config), self.name.clone())
+            .map_err(|_| Kind::ConnectTlsFailed)
+    }
+}
+
+/// A name that certificates can be checked against.
+pub fn server_name(name: &str) -> Option<ServerName<'static>> {
+    ServerName::try_from(name.to_owned()).ok()
+}
+
+/// A host without its port and the brackets of IPv6.
+fn without_port(host: &str) -> &str {
+    if let Some(rest) = host.strip_prefix('[') {
+        return rest.split_once(']').map_or(rest, |(address, _)| address);
+    }
+    match host.split_once(':') {
+        Some((name, port)) if !port.contains(':') => name,
+        _ => host,
+    }
+}
+
+/// The certificates that are trusted: those of a file, or the system's.
+fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    let Some(file) = file else {
+        let found = rustls_native_certs::load_native_certs();
+        let (good, _) = roots.add_parsable_certificates(found.certs);
+        return if good > 0 {
+            Ok(roots)
+        } else {
+            Err(
+                "tls: the system has no trusted certificates; name them in tls.ca_file, or set \
+                 tls.verify to false"
+                    .to_owned(),
+            )
+        };
+    };
+    let path = file.display();
+    let said = |error: &dyn std::fmt::Display| format!("tls.ca_file: {path}: {error}");
+    let certificates = CertificateDer::pem_file_iter(file).map_err(|error| said(&error))?;
+    for certificate in certificates {
+        let certificate = certificate.map_err(|error| said(&error))?;
+        roots.add(certificate).map_err(|error| said(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(said(&"no certificate in it; it must hold some in PEM"));
+    }
+    Ok(roots)
+}
+
+/// Takes every certificate, and yet does all the work of a handshake.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
