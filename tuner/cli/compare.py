@@ -25,7 +25,7 @@ from tuner.errors import EXIT_FAIL_IF, DefinitionError
 from tuner.phases.study import calibrate, confirm
 from tuner.study import DEFAULT_STUDY, load_study
 
-_VERDICTS = ("better", "worse", "equivalent", "inconclusive")
+_VERDICTS = ("better", "worse", "equivalent", "inconclusive", "violated")
 _EPILOG = """
 \b
 Examples:

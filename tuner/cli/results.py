@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,13 +82,34 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
         "study": study.record.name,
         "status": study.status,
         "sentence": study.sentence,
-        "objective": study.objective.name,
+        "objective": study.objective.text,
         "verdict": str(verdict.kind) if verdict else None,
         "ratio": found.ratio if found else None,
         "ratio_low": found.low if found else None,
         "ratio_high": _finite(found.high) if found else None,
         "p_value": found.p_value if found else None,
         "blocks": found.n if found else 0,
+        "objectives": [
+            {
+                "objective": claim.objective.text,
+                "verdict": str(claim.verdict.kind),
+                "ratio": claim.verdict.estimate.ratio,
+                "ratio_low": claim.verdict.estimate.low,
+                "ratio_high": _finite(claim.verdict.estimate.high),
+                "adjusted_p": claim.adjusted_p,
+            }
+            for claim in study.objectives
+        ],
+        "constraints": [
+            {
+                "constraint": claim.constraint.text,
+                "state": claim.state,
+                "value": _finite(claim.value),
+                "low": _finite(claim.low),
+                "high": _finite(claim.high),
+            }
+            for claim in study.constraints
+        ],
         "margin": verdict.margin if verdict else None,
         "minimum_detectable_effect": verdict.minimum_detectable_effect if verdict else None,
         "baseline": study.record.baseline,
@@ -104,4 +126,4 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
 
 
 def _finite(value: float) -> float | None:
-    return value if value < float("inf") else None
+    return value if math.isfinite(value) else None

@@ -57,7 +57,7 @@ def freeze(
         second_margin=(
             decision_margin(calibration.second_half_width) if bench.goals.second else 0.0
         ),
-        constraints=tuple(limit.text for limit in bench.goals.constraints),
+        constraints=tuple(limit.text for limit in bench.goals.limits),
     )
     protocol = sealed(protocol)
     bench.store.set_protocol(protocol)

@@ -128,7 +128,7 @@ def figures(blocks: Sequence[PairedBlock], goals: Goals) -> tuple[Figure, ...]:
     used = [block for block in blocks if block.used]
     own = [_figure(used, o.words, o.unit, o.arm_ln) for o in goals.objectives]
     shown = {o.words for o in goals.objectives} | {_SAME.get(o.name, "") for o in goals.objectives}
-    limited = {c.metric.name: c.metric for c in goals.constraints if c.metric.quantile is not None}
+    limited = {c.metric.name: c.metric for c in goals.limits if c.metric.quantile is not None}
     known = {name for name, _, _ in _METRICS}
     further = [(m.name, m.unit, m.value) for m in limited.values() if m.name not in known]
     for name, unit, metric in (*further, *_METRICS):

@@ -13,6 +13,7 @@ import altair as alt
 
 from tuner.objective import Objective
 from tuner.report.arms import block_labels
+from tuner.report.charts_of_goals import front_chart, rates_chart
 from tuner.report.charts_of_history import (
     aa_chart,
     importance_chart,
@@ -50,7 +51,9 @@ def charts(study: StudyResult) -> dict[str, Spec]:
         "stalls": _stalls,
         "spectra": _spectra,
         "load-points": load_points_chart,
+        "rates": rates_chart,
         "search": search_chart,
+        "front": front_chart,
         "importance": importance_chart,
         "aa": aa_chart,
     }
@@ -101,7 +104,7 @@ def _effect(study: StudyResult) -> alt.LayerChart | None:
     }
     axis = alt.X(
         "ratio:Q",
-        title=f"{goal.name}: tuned ÷ baseline",
+        title=f"{goal.words}: tuned ÷ baseline",
         scale=alt.Scale(type="log", domain=domain, nice=False),
         axis=alt.Axis(grid=False, format=".3~f", tickCount=6),
     )

@@ -12,13 +12,15 @@ from tuner.report.result import StudyResult
 from tuner.report.words import (
     UNKNOWN,
     figure,
+    interval,
     moment,
+    ratio,
     setting,
     significant,
 )
 from tuner.stalls import StallRule
 from tuner.stats.verdict import VerdictKind
-from tuner.stats.words import counted
+from tuner.stats.words import counted, p_in_words
 
 Facts = list[tuple[str, str]]
 
@@ -51,8 +53,14 @@ def method_facts(study: StudyResult) -> Facts:
     """How it was measured, by the frozen protocol where there is one."""
     record = study.record
     calibration, protocol = record.calibration, record.protocol
-    facts = [("Objective", f"{study.objective.name} in {study.objective.unit}")]
-    if study.objective.quantile is not None:
+    facts = [
+        ("Objective" if place == 0 else "Second objective", f"{goal.words} in {goal.unit}")
+        for place, goal in enumerate(study.goals.objectives)
+    ]
+    if study.goals.second:
+        facts.append(("Choice", study.goals.choice.words))
+    facts += [("Constraint", limit.text) for limit in study.goals.constraints]
+    if study.goals.mode == "open":
         facts.append(("Latency", "from the intended send time to the last byte, open loop"))
     tool = record.instrument
     facts.append(("Load", f"{tool.load}: {tool.label}" if tool.label else tool.load))
@@ -90,7 +98,8 @@ def protocol_facts(study: StudyResult) -> Facts:
         ("Estimand", protocol.estimand),
         ("Baseline", f"{baseline_name(study)} ({protocol.baseline})"),
         ("Candidate", protocol.candidate),
-        ("Objective", protocol.objective),
+        ("Objective", " and ".join(filter(None, (protocol.objective, protocol.second)))),
+        *(("Constraint", text) for text in protocol.constraints),
         ("Rate", figure(protocol.rate_per_s, "/s")),
         ("Blocks", f"{protocol.blocks}, one analysis after the last"),
         ("Rounds and window", f"{protocol.rounds} of {protocol.window_s:.3g} s per arm and block"),
@@ -150,6 +159,19 @@ def allowed_trades(study: StudyResult) -> list[str]:
     """The trades that the user allowed by name."""
     allowed = study.record.definition.get("allow") or []
     return [str(name) for name in allowed] if isinstance(allowed, list | tuple) else [str(allowed)]
+
+
+def wanted_rows(study: StudyResult) -> list[tuple[str, str, str, str]]:
+    """Each of two objectives and every constraint: name, verdict, figure, interval."""
+    rows = []
+    for claim in study.objectives:
+        found = claim.verdict.estimate
+        kind = f"{claim.verdict.kind} (adjusted {p_in_words(claim.adjusted_p)})"
+        rows.append((claim.objective.words, kind, ratio(found.ratio), interval(found)))
+    for limit in study.constraints:
+        value, low, high = limit.figures
+        rows.append((limit.constraint.text, limit.state, value, f"{low} to {high}"))
+    return rows
 
 
 def search_summary(study: StudyResult) -> str:

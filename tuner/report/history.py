@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from tuner.goals import Goals
 from tuner.objective import Objective
 from tuner.record import Block, Origin, Phase, Record, TrialState
 from tuner.report.arms import PairedBlock
-from tuner.scoring import BASELINE, counted_windows
+from tuner.scoring import BASELINE, counted_windows, mean_loss
+from tuner.standing import dominates, front, mean_losses, violates, weighted
 
 PHASES: tuple[Phase, ...] = ("capacity", "aa", "search", "confirm", "load-points")
 
@@ -33,6 +35,14 @@ class TrialFigure:
     best_so_far: float
     """The best ratio of all complete trials up to this one; NaN before the first."""
     message: str
+    second: float = math.nan
+    """Ratio of the second objective; NaN where there is none."""
+    front: bool = False
+    """Whether no other trial beats it in both of two objectives; never true with one."""
+    violates: bool = False
+    """Whether it is beyond a constraint on average."""
+    score: float = math.nan
+    """By what trials are compared: the loss, or the weighted sum of two; smaller is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +104,18 @@ class PhaseTime:
         return self.measured_s / self.elapsed_s if self.elapsed_s > 0 else math.nan
 
 
-def trial_figures(record: Record, objective: Objective) -> tuple[TrialFigure, ...]:
+def trial_figures(record: Record, goals: Goals) -> tuple[TrialFigure, ...]:
     """Every trial in order of its number."""
     result = []
+    objective, other = goals.first, goals.second
+    measured = [t for t in record.trials if t.state in {"racing", "complete"} and t.losses]
+    allowed = [t for t in measured if not violates(t, goals)]
+    # What the baseline beats in both is on no front.
+    ahead = {
+        t.number
+        for t in (front(allowed, goals) if other else ())
+        if not dominates((0.0, 0.0), mean_losses(t, goals))
+    }
     best = math.nan
     for trial in sorted(record.trials, key=lambda trial: trial.number):
         ratios = sorted(
@@ -117,14 +136,20 @@ def trial_figures(record: Record, objective: Objective) -> tuple[TrialFigure, ..
                 high=ratios[-1] if ratios else math.nan,
                 best_so_far=best,
                 message=trial.message,
+                second=(
+                    math.exp(other.loss(mean_loss(trial.second)))
+                    if other and trial.second
+                    else math.nan
+                ),
+                front=trial.number in ahead,
+                violates=violates(trial, goals),
+                score=weighted(trial, goals) if ratios else math.nan,
             )
         )
     return tuple(result)
 
 
-def best_trial(
-    trials: Sequence[TrialFigure], baseline: str, objective: Objective
-) -> TrialFigure | None:
+def best_trial(trials: Sequence[TrialFigure], baseline: str) -> TrialFigure | None:
     """The front-runner: of the trials that beat the baseline, the best of those seen most often.
 
     What looks good is measured again, so those are the survivors of the search.
@@ -134,13 +159,11 @@ def best_trial(
         for trial in trials
         if trial.state == "complete"
         and trial.digest != baseline
-        and objective.loss(math.log(trial.ratio) if trial.blocks else 0.0) < 0
+        and trial.blocks
+        and trial.score < 0
+        and not trial.violates
     ]
-    return min(
-        ahead,
-        key=lambda trial: (-trial.blocks, objective.loss(math.log(trial.ratio))),
-        default=None,
-    )
+    return min(ahead, key=lambda trial: (-trial.blocks, trial.score), default=None)
 
 
 def aa_spreads(record: Record, objective: Objective) -> tuple[AASpread, ...]:

@@ -27,6 +27,7 @@ from tuner.report.facts import (
     method_facts,
     protocol_facts,
     search_summary,
+    wanted_rows,
 )
 from tuner.report.result import StudyResult
 from tuner.report.words import (
@@ -110,6 +111,7 @@ def _context(study: StudyResult, specs: Mapping[str, object]) -> dict[str, Any]:
         "ablation_rows": ablation_rows(study),
         "ablation_sentence": ablation_sentence(study),
         "traded": [entry for entry in study.figures[1:] if entry.name in _TRADED],
+        "wanted": wanted_rows(study),
         "allowed": allowed_trades(study),
         "blocks": _blocks(study),
         "repeated": [b for b in study.record.blocks if b.state in {"invalid", "failed"}],

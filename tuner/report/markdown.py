@@ -15,6 +15,7 @@ from tuner.report.facts import (
     method_facts,
     protocol_facts,
     search_summary,
+    wanted_rows,
 )
 from tuner.report.result import StudyResult
 from tuner.report.text import time_share
@@ -38,6 +39,7 @@ def render_markdown(study: StudyResult) -> str:
         f"# {_plain(study.record.name)}",
         f"**{_plain(study.sentence)}**",
         _plain(study.replication.sentence) if study.replication else "",
+        _table(("wanted", "verdict", "ratio or value", "95 % interval"), _wanted(study)),
         _figures(study),
         _changes(study),
         _ablation(study),
@@ -55,6 +57,10 @@ def render_markdown(study: StudyResult) -> str:
         f"*Begun {moment(study.record.started_unix_s)}.*",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _wanted(study: StudyResult) -> list[tuple[str, ...]]:
+    return [tuple(map(_plain, row)) for row in wanted_rows(study)]
 
 
 def _figures(study: StudyResult) -> str:
@@ -157,7 +163,7 @@ def _load_points(study: StudyResult) -> str:
         )
         for point in study.load_points
     ]
-    return _table(("offered", "of capacity", "arm", study.objective.name, "range"), rows)
+    return _table(("offered", "of capacity", "arm", study.objective.words, "range"), rows)
 
 
 def _diagnostics(study: StudyResult) -> str:

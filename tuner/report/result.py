@@ -24,6 +24,13 @@ from tuner.report.arms import (
     spectra,
 )
 from tuner.report.checks import findings
+from tuner.report.claims import (
+    LimitClaim,
+    ObjectiveClaim,
+    limit_claims,
+    objective_claims,
+    together,
+)
 from tuner.report.difference import Change, changes, unified_difference
 from tuner.report.history import (
     AASpread,
@@ -56,7 +63,11 @@ class StudyResult:
     sentence: str
     """The outcome in one sentence: the verdict's, or why there is none."""
     verdict: Verdict | None
-    """None unless ``status`` is ``confirmed``."""
+    """Of everything that was wanted; None unless ``status`` is ``confirmed``."""
+    objectives: tuple[ObjectiveClaim, ...]
+    """The verdict on each of two objectives; empty where there is one."""
+    constraints: tuple[LimitClaim, ...]
+    """Every constraint, over the used blocks."""
     provisional: PairedEstimate | None
     """What the blocks say so far while ``incomplete``: no claim, since n was fixed beforehand."""
     candidate: str | None
@@ -105,8 +116,8 @@ def evaluate(record: Record) -> StudyResult:
     goals = goals_of(record.definition)
     objective = goals.first
     protocol = record.protocol
-    trials = trial_figures(record, objective)
-    front = best_trial(trials, record.baseline, objective)
+    trials = trial_figures(record, goals)
+    front = best_trial(trials, record.baseline)
     candidate = protocol.candidate if protocol else front.digest if front else None
     digest = candidate or ""
     confirm = _latest(pairs(record, "confirm", digest, objective.arm_ln))
@@ -114,6 +125,12 @@ def evaluate(record: Record) -> StudyResult:
     differences = [block.difference(objective.arm_ln) for block in used]
     found = findings(confirm, used, objective, protocol.margin if protocol else 0.0)
     end = outcome(record, objective, confirm=confirm, found=found, trials=trials, front=front)
+    claims: tuple[ObjectiveClaim, ...] = ()
+    held = limit_claims(used, goals)
+    verdict = end.verdict
+    if verdict and protocol:
+        claims = objective_claims(used, goals, protocol, record.calibration, verdict)
+        verdict = together(verdict, goals, claims, held)
     configurations = record.configurations
     known = digest in configurations and record.baseline in configurations
     both = (configurations[record.baseline], configurations[digest]) if known else None
@@ -122,8 +139,10 @@ def evaluate(record: Record) -> StudyResult:
         goals=goals,
         objective=objective,
         status=end.status,
-        sentence=end.sentence,
-        verdict=end.verdict,
+        sentence=verdict.sentence if verdict else end.sentence,
+        verdict=verdict,
+        objectives=claims,
+        constraints=held,
         provisional=estimate(differences) if differences and not end.verdict else None,
         candidate=candidate,
         confirm=confirm,

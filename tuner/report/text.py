@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tuner.report.ablation import ablation_sentence
-from tuner.report.facts import changes_title
+from tuner.report.facts import changes_title, wanted_rows
 from tuner.report.result import StudyResult
 from tuner.report.words import PHASE_NAMES, figure, interval, ratio, setting
 
@@ -15,6 +17,7 @@ def verdict_lines(study: StudyResult) -> list[str]:
     lines = [study.sentence]
     lines += [study.replication.sentence] if study.replication else []
     for title, part in (
+        ("", _columns(wanted_rows(study)) if wanted_rows(study) else []),
         ("", _arms(study)),
         (changes_title(study), _changes(study)),
         ("", [ablation_sentence(study)]),
@@ -65,7 +68,7 @@ def _changes(study: StudyResult) -> list[str]:
     )
 
 
-def _columns(rows: list[tuple[str, ...]]) -> list[str]:
+def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Left-aligned first column, right-aligned others."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [

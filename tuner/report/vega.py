@@ -92,10 +92,10 @@ def layered(layers: Sequence[alt.Chart], height: int) -> alt.LayerChart:
 
 def value_axis(objective: Objective, field: str, title: str = "") -> alt.Y:
     """The objective's figure on a log scale that need not reach zero."""
-    latency = objective.quantile is not None
+    latency = objective.unit == "µs"
     return alt.Y(
         f"{field}:Q",
-        title=title or f"{objective.name}, {objective.unit}, log scale",
+        title=title or f"{objective.words}, {objective.unit}, log scale",
         scale=alt.Scale(type="log", nice=False, padding=12),
         axis=alt.Axis(
             tickCount=6, labelExpr=_LATENCY_LABELS if latency else "format(datum.value, ',')"

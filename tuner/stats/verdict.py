@@ -30,6 +30,8 @@ class VerdictKind(StrEnum):
     WORSE = "worse"
     EQUIVALENT = "equivalent"
     INCONCLUSIVE = "inconclusive"
+    VIOLATED = "violated"
+    """A constraint is shown not to hold, whatever the objective gained."""
 
 
 @dataclass(frozen=True, slots=True)

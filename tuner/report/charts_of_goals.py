@@ -1,0 +1,141 @@
+"""Charts of what is wanted: the front of two objectives, the windows that seek a capacity."""
+
+from __future__ import annotations
+
+import math
+
+import altair as alt
+
+from tuner.objective import Objective
+from tuner.report.result import StudyResult
+from tuner.report.vega import (
+    BASELINE_COLOUR,
+    MUTED,
+    SURFACE,
+    TUNED_COLOUR,
+    Row,
+    arm_colour,
+    arm_fill,
+    arm_shape,
+    data,
+    layered,
+    padded,
+    tooltips,
+    value_axis,
+)
+from tuner.report.words import figure, ratio
+from tuner.scoring import BASELINE
+
+
+def front_chart(study: StudyResult) -> alt.LayerChart | None:
+    """Every trial by its mean ratios in the search, with the front and the chosen point."""
+    first, second = study.objective, study.goals.second
+    seen = [t for t in study.trials if math.isfinite(t.ratio) and math.isfinite(t.second)]
+    if second is None or not seen:
+        return None
+    rows: list[Row] = [
+        {
+            "trial": trial.number,
+            "x": trial.ratio,
+            "y": trial.second,
+            "kind": _kind(front=trial.front, violates=trial.violates),
+            "chosen": str(trial.digest == study.candidate),
+            "blocks": trial.blocks,
+            "shown": f"{ratio(trial.ratio)} and {ratio(trial.second)}",
+        }
+        for trial in seen
+    ]
+    x = alt.X(
+        "x:Q",
+        title=_title(first),
+        scale=alt.Scale(type="log", domain=padded([1.0, *(t.ratio for t in seen)]), nice=False),
+        axis=alt.Axis(format=".3~f", tickCount=6),
+    )
+    y = alt.Y(
+        "y:Q",
+        title=_title(second),
+        scale=alt.Scale(type="log", domain=padded([1.0, *(t.second for t in seen)]), nice=False),
+        axis=alt.Axis(format=".3~f", tickCount=6),
+    )
+    colour = alt.Color(
+        "kind:N",
+        scale=alt.Scale(domain=list(_KINDS), range=[TUNED_COLOUR, MUTED, MUTED]),
+        legend=None,
+    )
+    shape = alt.Shape(
+        "kind:N",
+        scale=alt.Scale(domain=list(_KINDS), range=["circle", "circle", "cross"]),
+        legend=None,
+    )
+    fill = alt.condition("datum.chosen == 'True'", alt.value(TUNED_COLOUR), alt.value(SURFACE))
+    ahead = [row for row in rows if row["kind"] == _KINDS[0]]
+    base = alt.Chart(data(rows))
+    layers = [
+        alt.Chart(data([{"x": 1.0}])).mark_rule(color=BASELINE_COLOUR, opacity=0.5).encode(x),
+        alt.Chart(data([{"y": 1.0}])).mark_rule(color=BASELINE_COLOUR, opacity=0.5).encode(y),
+        alt.Chart(data(ahead))
+        .mark_line(color=TUNED_COLOUR, strokeWidth=1.5, interpolate="step-after", opacity=0.7)
+        .encode(x, y),
+        base.mark_point(size=60, strokeWidth=1.5, opacity=1).encode(
+            x,
+            y,
+            colour,
+            shape,
+            fill=fill,
+            tooltip=tooltips(trial="trial", shown="ratios", blocks="blocks", kind="standing"),
+        ),
+    ]
+    return layered(layers, 280)
+
+
+def rates_chart(study: StudyResult) -> alt.LayerChart | None:
+    """Every window of the confirmation at its rate, against the limit of the capacity."""
+    slo = study.goals.seek
+    if slo is None or not study.used:
+        return None
+    latency = Objective(slo.metric.name)
+    rows: list[Row] = [
+        {
+            "arm": arm,
+            "rate": window.rate_per_s,
+            "value": slo.metric.value(window),
+            "offered": figure(window.rate_per_s, "/s"),
+            "shown": figure(slo.metric.value(window), "µs"),
+        }
+        for block in study.used
+        for arm, windows in ((BASELINE, block.baseline), ("tuned", block.candidate))
+        for window in windows
+    ]
+    x = alt.X(
+        "rate:Q",
+        title="offered rate, requests/s",
+        scale=alt.Scale(zero=False, padding=24),
+        axis=alt.Axis(format=",d", tickCount=5),
+    )
+    y = value_axis(latency, "value")
+    layers = [
+        alt.Chart(data([{"value": slo.limit}])).mark_rule(color=MUTED, strokeDash=[4, 3]).encode(y),
+        alt.Chart(data(rows))
+        .mark_point(size=40, strokeWidth=1.5)
+        .encode(
+            x,
+            y,
+            arm_colour(),
+            arm_fill(),
+            arm_shape(),
+            tooltip=tooltips(arm="arm", offered="offered", shown=latency.name),
+        ),
+    ]
+    return layered(layers, 260)
+
+
+_KINDS = ("on the front", "behind it", "beyond a limit")
+
+
+def _kind(*, front: bool, violates: bool) -> str:
+    return _KINDS[2] if violates else _KINDS[0] if front else _KINDS[1]
+
+
+def _title(objective: Objective) -> str:
+    better = "larger" if objective.larger_is_better else "smaller"
+    return f"{objective.words}, ratio to baseline ({better} is better)"

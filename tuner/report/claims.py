@@ -1,0 +1,178 @@
+"""What is claimed beside the first objective: the second one, and that the limits hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from tuner.constraint import Constraint
+from tuner.goals import Goals
+from tuner.metric import typical_ln
+from tuner.objective import Objective
+from tuner.record import Calibration, Protocol
+from tuner.report.arms import PairedBlock
+from tuner.report.words import UNKNOWN, figure
+from tuner.stats.family import jointly
+from tuner.stats.paired import estimate
+from tuner.stats.verdict import Verdict, VerdictKind, judge
+
+LimitState = Literal["held", "violated", "undecided"]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveClaim:
+    """One of two objectives, with Holm's correction."""
+
+    objective: Objective
+    verdict: Verdict
+    adjusted_p: float
+    """That the ratio is beyond the margin."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitClaim:
+    """A constraint on fresh blocks, by the 95 % interval of what it limits."""
+
+    constraint: Constraint
+    state: LimitState
+    value: float
+    """The candidate's figure; its ratio to the baseline's where the limit is relative."""
+    low: float
+    high: float
+
+    @property
+    def words(self) -> str:
+        """``memory <= 1.2x baseline is held (1.02, 95 % interval 1.01 to 1.03)``."""
+        value, low, high = self.figures
+        inside = f"{value}, 95 % interval {low} to {high}"
+        if not math.isfinite(self.high):
+            inside = "no finite interval"
+        return f"{self.constraint.text} is {self.state} ({inside})"
+
+    @property
+    def figures(self) -> tuple[str, str, str]:
+        """Value and interval, in the unit of the limit."""
+        return self._figure(self.value), self._figure(self.low), self._figure(self.high)
+
+    def _figure(self, value: float) -> str:
+        if not math.isfinite(value):
+            return UNKNOWN
+        if self.constraint.relative:
+            return f"{value:.3f}"
+        unit = self.constraint.metric.unit
+        return f"{100 * value:.3g} %" if unit == "share" else figure(value, unit)
+
+
+def limit_claims(used: Sequence[PairedBlock], goals: Goals) -> tuple[LimitClaim, ...]:
+    """Every constraint, and the limit of the choice, over the blocks that count."""
+    return tuple(_limit_claim(used, limit) for limit in goals.limits) if used else ()
+
+
+def objective_claims(
+    used: Sequence[PairedBlock],
+    goals: Goals,
+    protocol: Protocol,
+    calibration: Calibration | None,
+    first: Verdict,
+) -> tuple[ObjectiveClaim, ...]:
+    """The verdict on each of two objectives; empty where there is one only."""
+    if goals.second is None:
+        return ()
+    differences = [
+        [block.difference(objective.arm_ln) for block in used] for objective in goals.objectives
+    ]
+    if not np.isfinite(differences).all():
+        return ()
+    second = judge(
+        differences[1],
+        margin=protocol.second_margin,
+        minimum_detectable_effect=(
+            calibration.second_minimum_detectable_effect if calibration else 1.0
+        ),
+        objective=goals.second.words,
+        larger_is_better=goals.second.larger_is_better,
+    )
+    both = jointly((first, second), differences)
+    return tuple(
+        ObjectiveClaim(objective, verdict, p)
+        for objective, (verdict, p) in zip(goals.objectives, both, strict=True)
+    )
+
+
+def together(
+    verdict: Verdict,
+    goals: Goals,
+    objectives: Sequence[ObjectiveClaim],
+    limits: Sequence[LimitClaim],
+) -> Verdict:
+    """The verdict on everything that was wanted, in one sentence.
+
+    Of two objectives, *better* needs one that is better and none that is worse or open; better in
+    one and worse in the other is a trade, which is *inconclusive*, unless the choice named what
+    may be given: then the verdict is that of the other objective. A violated limit is *violated*
+    whatever was gained, and *better* needs every one to be held.
+    """
+    if objectives:
+        verdict = _of_both(verdict, objectives, goals)
+    violated = [limit for limit in limits if limit.state == "violated"]
+    undecided = [limit for limit in limits if limit.state == "undecided"]
+    told = verdict.sentence.partition(": ")[2]
+    if violated and verdict.kind is not VerdictKind.WORSE:
+        words = " and ".join(limit.words for limit in violated)
+        sentence = f"Violated: {words}. Apart from that: {told}"
+        return replace(verdict, kind=VerdictKind.VIOLATED, sentence=sentence)
+    words = "; ".join(limit.words for limit in limits)
+    if undecided and verdict.kind is VerdictKind.BETTER:
+        sentence = f"Inconclusive: {told} But whether the limits hold is open: {words}."
+        return replace(verdict, kind=VerdictKind.INCONCLUSIVE, sentence=sentence)
+    return replace(verdict, sentence=f"{verdict.sentence} Limits: {words}.") if words else verdict
+
+
+def _of_both(verdict: Verdict, claims: Sequence[ObjectiveClaim], goals: Goals) -> Verdict:
+    limit = goals.choice.limit
+    traded = limit.metric.name if limit else ""
+    kinds = {claim.verdict.kind for claim in claims if claim.objective.name != traded}
+    good, bad, same = VerdictKind.BETTER, VerdictKind.WORSE, VerdictKind.EQUIVALENT
+    if kinds <= {good, same}:
+        kind = good if good in kinds else same
+    elif bad in kinds and good not in kinds:
+        kind = bad
+    else:
+        kind = VerdictKind.INCONCLUSIVE
+    each = " ".join(
+        f"{claim.objective.words}: {claim.verdict.sentence[0].lower()}{claim.verdict.sentence[1:]}"
+        for claim in claims
+    )
+    trade = "a trade, better in one and worse in the other. " * ({good, bad} <= kinds)
+    return replace(verdict, kind=kind, sentence=f"{kind.capitalize()}: {trade}{each}")
+
+
+def _limit_claim(used: Sequence[PairedBlock], limit: Constraint) -> LimitClaim:
+    metric = limit.metric
+    if metric.name == "errors":
+        # Shares may be zero, so they are compared as they are and not by their logarithm.
+        values = [
+            math.fsum(map(metric.value, block.candidate)) / len(block.candidate) for block in used
+        ]
+    else:
+        values = [typical_ln(block.candidate, metric.value) for block in used]
+        if limit.relative:
+            base = [typical_ln(block.baseline, metric.value) for block in used]
+            values = [own - other for own, other in zip(values, base, strict=True)]
+    if not all(map(math.isfinite, values)):
+        return LimitClaim(limit, "undecided", math.nan, math.nan, math.inf)
+    found = estimate(values)
+    figures = [found.ratio, found.low, found.high]
+    if metric.name == "errors":
+        figures = [math.log(value) if 0 < value < math.inf else math.inf for value in figures]
+    value, low, high = figures
+    if not found.is_finite:
+        return LimitClaim(limit, "undecided", value, -math.inf, math.inf)
+    inside = low >= limit.limit if metric.larger_is_better else high <= limit.limit
+    outside = high < limit.limit if metric.larger_is_better else low > limit.limit
+    state: LimitState = "held" if inside else "violated" if outside else "undecided"
+    return LimitClaim(limit, state, value, low, high)
