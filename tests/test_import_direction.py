@@ -28,6 +28,7 @@ ROOMS = {
     # 1: data types and pure logic
     "ablation": 1,
     "capacity": 1,
+    "clocks": 1,
     "configuration": 1,
     "constraint": 1,
     "expression": 1,

@@ -183,7 +183,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
             lab.process.kill()
             lab.process.wait()
         subprocess.run(
-            [sys.executable, "-m", "tuner", "doctor"],
+            [sys.executable, "-m", "tuner", "doctor", "--quick"],
             cwd=folder,
             env=lab.environment,
             capture_output=True,

@@ -111,6 +111,6 @@ def test_the_generator_runs_from_the_environment(installation: Installation) -> 
 
 def test_doctor_finds_the_server_and_the_generator(installation: Installation) -> None:
     """A fresh installation on a machine with Nginx is ready for a study."""
-    answer = installation.run("tuner", "doctor")
+    answer = installation.run("tuner", "doctor", "--quick")
     assert "nginx" in answer.lower()
     assert str(installation.environment / "bin" / "tuner-loadgen") in answer

@@ -16,10 +16,12 @@ from tuner.errors import HostError, TunerError
 from tuner.facts import split_cores
 from tuner.hosts import local
 from tuner.load.native import NativeGenerator
+from tuner.load.self_test import self_test
 from tuner.paths import data_dir, loadgen_binary
 from tuner.servers import nginx
 from tuner.stalls import StallRule
 
+_SELF_TEST_S = 18.0
 _OK, _WARN, _FAIL = "ok", "warning", "missing"
 Row = tuple[str, str, str]
 """What was looked at, how it is, and what it means."""
@@ -27,12 +29,22 @@ Row = tuple[str, str, str]
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def command(as_json: bool) -> None:
-    """Say whether this machine can run a study, and what will limit its precision.
+@click.option("--quick", is_flag=True, help="Leave the generator's self-test out.")
+def command(as_json: bool, quick: bool) -> None:
+    r"""Say whether this machine can run a study, and what will limit its precision.
+
+    Among others, the load generator is put to a responder whose every answer is known, on the
+    cores that a study would use (about 20 seconds; `tuner-loadgen self-test` tells more).
 
     Ends with exit code 3 if something that is needed is missing.
+
+    \b
+    Examples:
+      tuner doctor
+      tuner doctor --quick --json
     """
-    rows = [row for check in _CHECKS for row in _safely(check)]
+    checks = _CHECKS if quick else (*_CHECKS, _self_test)
+    rows = [row for check in checks for row in _safely(check)]
     if as_json:
         keys = ("what", "state", "text")
         click.echo(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=2))
@@ -96,6 +108,34 @@ def _generator() -> list[Row]:
     generator = NativeGenerator(binary, cores, StallRule())
     rows: list[Row] = [("generator", _OK, f"{generator.name} at {binary}")]
     return [*rows, *(("noise", _OK, note) for note in noise_notes(generator))]
+
+
+def _self_test() -> list[Row]:
+    cores = split_cores(local.facts().cpus, backend=False)
+    found = self_test(loadgen_binary(), cores, _SELF_TEST_S)
+    state = _OK if found.fit else _WARN
+    worst = "unknown" if found.worst_error is None else f"{found.worst_error:.2%}"
+    held = "none" if found.open_per_s is None else f"{found.open_per_s:,.0f}/s"
+    parts = f"{_us(found.noise_us)} of noise between windows, {_us(found.pacing_us)} of pacing"
+    verdict = (
+        f"fit for p99 differences above {_us(found.above_us)} on this host ({parts})"
+        if found.fit
+        else f"not fit for fine differences of p99 on this host ({parts})"
+    )
+    shared = "; one core for both: nothing is left out" if found.shared_core else ""
+    figures = (
+        f"floor p50 {_us(found.floor_p50_us)}, p99 {_us(found.floor_p99_us)}; percentiles within"
+        f" {worst} of theory; one thread holds {held}, closed loop {found.closed_per_s:,.0f}/s"
+    )
+    return [
+        ("instrument", state, verdict),
+        *(("", state, reason) for reason in found.reasons),
+        ("", state, figures + shared),
+    ]
+
+
+def _us(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.0f} µs"
 
 
 def _ports() -> list[Row]:
