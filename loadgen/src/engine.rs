@@ -21,7 +21,7 @@ use crate::stalls::Watch;
 use crate::sys::{self, Wait};
 use ledger::{Agenda, Ledger};
 
-pub use crew::{Raw, run};
+pub use crew::{Manner, Raw, run};
 
 /// Events taken per poll: few, so that the instant of a poll is true for all of its events.
 const EVENTS: usize = 64;
@@ -235,6 +235,17 @@ impl<'a> Engine<'a> {
         }
         self.ledger.measuring = self.phase == Phase::Measure;
         self.watch.tick()
+    }
+
+    /// A signal asked for the end; whether the window goes on until it has what is still open. A
+    /// second signal does not wait for that.
+    #[cold]
+    fn stop(&mut self) -> bool {
+        let goes_on = self.ledger.agenda.cut_short(self.watch.tick());
+        if self.phase == Phase::Drain && sys::stops_requested() > 1 {
+            self.drained = 0;
+        }
+        goes_on
     }
 
     fn settled(&self) -> bool {

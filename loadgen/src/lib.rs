@@ -22,6 +22,7 @@ pub mod http1;
 pub mod http2;
 pub mod huffman;
 pub mod instants;
+pub mod live;
 pub mod output;
 pub mod plan;
 pub mod pool;

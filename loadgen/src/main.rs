@@ -2,15 +2,19 @@
 
 mod cli;
 mod human;
+mod progress;
 mod report;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use cli::{Command, RunOptions, SelfTestOptions, StallOptions};
+use progress::Progress;
 use serde::Serialize;
 use tuner_loadgen::control::Lines;
 use tuner_loadgen::histogram::Histograms;
+use tuner_loadgen::live::Live;
 use tuner_loadgen::output::WindowLine;
 use tuner_loadgen::plan::{Plan, Spin};
 use tuner_loadgen::session::{self, Failure, Session};
@@ -99,6 +103,8 @@ fn run_plan(source: &str, control: bool) -> Result<(), Exit> {
 fn run_once(mut options: RunOptions) -> Result<(), Exit> {
     let plan = options.plan().map_err(Exit::Bad)?;
     let mut session = Session::new(&plan).map_err(Exit::Bad)?;
+    let live = Arc::new(Live::new(options.threads()));
+    session.show(Arc::clone(&live));
     let mut output = io::stdout().lock();
     let [window] = &plan.windows[..] else {
         return Err(Exit::Failed("one run is one window".into()));
@@ -108,7 +114,11 @@ fn run_once(mut options: RunOptions) -> Result<(), Exit> {
         output.write_all(opening.as_bytes())?;
         output.flush()?;
     }
-    let (line, raw) = session.measure_whole(window)?;
+    let shown = !options.quiet && io::stderr().is_terminal();
+    let progress = shown.then(|| Progress::start(live, plan.cpus.clone()));
+    let measured = session.measure_whole(window);
+    drop(progress);
+    let (line, raw) = measured?;
     let own_core = !plan.cpus.is_empty() && plan.spin == Spin::Full;
     let validity = Validity::of(&line, &raw.samples, raw.start, own_core);
     let histograms = Histograms::of(&raw.samples);
@@ -132,6 +142,9 @@ fn run_once(mut options: RunOptions) -> Result<(), Exit> {
             validity: &validity,
         };
         write!(output, "{measured}")?;
+    }
+    if line.interrupted {
+        return Err(Exit::Interrupted);
     }
     if options.strict && !validity.valid {
         return Err(Exit::NotValid);

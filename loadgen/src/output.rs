@@ -43,6 +43,8 @@ pub struct WindowLine {
     pub duration_s: f64,
     /// Its start, in nanoseconds since 1970.
     pub started_unix_ns: u64,
+    /// Whether the measured part was ended by a signal.
+    pub interrupted: bool,
     /// Requests intended in the measured part.
     pub offered: u64,
     /// These per second: the rate of the schedule as it was drawn.
@@ -256,6 +258,7 @@ impl WindowLine {
             warmup_s: window.warmup_s,
             duration_s,
             started_unix_ns: raw.started_unix_ns,
+            interrupted: raw.interrupted,
             offered: raw.samples.len() as u64,
             offered_per_s: raw.samples.len() as f64 / duration_s,
             completed: count(Outcome::Ok),

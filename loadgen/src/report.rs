@@ -42,6 +42,10 @@ pub fn opening(options: &RunOptions, duration_s: f64, connections: usize) -> Str
 
 impl fmt::Display for Measured<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line.interrupted {
+            let measured = time_s(self.line.duration_s);
+            writeln!(f, "  INTERRUPTED: what follows was measured in {measured}")?;
+        }
         self.thread_stats(f)?;
         let all = self.histograms;
         if self.options.latency {
@@ -246,7 +250,7 @@ impl Measured<'_> {
         let longest = |spans: &mut dyn Iterator<Item = i64>| spans.max().unwrap_or(0) / 1000;
         let own = longest(&mut stalls.generator.iter().map(|(start, end)| end - start));
         let mut text = format!(
-            "over {} µs: {} of the generator's CPU (longest {own} µs)",
+            "over {} µs: generator {} (longest {own} µs)",
             stalls.gap_us,
             stalls.generator.len(),
         );
@@ -254,13 +258,13 @@ impl Measured<'_> {
         let _ = if stalls.realtime {
             let theirs = longest(&mut stalls.server.iter().map(|(_, start, end)| end - start));
             let n = stalls.server.len();
-            write!(text, ", {n} of the server's (longest {theirs} µs)")
+            write!(text, ", server {n} (longest {theirs} µs)")
         } else {
-            write!(text, "; the server's were not watched")
+            write!(text, "; the server was not watched")
         };
         let steal: f64 = self.line.steal_s.values().sum();
         if steal > 0.0 {
-            let _ = write!(text, "; {steal:.2} s stolen by the hypervisor");
+            let _ = write!(text, "; {steal:.2} s stolen");
         }
         text
     }

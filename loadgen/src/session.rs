@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use crate::carrier::Endpoint;
 use crate::control::{Command, Lines, Next};
-use crate::engine::{self, Interrupted, Raw};
+use crate::engine::{self, Interrupted, Manner, Raw};
 use crate::instants;
+use crate::live::Live;
 use crate::output::{EndLine, Reason, Surroundings, WindowLine};
 use crate::plan::{Plan, Window};
 use crate::pool::Pool;
@@ -52,6 +53,7 @@ pub struct Session<'a> {
     tls: HashMap<&'a str, tls::Client>,
     /// For each instance, the connections of each thread.
     pools: HashMap<&'a str, Vec<Pool>>,
+    live: Option<Arc<Live>>,
 }
 
 impl<'a> Session<'a> {
@@ -92,7 +94,14 @@ impl<'a> Session<'a> {
             recorded,
             tls,
             pools: HashMap::new(),
+            live: None,
         })
+    }
+
+    /// Let somebody look on. A window that is interrupted then ends early and is kept; otherwise an
+    /// interrupted plan ends without it.
+    pub fn show(&mut self, live: Arc<Live>) {
+        self.live = Some(live);
     }
 
     /// Measure one window; what there is to say of it.
@@ -134,15 +143,14 @@ impl<'a> Session<'a> {
         let steal_before = resources::steal_s(&cpus);
         let waited_before = resources::waited_ns(&instance.pids);
         let ticker = plan.ticker.as_ref().map(|t| Ticker::start(t, gap_ns));
-        let raw = engine::run(
-            window,
-            schedule,
-            plan.spin,
+        let manner = Manner {
+            spin: plan.spin,
             gap_ns,
-            &instance.pids,
-            &plan.cpus,
-            pools,
-        )?;
+            pids: &instance.pids,
+            cpus: &plan.cpus,
+            live: self.live.clone(),
+        };
+        let raw = engine::run(window, schedule, &manner, pools)?;
         let realtime = ticker.as_ref().is_some_and(|ticker| ticker.realtime);
         let server = ticker.map(Ticker::finish).unwrap_or_default();
         let raw = raw?;

@@ -330,6 +330,7 @@ fn signal(child: &Child, signal: i32) {
 fn signals_end_it() {
     for number in [libc::SIGTERM, libc::SIGINT] {
         let mut program = Controlled::start(&long_window(), &["--control"]);
+        support::await_signal_handlers(program.child.id());
         std::thread::sleep(Duration::from_millis(200));
         let start = Instant::now();
         signal(&program.child, number);

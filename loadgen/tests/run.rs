@@ -191,3 +191,65 @@ fn run_is_for_people() {
     let line: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(line["completed"], line["offered"]);
 }
+
+/// Ctrl-C ends the measured part: what was measured so far is printed, as what it is.
+#[test]
+fn an_interrupt_keeps_what_was_measured() {
+    let server = Responder::good();
+    let url = format!("http://{}/", server.address);
+    for (mode, json) in [
+        ("--arrival=poisson", true),
+        ("--closed", true),
+        ("--closed", false),
+    ] {
+        let mut run = Command::new(PROGRAM);
+        run.args(["run", &url, "-c4", "-d60s", "-w0", "-R200", mode]);
+        run.args(json.then_some("--json"));
+        let child = run.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        support::await_signal_handlers(child.id());
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        // SAFETY: the child is ours and not yet waited for.
+        unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(130), "{text}");
+        if !json {
+            assert!(
+                text.contains("INTERRUPTED") && text.contains("Requests/sec:"),
+                "{text}"
+            );
+            continue;
+        }
+        let line: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(line["interrupted"], true);
+        assert!(line["duration_s"].as_f64().unwrap() < 30.0);
+        assert!(line["completed"].as_u64().unwrap() > 0);
+        assert_eq!(
+            line["completed"], line["offered"],
+            "what was open was waited for"
+        );
+    }
+}
+
+/// What has no answer is waited for after an interrupt, and a second interrupt ends that too.
+#[test]
+fn a_second_interrupt_does_not_wait() {
+    let server = Responder::start(|mut client, _| while client.request().is_some() {});
+    let url = format!("http://{}/", server.address);
+    let mut run = Command::new(PROGRAM);
+    run.args([
+        "run", &url, "-c4", "-d600s", "-w0", "-R20", "-T600s", "--json",
+    ]);
+    let child = run.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    support::await_signal_handlers(child.id());
+    for _ in 0..2 {
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        // SAFETY: the child is ours and not yet waited for.
+        unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    }
+    let output = child.wait_with_output().unwrap();
+    let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let count = |name: &str| line[name].as_u64().unwrap();
+    assert_eq!((count("completed"), count("in_flight")), (0, 4));
+    assert_eq!(count("offered"), count("in_flight") + count("unsent"));
+}

@@ -1,7 +1,7 @@
 //! The threads of a window: one engine on each CPU, one schedule for all, one result.
 
 use std::io;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use hdrhistogram::Histogram;
@@ -10,6 +10,7 @@ use super::ledger::Agenda;
 use super::{Counts, EVENTS, Engine, Interrupted};
 use crate::errors::Errors;
 use crate::histogram;
+use crate::live::Live;
 use crate::plan::{Spin, Window};
 use crate::pool::Pool;
 use crate::record::{Outcome, Sample};
@@ -35,6 +36,8 @@ pub struct Raw {
     pub start: u64,
     /// Its end.
     pub end: u64,
+    /// Whether it was ended by a signal.
+    pub interrupted: bool,
     /// The same start, in nanoseconds since 1970.
     pub started_unix_ns: u64,
     /// The stalls of each of the generator's threads.
@@ -68,21 +71,40 @@ struct Part {
     ended: u64,
 }
 
-/// Measure one window with its schedule, and a thread for each pool: on the CPU of the same place, if there are any.
-/// A single pool is served by the calling thread.
+/// How a window is measured, whatever it offers.
+#[derive(Clone, Debug)]
+pub struct Manner<'a> {
+    /// How the threads wait.
+    pub spin: Spin,
+    /// A longer gap is a stall.
+    pub gap_ns: u64,
+    /// The server's processes.
+    pub pids: &'a [i32],
+    /// The CPU of each thread, if they are confined.
+    pub cpus: &'a [usize],
+    /// Who looks on. They also want what there is of a window that is interrupted.
+    pub live: Option<Arc<Live>>,
+}
+
+/// Measure one window with its schedule, and a thread for each pool: on the CPU of the same place,
+/// if there are any. A single pool is served by the calling thread.
 ///
 /// # Errors
 /// [`Interrupted`] inside; outside, what the system refused before the window began.
 pub fn run(
     window: &Window,
     schedule: Schedule,
-    spin: Spin,
-    gap_ns: u64,
-    pids: &[i32],
-    cpus: &[usize],
+    manner: &Manner<'_>,
     pools: &mut [Pool],
 ) -> io::Result<Result<Raw, Interrupted>> {
-    let agenda = Agenda::new(window, schedule)?;
+    let Manner {
+        spin,
+        gap_ns,
+        pids,
+        cpus,
+        ..
+    } = *manner;
+    let agenda = Agenda::new(window, schedule, manner.live.clone())?;
     let threads = pools.len();
     let ready = Barrier::new(threads);
     let part = |place: usize, pool: &mut Pool| {
@@ -151,7 +173,7 @@ fn work(
     connected?;
     engine.begin();
     while engine.turn(&mut events)? {
-        if sys::stop_requested() {
+        if sys::stop_requested() && !engine.stop() {
             return Ok(None);
         }
     }
@@ -183,6 +205,7 @@ fn merge(agenda: &Agenda, parts: Vec<Part>) -> Raw {
         errors: Errors::new(),
         start,
         end: agenda.end(),
+        interrupted: agenda.was_cut_short(),
         started_unix_ns: sys::unix_ns() - (sys::now_ns() - start),
         stalls: Vec::with_capacity(parts.len()),
         generator_cpu_ns: 0,

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use hdrhistogram::Histogram;
@@ -9,6 +10,7 @@ use hdrhistogram::Histogram;
 use super::Counts;
 use crate::errors::{Errors, Kind};
 use crate::histogram;
+use crate::live::{Gauge, Live};
 use crate::plan::{Mode, Window};
 use crate::record::{Outcome, Record, Sample};
 use crate::schedule::Schedule;
@@ -36,11 +38,16 @@ pub struct Agenda {
     origin: AtomicU64,
     start: AtomicU64,
     end: AtomicU64,
+    /// What is intended from here on is neither sent nor counted: far away unless the window was
+    /// cut short.
+    limit: AtomicU64,
+    /// Who looks on from outside.
+    live: Option<Arc<Live>>,
 }
 
 impl Agenda {
     /// All requests of a window, and room for what becomes of them.
-    pub fn new(window: &Window, schedule: Schedule) -> io::Result<Self> {
+    pub fn new(window: &Window, schedule: Schedule, live: Option<Arc<Live>>) -> io::Result<Self> {
         let closed_loop = window.mode == Mode::Closed;
         let record = if closed_loop {
             let seconds = window.warmup_s + window.duration_s;
@@ -57,6 +64,8 @@ impl Agenda {
             origin: AtomicU64::new(u64::MAX),
             start: AtomicU64::new(u64::MAX),
             end: AtomicU64::new(u64::MAX),
+            limit: AtomicU64::new(u64::MAX),
+            live,
         })
     }
 
@@ -66,6 +75,27 @@ impl Agenda {
         self.origin.store(origin, Relaxed);
         self.start.store(start, Relaxed);
         self.end.store(start + window.duration_ns(), Relaxed);
+        if let Some(live) = &self.live {
+            live.set(start, start + window.duration_ns());
+        }
+    }
+
+    /// End the measured part now, if it is under way and somebody wants what there is of it;
+    /// whether the window goes on, to its drain.
+    pub fn cut_short(&self, now: u64) -> bool {
+        if self.live.is_none() || now <= self.start() {
+            return false;
+        }
+        if now < self.end() {
+            self.limit.fetch_min(now, Relaxed);
+            self.end.fetch_min(now, Relaxed);
+        }
+        true
+    }
+
+    /// Whether it was.
+    pub fn was_cut_short(&self) -> bool {
+        self.limit.load(Relaxed) != u64::MAX
     }
 
     /// Start of the measured part.
@@ -85,7 +115,14 @@ impl Agenda {
     pub fn due(&self) -> u64 {
         let next = self.next.load(Relaxed);
         match self.schedule.intended_ns.get(next) {
-            Some(ns) => self.origin.load(Relaxed).saturating_add(*ns),
+            Some(ns) => {
+                let due = self.origin.load(Relaxed).saturating_add(*ns);
+                if due < self.limit.load(Relaxed) {
+                    due
+                } else {
+                    u64::MAX
+                }
+            }
             None if self.closed_loop && next < self.record.capacity() => self.origin.load(Relaxed),
             None => u64::MAX,
         }
@@ -130,7 +167,16 @@ impl Agenda {
     /// Whether every request was claimed.
     #[inline]
     pub fn exhausted(&self) -> bool {
-        self.next.load(Relaxed) >= self.record.capacity()
+        self.next.load(Relaxed) >= self.record.capacity() || self.due() == u64::MAX
+    }
+
+    /// When a request was to be sent; in a closed loop, when it was.
+    #[inline]
+    fn intended(&self, index: u32) -> u64 {
+        match self.schedule.intended_ns.get(index as usize) {
+            Some(ns) => self.origin.load(Relaxed) + ns,
+            None => self.record.written(index as usize),
+        }
     }
 
     /// The requests intended in the measured part in the order in which they were; those never
@@ -144,7 +190,9 @@ impl Agenda {
         };
         if !self.closed_loop {
             let measured = self.schedule.first_measured..self.record.capacity();
-            return measured.map(sample).collect();
+            let limit = self.limit.load(Relaxed);
+            let samples = measured.map(sample);
+            return samples.take_while(|s| s.intended < limit).collect();
         }
         let measured = self.start()..self.end();
         let mut samples: Vec<Sample> = (0..self.next.load(Relaxed))
@@ -176,6 +224,7 @@ pub struct Ledger<'a> {
     pub tls: Tally,
     /// Whether the measured part is under way.
     pub measuring: bool,
+    gauge: Option<&'a Gauge>,
 }
 
 impl<'a> Ledger<'a> {
@@ -190,6 +239,7 @@ impl<'a> Ledger<'a> {
             handshakes: [histogram::new(), histogram::new()],
             tls: Tally::new(),
             measuring: false,
+            gauge: agenda.live.as_ref().and_then(|live| live.gauge()),
         }
     }
 
@@ -236,6 +286,11 @@ impl<'a> Ledger<'a> {
                 if self.measuring && stamp < self.agenda.end() {
                     self.counts.in_time += 1;
                 }
+                if let Some(gauge) = self.gauge
+                    && self.measured(index)
+                {
+                    gauge.good(stamp.saturating_sub(self.agenda.intended(index)));
+                }
             }
             Some(kind) => self.fail(index, kind, stamp),
         }
@@ -248,6 +303,14 @@ impl<'a> Ledger<'a> {
         record.finish(index as usize, now, Outcome::Error);
         if self.measured(index) {
             self.errors.add(kind);
+            self.show_bad();
+        }
+    }
+
+    #[cold]
+    fn show_bad(&self) {
+        if let Some(gauge) = self.gauge {
+            gauge.bad();
         }
     }
 
@@ -255,6 +318,9 @@ impl<'a> Ledger<'a> {
     #[cold]
     pub fn give_up(&mut self, index: u32, now: u64, outcome: Outcome) {
         self.agenda.record.finish(index as usize, now, outcome);
+        if self.measured(index) {
+            self.show_bad();
+        }
     }
 
     /// A request was lost through no fault of its own and will be written once more.

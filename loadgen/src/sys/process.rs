@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use libc::c_int;
 
@@ -107,6 +107,14 @@ impl Drop for Precedence {
     }
 }
 
+/// Let the calling thread run only where nobody else wants to (SCHED_IDLE); whoever wakes up there
+/// takes the CPU from it at once.
+pub fn set_idle_priority() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `parameters` is valid for the read. A refusal leaves the usual priority.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) };
+}
+
 /// Raise the soft limit of open files to the hard one.
 pub fn raise_file_limit() {
     let mut limit = libc::rlimit {
@@ -122,17 +130,22 @@ pub fn raise_file_limit() {
     }
 }
 
-static STOP: AtomicBool = AtomicBool::new(false);
+static STOP: AtomicU32 = AtomicU32::new(0);
 static PARENT: AtomicI32 = AtomicI32::new(0);
 
 /// Whether SIGTERM or SIGINT came, or the parent process died.
 #[inline]
 pub fn stop_requested() -> bool {
+    STOP.load(Ordering::Relaxed) > 0
+}
+
+/// How often.
+pub fn stops_requested() -> u32 {
     STOP.load(Ordering::Relaxed)
 }
 
 extern "C" fn on_stop(_signal: c_int) {
-    STOP.store(true, Ordering::Relaxed);
+    STOP.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The kernel sends the death signal when the *thread* that started us ends (prctl(2)), which is no
@@ -140,7 +153,7 @@ extern "C" fn on_stop(_signal: c_int) {
 extern "C" fn on_parent_death(_signal: c_int) {
     // SAFETY: getppid is async-signal-safe.
     if unsafe { libc::getppid() } != PARENT.load(Ordering::Relaxed) {
-        STOP.store(true, Ordering::Relaxed);
+        STOP.fetch_add(1, Ordering::Relaxed);
     }
 }
 
