@@ -29,6 +29,7 @@ from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.measurement import Gates, Measurement, RawWindow, measure
 from tuner.paths import loadgen_binary
 from tuner.stalls import StallRule
+from tuner.wire import Wire
 from tuner.workload import Arrival, Request, Workload
 
 CONNECTIONS = 32
@@ -104,7 +105,7 @@ class Lab:
         """Measure one window per seed with tuner's generator, the way a study does."""
         get = Request(1.0, "GET", "/", (), b"", 200, BODY_BYTES, None)
         plan = Plan(
-            workload=Workload("bench", "", "http/1.1", (get,), CONNECTIONS, arrival, 2.0, (), None),
+            workload=Workload("bench", "", Wire(), (get,), CONNECTIONS, arrival, 2.0, (), None),
             endpoints=(Endpoint("server", f"127.0.0.1:{self.port}"),),
             windows=tuple(
                 WindowSpec(

@@ -27,6 +27,7 @@ ROOMS = {
     "paths": 0,
     # 1: data types and pure logic
     "ablation": 1,
+    "arrivals": 1,
     "capacity": 1,
     "clocks": 1,
     "configuration": 1,
@@ -52,6 +53,7 @@ ROOMS = {
     "standing": 1,
     "stats": 1,
     "study": 1,
+    "wire": 1,
     "workload": 1,
     # 2: adapters, which touch the world
     "hosts": 2,

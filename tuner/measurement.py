@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tuner.latency import Counts, Latency, summarise, summarise_counts
 from tuner.stalls import Span, StallRule, excluded
+from tuner.wire import CLEARTEXT, Agreed, Wire, unlike
 
 STARVED_SHARE = 0.9
 """A generator busier than this has no room left to send on time; it is then at fault itself."""
@@ -73,6 +74,7 @@ class RawWindow:
     server_rss_bytes: int | None
     protocol: str
     samples: Samples | Histogram
+    agreed: Agreed = CLEARTEXT
     faults: tuple[str, ...] = ()
     """Why the window cannot count, where the generator itself knows: its own faults, in words."""
 
@@ -136,6 +138,8 @@ class Measurement:
     protocol: str
     invalid: tuple[str, ...]
     bad: bool
+    agreed: Agreed = CLEARTEXT
+    """What generator and server agreed on beside the protocol, and what connections cost."""
 
     @property
     def round(self) -> int:
@@ -148,7 +152,9 @@ class Measurement:
         return not self.invalid
 
 
-def measure(raw: RawWindow, rule: StallRule | None, gates: Gates) -> Measurement:
+def measure(
+    raw: RawWindow, rule: StallRule | None, gates: Gates, asked: Wire | None = None
+) -> Measurement:
     """Judge one window.
 
     Args:
@@ -156,12 +162,14 @@ def measure(raw: RawWindow, rule: StallRule | None, gates: Gates) -> Measurement
         rule: the stall rule, or None where server and generator share a core: there the
             server's own work would look like a stall, and ``stall_free`` equals ``raw``.
         gates: the validity rule.
+        asked: what the workload asks of its connections; None: whatever was agreed on is right.
 
     Raises:
         ValueError: a stall rule for a histogram, which has no instants to apply it to.
     """
     seen = _seen(raw, rule)
-    reasons, bad = _judge(raw, seen, gates)
+    other = unlike(asked, raw.protocol, raw.agreed) if asked else ""
+    reasons, bad = _judge(raw, seen, gates, other)
     return Measurement(
         window_id=raw.window_id,
         instance=raw.instance,
@@ -195,6 +203,7 @@ def measure(raw: RawWindow, rule: StallRule | None, gates: Gates) -> Measurement
         protocol=raw.protocol,
         invalid=reasons,
         bad=bad,
+        agreed=raw.agreed,
     )
 
 
@@ -251,9 +260,12 @@ def _of_samples(raw: RawWindow, samples: Samples, rule: StallRule | None) -> _Se
     )
 
 
-def _judge(raw: RawWindow, seen: _Seen, gates: Gates) -> tuple[tuple[str, ...], bool]:
-    """Reasons why the window may not count, and whether all of them are the configuration's."""
-    own: list[str] = []
+def _judge(raw: RawWindow, seen: _Seen, gates: Gates, other: str) -> tuple[tuple[str, ...], bool]:
+    """Reasons why the window may not count, and whether all of them are the configuration's.
+
+    ``other`` says what was agreed on instead of what was asked for: the server's choice.
+    """
+    own: list[str] = [other] if other else []
     others = list(raw.faults)
     starved = raw.generator_busy_share > STARVED_SHARE
     failed = sum(raw.errors.values())

@@ -23,6 +23,7 @@ from tuner.errors import DefinitionError
 from tuner.located import format_size
 from tuner.paths import data_dir
 from tuner.space import Space
+from tuner.wire import Protocol
 from tuner.workload import Workload
 
 TEMP_PATHS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -59,6 +60,9 @@ class Placement:
     """User of the workers when the master is root; empty: as compiled in."""
     temp_paths: tuple[str, ...] = TEMP_PATHS
     """Temporary folders to be placed below ``run_dir``; those that the binary knows."""
+    protocol: Protocol = "http1"
+    tls_dir: str = ""
+    """Folder of ``cert.pem`` and ``key.pem``; empty: cleartext."""
     workers: int = 1
     """Worker processes of a backend, which has no parameters."""
 

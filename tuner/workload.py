@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from tuner.arrivals import Arrival, read_arrival
 from tuner.errors import DefinitionError
-from tuner.located import Node, did_you_mean, read_yaml
+from tuner.located import Node, did_you_mean, parse_real, read_yaml
 from tuner.paths import data_dir
 from tuner.site import FILE_KINDS, FileKind, SiteFile, content
+from tuner.wire import Wire, read_wire
 
-__all__ = ["Arrival", "Backend", "Request", "SiteFile", "Workload", "load_workload"]
+__all__ = ["Arrival", "Backend", "Request", "SiteFile", "Wire", "Workload", "load_workload"]
 
-Arrival = Literal["poisson", "constant"]
-ARRIVALS: tuple[Arrival, ...] = get_args(Arrival)
+Checked = Literal["sample", "all"]
+CHECKED: tuple[Checked, ...] = get_args(Checked)
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 _TARGET = re.compile(r"/[!-~]*")
@@ -47,6 +49,8 @@ class Request:
     """Bytes of the response's body; None: not checked."""
     expect_sha256: str | None
     """Of the response's body, 64 hex digits; None: not checked."""
+    checked: Checked = "sample"
+    """On which answers the hash is checked; status and length are on all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class Workload:
 
     name: str
     summary: str
-    protocol: Literal["http/1.1"]
+    wire: Wire
     requests: tuple[Request, ...]
     connections: int
     arrival: Arrival
@@ -84,7 +88,8 @@ def load_workload(name_or_path: str) -> Workload:
     Raises:
         DefinitionError: there is no such workload, or its file is wrong.
     """
-    return _workload(read_yaml(_find(name_or_path)))
+    path = _find(name_or_path)
+    return _workload(read_yaml(path), path.parent)
 
 
 def _find(name_or_path: str) -> Path:
@@ -102,28 +107,31 @@ def _find(name_or_path: str) -> Path:
     return folder / f"{name_or_path}.yaml"
 
 
-def _workload(root: Node) -> Workload:
-    keys = root.mapping(
-        required=("workload", "requests"),
-        optional=("summary", "protocol", "connections", "arrival", "timeout", "site", "backend"),
-    )
+_WIRE = ("protocol", "tls", "streams", "requests_per_connection")
+_KEYS = ("summary", "connections", "arrival", "timeout", "site", "backend")
+
+
+def _workload(root: Node, folder: Path) -> Workload:
+    keys = root.mapping(required=("workload", "requests"), optional=(*_WIRE, *_KEYS))
     site = _site(keys["site"]) if "site" in keys else ()
     backend = _backend(keys["backend"]) if "backend" in keys else None
     if not site and backend is None:
         raise root.error("a workload needs a 'site' or a 'backend' to ask")
     answers = {file.path: content(file) for file in site}
-    requests = tuple(_request(node, answers, backend) for node in keys["requests"].sequence())
+    requests = tuple(
+        request
+        for node in keys["requests"].sequence()
+        for request in _requests(node, answers, backend, folder)
+    )
     if not requests:
         raise keys["requests"].error("at least one request is needed")
-    if "protocol" in keys:
-        keys["protocol"].one_of(("http/1.1",))
     return Workload(
         name=keys["workload"].text(),
         summary=keys["summary"].text() if "summary" in keys else "",
-        protocol="http/1.1",
+        wire=read_wire({key: keys[key] for key in _WIRE if key in keys}, folder),
         requests=requests,
         connections=keys["connections"].integer(1, 100_000) if "connections" in keys else 32,
-        arrival=keys["arrival"].one_of(ARRIVALS) if "arrival" in keys else "poisson",
+        arrival=read_arrival(keys["arrival"], folder) if "arrival" in keys else "poisson",
         timeout_s=keys["timeout"].duration_s(0.01, 300) if "timeout" in keys else 5.0,
         site=site,
         backend=backend,
@@ -175,9 +183,90 @@ def _backend(node: Node) -> Backend:
     return Backend(data, media)
 
 
-def _request(node: Node, answers: Mapping[str, bytes], backend: Backend | None) -> Request:
+def _requests(
+    node: Node, answers: Mapping[str, bytes], backend: Backend | None, folder: Path
+) -> list[Request]:
+    """What one entry asks: one request, or those of a file of URLs, which share its weight."""
+    entries = node.entries()
+    if "urls" not in entries:
+        return [_request(node, answers, backend, folder)]
+    keys = node.mapping(required=("urls",), optional=("weight", "headers", "expect"))
+    path = folder / keys["urls"].text()
+    lines = read_urls(path)
+    whole = sum(weight for _, _, weight, _ in lines)
+    share = keys["weight"].real(0, 1e9) if "weight" in keys else 1.0
+    shared = {key: node for key, node in entries.items() if key in {"headers", "expect"}}
+    made = []
+    for method, target, weight, line in lines:
+        texts = {"method": method, "path": target, "weight": repr(share * weight / whole)}
+        nodes = {key: Node(str(path), line, key, text) for key, text in texts.items()}
+        made.append(
+            _request(Node(str(path), line, "", {**nodes, **shared}), answers, backend, folder)
+        )
+    return made
+
+
+def read_urls(path: Path) -> list[tuple[str, str, float, int]]:
+    """A file of URLs: ``[METHOD] TARGET [WEIGHT]`` in each line; ``#`` begins a comment line.
+
+    TARGET is a path, or a URL whose scheme and host are left out: the server is the study's.
+
+    Returns:
+        Method, path, weight and line number of each.
+
+    Raises:
+        DefinitionError: with the line.
+    """
+    found = []
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        words = line.split()
+        if not words or line.startswith("#"):
+            continue
+        method = words.pop(0) if not words[0].startswith(("/", "http://", "https://")) else "GET"
+        target = words.pop(0) if words else ""
+        weight = words.pop(0) if words else "1"
+        try:
+            share = parse_real(weight)
+        except ValueError:
+            share = 0.0
+        path_only = re.sub(r"^https?://[^/]*", "", target) or "/"
+        if not target or words or share <= 0:
+            raise DefinitionError(
+                f"expected [METHOD] TARGET [WEIGHT], found {line.strip()[:80]!r}",
+                path=str(path),
+                line=number,
+            )
+        found.append((method, path_only, share, number))
+    if not found:
+        raise DefinitionError("holds no URL", path=str(path))
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise DefinitionError(f"cannot be read: {error.strerror}", path=str(path)) from None
+
+
+def _body(keys: Mapping[str, Node], folder: Path) -> bytes:
+    if "body_file" not in keys:
+        return keys["body"].text().encode() if "body" in keys else b""
+    if "body" in keys:
+        raise keys["body"].error("a body and a body_file; one request has one body")
+    path = folder / keys["body_file"].text()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise keys["body_file"].error(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _request(
+    node: Node, answers: Mapping[str, bytes], backend: Backend | None, folder: Path
+) -> Request:
     keys = node.mapping(
-        required=("path",), optional=("weight", "method", "headers", "body", "expect")
+        required=("path",),
+        optional=("weight", "method", "headers", "body", "body_file", "expect"),
     )
     method = keys["method"].text() if "method" in keys else "GET"
     if not _TOKEN.fullmatch(method):
@@ -188,7 +277,7 @@ def _request(node: Node, answers: Mapping[str, bytes], backend: Backend | None) 
             f"{path!r} is not allowed; a path starts with '/' and holds neither blanks nor "
             "characters beyond ASCII (write them as %20, %C3%A9)"
         )
-    status, length, sha256 = _expect(keys.get("expect"))
+    status, length, sha256, checked = _expect(keys.get("expect"))
     answer = backend.body if backend else _lookup(path, answers)
     if answer is None and status is None:
         raise keys["path"].error(
@@ -209,10 +298,11 @@ def _request(node: Node, answers: Mapping[str, bytes], backend: Backend | None) 
         method=method,
         path=path,
         headers=_headers(keys["headers"]) if "headers" in keys else (),
-        body=keys["body"].text().encode() if "body" in keys else b"",
+        body=_body(keys, folder),
         expect_status=status,
         expect_length=length,
         expect_sha256=sha256,
+        checked=checked,
     )
 
 
@@ -221,10 +311,10 @@ def _lookup(path: str, answers: Mapping[str, bytes]) -> bytes | None:
     return answers.get(plain + _INDEX if plain.endswith("/") else plain)
 
 
-def _expect(node: Node | None) -> tuple[int | None, int | None, str | None]:
+def _expect(node: Node | None) -> tuple[int | None, int | None, str | None, Checked]:
     if node is None:
-        return None, None, None
-    keys = node.mapping(optional=("status", "length", "sha256"))
+        return None, None, None, "sample"
+    keys = node.mapping(optional=("status", "length", "sha256", "check"))
     sha256 = keys["sha256"].text() if "sha256" in keys else None
     if sha256 is not None and not _SHA256.fullmatch(sha256):
         raise keys["sha256"].error(f"expected 64 hexadecimal digits, found {sha256!r}")
@@ -232,6 +322,7 @@ def _expect(node: Node | None) -> tuple[int | None, int | None, str | None]:
         keys["status"].integer(200, 599) if "status" in keys else None,
         keys["length"].integer(0, 1 << 40) if "length" in keys else None,
         None if sha256 is None else sha256.lower(),
+        keys["check"].one_of(CHECKED) if "check" in keys else "sample",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tuner.arrivals import Profile
 from tuner.render import EXPORT, render
 from tuner.space import Space, load_space
 from tuner.study import load_study
@@ -71,10 +72,17 @@ def test_the_configuration_that_is_shown(tmp_path: Path) -> None:
 
 def test_the_workloads_that_are_shown(tmp_path: Path) -> None:
     """A site, and a backend."""
-    site, backend = blocks("workloads.md")
+    site, tls, instants, rates, backend = blocks("workloads.md")
     (tmp_path / "site.yaml").write_text(site, encoding="utf-8")
     (tmp_path / "backend.yaml").write_text(f"workload: api\n{backend}", encoding="utf-8")
+    (tmp_path / "day.txt").write_text("0\n1\n2\n", encoding="utf-8")
+    (tmp_path / "more.yaml").write_text(
+        f"workload: api\n{tls}{instants}{backend}", encoding="utf-8"
+    )
+    (tmp_path / "rates.yaml").write_text(f"workload: api\n{rates}{backend}", encoding="utf-8")
     assert len(load_workload(str(tmp_path / "site.yaml")).requests) == 4
+    assert load_workload(str(tmp_path / "more.yaml")).wire.streams == 8
+    assert isinstance(load_workload(str(tmp_path / "rates.yaml")).arrival, Profile)
     assert load_workload(str(tmp_path / "backend.yaml")).requests[1].method == "POST"
 
 

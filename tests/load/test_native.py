@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.phases.rig import WORKLOAD
+from tuner.arrivals import Profile, Recorded, Step
 from tuner.errors import InstrumentError
 from tuner.facts import CoreSplit
 from tuner.load import native
@@ -17,6 +21,7 @@ from tuner.load.native import NativeGenerator, read_samples
 from tuner.load.port import Endpoint, Next, Plan, WindowSpec
 from tuner.measurement import RawWindow
 from tuner.stalls import StallRule
+from tuner.wire import CLEARTEXT, Tls, Wire
 
 PLAN = Plan(
     WORKLOAD,
@@ -84,8 +89,6 @@ def test_a_refused_question_is_an_error_with_the_answer(tmp_path: Path) -> None:
 
 def test_the_plan_is_what_the_generator_is_told(tmp_path: Path) -> None:
     """One JSON line: cores, ticker, requests, instances and windows."""
-    import json
-
     script = f"""read -r plan; printf '%s' "$plan" > {tmp_path}/plan; echo '{{"type":"end"}}'"""
     generator(tmp_path, script).run(PLAN, go)
     plan = json.loads((tmp_path / "plan").read_text())
@@ -106,10 +109,68 @@ def test_the_plan_is_what_the_generator_is_told(tmp_path: Path) -> None:
     }
 
 
+def test_the_wire_of_a_workload_is_in_the_plan(tmp_path: Path) -> None:
+    """Under the generator's names; what is not asked for is left out."""
+    wire = Wire("http2", Tls("shop.test", "/ca.pem", resume=False), 8, 100)
+    window = json_plan(tmp_path, replace(PLAN, workload=replace(WORKLOAD, wire=wire)))
+    assert window["instances"][0]["protocol"] == "http2"
+    assert window["instances"][0]["host"] == "shop.test"
+    assert window["instances"][0]["tls"] == {
+        "server_name": "shop.test",
+        "ca_file": "/ca.pem",
+        "verify": True,
+        "resume": False,
+    }
+    assert window["windows"][0]["streams"] == 8
+    assert window["windows"][0]["requests_per_connection"] == 100
+
+
+def test_patterns_of_arrivals_are_in_the_plan(tmp_path: Path) -> None:
+    """Rates as pieces of the window, a recording as a file of instants; neither has one rate."""
+    profile = Profile((Step(1, 1, 1), Step(1, 3, 3)))
+    made = json_plan(tmp_path, replace(PLAN, workload=replace(WORKLOAD, arrival=profile)))
+    assert "rate_per_s" not in made["windows"][0]
+    assert made["windows"][0]["rates"] == [
+        {"for_s": 0.05, "rate_per_s": 5.0, "to_rate_per_s": 5.0},
+        {"for_s": 0.05, "rate_per_s": 15.0, "to_rate_per_s": 15.0},
+    ]
+    recorded = Recorded("day.txt", (0.0, 0.5, 1.0))
+    made = json_plan(tmp_path, replace(PLAN, workload=replace(WORKLOAD, arrival=recorded)))
+    assert made["windows"][0]["instants_file"].endswith("00-one.instants")
+
+
+def test_tls_and_handshakes_are_read_as_far_as_they_are_told() -> None:
+    """A window line of a generator that knows TLS, and of one that does not."""
+    summary = {"count": 3, "p50_us": 400.0, "p99_us": 900.0}
+    line = {
+        "tls": {
+            "version": {"TLSv1_3": 16},
+            "cipher": {"TLS13_AES_256_GCM_SHA384": 15, "TLS13_AES_128_GCM_SHA256": 1},
+            "group": {"X25519": 16},
+            "full": 1,
+            "resumed": 15,
+            "handshake": summary,
+        },
+        "handshakes": {"before": {"count": 16, "p99_us": 100.0}, "during": summary},
+        "blocked": {"count": 0, "p99_us": None},
+    }
+    agreed = native._agreed(line)
+    assert agreed.cipher == "TLS13_AES_128_GCM_SHA256 + TLS13_AES_256_GCM_SHA384"
+    assert (agreed.full, agreed.resumed, agreed.handshakes) == (1, 15, 3)
+    assert (agreed.handshake_p50_us, agreed.handshake_p99_us) == (400, 900)
+    assert native._agreed({}) == CLEARTEXT
+
+
+def json_plan(folder: Path, plan: Plan) -> dict[str, Any]:
+    """What the generator is told."""
+    script = f"""read -r plan; printf '%s' "$plan" > {folder}/plan; echo '{{"type":"end"}}'"""
+    generator(folder, script).run(plan, go)
+    made: dict[str, Any] = json.loads((folder / "plan").read_text())
+    return made
+
+
 def test_on_a_single_core_there_is_no_ticker_and_no_spinning(tmp_path: Path) -> None:
     """Both would take the core from the server."""
-    import json
-
     script = f"""read -r plan; printf '%s' "$plan" > {tmp_path}/plan; echo '{{"type":"end"}}'"""
     shared = generator(tmp_path, script)
     shared = NativeGenerator(shared._binary, CoreSplit((0,), (0,), (), shared=True), StallRule())

@@ -26,6 +26,7 @@ from tuner.testing.lab import (
     SimulatedHost,
 )
 from tuner.testing.simulate import Noise
+from tuner.wire import Wire
 from tuner.workload import Workload
 
 SPACE = load_space(
@@ -39,7 +40,7 @@ SPACE = load_space(
 STOCK = SPACE.baseline("stock")
 HAND = SPACE.baseline("hand")
 NAME = "simulated"
-WORKLOAD = Workload("simulated", "", "http/1.1", (), 32, "poisson", 2.0, (), None)
+WORKLOAD = Workload("simulated", "", Wire(), (), 32, "poisson", 2.0, (), None)
 
 QUIET = Noise(ar_sd=0.01, restart_sd=0.005, burst_probability=0.0)
 """A host so quiet that a look tells the truth within a few per cent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -85,8 +85,23 @@ def _lines(measured: Measured, *, stall_free: bool) -> list[str]:
         shares = [window.excluded_share for window in windows]
         words = f"{min(shares):.1%} to {max(shares):.1%} of requests"
         lines.append(f"excluded  {words}, by the stall rule")
+    lines += _connections(windows)
     lines += [f"invalid   {w.window_id}: {'; '.join(w.invalid)}" for w in windows if not w.valid]
     return lines
+
+
+def _connections(windows: Sequence[Measurement]) -> list[str]:
+    """Protocol, encryption, and what was opened while measuring."""
+    first = windows[0]
+    agreed = " ".join(
+        filter(None, (first.agreed.tls_version, first.agreed.cipher, first.agreed.group))
+    )
+    words = f"protocol  {first.protocol or 'none'}" + (f", {agreed}" if agreed else "")
+    full, resumed = (sum(getattr(w.agreed, what) for w in windows) for what in ("full", "resumed"))
+    if full + resumed:
+        words += f", handshakes {full} in full, {resumed} resumed"
+    again = sum(window.reconnects for window in windows)
+    return [words + (f", {again} reconnects" if again else "")]
 
 
 def _load(measured: Measured) -> str:
@@ -113,6 +128,8 @@ def _window(window: Measurement) -> dict[str, Any]:
         "duration_s": window.duration_s,
         "completed_per_s": window.completed_per_s,
         "errors": dict(window.errors),
+        "protocol": window.protocol,
+        "agreed": asdict(window.agreed),
         "excluded_share": window.excluded_share,
         "invalid": list(window.invalid),
         **{

@@ -37,6 +37,7 @@ from tuner.phases.study import SATURATION_GATES, StudySpec
 from tuner.record import ConfigurationRecord
 from tuner.render import EXPORT, render
 from tuner.servers import nginx
+from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import Ground
 from tuner.site import generate
 from tuner.space import BASELINES, Space, load_space
@@ -102,6 +103,9 @@ def preflight(definition: StudyDefinition) -> Preflight:
     # Rendered once for nothing, so that a space that does not fit the workload is found out now.
     upstreams = EXPORT.upstreams if workload.backend else ()
     render(space.template, baseline, space, replace(EXPORT, upstreams=upstreams))
+    refusal = nginx.refuses(server, workload.wire)
+    if refusal:
+        raise DefinitionError(refusal, path="--workload")
     generator = open_generator(definition.load, cores)
     for objective in definition.goals.objectives:
         refusal = generator.refuses(workload, objective.mode)
@@ -149,7 +153,7 @@ def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) 
     backend = f", backend {_ids(cores.backend)}" if cores.backend else ""
     rows = {
         what: f"{server.name} {server.version}, objective {found.goals.words}",
-        "workload": f"{workload.name}: {workload.summary}",
+        "workload": f"{workload.name}: {workload.summary} ({workload.wire.words})",
         "host": f"{host.cpu_model}, {len(host.cpus)} cores, {host.distribution}, {host.kernel}",
         "cores": f"generator {_ids(cores.generator)}, server {_ids(cores.server)}{backend}",
         "limits": (
@@ -187,6 +191,7 @@ def open_bench(
     try:
         deployer.publish(generate(found.workload))
         ground = _with_backend(found, deployer, ground)
+        found, ground = _with_certificate(found, ground, work)
         # Here and not where the record begins: a study may have been killed in between.
         store.add_configuration(describe(found.space, found.baseline))
         yield _bench(found, deployer, ground, progress, store), _spec(found)
@@ -317,6 +322,20 @@ def _with_backend(found: Preflight, deployer: AnsibleDeployer, ground: Ground) -
     if state.state != "live":
         raise HostError(f"the backend does not start: {state.message}")
     return replace(ground, upstreams=(f"127.0.0.1:{port}",))
+
+
+def _with_certificate(found: Preflight, ground: Ground, work: Path) -> tuple[Preflight, Ground]:
+    """The lab's own certificate, which the generator trusts unless the workload names another."""
+    wire = found.workload.wire
+    ground = replace(ground, protocol=wire.protocol)
+    if wire.tls is None:
+        return found, ground
+    made = make_certificate(wire.tls.server_name)
+    ca = work.resolve() / "ca.pem"
+    ca.write_text(made.ca, encoding="ascii")
+    tls = replace(wire.tls, ca_file=wire.tls.ca_file or str(ca))
+    workload = replace(found.workload, wire=replace(wire, tls=tls))
+    return replace(found, workload=workload), replace(ground, certificate=made)
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from tuner.instrument import Instrument
 from tuner.load import program
 from tuner.load.port import HOST, Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.measurement import RawWindow, Samples
+from tuner.wire import Agreed, Wire
 from tuner.workload import Request, Workload
 
 H2LOAD = Instrument(
@@ -50,6 +51,7 @@ _ANSWERED, _FAILED = 0, 4
 _NUMBERS = re.compile(r"(\d+) (errored|timeout)")
 _TRAFFIC = re.compile(r"traffic: \S+ \((\d+)\) total")
 _PROTOCOL = re.compile(r"Application protocol: (\S+)")
+_AGREED = re.compile(r"^(TLS Protocol|Cipher|Server Temp Key): (.+)$", re.MULTILINE)
 _PROTOCOLS = {"h2c": "h2", "h3": "http/3"}
 
 
@@ -92,6 +94,9 @@ class H2loadGenerator:
         """See ``LoadGenerator.refuses``."""
         if mode not in H2LOAD.modes:
             return _OPEN_LOOP
+        wire = workload.wire
+        if wire.protocol == "http3" or wire.requests_per_connection:
+            return f"does not do what the workload asks: {wire.words}"
         first, *others = workload.requests or (None,)
         if any(_shape(other) != _shape(first) for other in others):
             return "sends all requests with one method, one set of headers and one body"
@@ -140,7 +145,7 @@ class H2loadGenerator:
             *("-D", f"{math.ceil(spec.duration_s * 1e3)}ms"),
             *("--warm-up-time", f"{math.ceil(spec.warmup_s * 1e3)}ms"),
             *("--connect-to", endpoint.address, f"--log-file={log}", "-i", str(uris)),
-            *_protocol(workload),
+            *_protocol(workload.wire),
             *_request(workload.requests, folder),
         ]
         ended = self._ended(command, endpoint, spec.warmup_s + spec.duration_s, folder)
@@ -252,7 +257,18 @@ def _raw(
         server_rss_bytes=ended.server_rss_bytes,
         protocol=_PROTOCOLS.get(found[1], found[1]) if found else "",
         samples=samples,
+        agreed=_agreed(ended.out),
         faults=_standstill(completed_ns, lasted_s),
+    )
+
+
+def _agreed(text: str) -> Agreed:
+    """What it prints of the first connection."""
+    told = dict(_AGREED.findall(text))
+    return Agreed(
+        tls_version=told.get("TLS Protocol", ""),
+        cipher=told.get("Cipher", ""),
+        group=told.get("Server Temp Key", "").split(" ")[0],
     )
 
 
@@ -299,11 +315,16 @@ def _uris(workload: Workload, seed: int) -> list[str]:
         for _ in range(times)
     ] or ["/"]
     order = np.random.default_rng(seed).permutation(len(paths))
-    return [f"http://{HOST}{paths[place]}" for place in order]
+    tls = workload.wire.tls
+    origin = f"https://{tls.server_name}" if tls else f"http://{HOST}"
+    return [f"{origin}{paths[place]}" for place in order]
 
 
-def _protocol(workload: Workload) -> list[str]:  # noqa: ARG001
-    return ["--h1"]
+def _protocol(wire: Wire) -> list[str]:
+    """h2load does not verify certificates."""
+    if wire.protocol == "http1":
+        return ["--h1"]
+    return [f"-m{wire.streams}", "--npn-list=h2"]
 
 
 def _request(requests: tuple[Request, ...], folder: Path) -> list[str]:

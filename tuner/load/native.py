@@ -19,13 +19,15 @@ from typing import IO, Any
 
 import numpy as np
 
+from tuner.arrivals import Profile, stretch
 from tuner.errors import InstrumentError
 from tuner.facts import CoreSplit
 from tuner.instrument import NATIVE, Instrument
-from tuner.load.port import HOST, Mode, Next, Plan
+from tuner.load.port import HOST, Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.measurement import RawWindow, Samples
 from tuner.stalls import StallRule
-from tuner.workload import Workload
+from tuner.wire import Agreed, Wire
+from tuner.workload import Arrival, Workload
 
 _MAGIC = b"TNRS0001"
 _PRIORITY = -20
@@ -102,25 +104,8 @@ class NativeGenerator:
             "gap_us": self._rule.gap_us,
             "samples_dir": samples_dir,
             "requests": _requests(plan.workload),
-            "instances": [
-                {"id": e.instance, "address": e.address, "host": HOST, "pids": list(e.pids)}
-                for e in plan.endpoints
-            ],
-            "windows": [
-                {
-                    "id": window.window_id,
-                    "instance": window.instance,
-                    "mode": window.mode,
-                    "rate_per_s": window.rate_per_s,
-                    "arrival": plan.workload.arrival,
-                    "seed": window.seed,
-                    "connections": plan.workload.connections,
-                    "warmup_s": window.warmup_s,
-                    "duration_s": window.duration_s,
-                    "timeout_s": plan.workload.timeout_s,
-                }
-                for window in plan.windows
-            ],
+            "instances": [_instance(plan.workload.wire, e) for e in plan.endpoints],
+            "windows": [_asked(plan.workload, spec, Path(samples_dir)) for spec in plan.windows],
         }
 
     @contextlib.contextmanager
@@ -188,6 +173,67 @@ def _prefer(pid: int) -> None:
         Path(f"/proc/{pid}/autogroup").write_text(str(_PRIORITY))
 
 
+def _instance(wire: Wire, endpoint: Endpoint) -> dict[str, Any]:
+    """One instance of the plan; what is not asked for is left out."""
+    told: dict[str, Any] = {
+        "id": endpoint.instance,
+        "address": endpoint.address,
+        "host": HOST if wire.tls is None else wire.tls.server_name,
+        "pids": list(endpoint.pids),
+    }
+    if wire.protocol != "http1":
+        told["protocol"] = wire.protocol
+    if wire.tls is not None:
+        told["tls"] = {
+            "server_name": wire.tls.server_name,
+            "ca_file": wire.tls.ca_file or None,
+            "verify": wire.tls.verify,
+            "resume": wire.tls.resume,
+        }
+    return told
+
+
+def _asked(workload: Workload, spec: WindowSpec, folder: Path) -> dict[str, Any]:
+    """One window of the plan."""
+    told = {
+        "id": spec.window_id,
+        "instance": spec.instance,
+        "mode": spec.mode,
+        **_schedule(workload.arrival, spec, folder),
+        "seed": spec.seed,
+        "connections": workload.connections,
+        "warmup_s": spec.warmup_s,
+        "duration_s": spec.duration_s,
+        "timeout_s": workload.timeout_s,
+    }
+    if workload.wire.streams > 1:
+        told["streams"] = workload.wire.streams
+    if workload.wire.requests_per_connection:
+        told["requests_per_connection"] = workload.wire.requests_per_connection
+    return told
+
+
+def _schedule(arrival: Arrival, spec: WindowSpec, folder: Path) -> dict[str, Any]:
+    """When the requests of a window are due, by the plan's fields."""
+    if isinstance(arrival, str) or spec.mode == "closed":
+        process = arrival if isinstance(arrival, str) else "poisson"
+        return {"rate_per_s": spec.rate_per_s, "arrival": process}
+    if isinstance(arrival, Profile):
+        pieces = arrival.pieces(spec.rate_per_s, spec.duration_s)
+        return {
+            "rates": [
+                {"for_s": seconds, "rate_per_s": start, "to_rate_per_s": end}
+                for seconds, start, end in pieces
+            ]
+        }
+    instants = stretch(
+        arrival, rate_per_s=spec.rate_per_s, duration_s=spec.duration_s, seed=spec.seed
+    )
+    path = folder / f"{spec.window_id}.instants"
+    path.write_text("".join(f"{instant:.9f}\n" for instant in instants), encoding="ascii")
+    return {"instants_file": str(path)}
+
+
 def _requests(workload: Workload) -> list[dict[str, Any]]:
     return [
         {
@@ -200,6 +246,7 @@ def _requests(workload: Workload) -> list[dict[str, Any]]:
                 "status": request.expect_status,
                 "length": request.expect_length,
                 "sha256": request.expect_sha256,
+                **({"check": request.checked} if request.checked != "sample" else {}),
             },
         }
         for request in workload.requests
@@ -259,7 +306,8 @@ def _window(line: Mapping[str, Any]) -> RawWindow:
         window_id=line["id"],
         instance=line["instance"],
         mode=line["mode"],
-        rate_per_s=line["rate_per_s"] or 0.0,
+        # A profile and a recording have no single rate; what was offered is their mean.
+        rate_per_s=line["rate_per_s"] or _mean_rate_per_s(line),
         connections=line["connections"],
         duration_s=line["duration_s"],
         started_unix_s=line["started_unix_ns"] / 1e9,
@@ -281,6 +329,34 @@ def _window(line: Mapping[str, Any]) -> RawWindow:
         server_rss_bytes=line["server_rss_bytes"],
         protocol=line["protocol"],
         samples=samples,
+        agreed=_agreed(line),
+    )
+
+
+def _mean_rate_per_s(line: Mapping[str, Any]) -> float:
+    if line["mode"] == "closed" or not line["duration_s"]:
+        return 0.0
+    return float(line["offered"] / line["duration_s"])
+
+
+def _agreed(line: Mapping[str, Any]) -> Agreed:
+    """TLS and handshakes, as far as this version of the generator tells them."""
+    tls = line.get("tls") or {}
+    opened = line.get("handshakes") or {}
+    during, before = opened.get("during", {}), opened.get("before", {})
+    shown = during if during.get("count") else before
+    blocked = line.get("blocked") or {}
+    return Agreed(
+        tls_version=" + ".join(sorted(tls.get("version", {}))),
+        cipher=" + ".join(sorted(tls.get("cipher", {}))),
+        group=" + ".join(sorted(tls.get("group", {}))),
+        full=tls.get("full", 0),
+        resumed=tls.get("resumed", 0),
+        handshakes=during.get("count", 0),
+        handshake_p50_us=shown.get("p50_us") or 0.0,
+        handshake_p99_us=shown.get("p99_us") or 0.0,
+        blocked=blocked.get("count", 0),
+        blocked_p99_us=blocked.get("p99_us") or 0.0,
     )
 
 

@@ -31,6 +31,7 @@ from tuner.load import program
 from tuner.load.lua import REPORT, script
 from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.measurement import Histogram, RawWindow
+from tuner.wire import Wire
 from tuner.workload import Workload
 
 WRK2 = Instrument(
@@ -83,6 +84,10 @@ class Wrk2Generator:
 
     def refuses(self, workload: Workload, mode: Mode) -> str:  # noqa: ARG002 - the port's signature
         """See ``LoadGenerator.refuses``."""
+        if workload.wire != Wire():
+            return f"speaks cleartext HTTP/1.1 only, and the workload asks {workload.wire.words}"
+        if not isinstance(workload.arrival, str):
+            return f"offers one rate in even arrivals, and the workload has {workload.arrival}"
         if any((request.expect_status or 200) > 399 for request in workload.requests):
             return "calls every status over 399 an error, and this workload expects one"
         return ""

@@ -220,7 +220,7 @@ class _Run:
         )
 
     def _after(self, raw: RawWindow) -> Next:
-        window = measure(raw, self._bench.rule, self._bench.gates)
+        window = measure(raw, self._bench.rule, self._bench.gates, self._bench.workload.wire)
         self._windows.append(window)
         self._bench.store.add_window(self._number, window)
         windows = len(self._spec.arms) * self._spec.plan.rounds

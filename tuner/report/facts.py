@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from tuner.facts import CoreSplit
+from tuner.measurement import Measurement
 from tuner.record import Original, Record, TrialState
 from tuner.report.result import StudyResult
 from tuner.report.words import (
@@ -79,6 +80,7 @@ def method_facts(study: StudyResult) -> Facts:
         facts += [
             ("Achieved rate", figure(achieved, "/s")),
             ("Connections", f"{first.connections}, {first.protocol}"),
+            *_wire(windows),
             ("Windows", f"{len(windows)} of {first.duration_s:.3g} s, {requests:,} requests"),
             ("Generator", _generator(study)),
         ]
@@ -258,6 +260,42 @@ def _generator(study: StudyResult) -> str:
     lags = [window.send_lag.p99_us for window in windows if window.send_lag.count]
     told = f"p99 of its send lag at most {figure(max(lags), 'µs')}" if lags else "send lag unknown"
     return f"at most {100 * busy:.0f} % busy, {told}"
+
+
+def _wire(windows: Sequence[Measurement]) -> Facts:
+    """What was agreed on, and what opening connections cost; empty in quiet cleartext."""
+    facts: Facts = []
+    agreed = [window.agreed for window in windows]
+    names = [
+        ", ".join(dict.fromkeys(getattr(found, what) for found in agreed if getattr(found, what)))
+        for what in ("tls_version", "cipher", "group")
+    ]
+    if any(names):
+        full, resumed = sum(a.full for a in agreed), sum(a.resumed for a in agreed)
+        told = f"; handshakes: {full:,} in full, {resumed:,} resumed" if full + resumed else ""
+        facts.append(("TLS", ", ".join(filter(None, names)) + told))
+    opened, again = sum(a.handshakes for a in agreed), sum(w.reconnects for w in windows)
+    if opened or again:
+        slowest = max(a.handshake_p99_us for a in agreed)
+        facts.append(
+            (
+                "Opened while measuring",
+                f"{max(opened, again):,} connections, p99 at most {figure(slowest, 'µs')}",
+            )
+        )
+    blocked = sum(a.blocked for a in agreed)
+    if blocked:
+        longest = max(a.blocked_p99_us for a in agreed)
+        facts.append(
+            (
+                "Waited for their connection",
+                (
+                    f"{blocked:,} requests could not be written at once, p99 at most"
+                    f" {figure(longest, 'µs')}: the client's own time"
+                ),
+            )
+        )
+    return facts
 
 
 def _option(value: object) -> str:

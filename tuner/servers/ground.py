@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.servers.certificate import Certificate
+from tuner.wire import Protocol
+
 
 @dataclass(frozen=True, slots=True)
 class Ground:
@@ -19,3 +22,6 @@ class Ground:
     backend_cpus: tuple[int, ...]
     upstreams: tuple[str, ...]
     """``host:port`` of the backends; empty where there are none."""
+    protocol: Protocol = "http1"
+    certificate: Certificate | None = None
+    """What instances show; None: cleartext."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 from tuner.configuration import Configuration
@@ -19,11 +20,13 @@ from tuner.hosts.port import InstanceSpec
 from tuner.render import Placement, cpu_mask, render, render_backend
 from tuner.servers.ground import Ground
 from tuner.space import Space
+from tuner.wire import Wire
 from tuner.workload import Workload
 
 _CANDIDATES = ("nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx")
 _LIVE_PATH = "/.tuner/live"
 _BACKEND = "backend"
+_TLS = "tls"
 
 
 def detect(binary: str | None = None) -> ServerFacts:
@@ -72,9 +75,38 @@ def instance(
         live_path=_LIVE_PATH,
         upstreams=ground.upstreams,
         cpu_mask=cpu_mask(ground.cpus),
+        protocol=ground.protocol,
+        tls_dir=str(directory / _TLS) if ground.certificate else "",
     )
     text = render(space.template, configuration, space, placement)
-    return _spec(label, text, ground, port=port, directory=directory, live=configuration.digest)
+    spec = _spec(label, text, ground, port=port, directory=directory, live=configuration.digest)
+    if ground.certificate is None:
+        return spec
+    shown = {
+        f"{_TLS}/cert.pem": ground.certificate.chain,
+        f"{_TLS}/key.pem": ground.certificate.key,
+    }
+    return replace(
+        spec,
+        files={**spec.files, **shown},
+        live_url=f"https://127.0.0.1:{port}{_LIVE_PATH}",
+    )
+
+
+def refuses(server: ServerFacts, wire: Wire) -> str:
+    """Why this build cannot speak what a workload asks, in words; empty if it can."""
+    needs = {"http2": "http_v2", "http3": "http_v3"}.get(wire.protocol)
+    for module in (needs, "http_ssl" if wire.tls else None):
+        if module and module not in server.modules:
+            return (
+                f"{server.binary} is built without --with-{module}_module, which {wire.words} needs"
+            )
+    if wire.protocol == "http2" and wire.tls is None and server.version_tuple < (1, 25, 1):
+        return (
+            "Nginx before 1.25.1 speaks HTTP/2 in cleartext and nothing else on a port, so an"
+            " instance could not be proved live; add to the workload: tls: on"
+        )
+    return ""
 
 
 def backend(workload: Workload, ground: Ground, port: int) -> InstanceSpec:

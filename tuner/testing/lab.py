@@ -32,7 +32,8 @@ from tuner.space import configuration_yaml
 from tuner.stalls import Span
 from tuner.store import Header
 from tuner.testing.simulate import Noise, Stalls
-from tuner.workload import Workload
+from tuner.wire import NEGOTIATED
+from tuner.workload import Arrival, Workload
 
 _EPOCH_UNIX_S = 1_767_225_600.0
 _DEPLOY_S = 1.3
@@ -324,7 +325,7 @@ class SimulatedHost:
             generator_busy_share=0.98 if starved else 0.35,
             server_cpu_s=(offered - failed - timeouts) * effect.cpu_us * math.exp(level) / 1e6,
             server_rss_bytes=round(effect.memory_mib * 2**20),
-            protocol=workload.protocol,
+            protocol=NEGOTIATED[workload.wire.protocol],
             samples=Samples(
                 intended.astype(np.int64),
                 written.astype(np.int64),
@@ -431,7 +432,9 @@ def values_of(spec: InstanceSpec) -> Mapping[str, Value]:
     return values
 
 
-def _arrivals(spec: WindowSpec, rate_per_s: float, arrival: str, most: int) -> NDArray[np.float64]:
+def _arrivals(
+    spec: WindowSpec, rate_per_s: float, arrival: Arrival, most: int
+) -> NDArray[np.float64]:
     """Intended instants, ns, from the window's own seed: the same for every arm of a round."""
     rng = np.random.default_rng(spec.seed)
     expected = min(float(most), rate_per_s * spec.duration_s)
