@@ -31,6 +31,7 @@ _EPILOG = """
 Examples:
   tuner compare stock hand
   tuner compare before.yaml after.yaml --fail-if worse
+  tuner compare stock hand --constraint 'memory <= 1.2x baseline' --fail-if violated
   tuner compare distro studies/proxy/best/configuration.yaml --workload proxy --time 5m
 """
 

@@ -25,6 +25,7 @@ Examples:
   tuner measure studies/quickstart/best/configuration.yaml --rate 20000 --json
   tuner measure stock --load wrk2 --rate 5000
   tuner measure stock --load h2load --objective throughput
+  tuner measure stock --objective capacity --slo 'p99<5ms'
 """
 
 
@@ -40,7 +41,8 @@ def command(
     """Measure CONFIGURATION (stock, distro, hand or a YAML file) at its load point.
 
     One block of windows of one freshly started instance: figures of a look, not a claim. Where
-    no --rate is given, the load point is 70 % of its own capacity.
+    no --rate is given, the load point is 70 % of its own capacity; with --slo, the highest rate
+    that meets it.
     """
     progress = TerminalProgress(quiet=quiet)
     for done in sweep_strays():

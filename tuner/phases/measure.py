@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from tuner.measurement import Gates, Measurement
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
-from tuner.phases.calibrate import Capacity, load_point, measure_capacity
-from tuner.phases.study import SATURATION_GATES, StudySpec
+from tuner.phases.calibrate import Capacity, limit_point, load_point, measure_capacity
+from tuner.phases.study import SATURATION_GATES, StudySpec, gated
 from tuner.plan import plan_blocks
 from tuner.scoring import BASELINE
 
@@ -24,11 +24,19 @@ class Measured:
 
 
 def measure_one(bench: Bench, spec: StudySpec) -> Measured:
-    """Capacity, load point, then one block of windows."""
+    """Capacity, load point, then one block of windows.
+
+    With a latency limit the load point is the highest rate that meets it.
+    """
     saturated = replace(bench, gates=SATURATION_GATES)
     capacity = measure_capacity(saturated, bench.baseline, spec.server_cores)
     rate_per_s, source = load_point(capacity, spec.rate_per_s)
     plan = plan_blocks(bench.goals, rate_per_s, spec.time_s)
+    if bench.goals.seek:
+        seeking = gated(bench, plan, rate_per_s / capacity.per_s)
+        rate_per_s, source = limit_point(
+            seeking, bench.baseline, bench.goals.seek, rate_per_s, plan
+        )
     gates = Gates(samples_needed=plan.samples_needed)
     rule = bench.rule.at(rate_per_s / capacity.per_s) if bench.rule else None
     bench.progress.phase("measuring", plan.confirm.cost_s(1))
@@ -39,7 +47,7 @@ def measure_one(bench: Bench, spec: StudySpec) -> Measured:
             index=0,
             arms=(Arm(BASELINE, bench.baseline),),
             plan=plan.confirm,
-            mode=bench.objective.mode,
+            mode=bench.goals.mode,
             rate_per_s=rate_per_s,
             needs_all=False,
         ),

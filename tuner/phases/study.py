@@ -109,8 +109,8 @@ def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
     load = load_point(capacity, spec.rate_per_s)
     if bench.goals.seek:
         plan = plan_blocks(bench.goals, load[0], spec.time_s)
-        gated = _gated(bench, plan, load[0] / capacity.per_s)
-        load = limit_point(gated, bench.baseline, bench.goals.seek, load[0], plan)
+        ready = gated(bench, plan, load[0] / capacity.per_s)
+        load = limit_point(ready, bench.baseline, bench.goals.seek, load[0], plan)
     bench.progress.note(
         f"capacity of the baseline {capacity.per_s:,.0f} requests/s;"
         f" load point {load[0]:,.0f}/s ({load[1]})"
@@ -143,10 +143,10 @@ def _aa_at(
     bench: Bench, spec: StudySpec, capacity: Capacity, load: tuple[float, str], *, picky: bool
 ) -> list[Block]:
     plan = plan_blocks(bench.goals, load[0], spec.time_s)
-    gated = _gated(bench, plan, load[0] / capacity.per_s)
+    ready = gated(bench, plan, load[0] / capacity.per_s)
     blocks = Budget(spec.time_s).confirm_blocks(plan)
     limit = largest_sigma(_COARSEST * spec.effect, blocks) if picky else math.inf
-    return run_aa(gated, bench.baseline, load[0], plan, sigma_limit=limit)
+    return run_aa(ready, bench.baseline, load[0], plan, sigma_limit=limit)
 
 
 def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySpec) -> Calibrated:
@@ -157,11 +157,16 @@ def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySp
         f"noise of a block's difference {found.sigma_d:.1%}; {blocks} blocks will confirm,"
         f" which detect a change of {found.minimum_detectable_effect:.1%} (80 % power)"
     )
-    gated = _gated(bench, plan, found.rate_per_s / found.capacity_per_s)
-    return Calibrated(gated, found, plan, blocks)
+    if bench.goals.seek:
+        bench.progress.note(
+            f"capacity: {plan.confirm.rounds} windows of {plan.confirm.window_s:.2g} s an arm, of"
+            f" {plan.samples_needed:,} requests at {found.rate_per_s:,.0f}/s"
+        )
+    ready = gated(bench, plan, found.rate_per_s / found.capacity_per_s)
+    return Calibrated(ready, found, plan, blocks)
 
 
-def _gated(bench: Bench, plan: StudyPlan, utilisation: float) -> Bench:
+def gated(bench: Bench, plan: StudyPlan, utilisation: float) -> Bench:
     """The bench with the gates and the stall rule that fit the load point."""
     allowed = bench.goals.error_share
     if bench.goals.mode == "closed":
