@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tuner.errors import DefinitionError
+from tuner.goals import goals_of
 from tuner.study import StudyDefinition, list_studies, load_study
 
 FULL = """\
@@ -86,6 +87,28 @@ def test_a_definition_survives_being_written_and_read(tmp_path: Path) -> None:
     assert load(tmp_path, yaml.safe_dump(short.as_dict())) == short
 
 
+GOALS = """\
+objective: [capacity, memory]
+slo: p99<5ms
+constraint:
+  - cpu <= 1.1x baseline
+  - memory <= 64M
+choose: memory <= 1.2x baseline
+"""
+
+
+def test_what_is_wanted_is_kept_in_one_spelling(tmp_path: Path) -> None:
+    """And reads as the same goals again, from the record for instance."""
+    study = load(tmp_path, GOALS)
+    assert study.objective == ("capacity", "memory")
+    assert (study.slo, study.choose) == ("p99 <= 5ms", "memory <= 1.2x baseline")
+    assert study.constraint == ("cpu <= 1.1x baseline", "memory <= 64M")
+    assert goals_of(study.as_dict()) == study.goals
+    assert load(tmp_path, yaml.safe_dump(study.as_dict())) == study
+    single = load(tmp_path, "seed: 1", objective=["p75"], constraint=["errors < 1%"])
+    assert (single.objective, single.constraint) == (("p75",), ("errors <= 1%",))
+
+
 def test_paths_in_a_file_count_from_its_folder(tmp_path: Path) -> None:
     """So a study moves with its files; an option's path counts from where it is given."""
     text = "workload: static\nbaseline: mine.yaml\n"
@@ -115,6 +138,15 @@ def test_allowed_names_are_a_list_or_stand_between_commas(tmp_path: Path, allow:
             "objective: p100",
             "objective: unknown objective 'p100'; allowed: a percentile such as p50",
         ),
+        (
+            "objective: p50\nconstraint:\n  - memory <= 1x baseline\n  - memory = 3",
+            "s.yaml:4: constraint: 'memory = 3' is no limit; allowed: FIGURE <= VALUE",
+        ),
+        ("objective: capacity", "s.yaml:1: objective: the objective capacity needs a latency"),
+        ("objective: capacity\nslo: 5ms", "s.yaml:2: slo: '5ms' is no limit"),
+        ("objective: p99\nslo: p99<5ms", "s.yaml:2: slo: only --objective capacity has"),
+        ("objective: [p99, p50, cpu]", "s.yaml:1: objective: found 3 objectives; allowed: one"),
+        ("choose: p99=1", "s.yaml:1: choose: only with two objectives there is a choice"),
         ("server: caddy", "server: 'caddy' is not allowed; allowed: nginx"),
         ("baseline: best", "baseline: 'best' is not allowed; allowed: stock, distro, hand, FILE"),
         ("trials: 0", "trials: 0 is out of range"),

@@ -9,11 +9,13 @@ from typing import Any
 import optuna
 import pytest
 
-from tests.phases.rig import NAME, Rig, blocks, rig
+from tests.phases.rig import NAME, SPACE, STOCK, Rig, blocks, rig
 from tuner.cli.results import as_data
 from tuner.configuration import Value
 from tuner.errors import HostError
 from tuner.paths import data_dir
+from tuner.phases.measure import measure_one
+from tuner.phases.study import calibrate, confirm
 from tuner.report.charts import charts
 from tuner.report.html import render_html
 from tuner.report.markdown import render_markdown
@@ -147,9 +149,6 @@ def test_a_winner_that_violates_a_constraint_is_not_better(
     limit: str, kind: VerdictKind, words: str
 ) -> None:
     """Whatever it gains; here the candidate is given, so no search avoided it."""
-    from tests.phases.rig import SPACE, STOCK
-    from tuner.phases.study import calibrate, confirm
-
     made = rig(objective="p50", wanted={"constraint": [limit]}, truth=truth, noise=NOISE)
     candidate = SPACE.complete({"fast": True, "boost": 100}, STOCK)
     confirm(calibrate(made.bench(), made.spec), candidate)
@@ -209,3 +208,12 @@ def test_a_study_of_two_objectives_goes_on_where_it_was_interrupted() -> None:
     again = evaluate(made.record())
     assert again == whole
     assert made.run() == made.record(), "there is nothing left to be done"
+
+
+def test_one_configuration_is_measured_where_it_just_meets_the_limit() -> None:
+    """With a latency limit the load point of a measurement is its capacity."""
+    made = rig(objective="capacity", wanted={"slo": "p99<1ms"}, truth=truth, noise=NOISE)
+    measured = measure_one(made.bench(), made.spec)
+    assert measured.rate_source == "where the baseline just has p99 <= 1ms"
+    assert 3_300 < measured.rate_per_s < 4_200
+    assert {w.rate_per_s for w in measured.windows} == {measured.rate_per_s}
