@@ -119,8 +119,10 @@ def _confirm(ready: Calibrated, found: Preflight, kind: Kind, number: int, folde
     store.set_calibration(ready.calibration)
     seed = 1_000 * (kind.name == "A/A") + number + 1
     bench = replace(ready.bench, store=store, seed=seed)
-    protocol = freeze(bench, kind.candidate, ready.calibration, ready.plan, ready.confirm_blocks)
-    run_confirmation(bench, kind.candidate, protocol, ready.plan)
+    arms = [kind.candidate]
+    blocks = ready.confirm_blocks
+    protocol = freeze(bench, arms, ready.calibration, ready.plan, blocks=blocks)
+    run_confirmation(bench, arms, protocol, ready.plan)
     store.set_ended()
     study = evaluate(store.record())
     if study.verdict is None:

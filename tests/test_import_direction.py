@@ -31,6 +31,7 @@ ROOMS = {
     "capacity": 1,
     "clocks": 1,
     "configuration": 1,
+    "confirmation": 1,
     "constraint": 1,
     "expression": 1,
     "facts": 1,

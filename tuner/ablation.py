@@ -19,6 +19,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tuner.configuration import Configuration
+from tuner.confirmation import named
 from tuner.errors import DefinitionError
 from tuner.objective import Objective
 from tuner.record import AblationProtocol, Block, Contrast, Phase, Record
@@ -127,7 +128,7 @@ def evaluate(record: Record, objective: Objective) -> Ablation | None:
     protocol = record.ablation
     if protocol is None or record.protocol is None:
         return None
-    tuned = record.protocol.candidate
+    tuned = named(record, objective)
     blocks = complete(record, "ablate")
     over = len(blocks) >= protocol.blocks
     parts = _parts(protocol, blocks[: protocol.blocks], tuned, objective) if over else ()

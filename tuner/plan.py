@@ -10,6 +10,9 @@ import math
 from dataclasses import dataclass
 
 from tuner.goals import Goals
+from tuner.stats.paired import minimum_blocks
+from tuner.stats.power import LEVEL
+from tuner.stats.sequential import SEQUENTIAL_COST
 
 DEPLOY_S = 1.5
 """One Ansible run with its instances."""
@@ -110,6 +113,42 @@ def _rounds(measured_s: float, window_s: float, least: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Design:
+    """How the confirmation decides: of how many finalists, and when it may stop."""
+
+    finalists: int = 1
+    """Candidates that are confirmed in the same blocks."""
+    sequential: bool = False
+    """After every block, as soon as the claim is safe; else once, after a fixed number."""
+
+    @property
+    def arms(self) -> int:
+        """Instances of a block: the baseline and the finalists."""
+        return 1 + self.finalists
+
+    @property
+    def level(self) -> float:
+        """Two-sided level of each finalist's test."""
+        return LEVEL / self.finalists
+
+    @property
+    def least_blocks(self) -> int:
+        """Below so many blocks no interval is finite."""
+        return minimum_blocks(1 - self.level)
+
+    def worth(self, blocks: int) -> int:
+        """Blocks of the fixed design that see as much as so many of this one."""
+        return max(self.least_blocks, int(blocks / SEQUENTIAL_COST)) if self.sequential else blocks
+
+    def blocks_for(self, fixed: int) -> int:
+        """Blocks of this design that see as much as so many of the fixed one."""
+        return math.ceil(SEQUENTIAL_COST * fixed) if self.sequential else fixed
+
+
+FIXED = Design()
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """Shares of the study's time, from which the phases are cut."""
 
@@ -120,12 +159,14 @@ class Budget:
         """Most that the confirmation may take: its blocks and the other load points."""
         return 0.45 * self.time_s
 
-    def confirm_blocks(self, plan: StudyPlan) -> int:
-        """Most blocks that fit; at least 6, below which no interval is finite."""
+    def confirm_blocks(self, plan: StudyPlan, design: Design = FIXED) -> int:
+        """Most blocks that fit; at least those below which no interval is finite."""
         rest_s = self.confirm_s - 2 * plan.load_points.cost_s(2)
-        return max(6, int(rest_s / plan.confirm.cost_s(2)))
+        return max(design.least_blocks, int(rest_s / plan.confirm.cost_s(design.arms)))
 
-    def search_s(self, spent_s: float, plan: StudyPlan, blocks: int) -> float:
+    def search_s(
+        self, spent_s: float, plan: StudyPlan, blocks: int, design: Design = FIXED
+    ) -> float:
         """What is left for the search when ``blocks`` are set aside for the confirmation."""
-        reserve_s = blocks * plan.confirm.cost_s(2) + 2 * plan.load_points.cost_s(2)
+        reserve_s = blocks * plan.confirm.cost_s(design.arms) + 2 * plan.load_points.cost_s(2)
         return max(plan.search.cost_s(plan.candidates + 1), self.time_s - spent_s - reserve_s)

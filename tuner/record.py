@@ -151,6 +151,16 @@ class Protocol:
     second_margin: float = 0.0
     constraints: tuple[str, ...] = ()
     """Limits that the candidate must hold for the verdict to be *better*."""
+    rivals: tuple[str, ...] = ()
+    """Digests of further finalists, confirmed in the same blocks as ``candidate``."""
+    sequential_rho: float | None = None
+    """None: ``blocks`` are run and analysed once. Else that of the always-valid test (see
+    ``tuner.stats.sequential``), made after every block; ``blocks`` is then the most."""
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Digests of all finalists, the search's winner first."""
+        return (self.candidate, *self.rivals)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,15 @@ from tuner.space_file import SERVERS
 from tuner.workload import load_workload
 
 DEFAULT_STUDY = "quickstart"
+MOST_FINALISTS = 8
+"""With more of them each one's test would need more blocks than the search saved."""
 RESERVED_NAMES = ("workloads", "results")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KEYS = (
     *("name", "summary", "server", "space", "workload", "objective", "baseline", "trials"),
     *("time", "rate", "connections", "allow", "seed", "storage", "effect"),
-    *("slo", "constraint", "choose"),
+    *("slo", "constraint", "choose", "sequential", "finalists"),
     "load",
 )
 
@@ -70,6 +72,10 @@ class StudyDefinition:
     """Limits that the tuned configuration must keep to."""
     choose: str = ""
     """Which point of a front is confirmed; empty: the best product of ratios."""
+    sequential: bool = False
+    """The confirmation may stop as soon as its claim is safe, by an always-valid test."""
+    finalists: int = 1
+    """How many of the search's best are confirmed in the same blocks."""
 
     @property
     def goals(self) -> Goals:
@@ -99,6 +105,8 @@ class StudyDefinition:
             "storage": self.storage,
             "effect": self.effect,
             "load": self.load,
+            "sequential": self.sequential,
+            "finalists": self.finalists,
         }
 
 
@@ -200,6 +208,8 @@ def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
         constraint=tuple(limit.text for limit in goals.constraints),
         choose=goals.choice.text,
         load=keys["load"].one_of(LOADS) if "load" in keys else "native",
+        sequential=_sequential(keys["sequential"], goals) if "sequential" in keys else False,
+        finalists=_finalists(keys["finalists"], goals) if "finalists" in keys else 1,
     )
 
 
@@ -226,6 +236,25 @@ def _goals(keys: Mapping[str, Node]) -> Goals:
             raise
         quoted = (item for item in _items(place) if repr(item.text()) in error.message)
         raise next(quoted, place).error(error.message) from error
+
+
+def _sequential(node: Node, goals: Goals) -> bool:
+    chosen = node.boolean()
+    if chosen and (goals.second or goals.constraints):
+        raise node.error(
+            "only one objective without constraints can be watched after every block; leave out"
+            " sequential, or the others"
+        )
+    return chosen
+
+
+def _finalists(node: Node, goals: Goals) -> int:
+    count = node.integer(1, MOST_FINALISTS)
+    if count > 1 and goals.second:
+        raise node.error(
+            "with two objectives one point of the front is confirmed; leave out finalists"
+        )
+    return count
 
 
 def _items(node: Node) -> Sequence[Node]:

@@ -28,6 +28,8 @@ seed: 7
 storage: sqlite:///x.db
 effect: 0.03
 load: wrk2
+sequential: yes
+finalists: 3
 """
 
 
@@ -56,6 +58,8 @@ def test_a_file_holds_every_option(tmp_path: Path) -> None:
         storage="sqlite:///x.db",
         effect=0.03,
         load="wrk2",
+        sequential=True,
+        finalists=3,
     )
 
 

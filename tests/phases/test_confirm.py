@@ -29,7 +29,7 @@ def calibrated(made: Rig) -> Calibrated:
 
 def frozen(ready: Calibrated) -> Protocol:
     """A protocol for HAND against STOCK."""
-    return freeze(ready.bench, HAND, ready.calibration, ready.plan, ready.confirm_blocks)
+    return freeze(ready.bench, [HAND], ready.calibration, ready.plan, blocks=ready.confirm_blocks)
 
 
 def confirmed(made: Rig) -> Record:
@@ -98,7 +98,7 @@ def test_every_block_holds_both_arms_freshly_started() -> None:
     made = rig()
     ready = calibrated(made)
     before = made.host.deployments
-    run_confirmation(ready.bench, HAND, frozen(ready), ready.plan)
+    run_confirmation(ready.bench, [HAND], frozen(ready), ready.plan)
     found = blocks(made.record(), "confirm")
     assert made.host.deployments - before == len(found) == ready.confirm_blocks
     for block in found:

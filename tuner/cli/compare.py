@@ -32,6 +32,7 @@ Examples:
   tuner compare stock hand
   tuner compare before.yaml after.yaml --fail-if worse
   tuner compare stock hand --constraint 'memory <= 1.2x baseline' --fail-if violated
+  tuner compare stock hand --sequential
   tuner compare distro studies/proxy/best/configuration.yaml --workload proxy --time 5m
 """
 
@@ -46,6 +47,7 @@ Examples:
     multiple=True,
     help="End with exit code 4 on this verdict of B; may be given several times.",
 )
+@options.confirmation
 @options.study_file
 @options.study
 @options.output
@@ -69,6 +71,7 @@ def command(
     definition = load_study(
         study_file or DEFAULT_STUDY, {**options.overrides(given), "baseline": baseline}
     )
+    definition = replace(definition, finalists=1)
     if given["name"] is None:
         definition = replace(definition, name=free_name(f"compare-{definition.name}"))
     found = preflight(definition)

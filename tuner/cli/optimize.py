@@ -36,6 +36,7 @@ Examples:
   tuner optimize --workload proxy --time 20m --name proxy
   tuner optimize --allow open_file_cache --allow access_log_buffer
   tuner optimize --baseline studies/proxy/best/configuration.yaml --workload proxy
+  tuner optimize --sequential --finalists 3 --time 30m
   tuner optimize --resume --name proxy
 """
 
@@ -46,6 +47,8 @@ Examples:
 @click.option("--allow", multiple=True, metavar="PARAMETER", help="Allow what this one trades.")
 @click.option("--choose", metavar="RULE", help="Of two objectives: weights, or a limit on one.")
 @click.option("--trials", type=int, metavar="N", help="Most configurations to try.")
+@options.confirmation
+@click.option("--finalists", type=int, metavar="N", help="Confirm the N best of the search [1].")
 @options.study_file
 @options.study
 @click.option("--resume", is_flag=True, help="Go on with an interrupted study.")

@@ -32,6 +32,14 @@ _WORKLOAD = [
     click.option("--time", metavar="T", help="Time for the whole run: 10m, 90s."),
     click.option("--seed", type=int, metavar="N", help="Seed of every random choice."),
 ]
+_CONFIRMATION = [
+    click.option(
+        "--sequential",
+        is_flag=True,
+        default=None,
+        help="Confirm until the claim is safe (always-valid test), not a fixed number of blocks.",
+    ),
+]
 _STUDY = [
     click.option("--name", help="Name of the study; its results go to studies/NAME/."),
     click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/]."),
@@ -53,6 +61,11 @@ def study_file(function: _F) -> _F:
 def workload(function: _F) -> _F:
     """What is asked of which server, and for how long."""
     return _apply(function, _WORKLOAD)
+
+
+def confirmation(function: _F) -> _F:
+    """How the claim is made."""
+    return _apply(function, _CONFIRMATION)
 
 
 def study(function: _F) -> _F:

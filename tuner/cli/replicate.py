@@ -68,7 +68,7 @@ def command(
     definition = load_study(
         DEFAULT_STUDY, {**first.record.definition, **options.overrides(given), "storage": None}
     )
-    definition = replace(definition, name=as_name or free_name(f"{name}-replica"))
+    definition = replace(definition, name=as_name or free_name(f"{name}-replica"), finalists=1)
     found = preflight(definition)
     same = (found.baseline.digest, found.server.name) == (
         first.record.baseline,

@@ -110,6 +110,18 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
             }
             for claim in study.constraints
         ],
+        "always_valid": found.always_valid if found else None,
+        "finalists": [
+            {
+                "candidate": entry.digest,
+                "verdict": str(entry.verdict.kind),
+                "ratio": entry.verdict.estimate.ratio,
+                "ratio_low": entry.verdict.estimate.low,
+                "ratio_high": _finite(entry.verdict.estimate.high),
+                "p_value_holm": entry.adjusted_p,
+            }
+            for entry in study.finalists
+        ],
         "margin": verdict.margin if verdict else None,
         "minimum_detectable_effect": verdict.minimum_detectable_effect if verdict else None,
         "baseline": study.record.baseline,

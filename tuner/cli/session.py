@@ -34,6 +34,7 @@ from tuner.load.wrk2 import Wrk2Generator
 from tuner.paths import loadgen_binary
 from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
+from tuner.plan import Design
 from tuner.record import ConfigurationRecord
 from tuner.render import EXPORT, render
 from tuner.servers import nginx
@@ -311,6 +312,7 @@ def _spec(found: Preflight) -> StudySpec:
         trials=definition.trials,
         effect=definition.effect,
         server_cores=len(found.cores.server),
+        design=Design(definition.finalists, definition.sequential),
     )
 
 

@@ -15,6 +15,7 @@ from tuner.ablation import (
     evaluate,
     names_to_keep,
 )
+from tuner.confirmation import named
 from tuner.errors import DefinitionError, StoreError
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
@@ -48,7 +49,7 @@ def run_ablation(ready: Calibrated, space: Space, time_s: float) -> Ablation:
     if record.protocol is None:
         raise StoreError("there is no confirmed winner to take apart")
     baseline = record.configurations[record.baseline].configuration
-    tuned = record.configurations[record.protocol.candidate].configuration
+    tuned = record.configurations[named(record, bench.objective)].configuration
     found = contrasts(space, baseline, tuned)
     if not found:
         raise DefinitionError("the winner does not differ from the baseline: nothing to take apart")

@@ -16,7 +16,7 @@ from tuner.errors import HostError, InstrumentError
 from tuner.objective import Objective
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, InvalidBlockError, repeat_until_complete
-from tuner.plan import CLOSED, Budget, StudyPlan
+from tuner.plan import CLOSED, FIXED, Budget, Design, StudyPlan
 from tuner.record import Block, Calibration
 from tuner.scoring import BASELINE, counted_windows
 from tuner.stats.power import PooledSigma, blocks_needed, minimum_detectable_effect, pooled_sigma
@@ -166,6 +166,7 @@ def calibration(
     effect: float,
     budget: Budget,
     plan: StudyPlan,
+    design: Design = FIXED,
 ) -> Calibration:
     """Noise, margin and minimum detectable effect from the A/A blocks.
 
@@ -175,7 +176,7 @@ def calibration(
     noises = [aa_groups(blocks, objective) for objective in bench.goals.objectives]
     sigmas = [pooled_sigma(groups) for groups in noises]
     groups, sigma = noises[0], sigmas[0]
-    count = planned_blocks(sigmas, effect, budget, plan)
+    count = design.worth(planned_blocks(sigmas, effect, budget, plan, design))
     half_width = sigma.half_width(count)
     second = sigmas[1] if len(sigmas) > 1 else PooledSigma(0.0, sigma.degrees_of_freedom)
     if not max(half_width, second.half_width(count)) < 1:
@@ -199,7 +200,9 @@ def calibration(
         sigma_d_upper=sigma.upper_limit(),
         degrees_of_freedom=sigma.degrees_of_freedom,
         half_width=half_width,
-        minimum_detectable_effect=minimum_detectable_effect(sigma.sigma_d, count),
+        minimum_detectable_effect=minimum_detectable_effect(
+            sigma.sigma_d, count, level=design.level
+        ),
         correlation=neighbour_correlation(groups),
         warnings=tuple(warnings),
         second_sigma_d=second.sigma_d,
@@ -227,17 +230,25 @@ def aa_groups(blocks: Sequence[Block], objective: Objective) -> list[list[float]
 
 
 def planned_blocks(
-    sigmas: Sequence[PooledSigma], effect: float, budget: Budget, plan: StudyPlan
+    sigmas: Sequence[PooledSigma],
+    effect: float,
+    budget: Budget,
+    plan: StudyPlan,
+    design: Design = FIXED,
 ) -> int:
     """Blocks of the confirmation: enough at the upper limit of the noise, if time allows.
 
     Of two objectives the noisier one decides, and one block more is the least: at half the level,
-    which Holm's procedure begins with, 6 blocks have no interval.
+    which Holm's procedure begins with, 6 blocks have no interval. In always-valid mode it is the
+    most that the confirmation may take.
     """
-    least = 6 if len(sigmas) == 1 else 7
-    limit = max(least, budget.confirm_blocks(plan))
+    least = max(design.least_blocks, 6 if len(sigmas) == 1 else 7)
+    limit = max(least, budget.confirm_blocks(plan, design))
     upper = max(sigma.upper_limit() for sigma in sigmas)
-    return min(limit, max(least, blocks_needed(upper, effect))) if upper > 0 else least
+    if not upper > 0:
+        return least
+    needed = max(least, blocks_needed(upper, effect, level=design.level))
+    return min(limit, design.blocks_for(needed))
 
 
 def limit_point(

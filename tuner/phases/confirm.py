@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tuner.configuration import Configuration
+from tuner.confirmation import differences, tally
 from tuner.errors import HostError, InstrumentError
 from tuner.objective import Objective
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.calibrate import OTHER_LOAD_SHARES
 from tuner.phases.seal import sealed
-from tuner.plan import STALL_ALLOWANCE, StudyPlan
-from tuner.record import Calibration, Protocol
+from tuner.plan import FIXED, STALL_ALLOWANCE, Design, StudyPlan
+from tuner.record import Calibration, Protocol, Record
 from tuner.scoring import BASELINE
 from tuner.stats.power import LEVEL
+from tuner.stats.sequential import tuned_rho
 from tuner.stats.verdict import decision_margin
 
 CANDIDATE = "candidate"
@@ -24,12 +27,18 @@ MOST_INVALID = 0.10
 
 def freeze(
     bench: Bench,
-    candidate: Configuration,
+    candidates: Sequence[Configuration],
     calibration: Calibration,
     plan: StudyPlan,
+    *,
     blocks: int,
+    design: Design = FIXED,
 ) -> Protocol:
     """Fix everything that the verdict will depend on, before the first block.
+
+    Args:
+        candidates: the finalists, the search's winner first.
+        blocks: how many will be run; in always-valid mode at most.
 
     Returns:
         The protocol with the hash of its content; it is in the record from here on.
@@ -42,7 +51,7 @@ def freeze(
             for objective in bench.goals.objectives
         ),
         baseline=bench.baseline.digest,
-        candidate=candidate.digest,
+        candidate=candidates[0].digest,
         objective=bench.objective.text,
         rate_per_s=calibration.rate_per_s,
         blocks=blocks,
@@ -58,6 +67,8 @@ def freeze(
             decision_margin(calibration.second_half_width) if bench.goals.second else 0.0
         ),
         constraints=tuple(limit.text for limit in bench.goals.limits),
+        rivals=tuple(candidate.digest for candidate in candidates[1:]),
+        sequential_rho=_rho(calibration, blocks, design),
     )
     protocol = sealed(protocol)
     bench.store.set_protocol(protocol)
@@ -85,30 +96,50 @@ _RATIO = (
 )
 
 
-def run_confirmation(
-    bench: Bench, candidate: Configuration, protocol: Protocol, plan: StudyPlan
-) -> None:
-    """Measure all blocks of the protocol; an invalid one is logged and repeated whole.
+def _rho(calibration: Calibration, blocks: int, design: Design) -> float | None:
+    """The always-valid test's parameter, at its best where the fixed design would end."""
+    if not design.sequential:
+        return None
+    # Where calibration saw no noise at all, any positive figure serves.
+    sigma = max(calibration.sigma_d, 1e-4)
+    return tuned_rho(sigma, design.worth(blocks), design.level)
 
-    Stops early only when more blocks were invalid than the validity rule allows: the verdict is
-    then inconclusive, whatever more blocks would say.
+
+def run_confirmation(
+    bench: Bench,
+    candidates: Sequence[Configuration],
+    protocol: Protocol,
+    plan: StudyPlan,
+) -> None:
+    """Measure the blocks of the protocol; an invalid one is logged and repeated whole.
+
+    Stops early where the protocol is always-valid and the claim is safe, or when more blocks were
+    invalid than the validity rule allows: the verdict is then inconclusive, whatever more blocks
+    would say.
 
     Raises:
         HostError, InstrumentError: the host or the generator fails again and again.
     """
-    cost_s = plan.confirm.cost_s(2)
-    bench.progress.phase(f"confirmation: {protocol.blocks} blocks", protocol.blocks * cost_s)
+    cost_s = plan.confirm.cost_s(1 + len(candidates))
+    most = "at most " * (protocol.sequential_rho is not None)
+    bench.progress.phase(f"confirmation: {most}{protocol.blocks} blocks", protocol.blocks * cost_s)
+    arms = [Arm(BASELINE, bench.baseline)]
+    labels = [CANDIDATE, *(f"{CANDIDATE}{place}" for place in range(2, len(candidates) + 1))]
+    arms += [Arm(label, found) for label, found in zip(labels, candidates, strict=True)]
     failures = 0
     while True:
-        blocks = [b for b in bench.store.record().blocks if b.phase == "confirm"]
+        record = bench.store.record()
+        blocks = [b for b in record.blocks if b.phase == "confirm"]
         done = sum(b.state == "complete" for b in blocks)
         invalid = sum(b.state == "invalid" for b in blocks)
         if done >= protocol.blocks or invalid > allowed_invalid(protocol.blocks):
             return
+        if protocol.sequential_rho is not None and _is_safe(bench, record, protocol):
+            return
         spec = BlockSpec(
             phase="confirm",
             index=done,
-            arms=(Arm(BASELINE, bench.baseline), Arm(CANDIDATE, candidate)),
+            arms=tuple(arms),
             plan=plan.confirm,
             mode=bench.goals.mode,
             rate_per_s=protocol.rate_per_s,
@@ -130,6 +161,16 @@ def run_confirmation(
             f"confirmation block {done + 1} of {protocol.blocks}",
             (protocol.blocks - done - 1) * cost_s,
         )
+
+
+def _is_safe(bench: Bench, record: Record, protocol: Protocol) -> bool:
+    """Whether the always-valid test lets the confirmation end; says so."""
+    rows = differences(record.blocks, protocol, bench.objective)
+    found = tally(rows, protocol, record.calibration, bench.objective)
+    if found.decided:
+        kind = found.verdicts[found.best].kind
+        bench.progress.note(f"the claim is safe after {found.blocks} blocks: {kind}")
+    return found.decided
 
 
 def allowed_invalid(blocks: int) -> int:

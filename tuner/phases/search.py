@@ -28,7 +28,6 @@ from tuner.stats.race import drop_allowance, is_hopeless
 
 _FINAL_SHARE = 0.25
 """Last part of the search's time, which goes to looking again at the best."""
-_FINALISTS = 3
 _NEW_SHARE = 0.6
 """Least share of a block's slots that goes to new proposals before the final part."""
 
@@ -45,6 +44,8 @@ class SearchSpec:
     time_s: float
     trials: int | None
     """Most proposals; None for as many as the time allows."""
+    finalists: int = 3
+    """The best so many are looked at again in the last part of the time."""
 
 
 def run_search(
@@ -96,7 +97,11 @@ def _next_arms(
     configurations = {d: kept.configuration for d, kept in record.configurations.items()}
     slots = plan.candidates
     limit = slots if final else slots - round(_NEW_SHARE * slots)
-    old = finalists(trials, _FINALISTS, bench.goals) if final else again(trials, limit, bench.goals)
+    old = (
+        finalists(trials, spec.finalists, bench.goals)
+        if final
+        else again(trials, limit, bench.goals)
+    )
     # A trial without a finished look was cut short by a crash, or its block was repeated.
     cut_short = [t for t in trials if t.state == "racing" and not t.losses]
     old = [*cut_short, *old][:slots]

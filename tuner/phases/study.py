@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from tuner.configuration import Configuration
+from tuner.confirmation import differences, tally
 from tuner.measurement import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import InvalidBlockError
@@ -21,8 +22,9 @@ from tuner.phases.calibrate import (
 )
 from tuner.phases.confirm import freeze, run_confirmation, run_load_points
 from tuner.phases.search import SearchSpec, run_search
-from tuner.plan import Budget, StudyPlan, plan_blocks
+from tuner.plan import FIXED, Budget, Design, StudyPlan, plan_blocks
 from tuner.record import Block, Calibration
+from tuner.search.schedule import leaders
 from tuner.space import Space
 from tuner.stats.power import PooledSigma, largest_sigma
 
@@ -47,6 +49,7 @@ class StudySpec:
     effect: float
     """Smallest effect worth finding, as a share."""
     server_cores: int
+    design: Design = FIXED
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Calibrated:
     calibration: Calibration
     plan: StudyPlan
     confirm_blocks: int
+    design: Design = FIXED
 
 
 def run_study(bench: Bench, spec: StudySpec) -> None:
@@ -72,29 +76,45 @@ def run_study(bench: Bench, spec: StudySpec) -> None:
             allow=spec.allow,
             baseline=bench.baseline,
             known_good=spec.known_good,
-            time_s=Budget(spec.time_s).search_s(spent_s, ready.plan, ready.confirm_blocks),
+            time_s=Budget(spec.time_s).search_s(
+                spent_s, ready.plan, ready.confirm_blocks, spec.design
+            ),
             trials=spec.trials,
+            finalists=max(3, spec.design.finalists),
         )
-        best = run_search(ready.bench, search, ready.calibration, ready.plan)
-        if best is None:
+        run_search(ready.bench, search, ready.calibration, ready.plan)
+        record = ready.bench.store.record()
+        proposals = [trial for trial in record.trials if trial.origin != "baseline"]
+        chosen = [trial.digest for trial in leaders(proposals, spec.design.finalists)]
+        if not chosen:
             bench.progress.note("no configuration is left in the race: there is nothing to confirm")
             ready.bench.store.set_ended()
             return
-        record = ready.bench.store.record()
-        candidate = record.configurations[best.digest].configuration
     else:
-        candidate = record.configurations[record.protocol.candidate].configuration
-    confirm(ready, candidate)
+        chosen = list(record.protocol.candidates)
+    confirm(ready, *(record.configurations[digest].configuration for digest in chosen))
 
 
-def confirm(ready: Calibrated, candidate: Configuration) -> None:
-    """Freeze the protocol unless it is, run its blocks, look at the other load points."""
+def confirm(ready: Calibrated, *candidates: Configuration) -> None:
+    """Freeze the protocol unless it is, run its blocks, look at the other load points.
+
+    Of several candidates the one that the verdict names is looked at.
+    """
     bench, plan = ready.bench, ready.plan
     protocol = bench.store.record().protocol
     if protocol is None:
-        protocol = freeze(bench, candidate, ready.calibration, plan, ready.confirm_blocks)
-    run_confirmation(bench, candidate, protocol, plan)
-    run_load_points(bench, candidate, ready.calibration, plan)
+        protocol = freeze(
+            bench,
+            candidates,
+            ready.calibration,
+            plan,
+            blocks=ready.confirm_blocks,
+            design=ready.design,
+        )
+    run_confirmation(bench, candidates, protocol, plan)
+    rows = differences(bench.store.record().blocks, protocol, bench.objective)
+    best = tally(rows, protocol, ready.calibration, bench.objective).best
+    run_load_points(bench, candidates[best], ready.calibration, plan)
     bench.store.set_ended()
 
 
@@ -118,7 +138,14 @@ def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
     blocks, load = _noise(bench, spec, capacity, load)
     plan = plan_blocks(bench.goals, load[0], spec.time_s)
     found = calibration(
-        bench, blocks, capacity, load, effect=spec.effect, budget=Budget(spec.time_s), plan=plan
+        bench,
+        blocks,
+        capacity,
+        load,
+        effect=spec.effect,
+        budget=Budget(spec.time_s),
+        plan=plan,
+        design=spec.design,
     )
     bench.store.set_calibration(found)
     return _calibrated(bench, found, plan, spec)
@@ -144,17 +171,20 @@ def _aa_at(
 ) -> list[Block]:
     plan = plan_blocks(bench.goals, load[0], spec.time_s)
     ready = gated(bench, plan, load[0] / capacity.per_s)
-    blocks = Budget(spec.time_s).confirm_blocks(plan)
-    limit = largest_sigma(_COARSEST * spec.effect, blocks) if picky else math.inf
+    blocks = spec.design.worth(Budget(spec.time_s).confirm_blocks(plan, spec.design))
+    limit = math.inf
+    if picky:
+        limit = largest_sigma(_COARSEST * spec.effect, blocks, spec.design.level)
     return run_aa(ready, bench.baseline, load[0], plan, sigma_limit=limit)
 
 
 def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySpec) -> Calibrated:
     noises = [found.sigma_d, found.second_sigma_d][: len(bench.goals.objectives)]
     sigmas = [PooledSigma(sigma_d, found.degrees_of_freedom) for sigma_d in noises]
-    blocks = planned_blocks(sigmas, spec.effect, Budget(spec.time_s), plan)
+    blocks = planned_blocks(sigmas, spec.effect, Budget(spec.time_s), plan, spec.design)
+    most = "at most " * spec.design.sequential
     bench.progress.note(
-        f"noise of a block's difference {found.sigma_d:.1%}; {blocks} blocks will confirm,"
+        f"noise of a block's difference {found.sigma_d:.1%}; {most}{blocks} blocks will confirm,"
         f" which detect a change of {found.minimum_detectable_effect:.1%} (80 % power)"
     )
     if bench.goals.seek:
@@ -163,7 +193,7 @@ def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySp
             f" {plan.samples_needed:,} requests at {found.rate_per_s:,.0f}/s"
         )
     ready = gated(bench, plan, found.rate_per_s / found.capacity_per_s)
-    return Calibrated(ready, found, plan, blocks)
+    return Calibrated(ready, found, plan, blocks, spec.design)
 
 
 def gated(bench: Bench, plan: StudyPlan, utilisation: float) -> Bench:

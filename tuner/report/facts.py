@@ -8,7 +8,7 @@ from dataclasses import fields
 
 from tuner.facts import CoreSplit
 from tuner.measurement import Measurement
-from tuner.record import Original, Record, TrialState
+from tuner.record import Original, Protocol, Record, TrialState
 from tuner.report.result import StudyResult
 from tuner.report.words import (
     UNKNOWN,
@@ -99,14 +99,14 @@ def protocol_facts(study: StudyResult) -> Facts:
         ("Frozen", f"{moment(protocol.frozen_unix_s)}, hash {protocol.digest}"),
         ("Estimand", protocol.estimand),
         ("Baseline", f"{baseline_name(study)} ({protocol.baseline})"),
-        ("Candidate", protocol.candidate),
+        ("Candidate", ", ".join(protocol.candidates)),
         ("Objective", " and ".join(filter(None, (protocol.objective, protocol.second)))),
         *(("Constraint", text) for text in protocol.constraints),
         ("Rate", figure(protocol.rate_per_s, "/s")),
-        ("Blocks", f"{protocol.blocks}, one analysis after the last"),
+        ("Blocks", _analysis(protocol)),
         ("Rounds and window", f"{protocol.rounds} of {protocol.window_s:.3g} s per arm and block"),
         ("Seed", str(protocol.seed)),
-        ("α", f"{protocol.alpha:g}, two-sided"),
+        ("α", _level(protocol)),
         ("Margin", f"±{100 * protocol.margin:.1f} %"),
         (
             "A window is valid if",
@@ -127,6 +127,26 @@ def _original(original: Original) -> str:
         f" {moment(original.started_unix_s)} on {original.host}: {original.verdict},"
         f" ratio {original.ratio:.3f}, {counted(original.blocks, 'block')}"
     )
+
+
+def _analysis(protocol: Protocol) -> str:
+    if protocol.sequential_rho is None:
+        return f"{protocol.blocks}, one analysis after the last"
+    return (
+        f"sequential: at most {protocol.blocks}, an always-valid analysis after each, until a claim"
+        f" is safe (ρ = {protocol.sequential_rho:.3g})"
+    )
+
+
+def _level(protocol: Protocol) -> str:
+    count = len(protocol.candidates)
+    words = f"{protocol.alpha:g}, two-sided"
+    if count > 1:
+        words += (
+            f"; {count} finalists: intervals of {100 * (1 - protocol.alpha / count):.3g} % each"
+            " (Bonferroni), which hold at once; p adjusted by Holm"
+        )
+    return words
 
 
 def aa_facts(study: StudyResult) -> Facts:

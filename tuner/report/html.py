@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -126,6 +127,7 @@ def _context(study: StudyResult, specs: Mapping[str, object]) -> dict[str, Any]:
         "definition": definition_facts(study),
         "limits": limits(study),
         "phase_names": PHASE_NAMES,
+        "infinity": math.inf,
     }
 
 

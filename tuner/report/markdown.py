@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -28,7 +29,7 @@ from tuner.report.words import (
     seconds,
     setting,
 )
-from tuner.stats.words import counted
+from tuner.stats.words import counted, p_in_words
 
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~>])")
 
@@ -41,6 +42,7 @@ def render_markdown(study: StudyResult) -> str:
         _plain(study.replication.sentence) if study.replication else "",
         _table(("wanted", "verdict", "ratio or value", "95 % interval"), _wanted(study)),
         _figures(study),
+        _finalists(study),
         _changes(study),
         _ablation(study),
         _bullets("Please note", study.warnings),
@@ -76,6 +78,22 @@ def _figures(study: StudyResult) -> str:
     ]
     name = f"baseline ({_plain(baseline_name(study))})"
     return _table(("", name, "tuned", "ratio", "95 % interval"), rows)
+
+
+def _finalists(study: StudyResult) -> str:
+    rows = [
+        (
+            f"{'**' * entry.named}{_code(entry.digest)}{'**' * entry.named}",
+            str(entry.verdict.kind),
+            ratio(entry.verdict.estimate.ratio),
+            interval(entry.verdict.estimate),
+            p_in_words(entry.adjusted_p),
+        )
+        for entry in study.finalists
+    ]
+    head = ("finalist", "verdict", "ratio", "simultaneous 95 % interval", "p, Holm")
+    table = _table(head, rows)
+    return f"### Finalists\n\n{table}" if table else ""
 
 
 def _changes(study: StudyResult) -> str:
@@ -115,7 +133,21 @@ def _blocks(study: StudyResult) -> str:
                 _plain(block.reason) or "used",
             )
         )
-    return _table(("block", "UTC", "baseline", "tuned", "ratio", ""), rows)
+    table = _table(("block", "UTC", "baseline", "tuned", "ratio", ""), rows)
+    return f"{table}\n\n{_looks(study)}" if study.looks else table
+
+
+def _looks(study: StudyResult) -> str:
+    rows = [
+        (
+            str(look.blocks),
+            f"{look.e_value:.3g}",
+            f"{ratio(look.low)} to {ratio(look.high)}" if look.high < math.inf else "none yet",
+        )
+        for look in study.looks
+    ]
+    table = _table(("blocks", "e-value", "always-valid 95 % interval"), rows)
+    return f"After each block (an e-value of 20 rejects at 5 %):\n\n{table}"
 
 
 def _search(study: StudyResult) -> str:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from tuner.confirmation import Tally
 from tuner.objective import Objective
-from tuner.record import Calibration, Protocol, Record
+from tuner.record import Record
 from tuner.report.arms import INTERRUPTED, PairedBlock
 from tuner.report.history import TrialFigure
 from tuner.stats.diagnostics import Finding
-from tuner.stats.verdict import Verdict, VerdictKind, judge
+from tuner.stats.verdict import Verdict, VerdictKind
 from tuner.stats.words import counted
 
 Status = Literal["confirmed", "incomplete", "unconfirmed", "nothing-better", "not-searched"]
@@ -38,20 +39,22 @@ def outcome(
     objective: Objective,
     *,
     confirm: Sequence[PairedBlock],
+    tally: Tally,
     found: Sequence[Finding],
     trials: Sequence[TrialFigure],
     front: TrialFigure | None,
 ) -> Outcome:
-    """Judge the confirmation, or say what the study has instead.
+    """Say how the confirmation ended, or what the study has instead.
 
     Args:
         confirm: every block of the confirmation in order of time.
+        tally: what they say under the protocol.
         found: its diagnostics; too many invalid windows overrule the verdict.
         trials: the search.
         front: its front-runner.
     """
     if record.protocol:
-        return _confirmation(record, record.protocol, objective, confirm, found)
+        return _confirmation(record, objective, confirm=confirm, tally=tally, found=found)
     running = record.ended_unix_s is None
     if front:
         stopped = "interrupted during the search" if running else "ended without a confirmation"
@@ -84,19 +87,22 @@ def outcome(
 
 def _confirmation(
     record: Record,
-    protocol: Protocol,
     objective: Objective,
+    *,
     confirm: Sequence[PairedBlock],
+    tally: Tally,
     found: Sequence[Finding],
 ) -> Outcome:
-    planned = protocol.blocks
-    used = [block for block in confirm if block.used]
+    protocol = record.protocol
+    assert protocol is not None  # noqa: S101 - the caller has looked
+    verdict = tally.verdicts[tally.best] if tally.verdicts else None
     invalid = [block for block in confirm if block.state == "invalid"]
-    if len(used) >= planned:
-        verdict = _judged(record.calibration, protocol, objective, used[:planned])
+    if verdict and tally.decided:
+        used = [block for block in confirm if block.used]
         verdict = _overruled(verdict, _spoilt(found) or _too_fine(record, objective, used))
         return Outcome("confirmed", verdict.sentence, verdict)
-    after = f"after {len(used)} of {counted(planned, 'block')}"
+    most = "at most " * (protocol.sequential_rho is not None)
+    after = f"after {tally.blocks} of {most}{counted(protocol.blocks, 'block')}"
     ended = record.ended_unix_s is not None
     if ended and invalid and confirm[-1].state == "invalid":
         # The confirmation gives up only when more blocks are invalid than the protocol allows.
@@ -105,9 +111,8 @@ def _confirmation(
             f"than the protocol allows, so the confirmation stopped {after}. "
             f"The last reason: {invalid[-1].reason}."
         )
-        if not used:
+        if verdict is None:
             return Outcome("incomplete", sentence, None)
-        verdict = _judged(record.calibration, protocol, objective, used)
         verdict = replace(verdict, kind=VerdictKind.INCONCLUSIVE, sentence=sentence)
         return Outcome("confirmed", sentence, verdict)
     words = f"Not confirmed: {'ended' if ended else 'interrupted'} {after}"
@@ -115,21 +120,6 @@ def _confirmation(
     if last and last.reason not in {"", INTERRUPTED}:
         words += f"; the last one does not count ({last.reason})"
     return Outcome("incomplete", f"{words}.", None)
-
-
-def _judged(
-    calibration: Calibration | None,
-    protocol: Protocol,
-    objective: Objective,
-    used: Sequence[PairedBlock],
-) -> Verdict:
-    return judge(
-        [block.difference(objective.arm_ln) for block in used],
-        margin=protocol.margin,
-        minimum_detectable_effect=calibration.minimum_detectable_effect if calibration else 1.0,
-        objective=objective.words,
-        larger_is_better=objective.larger_is_better,
-    )
 
 
 def _spoilt(found: Sequence[Finding]) -> str:

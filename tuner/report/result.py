@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from tuner.ablation import Ablation
 from tuner.ablation import evaluate as evaluate_ablation
+from tuner.confirmation import Tally, differences, tally
 from tuner.goals import Goals, goals_of
 from tuner.objective import Objective
 from tuner.record import Protocol, Record
@@ -46,9 +47,24 @@ from tuner.report.history import (
 )
 from tuner.report.outcome import Status, outcome
 from tuner.stats.diagnostics import Finding
-from tuner.stats.paired import PairedEstimate, estimate
+from tuner.stats.holm import holm
+from tuner.stats.paired import PairedEstimate
 from tuner.stats.replication import Interval, Replication, replication
+from tuner.stats.sequential import Look, looks
 from tuner.stats.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Finalist:
+    """One of several candidates that were confirmed in the same blocks."""
+
+    digest: str
+    verdict: Verdict
+    """By its interval of 1 - alpha / k: all k hold at once."""
+    adjusted_p: float
+    """Holm's p of "no difference", adjusted for the number of finalists."""
+    named: bool
+    """Whether it is the one that the study's verdict is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +87,13 @@ class StudyResult:
     provisional: PairedEstimate | None
     """What the blocks say so far while ``incomplete``: no claim, since n was fixed beforehand."""
     candidate: str | None
-    """Digest of the confirmed configuration, or else of the front-runner."""
+    """Digest of the confirmed configuration, or else of the front-runner.
+
+    Of several finalists the one that the verdict names."""
+    finalists: tuple[Finalist, ...]
+    """All finalists in the protocol's order; empty unless there are several and a block counts."""
+    looks: tuple[Look, ...]
+    """What could be said after each block, in always-valid mode; else empty."""
     confirm: tuple[PairedBlock, ...]
     """Every block of the confirmation in order of time, used or not."""
     figures: tuple[Figure, ...]
@@ -118,13 +140,22 @@ def evaluate(record: Record) -> StudyResult:
     protocol = record.protocol
     trials = trial_figures(record, goals)
     front = best_trial(trials, record.baseline)
-    candidate = protocol.candidate if protocol else front.digest if front else None
+    rows = differences(record.blocks, protocol, objective) if protocol else []
+    stands = (
+        tally(rows, protocol, record.calibration, objective)
+        if protocol
+        else Tally(0, decided=False, best=0, verdicts=())
+    )
+    candidate = front.digest if front else None
+    if protocol:
+        candidate = protocol.candidates[stands.best]
     digest = candidate or ""
     confirm = _latest(pairs(record, "confirm", digest, objective.arm_ln))
     used = [block for block in confirm if block.used]
-    differences = [block.difference(objective.arm_ln) for block in used]
     found = findings(confirm, used, objective, protocol.margin if protocol else 0.0)
-    end = outcome(record, objective, confirm=confirm, found=found, trials=trials, front=front)
+    end = outcome(
+        record, objective, confirm=confirm, tally=stands, found=found, trials=trials, front=front
+    )
     claims: tuple[ObjectiveClaim, ...] = ()
     held = limit_claims(used, goals)
     verdict = end.verdict
@@ -143,8 +174,10 @@ def evaluate(record: Record) -> StudyResult:
         verdict=verdict,
         objectives=claims,
         constraints=held,
-        provisional=estimate(differences) if differences and not end.verdict else None,
+        provisional=_provisional(stands) if not end.verdict else None,
         candidate=candidate,
+        finalists=_finalists(protocol, stands),
+        looks=_looks(protocol, rows[: stands.blocks], stands.best),
         confirm=confirm,
         figures=figures(used, goals) if used else (),
         spectra=spectra(used),
@@ -156,7 +189,7 @@ def evaluate(record: Record) -> StudyResult:
         warnings=_warnings(record, found),
         times=phase_times(record),
         trials=trials,
-        shrinkage=_shrinkage(trials, protocol, end.verdict),
+        shrinkage=_shrinkage(trials, digest, end.verdict),
         aa=aa_spreads(record, objective),
         load_points=load_points(
             record, pairs(record, "load-points", digest, objective.arm_ln), used, objective
@@ -179,6 +212,31 @@ def _replication(
     return replication(first, again, objective=objective.words)
 
 
+def _provisional(stands: Tally) -> PairedEstimate | None:
+    return stands.verdicts[stands.best].estimate if stands.verdicts else None
+
+
+def _finalists(protocol: Protocol | None, stands: Tally) -> tuple[Finalist, ...]:
+    if protocol is None or len(stands.verdicts) < 2:
+        return ()
+    adjusted = holm([verdict.estimate.p_value for verdict in stands.verdicts])
+    return tuple(
+        Finalist(digest, verdict, p_value, named=place == stands.best)
+        for place, (digest, verdict, p_value) in enumerate(
+            zip(protocol.candidates, stands.verdicts, adjusted, strict=True)
+        )
+    )
+
+
+def _looks(
+    protocol: Protocol | None, rows: Sequence[Sequence[float]], best: int
+) -> tuple[Look, ...]:
+    if protocol is None or protocol.sequential_rho is None or not rows:
+        return ()
+    confidence = 1 - protocol.alpha / len(protocol.candidates)
+    return looks([row[best] for row in rows], protocol.sequential_rho, confidence)
+
+
 def _latest(confirm: Sequence[PairedBlock]) -> tuple[PairedBlock, ...]:
     """The blocks, of which one per index counts: a repeated block replaces the one it repeats."""
     latest = {block.index: block.number for block in confirm if block.used}
@@ -191,12 +249,12 @@ def _latest(confirm: Sequence[PairedBlock]) -> tuple[PairedBlock, ...]:
 
 
 def _shrinkage(
-    trials: Sequence[TrialFigure], protocol: Protocol | None, verdict: Verdict | None
+    trials: Sequence[TrialFigure], candidate: str, verdict: Verdict | None
 ) -> Shrinkage | None:
-    if protocol is None or verdict is None:
+    if verdict is None:
         return None
     for trial in trials:
-        if trial.digest == protocol.candidate and trial.blocks:
+        if trial.digest == candidate and trial.blocks:
             return Shrinkage(trial.number, trial.ratio, trial.blocks, verdict.estimate.ratio)
     return None
 

@@ -58,12 +58,24 @@ def winner(trials: Sequence[Trial], goals: Goals = ONE) -> Trial | None:
     Trials with the looks of a higher rung come before those with fewer, because the best of many
     single looks is mostly luck. None if nothing was measured that keeps to the constraints.
     """
+    return next(iter(leaders(trials, 1, goals)), None)
+
+
+def leaders(trials: Sequence[Trial], count: int, goals: Goals = ONE) -> list[Trial]:
+    """The first ``count`` of the trials in that order: what is confirmed.
+
+    With two objectives, one point of the front, by the rule of the choice.
+    """
     allowed = [t for t in best_first(trials, goals) if not violates(t, goals)]
+    if goals.second is None:
+        # Sorting is stable: within a rung the best mean stays first.
+        allowed.sort(key=lambda trial: -sum(len(trial.losses) >= looks for looks in RUNGS))
+        return allowed[:count]
     for looks in reversed(RUNGS):
         proven = [trial for trial in allowed if len(trial.losses) >= looks]
         if proven:
-            return choose(proven, goals)
-    return None
+            return [chosen for chosen in (choose(proven, goals),) if chosen]
+    return []
 
 
 def _informative(trials: Sequence[Trial], rung: int) -> bool:

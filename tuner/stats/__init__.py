@@ -4,7 +4,9 @@ One module per idea, and nothing is re-exported, so that importing the package c
 
 - ``paired``: the exact signed-rank test, estimate and interval on differences between arms
 - ``power``: noise from identical instances, number of blocks, minimum detectable effect
+- ``sequential``: the always-valid test and interval, for looks after every block
 - ``verdict``: from an estimate and a margin to better, worse, equivalent or inconclusive
+- ``finalists``: several candidates in the same blocks
 - ``diagnostics``: what might be wrong with a study, as values to be shown beside its verdict
 - ``race``: what may be decided during the search, before anything is claimed
 

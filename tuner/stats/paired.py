@@ -48,6 +48,8 @@ class PairedEstimate:
     """Exact two-sided p of "no difference", in (0, 1]. It does not depend on `confidence`."""
     method: str
     """How the figures came about, in words for a report."""
+    always_valid: bool = False
+    """Whether interval and p hold however often one looked; else n was fixed beforehand."""
 
     @property
     def is_finite(self) -> bool:
@@ -113,7 +115,7 @@ def signed_rank_p(differences: npt.ArrayLike) -> float:
     Raises:
         ValueError: there are no differences, or one is not finite.
     """
-    return _signed_rank(_checked(differences))[0]
+    return _signed_rank(checked(differences))[0]
 
 
 def estimate(differences: npt.ArrayLike, confidence: float = 0.95) -> PairedEstimate:
@@ -130,7 +132,7 @@ def estimate(differences: npt.ArrayLike, confidence: float = 0.95) -> PairedEsti
         ValueError: there are no differences, one is not finite, or `confidence` is not in (0, 1).
     """
     _check_confidence(confidence)
-    d = _checked(differences)
+    d = checked(differences)
     n = d.size
     p_value, tied = _signed_rank(d)
 
@@ -212,7 +214,8 @@ def _pairs(n: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     return rows, columns
 
 
-def _checked(differences: npt.ArrayLike) -> FloatArray:
+def checked(differences: npt.ArrayLike) -> FloatArray:
+    """The differences as an array of shape (n,); ValueError unless n > 0 and all are finite."""
     d = np.asarray(differences, dtype=np.float64)
     if d.ndim != 1 or d.size == 0:
         raise ValueError(

@@ -101,13 +101,15 @@ def pooled_sigma(groups: Sequence[npt.ArrayLike]) -> PooledSigma:
     return PooledSigma(sigma_d=math.sqrt(2 * squares / df), degrees_of_freedom=df)
 
 
-def minimum_detectable_effect(sigma_d: float, n: int, margin: float = 0.0) -> float:
+def minimum_detectable_effect(
+    sigma_d: float, n: int, margin: float = 0.0, level: float = LEVEL
+) -> float:
     """The smallest effect that n blocks detect with 80 % probability, as a fraction in (0, 1].
 
     An effect of 0.10 is a ratio of 0.90, or of 1/0.90 the other way round. "Detected" means that
-    the exact two-sided 5 % test rejects, in the sense of the interval lying beyond `margin` (a
-    fraction; 0: beyond no change; 0.03: the verdict is *better* against a margin of 3 %). With
-    fewer than 6 blocks nothing is ever detected, and the answer is 1.
+    the exact two-sided test at `level` rejects, in the sense of the interval lying beyond `margin`
+    (a fraction; 0: beyond no change; 0.03: the verdict is *better* against a margin of 3 %). With
+    fewer blocks than an interval needs (6 at 5 %) nothing is ever detected, and the answer is 1.
 
     Raises:
         ValueError: `sigma_d` is negative or not finite, `n` is below 1, or `margin` not in [0, 1).
@@ -118,11 +120,13 @@ def minimum_detectable_effect(sigma_d: float, n: int, margin: float = 0.0) -> fl
         raise ValueError(f"n must be at least 1 but got {n}")
     if not 0 <= margin < 1:
         raise ValueError(f"margin must be at least 0 and below 1 but got {margin}")
-    return 1 - (1 - margin) * math.exp(-sigma_d * _detectable_sigmas(n))
+    return 1 - (1 - margin) * math.exp(-sigma_d * _detectable_sigmas(n, level))
 
 
-def blocks_needed(sigma_d: float, effect: float, margin: float = 0.0) -> int:
+def blocks_needed(sigma_d: float, effect: float, margin: float = 0.0, level: float = LEVEL) -> int:
     """The smallest number of blocks that detects `effect` with 80 % probability; at least 6.
+
+    At a `level` below 5 %, as for one of several candidates, both figures are larger.
 
     The inverse of `minimum_detectable_effect`, with the same meaning of `effect` and `margin`. For
     an effect of 0.10: 6 blocks at sigma_d = 0.05, 10 at 0.10, 19 at 0.15, 32 at 0.20, 69 at 0.30.
@@ -136,23 +140,23 @@ def blocks_needed(sigma_d: float, effect: float, margin: float = 0.0) -> int:
             f"effect must lie between the margin ({margin}) and 1, "
             f"since what does not exceed the margin is never claimed; but got {effect}"
         )
-    least = minimum_blocks(1 - LEVEL)
-    if minimum_detectable_effect(sigma_d, least, margin) <= effect:
+    least = minimum_blocks(1 - level)
+    if minimum_detectable_effect(sigma_d, least, margin, level) <= effect:
         return least
     delta = math.log((1 - margin) / (1 - effect))
     # The formula at the full level is a lower bound, from which a few steps lead to the answer.
-    n = max(least + 1, math.ceil(_nominal_blocks(sigma_d / delta)))
+    n = max(least + 1, math.ceil(_nominal_blocks(sigma_d / delta, level)))
     if n > _MOST_BLOCKS:
         raise ValueError(
             f"an effect of {effect:.3g} beyond a margin of {margin:.3g} at a noise of "
             f"{sigma_d:.3g} would need {n} blocks: ask for a larger effect or reduce the noise"
         )
-    while minimum_detectable_effect(sigma_d, n, margin) > effect:
+    while minimum_detectable_effect(sigma_d, n, margin, level) > effect:
         n += 1
     return n
 
 
-def largest_sigma(effect: float, n: int) -> float:
+def largest_sigma(effect: float, n: int, level: float = LEVEL) -> float:
     """The noise with which n blocks just detect `effect`: `minimum_detectable_effect` inverted.
 
     0 with fewer than 6 blocks, which detect nothing at any noise.
@@ -162,24 +166,24 @@ def largest_sigma(effect: float, n: int) -> float:
     """
     if not 0 < effect < 1:
         raise ValueError(f"effect must lie between 0 and 1 but got {effect}")
-    return -math.log1p(-effect) / _detectable_sigmas(n)
+    return -math.log1p(-effect) / _detectable_sigmas(n, level)
 
 
-def _nominal_blocks(sigmas_per_effect: float) -> float:
-    z, z_power = _normal_quantiles(LEVEL)
+def _nominal_blocks(sigmas_per_effect: float, level: float) -> float:
+    z, z_power = _normal_quantiles(level)
     return ((z + z_power) ** 2 * sigmas_per_effect**2 + z**2 / 2) / _EFFICIENCY
 
 
-def _detectable_sigmas(n: int) -> float:
+def _detectable_sigmas(n: int, level: float) -> float:
     """The detectable shift of the differences' centre, in units of their standard deviation."""
-    least = minimum_blocks(1 - LEVEL)
+    least = minimum_blocks(1 - level)
     if n < least:
         return math.inf
     if n == least:
         # Here the test rejects only if all differences have one sign: exact, where the
         # approximation would promise 80 % and give 62 %.
         return float(special.ndtri(POWER ** (1 / n)))
-    z, z_power = _normal_quantiles(attained_level(n, LEVEL) if n <= _DISCRETE_UP_TO else LEVEL)
+    z, z_power = _normal_quantiles(attained_level(n, level) if n <= _DISCRETE_UP_TO else level)
     return (z + z_power) / math.sqrt(_EFFICIENCY * n - z**2 / 2)
 
 

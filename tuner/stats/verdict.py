@@ -8,12 +8,14 @@ about the study and not about the configurations.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy.typing as npt
 
 from tuner.stats.paired import PairedEstimate, estimate, minimum_blocks
+from tuner.stats.sequential import sequential_estimate
 from tuner.stats.words import counted, p_in_words, percent
 
 LEAST_MARGIN = 0.03
@@ -40,9 +42,12 @@ class Verdict:
 
     kind: VerdictKind
     estimate: PairedEstimate
-    """Ratio candidate / baseline with the 95 % interval, which *better* and *worse* rest on."""
+    """Ratio candidate / baseline with the 95 % interval, which *better* and *worse* rest on.
+
+    Of one of k candidates it is the interval of 1 - 0.05 / k: all k hold at once with 95 %.
+    """
     interval90: tuple[float, float]
-    """The 90 % interval of the ratio, which *equivalent* rests on."""
+    """The 90 % interval of the ratio, which *equivalent* rests on; of 1 - 0.10 / k likewise."""
     margin: float
     """Smallest difference of practical interest, as a fraction: 0.03 is ±3 %."""
     minimum_detectable_effect: float
@@ -83,23 +88,43 @@ def judge(
     minimum_detectable_effect: float,
     objective: str = "p99",
     larger_is_better: bool = False,
+    rho: float | None = None,
+    family: int = 1,
 ) -> Verdict:
-    """The verdict on the differences d = ln(candidate) - ln(baseline) of the frozen n blocks.
+    """The verdict on the differences d = ln(candidate) - ln(baseline) of the protocol's blocks.
 
-    `objective` names the figure in the sentence. `minimum_detectable_effect` is the one of the
-    plan (from A/A noise), not one computed from these differences.
+    Args:
+        differences: one per block.
+        margin: smallest difference of practical interest, as a fraction.
+        minimum_detectable_effect: the one of the plan (from A/A noise), not one computed from these
+            differences.
+        objective: names the figure in the sentence.
+        larger_is_better: turns the direction round.
+        rho: None for a number of blocks that was fixed beforehand; else that of the always-valid
+            test (see `tuner.stats.sequential`), whose verdict may be asked for after every block.
+        family: number of candidates that are judged in the same blocks. Each gets intervals of
+            1 - 0.05 / k and 1 - 0.10 / k (Bonferroni), which hold at once for all of them, so the
+            best one may be picked afterwards.
 
     Raises:
         ValueError: see `estimate` and `decide`.
     """
-    d95, d90 = estimate(differences, 0.95), estimate(differences, 0.90)
+
+    def at(level: float) -> PairedEstimate:
+        confidence = 1 - level / family
+        if rho is None:
+            return estimate(differences, confidence)
+        return sequential_estimate(differences, rho, confidence)
+
+    narrow = at(0.10)
     return decide(
-        d95,
-        (d90.low, d90.high),
+        at(0.05),
+        (narrow.low, narrow.high),
         margin=margin,
         minimum_detectable_effect=minimum_detectable_effect,
         objective=objective,
         larger_is_better=larger_is_better,
+        family=family,
     )
 
 
@@ -111,15 +136,20 @@ def decide(
     minimum_detectable_effect: float,
     objective: str = "p99",
     larger_is_better: bool = False,
+    family: int = 1,
 ) -> Verdict:
     """Apply the rule to an estimate with its 95 % interval and to the 90 % interval of the ratio.
 
+    Of one among `family` candidates, to the intervals of 1 - 0.05 / k and 1 - 0.10 / k.
+
     Raises:
-        ValueError: the intervals are not of 95 % and 90 %, or `margin` is not in (0, 1).
+        ValueError: the interval is not of that confidence, or `margin` is not in (0, 1).
     """
-    if estimate95.confidence != 0.95:
+    needed = 1 - 0.05 / family
+    if not math.isclose(estimate95.confidence, needed):
         raise ValueError(
-            f"the rule needs a 95 % interval but got one of {estimate95.confidence:.0%}"
+            f"the rule needs a {100 * needed:g} % interval "
+            f"but got one of {estimate95.confidence:.0%}"
         )
     if not 0 < margin < 1:
         raise ValueError(f"margin must be between 0 and 1 but got {margin}")
@@ -143,7 +173,7 @@ def decide(
         interval90=interval90,
         margin=margin,
         minimum_detectable_effect=minimum_detectable_effect,
-        sentence=f"{kind.capitalize()}: {_figures(estimate95, objective)}. {reason}.",
+        sentence=f"{kind.capitalize()}: {_figures(estimate95, objective, family)}. {reason}.",
     )
 
 
@@ -174,8 +204,8 @@ def _reason(
         return inside
     if not ratio.is_finite:
         return (
-            f"{counted(ratio.n, 'block')} cannot give a 95 % interval: "
-            f"at least {minimum_blocks(0.95)} are needed"
+            f"{counted(ratio.n, 'block')} cannot give a {100 * ratio.confidence:.3g} % interval: "
+            f"at least {minimum_blocks(ratio.confidence)} are needed"
         )
     if ratio.excludes_no_change:
         return (
@@ -188,7 +218,7 @@ def _reason(
     )
 
 
-def _figures(ratio: PairedEstimate, objective: str) -> str:
+def _figures(ratio: PairedEstimate, objective: str, family: int) -> str:
     change = abs(ratio.ratio - 1)
     if change < 0.0005:
         than = f"{objective} is as the baseline's"
@@ -197,12 +227,12 @@ def _figures(ratio: PairedEstimate, objective: str) -> str:
             f"{objective} is {percent(change)} {'lower' if ratio.ratio < 1 else 'higher'} "
             "than the baseline's"
         )
+    name = "95 % interval" if family == 1 else f"simultaneous 95 % interval of {family} finalists"
     interval = (
-        f"95 % interval {ratio.low:.3f} to {ratio.high:.3f}"
-        if ratio.is_finite
-        else "no finite 95 % interval"
+        f"{name} {ratio.low:.3f} to {ratio.high:.3f}" if ratio.is_finite else f"no finite {name}"
     )
+    kind = "always-valid" if ratio.always_valid else "exact"
     return (
         f"{than} (ratio {ratio.ratio:.3f}, {interval}, "
-        f"n = {counted(ratio.n, 'block')}, exact {p_in_words(ratio.p_value)})"
+        f"n = {counted(ratio.n, 'block')}, {kind} {p_in_words(ratio.p_value)})"
     )
