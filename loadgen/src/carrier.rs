@@ -88,6 +88,11 @@ pub trait Machine {
     /// The peer's bytes have come to their end; an error befalls all requests that still run.
     fn end(&mut self, sink: &mut impl Sink) -> Result<(), Kind>;
 
+    /// What lies behind an error of the transport, if the peer has said so before.
+    fn reason(&self, kind: Kind) -> Kind {
+        kind
+    }
+
     /// A request is not waited for any longer; false if only a close can bring that about.
     fn cancel(&mut self, stream: u32, out: &mut Vec<u8>) -> bool;
 
@@ -282,7 +287,8 @@ impl<M: Machine> Stream<M> {
     #[inline]
     fn flush(&mut self, sink: &mut impl Sink) -> Result<(), Kind> {
         loop {
-            self.outbox.flush(&mut self.transport, sink)?;
+            let flushed = self.outbox.flush(&mut self.transport, sink);
+            flushed.map_err(|kind| self.machine.reason(kind))?;
             if !self.outbox.bytes.is_empty() {
                 return Ok(());
             }
@@ -326,7 +332,8 @@ impl<M: Machine> Stream<M> {
 
     #[inline]
     fn receive(&mut self, buffer: &mut [u8], sink: &mut impl Sink) -> Result<Received, Kind> {
-        let Some((count, more)) = self.transport.receive(buffer)? else {
+        let received = self.transport.receive(buffer);
+        let Some((count, more)) = received.map_err(|kind| self.machine.reason(kind))? else {
             return Ok(Received::Nothing);
         };
         if count == 0 {

@@ -251,18 +251,35 @@ impl<'a> Engine<'a> {
     fn settled(&self) -> bool {
         let agenda = self.ledger.agenda;
         let sent = agenda.closed_loop || agenda.exhausted();
-        sent && self.ledger.retries.is_empty() && self.pool.slots.busy() == 0
+        let waiting = !self.ledger.retries.is_empty() || !self.ledger.refused.is_empty();
+        sent && !waiting && self.pool.slots.busy() == 0
     }
 
     /// Write every request that is due, as long as there are free slots.
     #[inline]
     fn dispatch(&mut self, mut now: u64) -> u64 {
         let agenda = self.ledger.agenda;
+        if !self.ledger.refused.is_empty() {
+            now = self.dispatch_again(now);
+        }
         while self.due() <= now
             && let Some(slot) = self.pool.slots.choose(agenda.pick())
             && let Some(index) = agenda.claim(now)
         {
             self.send(slot, index, false, now);
+            now = self.watch.tick();
+        }
+        now
+    }
+
+    /// Requests that a server has refused go before those that are newly due.
+    #[cold]
+    fn dispatch_again(&mut self, mut now: u64) -> u64 {
+        while !self.ledger.refused.is_empty()
+            && let Some(slot) = self.pool.slots.choose(self.ledger.agenda.pick())
+            && let Some(index) = self.ledger.refused.pop_front()
+        {
+            self.send(slot, index, true, now);
             now = self.watch.tick();
         }
         now

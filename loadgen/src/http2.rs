@@ -238,19 +238,24 @@ impl Machine for Http2 {
     fn end(&mut self, sink: &mut impl Sink) -> Result<(), Kind> {
         self.closing = true;
         sink.closing();
-        let angry = self.gone.filter(|code| *code != frame::NO_ERROR);
-        let kind = angry.map_or(Kind::Closed, Kind::GoAway);
+        let kind = self.reason(Kind::Closed);
         for place in 0..self.slots.len() {
             if self.streams[place] != NONE && self.slots[place].status != 0 {
                 self.free(place);
-                let kind = angry.map_or(Kind::Truncated, Kind::GoAway);
-                sink.failed(place as u32, kind, false);
+                sink.failed(place as u32, self.reason(Kind::Truncated), false);
             }
         }
         if self.streams.iter().all(|id| *id == NONE) {
             Ok(())
         } else {
             Err(kind)
+        }
+    }
+
+    fn reason(&self, kind: Kind) -> Kind {
+        match self.gone {
+            None | Some(frame::NO_ERROR) => kind,
+            Some(code) => Kind::GoAway(code),
         }
     }
 

@@ -97,8 +97,10 @@ impl Sink for Answers<'_, '_> {
     #[cold]
     fn failed(&mut self, stream: u32, kind: Kind, again: bool) {
         if let Some(exchange) = self.vacate(stream) {
-            if again && !exchange.retried {
-                self.ledger.retry(exchange.index);
+            // Connections that end gently may do so again and again, and each is opened anew.
+            let gentle = kind == Kind::GoAway(0);
+            if again && (!exchange.retried || gentle) {
+                self.ledger.refuse(exchange.index);
             } else {
                 self.ledger.fail(exchange.index, kind, self.stamp);
             }

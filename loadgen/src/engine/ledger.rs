@@ -216,6 +216,9 @@ pub struct Ledger<'a> {
     /// Requests lost to closing connections, to be written again to new ones: a server that closes
     /// one idle connection may be about to close the others.
     pub retries: VecDeque<u32>,
+    /// Requests that a server has certainly not processed, to be written again wherever there is
+    /// room.
+    pub refused: VecDeque<u32>,
     /// From dispatch to write, of the requests that a shared connection could not write at once.
     pub blocked: Histogram<u64>,
     /// Handshakes that came to a good end before the measured part, and from its start on.
@@ -235,6 +238,7 @@ impl<'a> Ledger<'a> {
             counts: Counts::default(),
             errors: Errors::new(),
             retries: VecDeque::with_capacity(slots + 1),
+            refused: VecDeque::new(),
             blocked: histogram::new(),
             handshakes: [histogram::new(), histogram::new()],
             tls: Tally::new(),
@@ -327,6 +331,17 @@ impl<'a> Ledger<'a> {
     #[cold]
     pub fn retry(&mut self, index: u32) {
         self.retries.push_back(index);
+        self.count_retry(index);
+    }
+
+    /// A request was not taken by the server and will be written once more.
+    #[cold]
+    pub fn refuse(&mut self, index: u32) {
+        self.refused.push_back(index);
+        self.count_retry(index);
+    }
+
+    fn count_retry(&mut self, index: u32) {
         if self.measured(index) {
             self.counts.retries += 1;
         }
@@ -334,6 +349,7 @@ impl<'a> Ledger<'a> {
 
     /// The window is over: what waits to be written again never was.
     pub fn close(&mut self, now: u64) {
+        self.retries.append(&mut self.refused);
         while let Some(index) = self.retries.pop_front() {
             if self.agenda.closed_loop {
                 // Its first write is all that tells when it was intended.

@@ -30,7 +30,9 @@ pub fn of_handshake(error: &Error) -> Kind {
 
 fn of_certificate(error: &CertificateError) -> Kind {
     match error {
-        CertificateError::UnknownIssuer => Kind::ConnectTlsUntrusted,
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            Kind::ConnectTlsUntrusted
+        }
         CertificateError::Expired
         | CertificateError::ExpiredContext { .. }
         | CertificateError::NotValidYet
