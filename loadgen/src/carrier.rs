@@ -14,6 +14,7 @@ use crate::errors::Kind;
 use crate::http1::Http1;
 use crate::http2::Http2;
 use crate::plan::Protocol;
+use crate::quic::{self, Quic};
 use crate::request::Prepared;
 use crate::sys;
 use crate::tls::{self, Agreed, Tls};
@@ -27,6 +28,18 @@ pub struct Endpoint {
     pub protocol: Protocol,
     /// How it is encrypted, if it is.
     pub tls: Option<tls::Client>,
+    /// What HTTP/3 needs besides, for one thread's connections.
+    pub quic: Option<quic::Config>,
+}
+
+impl Endpoint {
+    /// To be read into at once: HTTP/3 takes several runs of datagrams from the kernel.
+    pub fn buffer_bytes(&self) -> usize {
+        match self.protocol {
+            Protocol::Http1 | Protocol::Http2 => 64 * 1024,
+            Protocol::Http3 => 4 * 64 * 1024,
+        }
+    }
 }
 
 /// Takes what comes out of a carrier, stream by stream.
@@ -366,6 +379,8 @@ pub enum Carrier {
     Http1(Stream<Http1>),
     /// HTTP/2 over TCP.
     Http2(Stream<Http2>),
+    /// HTTP/3 over QUIC. It is large, and the others shall not pay for that.
+    Http3(Box<Quic>),
 }
 
 impl Carrier {
@@ -380,8 +395,12 @@ impl Carrier {
                 let transport = Transport::open(endpoint)?;
                 Ok(Self::Http2(Stream::new(transport, Http2::new(streams))))
             }
-            // Plans that ask for it are refused when they are read.
-            Protocol::Http3 => Err(Kind::ConnectFailed),
+            Protocol::Http3 => {
+                // Plans without TLS are refused when they are read.
+                let config = endpoint.quic.as_ref().ok_or(Kind::ConnectFailed)?;
+                let quic = Quic::open(endpoint.address, config, streams)?;
+                Ok(Self::Http3(Box::new(quic)))
+            }
         }
     }
 
@@ -390,6 +409,7 @@ impl Carrier {
         match self {
             Self::Http1(stream) => stream.machine.lend(streams),
             Self::Http2(stream) => stream.machine.lend(streams),
+            Self::Http3(quic) => quic.want(streams),
         }
     }
 
@@ -398,14 +418,29 @@ impl Carrier {
         match self {
             Self::Http1(stream) => stream.transport.agreed(),
             Self::Http2(stream) => stream.transport.agreed(),
+            Self::Http3(quic) => quic.agreed(),
         }
     }
 
-    /// The socket, to be watched for everything, edge-triggered.
+    /// What UDP and the path did since the last time that this was asked, if it is QUIC.
+    pub fn path(&mut self) -> Option<quic::Path> {
+        match self {
+            Self::Http1(_) | Self::Http2(_) => None,
+            Self::Http3(quic) => Some(quic.path()),
+        }
+    }
+
+    /// Whether [`Self::flush`] is to be called when the socket can be written to again.
+    pub fn heeds_room(&self) -> bool {
+        !matches!(self, Self::Http3(_))
+    }
+
+    /// The socket, to be watched, edge-triggered.
     pub fn socket(&self) -> &OwnedFd {
         match self {
             Self::Http1(stream) => stream.transport.socket(),
             Self::Http2(stream) => stream.transport.socket(),
+            Self::Http3(quic) => quic.socket(),
         }
     }
 
@@ -414,6 +449,7 @@ impl Carrier {
         match self {
             Self::Http1(stream) => stream.establish(buffer),
             Self::Http2(stream) => stream.establish(buffer),
+            Self::Http3(quic) => quic.establish(buffer),
         }
     }
 
@@ -423,6 +459,7 @@ impl Carrier {
         match self {
             Self::Http1(stream) => stream.machine.streams(),
             Self::Http2(stream) => stream.machine.streams(),
+            Self::Http3(quic) => quic.streams(),
         }
     }
 
@@ -438,6 +475,7 @@ impl Carrier {
         match self {
             Self::Http1(carrier) => carrier.request(stream, request, sink),
             Self::Http2(carrier) => carrier.request(stream, request, sink),
+            Self::Http3(quic) => quic.request(stream, request, sink),
         }
     }
 
@@ -447,6 +485,7 @@ impl Carrier {
         match self {
             Self::Http1(stream) => stream.flush(sink),
             Self::Http2(stream) => stream.flush(sink),
+            Self::Http3(quic) => quic.flush(sink),
         }
     }
 
@@ -456,6 +495,7 @@ impl Carrier {
         match self {
             Self::Http1(stream) => stream.receive(buffer, sink),
             Self::Http2(stream) => stream.receive(buffer, sink),
+            Self::Http3(quic) => quic.receive(buffer, sink),
         }
     }
 
@@ -464,6 +504,7 @@ impl Carrier {
         match self {
             Self::Http1(carrier) => carrier.cancel(stream),
             Self::Http2(carrier) => carrier.cancel(stream),
+            Self::Http3(quic) => quic.cancel(stream),
         }
     }
 
@@ -472,19 +513,27 @@ impl Carrier {
     pub fn deadline(&self) -> Option<u64> {
         match self {
             Self::Http1(_) | Self::Http2(_) => None,
+            Self::Http3(quic) => quic.deadline(),
         }
     }
 
     /// The deadline has passed.
-    pub fn alarm(&mut self, _now: u64, _sink: &mut impl Sink) -> Result<(), Kind> {
+    pub fn alarm(&mut self, now: u64, sink: &mut impl Sink) -> Result<(), Kind> {
         match self {
             Self::Http1(_) | Self::Http2(_) => Ok(()),
+            Self::Http3(quic) => quic.alarm(now, sink),
         }
     }
 
     /// Take what came while nothing was under way; whether it is still of use.
     pub fn is_well(&mut self, buffer: &mut [u8]) -> bool {
         let mut nobody = Nobody::default();
+        let now = nobody.now();
+        if self.deadline().is_some_and(|deadline| deadline <= now)
+            && self.alarm(now, &mut nobody).is_err()
+        {
+            return false;
+        }
         loop {
             match self.receive(buffer, &mut nobody) {
                 Ok(Received::Bytes { .. }) => {}
@@ -499,14 +548,17 @@ impl Carrier {
         match self {
             Self::Http1(stream) => sys::reset_on_close(stream.transport.socket()),
             Self::Http2(stream) => sys::reset_on_close(stream.transport.socket()),
+            // It always tells the peer.
+            Self::Http3(_) => {}
         }
     }
 }
 
 /// The sink of a connection that carries nothing.
 #[derive(Debug, Default)]
-struct Nobody {
-    closing: bool,
+pub(crate) struct Nobody {
+    /// Whether it takes no requests either.
+    pub closing: bool,
 }
 
 impl Sink for Nobody {

@@ -25,8 +25,6 @@ pub use crew::{Manner, Raw, run};
 
 /// Events taken per poll: few, so that the instant of a poll is true for all of its events.
 const EVENTS: usize = 64;
-/// Bytes per read.
-pub(crate) const BUFFER: usize = 64 * 1024;
 /// In a sleeping loop, handshakes are looked after this often.
 const MENDING_NS: u64 = 10_000_000;
 /// A closed loop has no instant to be late for, so it may sleep; but each answer that wakes it costs
@@ -123,7 +121,7 @@ impl<'a> Engine<'a> {
         pids: &[i32],
         pool: &'a mut Pool,
     ) -> Self {
-        let mut buffer = vec![0; BUFFER].into_boxed_slice();
+        let mut buffer = vec![0; pool.buffer_bytes()].into_boxed_slice();
         pool.resize(connections, window.streams, &mut buffer);
         Self {
             ledger: Ledger::new(agenda, connections * window.streams as usize),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use crate::http1::Fault;
+use crate::{http1::Fault, http3};
 
 /// One kind of error. Those named `Connect…` befall attempts to connect, the others requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,12 +82,28 @@ pub enum Kind {
     StreamReset(u32),
     /// HTTP/2: the peer ended the connection with this code.
     GoAway(u32),
+    /// The peer speaks no version of QUIC that we do.
+    ConnectQuicVersion,
+    /// The peer refused the QUIC connection.
+    ConnectQuicClosed,
+    /// QUIC: nothing was heard of the peer for the idle timeout.
+    QuicIdle,
+    /// QUIC: the peer broke its rules.
+    QuicViolation,
+    /// QUIC: the peer ended the connection with this code of the transport.
+    QuicClose(u64),
+    /// HTTP/3: something is against the rules.
+    H3Protocol,
+    /// HTTP/3: the peer ended the stream with this code.
+    H3Reset(u64),
+    /// HTTP/3: the peer ended the connection with this code.
+    H3Close(u64),
     /// Not the expected status, but this one.
     Status(u16),
 }
 
 /// Kinds without a number, and their names.
-const NAMED: [(Kind, &str); 33] = [
+const NAMED: [(Kind, &str); 38] = [
     (Kind::ConnectRefused, "connect_refused"),
     (Kind::ConnectTimeout, "connect_timeout"),
     (Kind::ConnectNoFiles, "connect_no_files"),
@@ -104,6 +120,8 @@ const NAMED: [(Kind, &str); 33] = [
     (Kind::ConnectTlsIncompatible, "connect_tls_incompatible"),
     (Kind::ConnectTlsGarbage, "connect_tls_garbage"),
     (Kind::ConnectTlsFailed, "connect_tls_failed"),
+    (Kind::ConnectQuicVersion, "connect_quic_version"),
+    (Kind::ConnectQuicClosed, "connect_quic_closed"),
     (Kind::Reset, "reset"),
     (Kind::Closed, "closed"),
     (Kind::Truncated, "truncated"),
@@ -121,6 +139,9 @@ const NAMED: [(Kind, &str); 33] = [
     (Kind::H2FrameSize, "h2_frame_size"),
     (Kind::H2Compression, "h2_compression"),
     (Kind::H2Flood, "h2_flood"),
+    (Kind::QuicIdle, "quic_idle_timeout"),
+    (Kind::QuicViolation, "quic_violation"),
+    (Kind::H3Protocol, "h3_protocol"),
 ];
 
 /// Error codes of HTTP/2 (RFC 9113, section 7).
@@ -141,18 +162,67 @@ const H2_CODES: [&str; 14] = [
     "http_1_1_required",
 ];
 
+/// Error codes of HTTP/3, from 0x100 on (RFC 9114, section 8.1).
+const H3_CODES: [&str; 17] = [
+    "no_error",
+    "general_protocol_error",
+    "internal_error",
+    "stream_creation_error",
+    "closed_critical_stream",
+    "frame_unexpected",
+    "frame_error",
+    "excessive_load",
+    "id_error",
+    "settings_error",
+    "missing_settings",
+    "request_rejected",
+    "request_cancelled",
+    "request_incomplete",
+    "message_error",
+    "connect_error",
+    "version_fallback",
+];
+/// Error codes of QUIC (RFC 9000, section 20.1).
+const QUIC_CODES: [&str; 17] = [
+    "no_error",
+    "internal_error",
+    "connection_refused",
+    "flow_control_error",
+    "stream_limit_error",
+    "stream_state_error",
+    "final_size_error",
+    "frame_encoding_error",
+    "transport_parameter_error",
+    "connection_id_limit_error",
+    "protocol_violation",
+    "invalid_token",
+    "application_error",
+    "crypto_buffer_exceeded",
+    "key_update_error",
+    "aead_limit_reached",
+    "no_viable_path",
+];
+
 /// Where the counts of the kinds with a number begin.
 const STATUSES: usize = NAMED.len();
 const RESETS: usize = STATUSES + 1000;
 const GOAWAYS: usize = RESETS + H2_CODES.len() + 1;
 const ALERTS: usize = GOAWAYS + H2_CODES.len() + 1;
 const CONNECT_ALERTS: usize = ALERTS + 256;
-const COUNTS: usize = CONNECT_ALERTS + 256;
+const H3_RESETS: usize = CONNECT_ALERTS + 256;
+const H3_CLOSES: usize = H3_RESETS + H3_CODES.len() + 1;
+const QUIC_CLOSES: usize = H3_CLOSES + H3_CODES.len() + 1;
+const COUNTS: usize = QUIC_CLOSES + QUIC_CODES.len() + 1;
 
 impl Kind {
     fn index(self) -> usize {
         let code = |code: u32| (code as usize).min(H2_CODES.len());
+        let h3 = |code: u64| (code.wrapping_sub(0x100)).min(H3_CODES.len() as u64) as usize;
+        let quic = |code: u64| code.min(QUIC_CODES.len() as u64) as usize;
         match self {
+            Self::H3Reset(number) => H3_RESETS + h3(number),
+            Self::H3Close(number) => H3_CLOSES + h3(number),
+            Self::QuicClose(number) => QUIC_CLOSES + quic(number),
             Self::Status(status) => STATUSES + usize::from(status.min(999)),
             Self::StreamReset(number) => RESETS + code(number),
             Self::GoAway(number) => GOAWAYS + code(number),
@@ -167,13 +237,20 @@ impl Kind {
 
     fn name(index: usize) -> String {
         let code = |at: usize| H2_CODES.get(at).unwrap_or(&"unknown_error");
+        let h3 = |at: usize| H3_CODES.get(at).unwrap_or(&"unknown_error");
+        let quic = |at: usize| QUIC_CODES.get(at).unwrap_or(&"unknown_error");
         match index {
             ..STATUSES => NAMED[index].1.to_owned(),
             STATUSES..RESETS => format!("status_{}", index - STATUSES),
             RESETS..GOAWAYS => format!("h2_reset_{}", code(index - RESETS)),
             GOAWAYS..ALERTS => format!("h2_goaway_{}", code(index - GOAWAYS)),
             ALERTS..CONNECT_ALERTS => format!("tls_alert_{}", alert(index - ALERTS)),
-            _ => format!("connect_tls_alert_{}", alert(index - CONNECT_ALERTS)),
+            CONNECT_ALERTS..H3_RESETS => {
+                format!("connect_tls_alert_{}", alert(index - CONNECT_ALERTS))
+            }
+            H3_RESETS..H3_CLOSES => format!("h3_reset_{}", h3(index - H3_RESETS)),
+            H3_CLOSES..QUIC_CLOSES => format!("h3_close_{}", h3(index - H3_CLOSES)),
+            _ => format!("quic_close_{}", quic(index - QUIC_CLOSES)),
         }
     }
 
@@ -184,6 +261,7 @@ impl Kind {
             Self::TlsTruncated => Self::ConnectTlsClosed,
             Self::TlsGarbage => Self::ConnectTlsGarbage,
             Self::TlsAlert(number) => Self::ConnectTlsAlert(number),
+            Self::H3Close(_) | Self::QuicClose(_) => Self::ConnectQuicClosed,
             Self::Io => Self::ConnectFailed,
             kind if kind.is_of_opening() => kind,
             _ => Self::ConnectGarbage,
@@ -194,7 +272,7 @@ impl Kind {
     pub fn is_of_opening(self) -> bool {
         match self {
             Self::ConnectTlsAlert(_) => true,
-            kind => kind.index() <= Self::ConnectTlsFailed.index(),
+            kind => kind.index() <= Self::ConnectQuicClosed.index(),
         }
     }
 
@@ -225,6 +303,16 @@ impl From<Fault> for Kind {
             Fault::HeadTooLarge => Self::HeadTooLarge,
             Fault::BadChunk => Self::BadChunk,
             Fault::Truncated => Self::Truncated,
+        }
+    }
+}
+
+impl From<http3::Fault> for Kind {
+    fn from(fault: http3::Fault) -> Self {
+        match fault {
+            http3::Fault::Malformed | http3::Fault::Connection(_) => Self::H3Protocol,
+            http3::Fault::HeadTooLarge => Self::HeadTooLarge,
+            http3::Fault::Truncated => Self::Truncated,
         }
     }
 }

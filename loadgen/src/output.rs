@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::engine::Raw;
 use crate::histogram::{Latency, Summary};
-use crate::plan::{Arrival, Instance, Mode, Window};
+use crate::plan::{Arrival, Instance, Mode, Protocol, Window};
+use crate::quic;
 use crate::record::Outcome;
 use crate::series::{self, Part, PiecePart};
 use crate::stalls::Spans;
@@ -86,6 +87,8 @@ pub struct WindowLine {
     pub handshakes: Handshakes,
     /// Encryption; `None` in cleartext.
     pub tls: Option<TlsCounts>,
+    /// Datagrams and paths; `None` if it is not HTTP/3.
+    pub quic: Option<QuicCounts>,
     /// The stalls.
     pub stalls: Stalls,
     /// Time stolen by the hypervisor from each CPU in question, in seconds, from the warm-up to the
@@ -146,6 +149,35 @@ impl TlsCounts {
             full: tally.full,
             resumed: tally.resumed,
             handshake: Summary::of(&tally.handshakes),
+        }
+    }
+}
+
+/// What UDP and the paths did, from the preparations to the drain.
+#[derive(Debug, Serialize)]
+pub struct QuicCounts {
+    /// Datagrams received.
+    pub datagrams_in: u64,
+    /// Datagrams sent.
+    pub datagrams_out: u64,
+    /// Packets of ours that were deemed lost.
+    pub lost_packets: u64,
+    /// The smallest round trip time seen, in microseconds; `None` without a connection.
+    pub rtt_min_us: Option<f64>,
+    /// The largest smoothed round trip time of a connection when it was last asked. Delayed
+    /// acknowledgements are in it as far as the server does not own up to them.
+    pub rtt_max_us: Option<f64>,
+}
+
+impl QuicCounts {
+    fn of(path: &quic::Path) -> Self {
+        let us = |rtt: Option<u64>| rtt.map(|ns| ns as f64 / 1e3);
+        Self {
+            datagrams_in: path.datagrams_in,
+            datagrams_out: path.datagrams_out,
+            lost_packets: path.lost_packets,
+            rtt_min_us: us(path.rtt_min_ns),
+            rtt_max_us: us(path.rtt_max_ns),
         }
     }
 }
@@ -285,6 +317,7 @@ impl WindowLine {
                 before: Summary::of(&raw.handshakes[0]),
                 during: Summary::of(&raw.handshakes[1]),
             },
+            quic: (instance.protocol == Protocol::Http3).then(|| QuicCounts::of(&raw.path)),
             tls: instance.tls.is_some().then(|| TlsCounts::of(&raw.tls)),
             stalls,
             steal_s: around.steal_s,

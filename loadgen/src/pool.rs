@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::carrier::{Carrier, Endpoint};
 use crate::errors::Kind;
+use crate::quic;
 use crate::request::Prepared;
 use crate::slots::Slots;
 use crate::sys::Epoll;
@@ -100,6 +101,8 @@ pub struct Pool {
     pub streams: u32,
     /// No carrier's deadline is earlier. It may have been moved to later since.
     pub alarm: u64,
+    /// What UDP and the paths of QUIC did since the window began.
+    pub path: quic::Path,
     endpoint: Endpoint,
     closed: VecDeque<u32>,
     connecting: usize,
@@ -115,6 +118,7 @@ impl Pool {
             slots: Slots::new(0),
             streams: 1,
             alarm: u64::MAX,
+            path: quic::Path::default(),
             endpoint,
             closed: VecDeque::new(),
             connecting: 0,
@@ -253,6 +257,9 @@ impl Pool {
         if matches!(self.at(i).state, State::Connecting(..)) {
             self.connecting = self.connecting.saturating_sub(1);
         }
+        if let Some(path) = self.at(i).carrier.as_mut().and_then(Carrier::path) {
+            self.path.add(&path);
+        }
         let connection = self.at(i);
         connection.carrier = None;
         connection.generation = connection.generation.wrapping_add(1);
@@ -301,7 +308,11 @@ impl Pool {
         let opened = Carrier::open(&self.endpoint, self.streams).and_then(|carrier| {
             // Readiness is reported by the set even if it is there already.
             let token = u64::from(i) | u64::from(self.at(i).generation) << 32;
-            let added = self.epoll.add(carrier.socket(), token);
+            let added = if carrier.heeds_room() {
+                self.epoll.add(carrier.socket(), token)
+            } else {
+                self.epoll.add_reading(carrier.socket(), token)
+            };
             added.map_err(|error| Kind::of_connect(&error))?;
             Ok(carrier)
         });
@@ -364,6 +375,21 @@ impl Pool {
             }
         }
         expired
+    }
+
+    /// To be read into at once.
+    pub fn buffer_bytes(&self) -> usize {
+        self.endpoint.buffer_bytes()
+    }
+
+    /// What UDP and the paths of QUIC did since the last time that this was asked.
+    pub fn take_path(&mut self) -> quic::Path {
+        let mut path = std::mem::take(&mut self.path);
+        let carriers = self.connections.iter_mut();
+        for its in carriers.filter_map(|connection| connection.carrier.as_mut()?.path()) {
+            path.add(&its);
+        }
+        path
     }
 
     /// A carrier has a deadline.

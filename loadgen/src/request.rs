@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::http1;
 use crate::http2::{self, Blocks};
+use crate::http3;
 use crate::plan::{self, Check, Expect};
 
 /// A request ready to be sent, with what its response must look like.
@@ -11,6 +14,8 @@ use crate::plan::{self, Check, Expect};
 pub struct Prepared {
     /// The whole request as HTTP/1.1 writes it.
     pub http1: Box<[u8]>,
+    /// The whole request as HTTP/3 writes it, its body apart from what comes before.
+    pub http3: [Bytes; 2],
     /// The method.
     pub method: Box<str>,
     /// Host, with the port if it was given: `Host` and `:authority`.
@@ -58,16 +63,19 @@ impl Prepared {
         {
             fields.push(("Content-Length".into(), body.len().to_string().into()));
         }
-        let body = body.unwrap_or_default();
+        let body: Arc<[u8]> = body.unwrap_or_default().into();
+        let named = fields.iter().map(|(name, value)| (&**name, &**value));
+        let http3 = http3::render(&request.method, authority, &request.path, named, body.len());
         let expect: Expect = request.expect.clone().unwrap_or_default();
         Self {
             http1: http1::render(request, host, &body).into(),
+            http3: [http3.into(), Bytes::from_owner(Arc::clone(&body))],
             method: request.method.as_str().into(),
             authority: authority.into(),
             path: request.path.as_str().into(),
             fields: fields.into(),
             http2,
-            body: body.into(),
+            body,
             head: request.method == "HEAD",
             status: expect.status,
             length: expect.length,

@@ -10,8 +10,9 @@ use crate::engine::{self, Interrupted, Manner, Raw};
 use crate::instants;
 use crate::live::Live;
 use crate::output::{EndLine, Reason, Surroundings, WindowLine};
-use crate::plan::{Plan, Window};
+use crate::plan::{Plan, Protocol, Window};
 use crate::pool::Pool;
+use crate::quic;
 use crate::request::Prepared;
 use crate::resources;
 use crate::schedule::{Mix, Schedule};
@@ -126,12 +127,18 @@ impl<'a> Session<'a> {
                 "http"
             };
             let requests = Prepared::all(&plan.requests, host, scheme);
-            let endpoint = Endpoint {
-                address: instance.address,
-                protocol: instance.protocol,
-                tls: self.tls.get(instance.id.as_str()).cloned(),
+            let tls = self.tls.get(instance.id.as_str());
+            let pool = || {
+                let quic = tls.filter(|_| instance.protocol == Protocol::Http3);
+                let quic = quic.map(quic::Config::new).transpose();
+                let endpoint = Endpoint {
+                    address: instance.address,
+                    protocol: instance.protocol,
+                    tls: tls.cloned(),
+                    quic: quic.map_err(io::Error::other)?,
+                };
+                Pool::new(endpoint, Arc::clone(&requests))
             };
-            let pool = || Pool::new(endpoint.clone(), Arc::clone(&requests));
             *pools = (0..threads).map(|_| pool()).collect::<io::Result<_>>()?;
         }
         let ticker_cpus = plan.ticker.iter().flat_map(|ticker| &ticker.cpus);

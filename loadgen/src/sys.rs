@@ -8,6 +8,7 @@ mod epoll;
 mod memory;
 mod process;
 mod socket;
+mod udp;
 
 use std::io;
 
@@ -24,6 +25,7 @@ pub use process::{
     wait_readable_for,
 };
 pub use socket::{connect, receive, reset_on_close, send, socket_error};
+pub use udp::{Datagrams, connect_udp, receive_datagrams, send_datagrams};
 
 fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 {

@@ -5,7 +5,7 @@
 //! thousand idle ones cost little more than their keys.
 
 mod client;
-mod kinds;
+pub mod kinds;
 mod tally;
 
 use std::fmt;

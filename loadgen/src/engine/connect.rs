@@ -56,6 +56,9 @@ impl Engine<'_> {
             for event in &events[..n] {
                 self.handle(*event, now);
             }
+            if now >= self.pool.alarm {
+                self.alarms(now);
+            }
             self.expire_connecting(now);
         }
     }

@@ -13,6 +13,7 @@ use crate::histogram;
 use crate::live::Live;
 use crate::plan::{Spin, Window};
 use crate::pool::Pool;
+use crate::quic;
 use crate::record::{Outcome, Sample};
 use crate::schedule::Schedule;
 use crate::stalls::Spans;
@@ -54,6 +55,8 @@ pub struct Raw {
     pub handshakes: [Histogram<u64>; 2],
     /// What was agreed about encryption.
     pub tls: Tally,
+    /// What UDP and the paths of QUIC did, from the preparations to the drain.
+    pub path: quic::Path,
 }
 
 /// What one thread brings to it.
@@ -67,6 +70,7 @@ struct Part {
     blocked: Histogram<u64>,
     handshakes: [Histogram<u64>; 2],
     tls: Tally,
+    path: quic::Path,
     /// When it gave up what was open.
     ended: u64,
 }
@@ -157,6 +161,7 @@ fn work(
     ready: &Barrier,
 ) -> io::Result<Option<Part>> {
     let agenda = engine.ledger.agenda;
+    engine.pool.take_path();
     // The events live outside, so that handling one may borrow the engine.
     let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
     let connected = engine.connect(connections, &mut events);
@@ -192,6 +197,7 @@ fn work(
         blocked: engine.ledger.blocked,
         handshakes: engine.ledger.handshakes,
         tls: engine.ledger.tls,
+        path: engine.pool.take_path(),
         ended,
     }))
 }
@@ -214,6 +220,7 @@ fn merge(agenda: &Agenda, parts: Vec<Part>) -> Raw {
         blocked: histogram::new(),
         handshakes: [histogram::new(), histogram::new()],
         tls: Tally::new(),
+        path: quic::Path::default(),
     };
     for part in parts {
         raw.counts += part.counts;
@@ -228,6 +235,7 @@ fn merge(agenda: &Agenda, parts: Vec<Part>) -> Raw {
             let _ = all.add(its);
         }
         raw.tls.merge(&part.tls);
+        raw.path.add(&part.path);
     }
     raw
 }

@@ -278,6 +278,13 @@ impl Engine<'_> {
                 self.pool.note_deadline(deadline);
                 continue;
             }
+            if let State::Connecting(..) = self.pool.connections[i as usize].state {
+                self.establish(i, now);
+                let carrier = self.pool.connections[i as usize].carrier.as_ref();
+                let deadline = carrier.and_then(crate::carrier::Carrier::deadline);
+                self.pool.note_deadline(deadline);
+                continue;
+            }
             let rung = with_answers!(self, i, now, |carrier, answers| {
                 carrier.alarm(now, &mut answers)
             });

@@ -84,10 +84,10 @@ impl Plan {
                 )?;
             }
             require(
-                instance.protocol != Protocol::Http3,
-                format_args!("{path}.protocol"),
-                instance.protocol,
-                "\"http1\" or \"http2\"",
+                instance.protocol != Protocol::Http3 || instance.tls.is_some(),
+                format_args!("{path}.tls"),
+                &instance.tls,
+                "an object, {} at least: there is no HTTP/3 without TLS",
             )?;
             if let Some(tls) = &instance.tls {
                 tls.check(&path)?;

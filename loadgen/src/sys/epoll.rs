@@ -37,7 +37,16 @@ impl Epoll {
 
     /// Watch a socket for everything, edge-triggered; its events carry `token`.
     pub fn add(&self, socket: &OwnedFd, token: u64) -> io::Result<()> {
-        let mask = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
+        self.watch(socket, token, libc::EPOLLIN | libc::EPOLLOUT)
+    }
+
+    /// The same, but not for room to write.
+    pub fn add_reading(&self, socket: &OwnedFd, token: u64) -> io::Result<()> {
+        self.watch(socket, token, libc::EPOLLIN)
+    }
+
+    fn watch(&self, socket: &OwnedFd, token: u64, mask: c_int) -> io::Result<()> {
+        let mask = mask | libc::EPOLLRDHUP | libc::EPOLLET;
         let mut event = libc::epoll_event {
             events: mask as u32,
             u64: token,

@@ -12,17 +12,30 @@ use super::{check, count};
 ///
 /// The flag says whether the connection is already established.
 pub fn connect(address: &SocketAddr) -> io::Result<(OwnedFd, bool)> {
+    let socket = open(address, libc::SOCK_STREAM, libc::IPPROTO_TCP)?;
+    set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1 as c_int)?;
+    match connect_address(&socket, address) {
+        Ok(()) => Ok((socket, true)),
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok((socket, false)),
+        Err(error) => Err(error),
+    }
+}
+
+/// A non-blocking socket of the address's family.
+pub(super) fn open(address: &SocketAddr, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() {
         libc::AF_INET
     } else {
         libc::AF_INET6
     };
-    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: takes numbers only; the new descriptor is owned by nobody else.
-    let socket =
-        unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, libc::IPPROTO_TCP))?) };
-    set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1 as c_int)?;
-    let result = match address {
+    Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, protocol))?) })
+}
+
+/// Connect a socket to an address.
+pub(super) fn connect_address(socket: &OwnedFd, address: &SocketAddr) -> io::Result<()> {
+    match address {
         SocketAddr::V4(v4) => {
             let raw = libc::sockaddr_in {
                 sin_family: libc::AF_INET as libc::sa_family_t,
@@ -32,7 +45,7 @@ pub fn connect(address: &SocketAddr) -> io::Result<(OwnedFd, bool)> {
                 },
                 sin_zero: [0; 8],
             };
-            connect_raw(&socket, &raw)
+            connect_raw(socket, &raw)
         }
         SocketAddr::V6(v6) => {
             let raw = libc::sockaddr_in6 {
@@ -44,13 +57,8 @@ pub fn connect(address: &SocketAddr) -> io::Result<(OwnedFd, bool)> {
                 },
                 sin6_scope_id: v6.scope_id(),
             };
-            connect_raw(&socket, &raw)
+            connect_raw(socket, &raw)
         }
-    };
-    match result {
-        Ok(()) => Ok((socket, true)),
-        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok((socket, false)),
-        Err(error) => Err(error),
     }
 }
 
@@ -66,7 +74,12 @@ fn connect_raw<T>(socket: &OwnedFd, address: &T) -> io::Result<()> {
     check(result).map(drop)
 }
 
-fn set_option<T>(socket: &OwnedFd, level: c_int, name: c_int, value: T) -> io::Result<()> {
+pub(super) fn set_option<T>(
+    socket: &OwnedFd,
+    level: c_int,
+    name: c_int,
+    value: T,
+) -> io::Result<()> {
     // SAFETY: `value` is valid for the read of the size given.
     let result = unsafe {
         libc::setsockopt(

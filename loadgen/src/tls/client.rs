@@ -77,6 +77,11 @@ impl Client {
         &self.config
     }
 
+    /// What the server is called.
+    pub fn name(&self) -> &ServerName<'static> {
+        &self.name
+    }
+
     /// A connection's session.
     pub(super) fn session(&self) -> Result<UnbufferedClientConnection, Kind> {
         UnbufferedClientConnection::new(Arc::clone(&self.config), self.name.clone())

@@ -154,7 +154,8 @@ pub fn plan(address: SocketAddr, window: Value, changes: Value) -> Value {
     plan
 }
 
-fn merge(into: &mut Value, from: Value) {
+/// Set fields of an object.
+pub fn merge(into: &mut Value, from: Value) {
     let from = from.as_object().cloned().unwrap_or_default();
     into.as_object_mut().unwrap().extend(from);
 }
