@@ -27,6 +27,7 @@ ROOMS = {
     "paths": 0,
     # 1: data types and pure logic
     "ablation": 1,
+    "access_log": 1,
     "arrivals": 1,
     "capacity": 1,
     "clocks": 1,
@@ -39,6 +40,7 @@ ROOMS = {
     "instrument": 1,
     "latency": 1,
     "located": 1,
+    "log_mix": 1,
     "measurement": 1,
     "metric": 1,
     "objective": 1,

@@ -16,21 +16,19 @@ from tuner.paths import data_dir
 from tuner.site import FILE_KINDS, FileKind, SiteFile, content
 from tuner.wire import Wire, read_wire
 
-__all__ = ["Arrival", "Backend", "Request", "SiteFile", "Wire", "Workload", "load_workload"]
-
 Checked = Literal["sample", "all"]
 CHECKED: tuple[Checked, ...] = get_args(Checked)
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
-_TARGET = re.compile(r"/[!-~]*")
+TARGET = re.compile(r"/[!-~]*")
 _FIELD_VALUE = re.compile(r"[\t -~\x80-\U0010ffff]*")
-_SITE_PATH = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
+SITE_PATH = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+(; ?charset=[A-Za-z0-9-]+)?")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _SET_BY_GENERATOR = ("connection", "content-length", "transfer-encoding")
-_LARGEST_SITE = 64 << 20
-_LARGEST_BACKEND_BODY = 256 << 10
-_INDEX = "index.html"
+LARGEST_SITE = 64 << 20
+LARGEST_BACKEND_BODY = 256 << 10
+INDEX = "index.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +141,7 @@ def _site(node: Node) -> tuple[SiteFile, ...]:
     for item in node.sequence():
         keys = item.mapping(required=("path", "size"), optional=("kind",))
         path = keys["path"].text()
-        if not _SITE_PATH.fullmatch(path):
+        if not SITE_PATH.fullmatch(path):
             raise keys["path"].error(
                 f"{path!r} is no plain path; allowed: letters, digits, '.', '_', '-' between "
                 "slashes, such as /css/site.css"
@@ -151,13 +149,13 @@ def _site(node: Node) -> tuple[SiteFile, ...]:
         if path in files:
             raise keys["path"].error(f"{path!r} is given twice")
         kind = keys["kind"].one_of(FILE_KINDS) if "kind" in keys else _kind_of(path)
-        files[path] = SiteFile(path, keys["size"].size(0, _LARGEST_SITE), kind)
+        files[path] = SiteFile(path, keys["size"].size(0, LARGEST_SITE), kind)
     for path in files:
         if any(other.startswith(path + "/") for other in files):
             raise node.error(f"{path!r} cannot be a file and a folder")
     total = sum(file.size_bytes for file in files.values())
-    if total > _LARGEST_SITE:
-        raise node.error(f"the site has {total} bytes; allowed: {_LARGEST_SITE} in all")
+    if total > LARGEST_SITE:
+        raise node.error(f"the site has {total} bytes; allowed: {LARGEST_SITE} in all")
     return tuple(files.values())
 
 
@@ -171,12 +169,12 @@ def _backend(node: Node) -> Backend:
     body = keys["body"].text()
     if "size" in keys:
         # Blanks are the one padding that leaves JSON what it is.
-        body = body.ljust(keys["size"].size(0, _LARGEST_BACKEND_BODY))
+        body = body.ljust(keys["size"].size(0, LARGEST_BACKEND_BODY))
     if any(ord(char) < 32 and char not in "\t\n\r" for char in body) or "\x7f" in body:
         raise keys["body"].error("control characters are not allowed, but for tabs and line ends")
     data = body.encode()
-    if len(data) > _LARGEST_BACKEND_BODY:
-        raise keys["body"].error(f"{len(data)} bytes; allowed: {_LARGEST_BACKEND_BODY}")
+    if len(data) > LARGEST_BACKEND_BODY:
+        raise keys["body"].error(f"{len(data)} bytes; allowed: {LARGEST_BACKEND_BODY}")
     media = keys["content_type"].text() if "content_type" in keys else "application/json"
     if not _MEDIA_TYPE.fullmatch(media):
         raise keys["content_type"].error(f"{media!r} is no media type such as application/json")
@@ -272,7 +270,7 @@ def _request(
     if not _TOKEN.fullmatch(method):
         raise keys["method"].error(f"{method!r} is no HTTP method such as GET")
     path = keys["path"].text()
-    if not _TARGET.fullmatch(path):
+    if not TARGET.fullmatch(path):
         raise keys["path"].error(
             f"{path!r} is not allowed; a path starts with '/' and holds neither blanks nor "
             "characters beyond ASCII (write them as %20, %C3%A9)"
@@ -308,7 +306,7 @@ def _request(
 
 def _lookup(path: str, answers: Mapping[str, bytes]) -> bytes | None:
     plain = path.partition("?")[0]
-    return answers.get(plain + _INDEX if plain.endswith("/") else plain)
+    return answers.get(plain + INDEX if plain.endswith("/") else plain)
 
 
 def _expect(node: Node | None) -> tuple[int | None, int | None, str | None, Checked]:

@@ -15,7 +15,7 @@ from tuner.errors import DefinitionError
 from tuner.load import program
 from tuner.servers import nginx
 
-COMMANDS = ("optimize", "compare", "measure", "report", "export", "studies", "doctor")
+COMMANDS = ("optimize", "compare", "measure", "report", "export", "studies", "workload", "doctor")
 
 
 def test_help_lists_every_command_and_the_exit_codes(tuner: Tuner) -> None:

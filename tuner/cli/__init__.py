@@ -25,6 +25,7 @@ _COMMANDS = {
     "report": "Write a study's report again, from its record alone.",
     "export": "Write a study's configuration, with where it comes from.",
     "studies": "List the studies that ship with tuner and those in this folder.",
+    "workload": "Make a workload from an access log, check or show one.",
     "doctor": "Say whether this machine can measure, and how finely.",
 }
 

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from tuner.arrivals import Profile, stretch
+from tuner.arrivals import Arrival, Profile, stretch
 from tuner.errors import InstrumentError
 from tuner.facts import CoreSplit
 from tuner.instrument import NATIVE, Instrument
@@ -27,7 +27,7 @@ from tuner.load.port import HOST, Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.measurement import RawWindow, Samples
 from tuner.stalls import StallRule
 from tuner.wire import Agreed, Wire
-from tuner.workload import Arrival, Workload
+from tuner.workload import Workload
 
 _MAGIC = b"TNRS0001"
 _PRIORITY = -20

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from tuner.arrivals import Arrival
 from tuner.configuration import Configuration, Value
 from tuner.errors import HostError, InstrumentError, Interrupted
 from tuner.facts import CoreSplit, HostFacts, ServerFacts
@@ -33,7 +34,7 @@ from tuner.stalls import Span
 from tuner.store import Header
 from tuner.testing.simulate import Noise, Stalls
 from tuner.wire import NEGOTIATED
-from tuner.workload import Arrival, Workload
+from tuner.workload import Workload
 
 _EPOCH_UNIX_S = 1_767_225_600.0
 _DEPLOY_S = 1.3

@@ -1,0 +1,212 @@
+"""Access logs, line by line: what was asked, when, and how it was answered.
+
+Two forms are read, each told from its lines: the combined format of Apache and Nginx
+(https://nginx.org/en/docs/http/ngx_http_log_module.html), with whatever fields follow, and one
+JSON object per line, as Nginx writes with ``escape=json`` and Caddy by default
+(https://caddyserver.com/docs/caddyfile/directives/log).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+_COMBINED = re.compile(
+    r"\S+ \S+ .*?\[(?P<time>[^\]]+)\] "
+    r'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>\d{3}) (?P<size>\d+|-)'
+)
+_REQUEST = re.compile(r"(?P<method>[!#$%&'*+.^_`|~0-9A-Za-z-]+) (?P<target>\S+)(?: HTTP/[\d.]+)?")
+_ORIGIN = re.compile(r"https?://[^/]*")
+_TIME = "%d/%b/%Y:%H:%M:%S %z"
+_SHOWN = 5
+_MOST_KINDS = 200_000
+"""Kinds of requests that are counted apart; the rarest are given up when there are more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a log."""
+
+    unix_s: float
+    """When; to the second only in the combined format."""
+    method: str
+    target: str
+    """Path with its query."""
+    status: int
+    size_bytes: int
+    """Of the answer's body, as far as it was sent."""
+
+
+def parse_line(line: str) -> Entry:
+    """Read one line of either form.
+
+    Raises:
+        ValueError: it is of neither, or holds no request; the message says what is missing.
+    """
+    return _json(line) if line.startswith("{") else _combined(line)
+
+
+def _combined(line: str) -> Entry:
+    found = _COMBINED.match(line)
+    if found is None:
+        raise ValueError("neither the combined format nor JSON")
+    try:
+        unix_s = _unix_s(found["time"])
+    except ValueError:
+        raise ValueError(f"no time such as 10/Oct/2025:13:55:36 +0000: {found['time']!r}") from None
+    size = 0 if found["size"] == "-" else int(found["size"])
+    return _entry(unix_s, found["request"], found["status"], size)
+
+
+@functools.lru_cache(maxsize=64)
+def _unix_s(text: str) -> float:
+    """Kept, since the lines of one second repeat it."""
+    return datetime.strptime(text, _TIME).timestamp()  # noqa: DTZ007 - %z is in _TIME
+
+
+def _json(line: str) -> Entry:
+    try:
+        fields = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"no JSON: {error.msg}") from None
+    inner = fields.get("request")
+    if isinstance(inner, Mapping):
+        request = f"{inner.get('method', '')} {inner.get('uri', '')}"
+    elif isinstance(inner, str):
+        request = inner
+    else:
+        method = _first(fields, "request_method", "method")
+        request = f"{method} {_first(fields, 'request_uri', 'uri', 'path')}"
+    size = _first(fields, "body_bytes_sent", "size", "bytes_sent", "bytes") or 0
+    return _entry(_moment(fields), request, _first(fields, "status"), size)
+
+
+def _first(fields: Mapping[str, Any], *names: str) -> Any:
+    return next((fields[name] for name in names if fields.get(name) not in (None, "")), "")
+
+
+def _moment(fields: Mapping[str, Any]) -> float:
+    found = _first(
+        fields, "msec", "ts", "time_iso8601", "time_local", "time", "timestamp", "@timestamp"
+    )
+    try:
+        unix_s = float(found)
+    except (ValueError, TypeError):
+        unix_s = math.nan
+    if math.isfinite(unix_s):
+        return unix_s
+    for read in (lambda text: datetime.fromisoformat(text).timestamp(), _unix_s):
+        try:
+            return read(str(found))
+        except ValueError:
+            continue
+    raise ValueError(f"no time (msec, ts, time_iso8601, time_local): {found!r}")
+
+
+def _entry(unix_s: float, request: str, status: object, size: object) -> Entry:
+    found = _REQUEST.fullmatch(request)
+    if found is None:
+        raise ValueError(f"no request: {request[:60]!r}")
+    target = _ORIGIN.sub("", found["target"]) or "/"
+    if not target.startswith("/"):
+        raise ValueError(f"no path: {target[:60]!r}")
+    try:
+        return Entry(unix_s, found["method"], target, int(str(status)), int(float(str(size))))
+    except ValueError:
+        raise ValueError(f"no status: {status!r}") from None
+
+
+@dataclass
+class Kind:
+    """All requests of one method and target."""
+
+    count: int = 0
+    statuses: Counter[int] = field(default_factory=Counter)
+    sizes: Counter[int] = field(default_factory=Counter)
+    """Body sizes of the answers with status 200, as often as each was seen."""
+
+    @property
+    def status(self) -> int:
+        """The status that most answers had."""
+        return self.statuses.most_common(1)[0][0]
+
+    @property
+    def size_bytes(self) -> int:
+        """The middle one of the sizes; 0 without any."""
+        half, seen = (sum(self.sizes.values()) + 1) // 2, 0
+        for size, count in sorted(self.sizes.items()):
+            seen += count
+            if seen >= half:
+                return size
+        return 0
+
+
+@dataclass
+class Tally:
+    """What a log holds, gathered line by line in bounded memory."""
+
+    kinds: dict[tuple[str, str], Kind] = field(default_factory=dict)
+    good: int = 0
+    bad: int = 0
+    bad_lines: list[tuple[str, int, str]] = field(default_factory=list)
+    """The first few: file, line, what is wrong with it."""
+    forgotten: int = 0
+    """Requests of kinds that were too rare to be kept."""
+    first_unix_s: float = float("inf")
+    last_unix_s: float = float("-inf")
+    per_second: Counter[int] = field(default_factory=Counter)
+
+    def add(self, lines: Iterable[tuple[int, str]], name: str) -> Iterable[Entry]:
+        """Gather numbered lines of a file, and pass on what each says."""
+        for number, line in lines:
+            if not line.strip():
+                continue
+            try:
+                entry = parse_line(line)
+            except ValueError as error:
+                self.bad += 1
+                if len(self.bad_lines) < _SHOWN:
+                    self.bad_lines.append((name, number, str(error)))
+                continue
+            self._count(entry)
+            yield entry
+
+    def _count(self, entry: Entry) -> None:
+        self.good += 1
+        self.first_unix_s = min(self.first_unix_s, entry.unix_s)
+        self.last_unix_s = max(self.last_unix_s, entry.unix_s)
+        self.per_second[int(entry.unix_s)] += 1
+        kind = self.kinds.setdefault((entry.method, entry.target), Kind())
+        kind.count += 1
+        kind.statuses[entry.status] += 1
+        if entry.status == 200 and len(kind.sizes) < 1_000:
+            kind.sizes[entry.size_bytes] += 1
+        if len(self.kinds) > _MOST_KINDS:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Give up the rarer half, as lossy counting does (Manku and Motwani, VLDB 2002)."""
+        middle = sorted(kind.count for kind in self.kinds.values())[len(self.kinds) // 2]
+        kept = {key: kind for key, kind in self.kinds.items() if kind.count > middle}
+        self.forgotten += sum(k.count for k in self.kinds.values()) - sum(
+            k.count for k in kept.values()
+        )
+        self.kinds = kept
+
+    @property
+    def rate_per_s(self) -> float:
+        """Mean rate between the first and the last request; 0 if there is no time between."""
+        lasted_s = self.last_unix_s - self.first_unix_s
+        return self.good / lasted_s if lasted_s > 0 else 0.0
+
+    @property
+    def peak_per_s(self) -> int:
+        """Most requests in one second of the clock."""
+        return max(self.per_second.values(), default=0)

@@ -1,0 +1,251 @@
+"""``tuner workload``: make one from an access log, check a file, show what is asked."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import time
+import zlib
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+import click
+import numpy as np
+
+from tuner.access_log import Entry, Tally
+from tuner.arrivals import Recorded
+from tuner.cli.progress import duration
+from tuner.errors import DefinitionError
+from tuner.log_mix import Mix, Serve, make_mix
+from tuner.workload import Request, Workload, load_workload
+
+_EPILOG = """
+\b
+Examples:
+  tuner workload from-log /var/log/nginx/access.log --output shop.yaml
+  tuner workload from-log access.log.2.gz access.log.1 --top 200 --instants shop.instants
+  tuner workload check shop.yaml
+  tuner workload show shop.yaml
+  tuner optimize --workload shop.yaml
+"""
+_MOST_BAD = 0.5
+_QUIET_S = 2.0
+_EVERY_LINES = 20_000
+
+
+@click.group(epilog=_EPILOG)
+def command() -> None:
+    """Make, check and show workloads: what is asked of the server."""
+
+
+@command.command("from-log", epilog=_EPILOG)
+@click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="YAML [standard output].")
+@click.option("--name", help="The workload's name [the first log's].")
+@click.option(
+    "--top",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="Most kinds of requests; the rest is said.",
+)
+@click.option(
+    "--as",
+    "serve",
+    type=click.Choice(["site", "backend"]),
+    help="What answers in the lab [site, if nearly all are GET and HEAD].",
+)
+@click.option(
+    "--instants",
+    type=click.Path(path_type=Path),
+    help="Write when requests arrived, for `arrival: {instants: FILE}`.",
+)
+@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+def from_log(
+    logs: tuple[Path, ...],
+    *,
+    output: Path | None,
+    name: str | None,
+    top: int,
+    serve: str | None,
+    instants: Path | None,
+    quiet: bool,
+) -> None:
+    """A workload that asks what the clients of access LOGS asked.
+
+    Combined format or JSON lines (Nginx, Caddy, Apache), plain or .gz; `-` is standard input.
+    Weights are the frequencies, sizes and statuses those of most answers.
+    """
+    tally, arrived = _read(logs, keep=instants is not None, quiet=quiet)
+    if not tally.good or tally.bad > _MOST_BAD * (tally.good + tally.bad):
+        where = "; ".join(f"{file}:{line}: {wrong}" for file, line, wrong in tally.bad_lines)
+        raise DefinitionError(
+            f"{tally.bad} of {tally.good + tally.bad} lines are no requests: {where or 'no lines'}",
+            path=str(logs[0]),
+        )
+    mix = make_mix(
+        tally,
+        name=name or logs[0].name.split(".")[0] or "log",
+        source=", ".join(path.name for path in logs),
+        serve=cast("Serve | None", serve),
+        top=top,
+    )
+    if not mix.requests:
+        raise DefinitionError(
+            f"no request of it can be asked of the lab ({mix.left_out[0][0]})", path=str(logs[0])
+        )
+    if output is None:
+        click.echo(mix.text, nl=False)
+    else:
+        output.write_text(mix.text, encoding="utf-8")
+    if instants is not None:
+        _write_instants(instants, arrived)
+    for line in _said(tally, mix, output, instants):
+        click.echo(line, err=True)
+
+
+@command.command("check")
+@click.argument("name", metavar="NAME|FILE")
+def check(name: str) -> None:
+    """Read a workload as a study would; say what is wrong with file and line (exit code 2)."""
+    workload = load_workload(name)
+    click.echo(f"ok: {workload.name}, {len(workload.requests)} requests, {workload.wire.words}")
+
+
+@command.command("show")
+@click.argument("name", metavar="NAME|FILE")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def show(name: str, as_json: bool) -> None:
+    """What a workload asks, how often, and which answer is right."""
+    workload = load_workload(name)
+    if as_json:
+        click.echo(json.dumps(_as_data(workload), indent=2))
+        return
+    for line in _lines(workload):
+        click.echo(line)
+
+
+def _read(logs: tuple[Path, ...], *, keep: bool, quiet: bool) -> tuple[Tally, array[float]]:
+    tally, arrived = Tally(), array("d")
+    for path in logs:
+        for entry in _entries(tally, path, quiet=quiet):
+            if keep:
+                arrived.append(entry.unix_s)
+    return tally, arrived
+
+
+def _entries(tally: Tally, path: Path, *, quiet: bool) -> Iterator[Entry]:
+    name = "standard input" if str(path) == "-" else str(path)
+    try:
+        with _open(path) as raw:
+            size = path.stat().st_size if path.is_file() else 0
+            packed = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+            lines = (line.decode("utf-8", "replace").rstrip("\r\n") for line in packed)
+            numbered = enumerate(lines, 1)
+            watched = numbered if quiet else _watched(numbered, raw, size, name)
+            yield from tally.add(watched, name)
+    except (OSError, EOFError, zlib.error) as error:
+        words = getattr(error, "strerror", None) or str(error)
+        raise DefinitionError(f"cannot be read: {words}", path=name) from None
+
+
+def _open(path: Path) -> IO[bytes]:
+    # Closing standard input with it does no harm: nothing else reads it.
+    return sys.stdin.buffer if str(path) == "-" else path.open("rb")
+
+
+def _watched(
+    lines: Iterator[tuple[int, str]], raw: IO[bytes], size: int, name: str
+) -> Iterator[tuple[int, str]]:
+    """The same lines, with a word now and then on how much is read; none where it is quick."""
+    begun = said = time.monotonic()
+    for number, line in lines:
+        if number % _EVERY_LINES == 0 and (now := time.monotonic()) - max(said, begun) >= _QUIET_S:
+            said = now
+            share = raw.tell() / size if size else 0.0
+            left = f", {duration((now - begun) * (1 / share - 1))} left" if share else ""
+            click.echo(f"{name}: {number:,} lines, {share:.0%}{left}", err=True)
+        yield number, line
+
+
+def _write_instants(path: Path, arrived: array[float]) -> None:
+    """Seconds from the first. Where a log tells whole seconds, requests are spread within each."""
+    moments = np.sort(np.asarray(arrived))
+    if len(moments) and (moments == np.floor(moments)).all():
+        moments = np.sort(moments + np.random.default_rng(1).random(len(moments)))
+    with path.open("w", encoding="ascii") as file:
+        file.writelines(
+            f"{moment:.6f}\n" for moment in moments - (moments[0] if len(moments) else 0)
+        )
+
+
+def _said(tally: Tally, mix: Mix, output: Path | None, instants: Path | None) -> list[str]:
+    lines = [
+        (
+            f"{tally.good:,} requests, {tally.rate_per_s:,.1f}/s on average, at most"
+            f" {tally.peak_per_s:,} in one second; {mix.requests} kinds stand for"
+            f" {mix.covered / tally.good:.1%}"
+        )
+    ]
+    lines += [f"left out  {n / tally.good:6.1%}  {reason}" for reason, n in mix.left_out]
+    if tally.bad:
+        lines.append(f"{tally.bad:,} lines are no requests, the first of them:")
+        lines += [f"  {file}:{line}: {wrong}" for file, line, wrong in tally.bad_lines]
+    lines += [f"written   {path}" for path in (output, instants) if path is not None]
+    return lines
+
+
+def _lines(workload: Workload) -> list[str]:
+    total = sum(request.weight for request in workload.requests)
+    arrival = str(workload.arrival)
+    if isinstance(workload.arrival, Recorded):
+        arrival += f", {workload.arrival.rate_per_s:,.1f}/s as recorded"
+    served = "a backend behind a proxy" if workload.backend else f"{len(workload.site)} files"
+    lines = [
+        f"{workload.name}: {workload.summary}",
+        f"wire      {workload.wire.words}, {workload.connections} connections",
+        f"arrivals  {arrival}",
+        f"served    {served}",
+        f"{'share':>8}  {'method':<8}{'right answer':<24}target",
+    ]
+    for request in sorted(workload.requests, key=lambda r: -r.weight):
+        share = request.weight / total
+        lines.append(f"{share:>8.2%}  {request.method:<8}{_right(request):<24}{request.path}")
+    return lines
+
+
+def _right(request: Request) -> str:
+    words = [str(request.expect_status or "any status")]
+    if request.expect_length is not None:
+        words.append(f"{request.expect_length:,} B")
+    if request.expect_sha256:
+        words.append("hash")
+    return ", ".join(words)
+
+
+def _as_data(workload: Workload) -> dict[str, object]:
+    total = sum(request.weight for request in workload.requests)
+    return {
+        "workload": workload.name,
+        "summary": workload.summary,
+        "protocol": workload.wire.protocol,
+        "tls": workload.wire.tls is not None,
+        "streams": workload.wire.streams,
+        "requests_per_connection": workload.wire.requests_per_connection,
+        "connections": workload.connections,
+        "arrival": str(workload.arrival),
+        "requests": [
+            {
+                "share": request.weight / total,
+                "method": request.method,
+                "path": request.path,
+                "status": request.expect_status,
+                "length": request.expect_length,
+                "sha256": request.expect_sha256,
+            }
+            for request in workload.requests
+        ],
+    }
