@@ -70,6 +70,9 @@ struct Shared {
     origin: AtomicU64,
     every_ns: AtomicU64,
     for_ns: AtomicU64,
+    /// Of answers that were given right after another one: their number, and the time they took.
+    answers: AtomicU64,
+    answering_ns: AtomicU64,
     /// Stalls of the threads' cores. The lock is taken when there is one.
     stalls: Mutex<Vec<(usize, u64, u64)>>,
 }
@@ -143,6 +146,14 @@ impl Responder {
             .store(freezes.every_ns, Ordering::SeqCst);
     }
 
+    /// What an answer takes when others wait, in nanoseconds: the mean since the last call; 0 if none
+    /// waited.
+    pub fn answer_ns(&self) -> u64 {
+        let answers = self.shared.answers.swap(0, Ordering::Relaxed);
+        let ns = self.shared.answering_ns.swap(0, Ordering::Relaxed);
+        ns / answers.max(1)
+    }
+
     /// The stalls that its threads noticed since the last call: CPU, start and end.
     pub fn stalls(&self) -> Vec<(usize, u64, u64)> {
         match self.shared.stalls.lock() {
@@ -175,8 +186,10 @@ struct Worker {
     incoming: Receiver<TcpStream>,
     accepted: usize,
     peers: Vec<Option<Peer>>,
-    /// Answers that wait: when, and to which peer. A peer's place is never given to another one.
-    due: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Answers that wait: when, in which order they were asked for, and by which peer. A peer's
+    /// place is never given to another one.
+    due: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    asked: u64,
     buffer: Vec<u8>,
 }
 
@@ -198,6 +211,7 @@ impl Worker {
             accepted: 0,
             peers: Vec::new(),
             due: BinaryHeap::with_capacity(4096),
+            asked: 0,
             buffer: vec![0; LONGEST_REQUEST],
         })
     }
@@ -205,6 +219,7 @@ impl Worker {
     fn run(mut self, shared: &Shared, cpu: usize, spin: bool, gap_ns: u64) -> io::Result<()> {
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         let mut watch = Watch::new(gap_ns);
+        let mut answered = 0;
         while !shared.stop.load(Ordering::Relaxed) {
             let now = thaw(shared, &mut watch, spin);
             if !watch.spans.list.is_empty()
@@ -216,17 +231,24 @@ impl Worker {
             while let Ok(stream) = self.incoming.try_recv() {
                 self.admit(stream)?;
             }
-            if let Some(Reverse((due, peer))) = self.due.peek().copied()
+            if let Some(Reverse((due, _, peer))) = self.due.peek().copied()
                 && due <= now
             {
                 self.due.pop();
+                if due <= answered && now - answered <= gap_ns {
+                    shared.answers.fetch_add(1, Ordering::Relaxed);
+                    shared
+                        .answering_ns
+                        .fetch_add(now - answered, Ordering::Relaxed);
+                }
+                answered = now;
                 self.answer(peer);
                 continue;
             }
             let (wait, until) = if spin {
                 (Wait::Poll, now)
             } else {
-                let due = self.due.peek().map_or(u64::MAX, |Reverse((due, _))| *due);
+                let due = self.due.peek().map_or(u64::MAX, |Reverse((due, ..))| *due);
                 let until = due.min(now + NAP_NS);
                 (Wait::Ns(until - now), until)
             };
@@ -295,7 +317,10 @@ impl Worker {
         }
         match delay_us(bytes) {
             Some(0) => self.answer(i),
-            Some(us) => self.due.push(Reverse((stamp + us * 1000, i))),
+            Some(us) => {
+                self.due.push(Reverse((stamp + us * 1000, self.asked, i)));
+                self.asked += 1;
+            }
             None => self.peers[i] = None,
         }
     }

@@ -18,7 +18,7 @@ use crate::responder::{ANSWER_LENGTH, Freezes, Responder};
 use crate::schedule::{Mix, Schedule};
 use crate::series::quantile_ns;
 use crate::session::{Failure, Session, check_cpus};
-use crate::sys::{self, Precedence};
+use crate::sys;
 use accuracy::{Accuracy, Known, Stalled};
 use arrivals::Arrivals;
 use report::{Capacity, Floor, Pacing, Report, StalledCpu};
@@ -132,7 +132,7 @@ impl Seen {
 struct Test<'a> {
     options: &'a Options,
     responder: Responder,
-    precedence: Precedence,
+    preferred: bool,
     stalls: Vec<StalledCpu>,
     watched_ns: u64,
     failed: u64,
@@ -154,13 +154,13 @@ fn quantile_us(values: &mut [u64], q: f64) -> Option<f64> {
 impl<'a> Test<'a> {
     fn start(options: &'a Options) -> Result<Self, Failure> {
         // As under tuner: before any thread is started, so that all have it.
-        let precedence = Precedence::take();
+        let preferred = sys::prefer();
         let spin = !options.shared();
         let cpus = options.cpus.iter().map(|cpu| ("generator", *cpu));
         let server = options.server_cpus.iter().map(|cpu| ("responder", *cpu));
         Ok(Self {
             options,
-            precedence,
+            preferred,
             responder: Responder::start(&options.server_cpus, spin, GAP_NS)?,
             stalls: cpus.chain(server).map(StalledCpu::from).collect(),
             watched_ns: 0,
@@ -216,7 +216,7 @@ impl<'a> Test<'a> {
         let mut report = Report {
             version: env!("CARGO_PKG_VERSION"),
             shared_core: self.options.shared(),
-            preferred: self.precedence.granted,
+            preferred: self.preferred,
             cpus: self.options.cpus.clone(),
             server_cpus: self.options.server_cpus.clone(),
             took_s: (sys::now_ns() - began) as f64 / SECOND,
@@ -274,7 +274,13 @@ impl<'a> Test<'a> {
             delays_us: &delays,
             cpus: &options.cpus[..1],
         })?;
-        Ok(compare("known delays", &seen, Freezes::default(), floor_ns))
+        Ok(compare(
+            "known delays",
+            &seen,
+            Freezes::default(),
+            floor_ns,
+            0,
+        ))
     }
 
     /// A responder that freezes at regular intervals, for whole periods of them.
@@ -290,6 +296,7 @@ impl<'a> Test<'a> {
             for_ns: (FREEZE_FOR_S * SECOND) as u64,
         };
         self.responder.freeze(freezes);
+        self.responder.answer_ns();
         let options = self.options;
         let seen = self.measure(&Stage {
             rate_per_s: Some(FREEZE_PER_S),
@@ -302,7 +309,8 @@ impl<'a> Test<'a> {
             cpus: &options.cpus[..1],
         })?;
         let name = format!("freezes, {arrival} arrivals");
-        Ok(compare(&name, &seen, freezes, floor_ns))
+        let answer_ns = self.responder.answer_ns();
+        Ok(compare(&name, &seen, freezes, floor_ns, answer_ns))
     }
 
     /// The highest rates on these CPUs: of a closed loop, and of an open one that is still on time.
@@ -414,7 +422,7 @@ impl<'a> Test<'a> {
     }
 }
 
-fn compare(name: &str, seen: &Seen, freezes: Freezes, floor_ns: u64) -> Accuracy {
+fn compare(name: &str, seen: &Seen, freezes: Freezes, floor_ns: u64, answer_ns: u64) -> Accuracy {
     let samples = seen.raw.samples.iter().zip(&seen.delays);
     let requests: Vec<Known> = samples
         .map(|(sample, delay)| Known {
@@ -423,7 +431,7 @@ fn compare(name: &str, seen: &Seen, freezes: Freezes, floor_ns: u64) -> Accuracy
             latency: latency(sample),
         })
         .collect();
-    Accuracy::of(name, &requests, freezes, &seen.stalled, floor_ns)
+    Accuracy::of(name, &requests, freezes, &seen.stalled, floor_ns, answer_ns)
 }
 
 /// The floor and the pacing error: of windows in which the responder had nothing else to do.

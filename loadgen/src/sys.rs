@@ -20,7 +20,7 @@ pub use clock::{
 pub use epoll::{Epoll, Wait};
 pub use memory::{Column, page_bytes};
 pub use process::{
-    Precedence, Readable, die_with_parent, install_signals, pin, raise_file_limit, read,
+    Readable, die_with_parent, install_signals, pin, prefer, raise_file_limit, read,
     set_idle_priority, set_realtime, stop_requested, stops_requested, usable_cpus, wait_readable,
     wait_readable_for,
 };

@@ -48,7 +48,10 @@ def self_test(binary: Path, cores: CoreSplit, for_s: float) -> SelfTest:
     command = [str(binary), "self-test", "--json", "--for", f"{for_s:g}"]
     command += ["--cpus", _list(cores.generator), "--server-cpus", _list(cores.server[:1])]
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        # In a session of its own, so that it may take precedence over other processes.
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, check=False, start_new_session=True
+        )
     except OSError as error:
         raise InstrumentError(f"{binary} does not start: {error}") from error
     if done.returncode not in {0, _UNFIT}:

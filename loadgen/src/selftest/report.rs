@@ -175,7 +175,8 @@ impl fmt::Display for Report {
         if !self.preferred {
             writeln!(
                 f,
-                "Niceness -20 is not permitted: other processes of this host are part of every figure.\n"
+                "Other processes of this host are part of every figure. As root, and in a session of its\n\
+                 own (setsid --wait tuner-loadgen self-test), they would have to wait.\n"
             )?;
         }
         let floor = &self.floor;

@@ -61,50 +61,19 @@ pub fn set_realtime(priority: i32) -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
 }
 
-/// Precedence over other processes, until it is dropped.
-#[derive(Debug)]
-pub struct Precedence {
-    /// Whether it was permitted.
-    pub granted: bool,
-    nice: i32,
-    /// Niceness of the session's scheduling group before.
-    group: Option<String>,
-}
-
-const AUTOGROUP: &str = "/proc/self/autogroup";
-
-impl Precedence {
-    /// Let other processes wait for this thread and those that it starts, as far as that is
-    /// permitted. With autogroups niceness counts within one session only, so the session's is set
-    /// as well (sched(7)); kernels without them have no such file.
-    pub fn take() -> Self {
-        // SAFETY: take numbers only; 0 is the calling thread.
-        let (nice, granted) = unsafe {
-            let nice = libc::getpriority(libc::PRIO_PROCESS, 0);
-            (nice, libc::setpriority(libc::PRIO_PROCESS, 0, -20) == 0)
-        };
-        let before = std::fs::read_to_string(AUTOGROUP).unwrap_or_default();
-        let group = before.split_ascii_whitespace().next_back();
-        let group = group.filter(|_| granted && std::fs::write(AUTOGROUP, "-20").is_ok());
-        Self {
-            granted,
-            nice,
-            group: group.map(str::to_owned),
-        }
-    }
-}
-
-impl Drop for Precedence {
-    fn drop(&mut self) {
-        // The session outlives this program, so its niceness must not.
-        if let Some(group) = &self.group {
-            let _ = std::fs::write(AUTOGROUP, group);
-        }
-        if self.granted {
-            // SAFETY: takes numbers only.
-            unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, self.nice) };
-        }
-    }
+/// Let other processes wait for this thread and those that it starts; whether all of them have to.
+///
+/// With autogroups niceness counts within one session only, and the session's is what counts beside
+/// others (sched(7)). That one is only set for a session of our own: another would keep it.
+pub fn prefer() -> bool {
+    const AUTOGROUP: &str = "/proc/self/autogroup";
+    // SAFETY: take numbers only; 0 is the calling thread, or the calling process.
+    let (granted, own_session) = unsafe {
+        let granted = libc::setpriority(libc::PRIO_PROCESS, 0, -20) == 0;
+        (granted, libc::getsid(0) == libc::getpid())
+    };
+    let grouped = std::fs::exists(AUTOGROUP).unwrap_or(false);
+    granted && (!grouped || own_session && std::fs::write(AUTOGROUP, "-20").is_ok())
 }
 
 /// Let the calling thread run only where nobody else wants to (SCHED_IDLE); whoever wakes up there
