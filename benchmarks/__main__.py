@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from benchmarks import accuracy, closed_loop, finding, options, overhead, stalls
-from benchmarks.finding import Finding
 from benchmarks.lab import open_lab, setting
 
 
@@ -18,10 +17,9 @@ def main(chosen: options.Options, study: Path | None) -> None:
     """Run all benchmarks on this machine, which should do nothing else meanwhile."""
     where = setting()
     click.echo(where)
-    found: list[Finding] = []
+    found = accuracy.run_all(chosen, list(accuracy.WIRES))
     with open_lab() as lab:
         for title, benchmark in (
-            ("Accuracy", accuracy.run),
             ("Closed loop", closed_loop.run),
             ("Stalls", stalls.run),
         ):

@@ -5,7 +5,10 @@ its corrected latency. The true one is what the server and the kernel take, so o
 that lose nothing the lower one is the finer. That ours loses nothing is what the capture shows:
 it cannot be lower than the time between request and response packets, and it is little above it.
 
+Over TLS, HTTP/2 and HTTP/3 the same is asked without a capture, whose packets tell no request.
+
     python -m benchmarks.accuracy --peers DIR
+    python -m benchmarks.accuracy --peers DIR --wire HTTP/3
 """
 
 from __future__ import annotations
@@ -20,14 +23,21 @@ import numpy as np
 from benchmarks import finding, options, peers
 from benchmarks.capture import Exchanges, capture, exchanges
 from benchmarks.finding import Finding, at_most, median_of
-from benchmarks.lab import RULE, Lab, open_lab
+from benchmarks.lab import CLEARTEXT, RULE, Lab, open_lab
 from tuner.measurement import Measurement
 from tuner.stalls import StallRule
+from tuner.wire import Tls, Wire
 from tuner.workload import Arrival
 
+WIRES = {
+    "HTTP/1.1": Wire("http1"),
+    "HTTP/1.1 over TLS": Wire("http1", Tls()),
+    "HTTP/2 over TLS": Wire("http2", Tls()),
+    "HTTP/3": Wire("http3", Tls()),
+}
 RATES_PER_S = (1_000, 5_000, 20_000, 50_000)
-RUNS = 3
-DURATION_S = 5
+RUNS = 5
+DURATION_S = 3
 AIMED_PER_S = (1_000, 5_000, 20_000)
 AIMS = {(name, rate): 0.7 for name in ("zrk", "oha") for rate in AIMED_PER_S}
 AIMS["wrk2", 5_000] = 0.1
@@ -35,6 +45,8 @@ AIMS["wrk2", 5_000] = 0.1
 WIRE_AIM_US = 10.0
 OURS, POISSON, STALL_FREE = "ours", "ours, Poisson", "ours, stall-free"
 
+_CALM = 0.5
+"""Up to this share of the capacity the instrument is to be the finest of all."""
 _HIGHEST_UTILISATION = 0.9
 """Closer to the capacity the server's queue decides, and the instrument hardly matters."""
 _HELD = 0.98
@@ -62,7 +74,7 @@ class Point:
 
 def run(lab: Lab, chosen: options.Options) -> list[Finding]:
     """Compare at every rate; print the tables as they come. A tool that fails is left out."""
-    tools, missing = peers.open_loop(chosen.peers_dir)
+    tools, missing = peers.open_loop(chosen.peers_dir, lab.wire)
     for name in missing:
         click.echo(f"({name} is neither in --peers nor on the PATH: left out)")
     duration_s, runs = chosen.duration_s or DURATION_S, chosen.runs or RUNS
@@ -80,8 +92,10 @@ def run(lab: Lab, chosen: options.Options) -> list[Finding]:
         load = Load(rate, runs, duration_s, RULE.at(utilisation))
         points = _compare(lab, tools, load)
         _print(rate, points)
-        found += _ratios(rate, points, [tool.name for tool in tools if tool.name in points])
-        found += _wire(lab, load)
+        names = [tool.name for tool in tools if tool.name in points]
+        found += _ratios(lab.wire, rate, points, names, calm=utilisation <= _CALM)
+        if lab.wire == CLEARTEXT:
+            found += _packets(lab, load)
     return found
 
 
@@ -142,20 +156,32 @@ def _print(rate_per_s: int, points: dict[str, list[Point]]) -> None:
         click.echo(f"{'':8}  {name:18} {p50_us:9.1f} {p99_us:9.1f}  {ratio:12.2f}   {each}{note}")
 
 
-def _ratios(rate_per_s: int, points: dict[str, list[Point]], names: Sequence[str]) -> list[Finding]:
-    """Ours to theirs, run by run: what changed from run to run hit both."""
+def _ratios(
+    wire: Wire, rate_per_s: int, points: dict[str, list[Point]], names: Sequence[str], *, calm: bool
+) -> list[Finding]:
+    """Ours to theirs, run by run: what changed from run to run hit both. And the runs' spread."""
     found = []
+    where = f"{wire.words} at {rate_per_s}/s"
     for name in names:
         runs = [
             our.p50_us / its.p50_us for our, its in zip(points[OURS], points[name], strict=True)
         ]
-        limit = AIMS.get((name, rate_per_s))
-        aim = None if limit is None else at_most(limit)
-        found.append(median_of(f"p50 at {rate_per_s}/s: ours / {name}", runs, aim=aim))
+        limit = AIMS.get((name, rate_per_s)) if wire == CLEARTEXT else None
+        finest = at_most(1.0) if calm else None
+        aim = finest if limit is None else at_most(limit)
+        found.append(median_of(f"{where}: p50, ours / {name}", runs, aim=aim))
+        if len(runs) > 1:
+            ratio = _spread(points[STALL_FREE]) / _spread(points[name])
+            found.append(Finding(f"{where}: spread of p99, ours / {name}", ratio, "", finest))
     return found
 
 
-def _wire(lab: Lab, load: Load) -> list[Finding]:
+def _spread(rows: Sequence[Point]) -> float:
+    """Standard deviation of the p99 between runs, in µs: they all measure the same server."""
+    return statistics.stdev(row.p99_us for row in rows)
+
+
+def _packets(lab: Lab, load: Load) -> list[Finding]:
     """How much our raw p50 is above the wire's, in windows that are captured as they run."""
     question = f"p50 at {load.rate_per_s}/s: ours − packets in a capture"
     try:
@@ -169,7 +195,7 @@ def _wire(lab: Lab, load: Load) -> list[Finding]:
             )
         seen = exchanges(path.read_bytes(), lab.port)
         path.unlink()
-        pairs = [(window, _wire_us(seen, window)) for window in windows]
+        pairs = [(window, _packets_us(seen, window)) for window in windows]
     except click.ClickException as error:
         click.echo(f"(no capture at {load.rate_per_s}/s: {error.message})")
         return []
@@ -187,7 +213,7 @@ def _wire(lab: Lab, load: Load) -> list[Finding]:
     return [median_of(question, above, unit=" µs", aim=aim)]
 
 
-def _wire_us(seen: Exchanges, window: Measurement) -> float:
+def _packets_us(seen: Exchanges, window: Measurement) -> float:
     """The wire's p50 in a window.
 
     Raises:
@@ -209,12 +235,26 @@ def _list(values: Iterable[float]) -> str:
     return " ".join(f"{value:.1f}" for value in values)
 
 
+def run_all(chosen: options.Options, names: Sequence[str]) -> list[Finding]:
+    """Every wire of these names, with a server of its own each."""
+    found: list[Finding] = []
+    for name in names:
+        click.secho(f"\nAccuracy over {name}", bold=True)
+        try:
+            with open_lab(WIRES[name], path=chosen.peers_dir) as lab:
+                found += run(lab, chosen)
+        except click.ClickException as error:
+            # What the others found took minutes.
+            click.echo(f"({name}: {error.message})")
+    return found
+
+
 @click.command()
+@click.option("--wire", "names", type=click.Choice(list(WIRES)), multiple=True, default=list(WIRES))
 @options.common
-def main(chosen: options.Options) -> None:
+def main(chosen: options.Options, names: tuple[str, ...]) -> None:
     """Compare reported latencies of several generators, and of the wire."""
-    with open_lab() as lab:
-        finding.show(run(lab, chosen))
+    finding.show(run_all(chosen, names))
 
 
 if __name__ == "__main__":

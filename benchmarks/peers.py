@@ -1,7 +1,8 @@
 """The other generators: how each is asked for one window, and how its answer is read.
 
 Every one has one thread, the same connections, and its own correction for coordinated omission
-switched on. They are looked for in ``--peers DIR`` and on the PATH; those missing are left out.
+switched on; h2load has none, and times from the submit. They are looked for in ``--peers DIR`` and
+on the PATH; those missing are left out.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import click
+import numpy as np
 
 from benchmarks.lab import CONNECTIONS, Lab
+from tuner.wire import Wire
 
 _WRK2_CALIBRATION_S = 10
 """wrk2 throws its first 10 s away (wrk.c, CALIBRATE_DELAY_MS), so it runs so much longer."""
@@ -38,9 +41,11 @@ class Peer:
     name: str
     program: str
     """The executable's path."""
-    arguments: Callable[[str, float, int], list[str]]
-    """From URL, rate per second and seconds to the arguments of one window."""
+    arguments: Callable[[Lab, float, int], list[str]]
+    """From server, rate per second and seconds to the arguments of one window."""
     read: Callable[[str], Said]
+    log: str = ""
+    """A file in the lab's folder that the tool writes, and that is read after its words."""
 
     def window(self, lab: Lab, rate_per_s: float, duration_s: int) -> Said:
         """Measure one window.
@@ -48,31 +53,45 @@ class Peer:
         Raises:
             click.ClickException: the tool failed, or said something unexpected.
         """
-        command = [self.program, *self.arguments(lab.url, rate_per_s, duration_s)]
+        log = lab.folder / self.log if self.log else None
+        if log:
+            log.unlink(missing_ok=True)
+        command = [self.program, *self.arguments(lab, rate_per_s, duration_s)]
         text = lab.run(command).text
+        if log:
+            text += log.read_text(encoding="ascii")
         try:
             said = self.read(text)
         except (ValueError, KeyError, TypeError) as error:
-            raise click.ClickException(f"{self.name} said something unexpected:\n{text}") from error
+            raise click.ClickException(
+                f"{self.name} said something unexpected:\n{text[:2000]}"
+            ) from error
         if not said.p50_us > 0:
             raise click.ClickException(f"{self.name} got no answer")
         return said
 
 
-def open_loop(peers_dir: str | None) -> tuple[list[Peer], list[str]]:
-    """The tools for an open loop that are there, and the names of those that are not."""
-    known = {
-        "zrk": (zrk_arguments, read_zrk),
-        "oha": (oha_arguments, read_oha),
-        "wrk2": (wrk2_arguments, read_wrk2),
-    }
+def open_loop(peers_dir: str | None, wire: Wire) -> tuple[list[Peer], list[str]]:
+    """The tools for an open loop over this wire that are there, and the names of the others."""
+    known = [
+        ("oha", "oha", oha_arguments, read_oha, ""),
+        ("h2load", "h2load", h2load_arguments, read_h2load, H2LOAD_LOG),
+    ]
+    if wire.protocol == "http3":
+        # Built with HTTP/3, which oha is only on request; h2load has it in few packages.
+        known = [("oha", "oha-http3", oha_arguments, read_oha, "")]
+    elif wire.protocol == "http1" and wire.tls is None:
+        known += [
+            ("zrk", "zrk", zrk_arguments, read_zrk, ""),
+            ("wrk2", "wrk2", wrk2_arguments, read_wrk2, ""),
+        ]
     found, missing = [], []
-    for name, (arguments, read) in known.items():
-        program = find(name, peers_dir)
+    for name, file, arguments, read, log in known:
+        program = find(file, peers_dir)
         if program is None:
-            missing.append(name)
+            missing.append(file)
         else:
-            found.append(Peer(name, program, arguments, read))
+            found.append(Peer(name, program, arguments, read, log))
     return found, missing
 
 
@@ -82,11 +101,11 @@ def find(name: str, peers_dir: str | None) -> str | None:
     return shutil.which(name, path=os.pathsep.join([*places, os.environ.get("PATH", os.defpath)]))
 
 
-def zrk_arguments(url: str, rate_per_s: float, duration_s: int) -> list[str]:
+def zrk_arguments(lab: Lab, rate_per_s: float, duration_s: int) -> list[str]:
     """One window of zrk."""
     return [
         *("-t1", f"-c{CONNECTIONS}", f"-d{duration_s}s", f"-R{rate_per_s:.0f}"),
-        *("--plain", "--format", "json", url),
+        *("--plain", "--format", "json", lab.url),
     ]
 
 
@@ -97,11 +116,13 @@ def read_zrk(text: str) -> Said:
     return Said(latency["p50"], latency["p99"], report["achieved_rate"])
 
 
-def oha_arguments(url: str, rate_per_s: float, duration_s: int) -> list[str]:
+def oha_arguments(lab: Lab, rate_per_s: float, duration_s: int) -> list[str]:
     """One window of oha."""
+    version = {"http1": "1.1", "http2": "2", "http3": "3"}[lab.wire.protocol]
     return [
         *("--no-tui", "--output-format", "json", "--latency-correction", "--worker-threads", "1"),
-        *("-q", f"{rate_per_s:.0f}", "-c", str(CONNECTIONS), "-z", f"{duration_s}s", url),
+        *("--http-version", version, *(("--cacert", str(lab.ca_file)) if lab.wire.tls else ())),
+        *("-q", f"{rate_per_s:.0f}", "-c", str(CONNECTIONS), "-z", f"{duration_s}s", lab.url),
     ]
 
 
@@ -112,11 +133,11 @@ def read_oha(text: str) -> Said:
     return Said(latency["p50"] * 1e6, latency["p99"] * 1e6, report["summary"]["requestsPerSec"])
 
 
-def wrk2_arguments(url: str, rate_per_s: float, duration_s: int) -> list[str]:
+def wrk2_arguments(lab: Lab, rate_per_s: float, duration_s: int) -> list[str]:
     """One window of wrk2, after its calibration."""
     return [
         *("-t1", f"-c{CONNECTIONS}", f"-d{duration_s + _WRK2_CALIBRATION_S}s"),
-        *(f"-R{rate_per_s:.0f}", "--latency", url),
+        *(f"-R{rate_per_s:.0f}", "--latency", lab.url),
     ]
 
 
@@ -132,6 +153,31 @@ def read_wrk2(text: str) -> Said:
 def _wrk2_us(text: str, percent: str) -> float:
     found = _match(rf"^\s*{re.escape(percent)}%\s+([\d.]+)(us|ms|s)$", text)
     return float(found[1]) * _UNITS_US[found[2]]
+
+
+H2LOAD_LOG = "h2load.log"
+_H2LOAD_WARMUP_S = 1
+
+
+def h2load_arguments(lab: Lab, rate_per_s: float, duration_s: int) -> list[str]:
+    """One window of h2load; its rate is that of each connection."""
+    return [
+        *("-t1", f"-c{CONNECTIONS}", "-m1", f"-D{duration_s}"),
+        *(f"--warm-up-time={_H2LOAD_WARMUP_S}", f"--rps={rate_per_s / CONNECTIONS:.3f}"),
+        *(f"--log-file={lab.folder / H2LOAD_LOG}",),
+        *(("--h1",) if lab.wire.protocol == "http1" else ()),
+        lab.url,
+    ]
+
+
+def read_h2load(text: str) -> Said:
+    """H2load's log (start in µs, status, µs from the submit) behind its summary."""
+    rate = float(_match(r"^finished in [\d.]+m?s, ([\d.]+) req/s", text)[1])
+    took_us = [float(us) for us in re.findall(r"^\d+\t200\t(\d+)$", text, re.MULTILINE)]
+    if not took_us:
+        raise ValueError("no requests in the log")
+    p50_us, p99_us = np.quantile(took_us, [0.5, 0.99], method="inverted_cdf")
+    return Said(float(p50_us), float(p99_us), rate)
 
 
 def wrk_arguments(url: str, duration_s: int) -> list[str]:

@@ -236,7 +236,7 @@ def ask(url):
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
             parts.hostname, parts.port, timeout=1, context=context
         )
     else:

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import peers
 from benchmarks.peers import Said
+from tuner.wire import Tls, Wire
 
 WRK2 = """\
 Running 15s test @ http://127.0.0.1:8080/
@@ -93,6 +94,34 @@ def test_the_given_folder_comes_before_the_path(
     monkeypatch.setenv("PATH", str(tmp_path / "installed"))
     assert peers.find("zrk", None) == str(tmp_path / "installed" / "zrk")
     assert peers.find("zrk", str(tmp_path / "own")) == str(tmp_path / "own" / "zrk")
-    found, missing = peers.open_loop(str(tmp_path / "own"))
+    found, missing = peers.open_loop(str(tmp_path / "own"), Wire())
     assert [peer.name for peer in found] == ["zrk"]
-    assert missing == ["oha", "wrk2"]
+    assert missing == ["oha", "h2load", "wrk2"]
+
+
+def test_only_what_speaks_the_protocol_is_compared() -> None:
+    """Of six tools two speak TLS and HTTP/2, and one HTTP/3 where it was built with it."""
+    for wire, names in (
+        (Wire("http1", Tls()), ["oha", "h2load"]),
+        (Wire("http2", Tls()), ["oha", "h2load"]),
+        (Wire("http3", Tls()), ["oha-http3"]),
+    ):
+        _, missing = peers.open_loop("/nowhere", wire)
+        found, _ = peers.open_loop(None, wire)
+        assert set(missing) <= set(names)
+        assert len(found) <= len(names)
+
+
+H2LOAD = """
+finished in 5.02s, 4999.80 req/s, 6.21MB/s
+requests: 24999 total, 24999 started, 24999 done, 24999 succeeded, 0 failed, 0 errored, 0 timeout
+"""
+
+
+def test_h2load_s_log_is_read() -> None:
+    """Percentiles are those of the log, which holds every request; failed ones are left out."""
+    log = "".join(f"17000000000{i:05}\t200\t{i}\n" for i in range(1, 1001))
+    said = peers.read_h2load(H2LOAD + log + "1700000000000\t500\t7\n")
+    assert said == Said(500.0, 990.0, 4999.80)
+    with pytest.raises(ValueError, match="no requests"):
+        peers.read_h2load(H2LOAD)
