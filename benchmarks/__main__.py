@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import accuracy, closed_loop, finding, options, overhead, stalls
+from benchmarks import accuracy, closed_loop, finding, frugality, options, overhead, stalls
 from benchmarks.lab import open_lab, setting
 
 
@@ -21,6 +21,7 @@ def main(chosen: options.Options, study: Path | None) -> None:
     with open_lab() as lab:
         for title, benchmark in (
             ("Closed loop", closed_loop.run),
+            ("Frugality", frugality.run),
             ("Stalls", stalls.run),
         ):
             click.secho(f"\n{title}", bold=True)

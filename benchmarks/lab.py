@@ -20,12 +20,14 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
+from tuner.arrivals import Arrival
 from tuner.facts import CoreSplit, split_cores
 from tuner.hosts.local import free_ports
 from tuner.load.native import NativeGenerator
@@ -35,7 +37,7 @@ from tuner.paths import loadgen_binary
 from tuner.servers.certificate import make_certificate
 from tuner.stalls import StallRule
 from tuner.wire import Wire
-from tuner.workload import Arrival, Request, Workload
+from tuner.workload import Request, Workload
 
 CLEARTEXT = Wire()
 CONNECTIONS = 32
@@ -48,8 +50,9 @@ GATES = Gates(samples_needed=368)
 """No two-sided 95 % interval of a p99 exists below 368 samples (order statistics)."""
 
 _CONFIGURATION = """\
-daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log crit;
-events {{ worker_connections 1024; }}
+daemon off; worker_processes 1; worker_rlimit_nofile 32768;
+pid {folder}/pid; error_log {folder}/error.log crit;
+events {{ worker_connections 16384; }}
 http {{
     access_log off; keepalive_requests 1000000000;
     client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
@@ -80,6 +83,8 @@ class Outcome:
     text: str
     cpu_s: float
     """User and system time of all its threads, from start to end."""
+    peak_mb: float
+    """Its largest resident memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +114,11 @@ class Lab:
         Raises:
             click.ClickException: it failed; with its words.
         """
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         with preferred(command, self.cores.generator[0]) as process:
-            text, words = process.communicate()
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            text, words, used = _communicate(process)
         if process.returncode != 0:
             raise click.ClickException(f"{' '.join(command)} failed:\n{words or text}")
-        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return Outcome(text, cpu_s)
+        return Outcome(text, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6)
 
     def windows(
         self,
@@ -241,6 +243,18 @@ def preferred(command: Sequence[str], cpu: int) -> Iterator[subprocess.Popen[str
         except BaseException:
             process.kill()
             raise
+
+
+def _communicate(process: subprocess.Popen[str]) -> tuple[str, str, resource.struct_rusage]:
+    """What a program wrote, and what it alone used: wait4(2) says it of one process."""
+    with ThreadPoolExecutor(2) as readers:
+        assert process.stdout is not None  # noqa: S101 - Popen was given pipes
+        assert process.stderr is not None  # noqa: S101 - Popen was given pipes
+        streams = [readers.submit(stream.read) for stream in (process.stdout, process.stderr)]
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        text, words = (stream.result() for stream in streams)
+    return text, words, used
 
 
 def _await(lab: Lab, server: subprocess.Popen[str]) -> None:

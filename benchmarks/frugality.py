@@ -1,0 +1,111 @@
+"""What the generator costs where it may not have a core to itself: CPU time and memory.
+
+CPU time per request at a fixed rate with sleeping instead of spinning, beside wrk2, pairs in turn;
+of the whole process, as the kernel counts it, for both alike, with warm-up and calibration. Peak
+memory with many open connections, of which each carries a request now and then.
+
+    python -m benchmarks.frugality --peers DIR
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+
+import click
+
+from benchmarks import finding, options, peers
+from benchmarks.finding import Finding, at_most, median_of
+from benchmarks.lab import CONNECTIONS, Lab, open_lab
+from tuner.paths import loadgen_binary
+
+RATES_PER_S = (1_000, 5_000, 20_000)
+PAIRS = 3
+DURATION_S = 12
+"""Wrk2 calibrates for ten seconds; ours runs as long as it does."""
+MANY = 10_000
+MEMORY_AIM_MB = 64
+_MEMORY_RATE_PER_S = 5_000
+
+
+def run(lab: Lab, chosen: options.Options) -> list[Finding]:
+    """Compare CPU time at every rate, then look at memory.
+
+    Raises:
+        click.ClickException: a tool failed.
+    """
+    return [*_cpu(lab, chosen), *_memory(lab)]
+
+
+def _cpu(lab: Lab, chosen: options.Options) -> list[Finding]:
+    program = peers.find("wrk2", chosen.peers_dir)
+    if program is None:
+        click.echo("(wrk2 is neither in --peers nor on the PATH: left out)")
+        return []
+    found = []
+    for rate in RATES_PER_S:
+        ours: list[float] = []
+        theirs: list[float] = []
+        for _ in range(chosen.runs or PAIRS):
+            ours.append(_ours_us(lab, rate))
+            theirs.append(_wrk2_us(lab, program, rate))
+        click.echo(
+            f"CPU time per request at {rate}/s: ours {statistics.median(ours):.1f} µs,"
+            f" wrk2 {statistics.median(theirs):.1f} µs"
+        )
+        ratios = [mine / its for mine, its in zip(ours, theirs, strict=True)]
+        found.append(
+            median_of(f"CPU per request at {rate}/s, sleeping: ours / wrk2", ratios, aim=at_most(1))
+        )
+    return found
+
+
+def _ours_us(lab: Lab, rate_per_s: int) -> float:
+    command = [
+        *(str(loadgen_binary()), "run", lab.url, "-c", str(CONNECTIONS), "-R", str(rate_per_s)),
+        *("-d", str(DURATION_S), "-w", "0", "--spin", "off", "--arrival", "constant", "--json"),
+    ]
+    outcome = lab.run(command)
+    return outcome.cpu_s / int(json.loads(outcome.text)["completed"]) * 1e6
+
+
+def _wrk2_us(lab: Lab, program: str, rate_per_s: int) -> float:
+    command = [
+        *(program, "-t1", f"-c{CONNECTIONS}", f"-d{DURATION_S}s", f"-R{rate_per_s}", lab.url),
+    ]
+    outcome = lab.run(command)
+    done = re.search(r"^\s*(\d+) requests in ", outcome.text, re.MULTILINE)
+    if done is None:
+        raise click.ClickException(f"wrk2 said something unexpected:\n{outcome.text}")
+    return outcome.cpu_s / int(done[1]) * 1e6
+
+
+def _memory(lab: Lab) -> list[Finding]:
+    """Peak resident memory with many connections open.
+
+    Raises:
+        click.ClickException: not all of them were opened.
+    """
+    command = [
+        *(str(loadgen_binary()), "run", lab.url, "-c", str(MANY), "-d", "5", "-w", "0"),
+        *("-R", str(_MEMORY_RATE_PER_S), "--spin", "off", "--json"),
+    ]
+    outcome = lab.run(command)
+    opened = int(json.loads(outcome.text)["connects"])
+    if opened < MANY:
+        raise click.ClickException(f"{opened} of {MANY} connections were opened")
+    question = f"peak memory with {MANY:,} connections"
+    return [Finding(question, outcome.peak_mb, " MB", at_most(MEMORY_AIM_MB))]
+
+
+@click.command()
+@options.common
+def main(chosen: options.Options) -> None:
+    """Measure what the generator costs where it sleeps."""
+    with open_lab() as lab:
+        finding.show(run(lab, chosen))
+
+
+if __name__ == "__main__":
+    main()
