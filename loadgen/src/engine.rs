@@ -195,7 +195,7 @@ impl<'a> Engine<'a> {
             self.give_up(oldest, now, Outcome::Timeout);
             busy = true;
         }
-        if now >= self.pool.alarm {
+        if now >= self.pool.alarms.next() {
             self.alarms(now);
         }
         if self.pool.mending() {
@@ -341,7 +341,7 @@ impl<'a> Engine<'a> {
         if busy || !self.hungry.is_empty() {
             return (Wait::Poll, now);
         }
-        let mut until = self.edge().min(self.pool.alarm);
+        let mut until = self.edge().min(self.pool.alarms.next());
         if self.pool.slots.has_free() {
             until = until.min(self.due().saturating_sub(margin));
         }

@@ -12,6 +12,7 @@
 //! made of a `carrier`: a protocol's state machine, which knows bytes only (`http1`, `http2`), over a
 //! transport, which may be `tls`. `carrier` says where others plug in. `sys` alone is unsafe.
 
+pub mod alarms;
 pub mod carrier;
 pub mod control;
 pub mod engine;

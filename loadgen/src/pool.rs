@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use crate::alarms::Alarms;
 use crate::carrier::{Carrier, Endpoint};
 use crate::errors::Kind;
 use crate::quic;
@@ -99,8 +100,8 @@ pub struct Pool {
     pub slots: Slots,
     /// Streams of each connection.
     pub streams: u32,
-    /// No carrier's deadline is earlier. It may have been moved to later since.
-    pub alarm: u64,
+    /// The deadlines of the carriers.
+    pub alarms: Alarms,
     /// What UDP and the paths of QUIC did since the window began.
     pub path: quic::Path,
     endpoint: Endpoint,
@@ -117,7 +118,7 @@ impl Pool {
             connections: Vec::new(),
             slots: Slots::new(0),
             streams: 1,
-            alarm: u64::MAX,
+            alarms: Alarms::default(),
             path: quic::Path::default(),
             endpoint,
             closed: VecDeque::new(),
@@ -133,6 +134,7 @@ impl Pool {
         self.connections.resize_with(n, Connection::new);
         self.slots = Slots::new(n * streams as usize);
         self.streams = streams;
+        self.alarms = Alarms::new(n);
         self.closed = VecDeque::with_capacity(n + 1);
         self.connecting = 0;
         for i in 0..n as u32 {
@@ -149,6 +151,7 @@ impl Pool {
             };
             if open && carrier.is_some_and(well) {
                 self.admit(i);
+                self.note_deadline(i);
             } else {
                 self.drop_carrier(i, 0);
             }
@@ -318,8 +321,8 @@ impl Pool {
         });
         match opened {
             Ok(carrier) => {
-                self.note_deadline(carrier.deadline());
                 self.at(i).carrier = Some(carrier);
+                self.note_deadline(i);
                 self.at(i).state = State::Connecting(now, deadline);
                 self.connecting += 1;
                 Ok(())
@@ -346,12 +349,16 @@ impl Pool {
             return Ok(None);
         };
         match carrier.establish(buffer) {
-            Ok(false) => Ok(None),
+            Ok(false) => {
+                self.note_deadline(i);
+                Ok(None)
+            }
             Ok(true) => {
                 connection.state = State::Open;
                 let before = std::mem::replace(&mut connection.opened_before, true);
                 self.connecting -= 1;
                 self.admit(i);
+                self.note_deadline(i);
                 Ok(Some(Opened { before, since }))
             }
             Err(kind) => {
@@ -392,11 +399,10 @@ impl Pool {
         path
     }
 
-    /// A carrier has a deadline.
+    /// A carrier may have another deadline than before.
     #[inline]
-    pub fn note_deadline(&mut self, deadline: Option<u64>) {
-        if let Some(deadline) = deadline {
-            self.alarm = self.alarm.min(deadline);
-        }
+    pub fn note_deadline(&mut self, i: u32) {
+        let carrier = self.connections[i as usize].carrier.as_ref();
+        self.alarms.set(i, carrier.and_then(Carrier::deadline));
     }
 }

@@ -56,7 +56,7 @@ impl Engine<'_> {
             for event in &events[..n] {
                 self.handle(*event, now);
             }
-            if now >= self.pool.alarm {
+            if now >= self.pool.alarms.next() {
                 self.alarms(now);
             }
             self.expire_connecting(now);

@@ -4,7 +4,7 @@ use sha2::Digest as _;
 
 use super::Engine;
 use super::ledger::Ledger;
-use crate::carrier::{Received, Sink};
+use crate::carrier::{Carrier, Received, Sink};
 use crate::errors::Kind;
 use crate::pool::{Connection, Pool, Standing, State};
 use crate::record::Outcome;
@@ -193,6 +193,7 @@ impl Engine<'_> {
                     self.pool.connections[i as usize].standing.closing = true;
                     self.pool.admit(i);
                 }
+                self.pool.note_deadline(i);
             }
             // An answer may have come before the reset (413 and the like): then it was read by now.
             Some(Err(kind)) => self.lose(i, kind, now),
@@ -250,39 +251,38 @@ impl Engine<'_> {
         let connection = &self.pool.connections[i as usize];
         let standing = &connection.standing;
         let carrier = connection.carrier.as_ref();
-        let (limit, deadline) = carrier.map_or((0, None), |c| (c.streams(), c.deadline()));
+        let limit = carrier.map_or(0, Carrier::streams);
         if standing.closing {
             if standing.running == 0 {
                 // Reset, if it is we who close: a port in TIME_WAIT could not be used again.
                 let ours = Some(standing.begun) == self.requests_per_connection;
-                self.pool.close(i, now, ours);
-            } else if standing.free > 0 {
+                return self.pool.close(i, now, ours);
+            }
+            if standing.free > 0 {
                 self.pool.admit(i);
             }
-            return;
-        }
-        if limit.min(self.pool.streams) != standing.limit {
+        } else if limit.min(self.pool.streams) != standing.limit {
             self.pool.admit(i);
         }
-        self.pool.note_deadline(deadline);
+        self.pool.note_deadline(i);
     }
 
     /// Timers of protocols.
     #[cold]
     pub(super) fn alarms(&mut self, now: u64) {
-        self.pool.alarm = u64::MAX;
-        for i in 0..self.pool.connections.len() as u32 {
-            let carrier = self.pool.connections[i as usize].carrier.as_ref();
-            let deadline = carrier.and_then(crate::carrier::Carrier::deadline);
+        // Each once: what comes of it is for the next turn.
+        for _ in 0..self.pool.connections.len() {
+            let Some(i) = self.pool.alarms.ring(now) else {
+                return;
+            };
+            let connection = &self.pool.connections[i as usize];
+            let deadline = connection.carrier.as_ref().and_then(Carrier::deadline);
             if deadline.is_none_or(|deadline| deadline > now) {
-                self.pool.note_deadline(deadline);
+                self.pool.note_deadline(i);
                 continue;
             }
-            if let State::Connecting(..) = self.pool.connections[i as usize].state {
+            if let State::Connecting(..) = connection.state {
                 self.establish(i, now);
-                let carrier = self.pool.connections[i as usize].carrier.as_ref();
-                let deadline = carrier.and_then(crate::carrier::Carrier::deadline);
-                self.pool.note_deadline(deadline);
                 continue;
             }
             let rung = with_answers!(self, i, now, |carrier, answers| {

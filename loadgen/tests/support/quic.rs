@@ -5,7 +5,7 @@ use std::future::Future;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -169,6 +169,68 @@ impl Drop for Quic {
         }
         self.vanish();
         let _ = std::fs::remove_file(&self.certificate);
+    }
+}
+
+/// A path to a server that loses one datagram of so many, in both directions.
+pub struct Lossy {
+    pub address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Lossy {
+    pub fn start(server: SocketAddr, one_of: usize) -> Self {
+        let front = UdpSocket::bind("127.0.0.1:0").unwrap();
+        front.set_nonblocking(true).unwrap();
+        let address = front.local_addr().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut back: Vec<(SocketAddr, UdpSocket)> = Vec::new();
+            let (mut buffer, mut count) = ([0; 65_536], 0);
+            let mut kept = || {
+                count += 1;
+                count % one_of != 0
+            };
+            while !stopped.load(Ordering::SeqCst) {
+                while let Ok((n, client)) = front.recv_from(&mut buffer) {
+                    let place = back.iter().position(|(of, _)| *of == client);
+                    let place = place.unwrap_or_else(|| {
+                        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+                        socket.set_nonblocking(true).unwrap();
+                        socket.connect(server).unwrap();
+                        back.push((client, socket));
+                        back.len() - 1
+                    });
+                    if kept() {
+                        let _ = back[place].1.send(&buffer[..n]);
+                    }
+                }
+                for (client, socket) in &back {
+                    while let Ok(n) = socket.recv(&mut buffer) {
+                        if kept() {
+                            let _ = front.send_to(&buffer[..n], client);
+                        }
+                    }
+                }
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        Self {
+            address,
+            stop,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Lossy {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
