@@ -85,6 +85,7 @@ def test_a_capacity_is_sought_by_one_rule_for_both_arms() -> None:
         assert len({round(w.rate_per_s) for w in block.windows}) > len(block.windows) / 3
     assert not blocks(record, "load-points"), "the windows themselves tell how latency grows"
     assert "rates" in charts(result)
+    assert not {"p99", "throughput"} & {entry.name for entry in result.figures}, "rates differ"
 
 
 def test_a_limit_that_no_rate_meets_is_said_before_the_search() -> None:

@@ -10,9 +10,11 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.phases.rig import rig
 from tuner.record import Record
 from tuner.report.html import render_html
 from tuner.report.result import StudyResult, evaluate
@@ -118,6 +120,25 @@ def test_other_objectives_are_drawn_too(study: Studies, tmp_path: Path, objectiv
     assert seen.complaints == []
     assert "blocks" in seen.drawn
     assert ("load-points" in seen.drawn) == (objective != "throughput")
+
+
+@pytest.mark.parametrize(
+    ("objective", "wanted", "chart"),
+    [
+        (("p50", "memory"), {"constraint": ["errors <= 1%"]}, "front"),
+        ("capacity", {"slo": "p99<1ms"}, "rates"),
+    ],
+)
+def test_what_is_wanted_is_drawn(
+    tmp_path: Path, objective: str, wanted: dict[str, Any], chart: str
+) -> None:
+    """The front of two objectives, and the windows that seek a capacity, against its limit."""
+    made = rig(objective=objective, wanted=wanted, time_s=400.0)
+    page = render_html(evaluate(made.run()))
+    seen = visit(page, tmp_path)
+    assert seen.complaints == []
+    assert chart in seen.drawn
+    assert seen.drawn == re.findall(r'id="chart-([a-z-]+)" role', page)
 
 
 def test_hostile_text_does_not_run(hostile_record: Record, tmp_path: Path) -> None:

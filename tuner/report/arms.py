@@ -131,8 +131,10 @@ def figures(blocks: Sequence[PairedBlock], goals: Goals) -> tuple[Figure, ...]:
     limited = {c.metric.name: c.metric for c in goals.limits if c.metric.quantile is not None}
     known = {name for name, _, _ in _METRICS}
     further = [(m.name, m.unit, m.value) for m in limited.values() if m.name not in known]
+    # Windows that seek a capacity have rates of their own, so their latencies compare nothing.
+    apart = _AT_ONE_RATE if goals.seek else frozenset()
     for name, unit, metric in (*further, *_METRICS):
-        if name not in shown:
+        if name not in shown and name not in apart:
             own.append(_figure(used, name, unit, partial(typical_ln, metric=metric), metric))
     return tuple(own)
 
@@ -263,6 +265,10 @@ def _failures(window: Measurement) -> float:
 
 _SAME = {"cpu": "server CPU per request", "memory": "server memory (RSS)"}
 """Objectives that stand in the table under a longer name as well."""
+_AT_ONE_RATE = frozenset(
+    {"p50", "p90", "p99", "p99.9", "max", "p99, raw", "p99.9, raw", "service time p99"}
+    | {"send lag p99", "throughput"}
+)
 _METRICS: tuple[tuple[str, str, Callable[[Measurement], float]], ...] = (
     ("p50", "µs", lambda window: window.stall_free.p50_us),
     ("p90", "µs", lambda window: window.stall_free.p90_us),

@@ -155,7 +155,8 @@ def _blocks(study: StudyResult) -> alt.LayerChart | None:
         ):
             shown = {"arm": arm, "shown": figure(value, goal.unit)}
             points.append(about | shown | {"value": value})
-            windows += [about | {"arm": arm, "value": goal.value(window)} for window in measured]
+            values = [goal.value(window) for window in measured]
+            windows += [about | {"arm": arm, "value": v} for v in values if math.isfinite(v)]
     x = alt.X(
         "label:N",
         sort=None,
@@ -169,13 +170,15 @@ def _blocks(study: StudyResult) -> alt.LayerChart | None:
         alt.Chart(data(links))
         .mark_rule(color="var(--line)", strokeWidth=2)
         .encode(x, alt.Y("baseline:Q"), y2="tuned", opacity=fade),
-        alt.Chart(data(windows))
-        .mark_tick(thickness=1, size=12, opacity=0.45)
-        .encode(x, y, arm_colour()),
+    ]
+    if windows:
+        ticks = alt.Chart(data(windows)).mark_tick(thickness=1, size=12, opacity=0.45)
+        layers.append(ticks.encode(x, y, arm_colour()))
+    layers.append(
         alt.Chart(data(points))
         .mark_point(size=70, strokeWidth=2)
-        .encode(x, y, arm_colour(), arm_fill(), arm_shape(), opacity=fade, tooltip=tooltip),
-    ]
+        .encode(x, y, arm_colour(), arm_fill(), arm_shape(), opacity=fade, tooltip=tooltip)
+    )
     return layered(layers, 280)
 
 

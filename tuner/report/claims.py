@@ -143,10 +143,7 @@ def _of_both(verdict: Verdict, claims: Sequence[ObjectiveClaim], goals: Goals) -
         kind = bad
     else:
         kind = VerdictKind.INCONCLUSIVE
-    each = " ".join(
-        f"{claim.objective.words}: {claim.verdict.sentence[0].lower()}{claim.verdict.sentence[1:]}"
-        for claim in claims
-    )
+    each = " ".join(claim.verdict.sentence for claim in claims)
     trade = "a trade, better in one and worse in the other. " * ({good, bad} <= kinds)
     return replace(verdict, kind=kind, sentence=f"{kind.capitalize()}: {trade}{each}")
 

@@ -66,9 +66,10 @@ def _wanted(study: StudyResult) -> list[tuple[str, ...]]:
 
 
 def _figures(study: StudyResult) -> str:
+    claimed = len(study.goals.objectives)
     rows = [
         (
-            f"**{_plain(entry.name)}**" if place == 0 else _plain(entry.name),
+            f"**{_plain(entry.name)}**" if place < claimed else _plain(entry.name),
             figure(entry.baseline, entry.unit),
             figure(entry.candidate, entry.unit),
             ratio(entry.change.ratio) if entry.change else "",

@@ -180,7 +180,7 @@ def evaluate(record: Record) -> StudyResult:
         looks=_looks(protocol, rows[: stands.blocks], stands.best),
         confirm=confirm,
         figures=figures(used, goals) if used else (),
-        spectra=spectra(used),
+        spectra=() if goals.seek else spectra(used),
         excluded=(
             excluded_share([window for block in used for window in block.baseline]),
             excluded_share([window for block in used for window in block.candidate]),
