@@ -1,6 +1,6 @@
 """Which trials of a search are ahead: one order for the schedule, the choice and the report.
 
-Trials that violate a constraint come last. With two objectives, those that nobody beats in both
+Trials that are beyond a limit come last. With two objectives, those that nobody beats in both
 come first (non-dominated sorting: Srinivas and Deb 1994), and among them the rule of the choice
 decides.
 """
@@ -36,6 +36,11 @@ def violates(trial: Trial, goals: Goals) -> bool:
     return any(mean_excess(trial, c.text) > 0 for c in goals.constraints)
 
 
+def beyond(trial: Trial, goals: Goals) -> bool:
+    """Whether it violates a constraint or the limit of the choice: it is never confirmed."""
+    return any(mean_excess(trial, limit.text) > 0 for limit in goals.limits)
+
+
 def dominates(one: Losses, other: Losses) -> bool:
     """Whether one is at least as good in everything, and better in something."""
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
@@ -58,7 +63,7 @@ def ranked(trials: Sequence[Trial], goals: Goals) -> list[Trial]:
     return sorted(
         trials,
         key=lambda t: (
-            violates(t, goals),
+            beyond(t, goals),
             layer[t.number],
             weighted(t, goals),
             -len(t.losses),
@@ -73,18 +78,15 @@ def weighted(trial: Trial, goals: Goals) -> float:
 
 
 def choose(trials: Sequence[Trial], goals: Goals) -> Trial | None:
-    """The trial to be confirmed, by the rule of the choice; None if all violate a constraint."""
-    allowed = [trial for trial in trials if not violates(trial, goals)]
+    """The trial to be confirmed, by the rule of the choice; None if all are beyond a limit."""
+    allowed = [trial for trial in trials if not beyond(trial, goals)]
     if goals.second is None or not allowed:
         return next(iter(ranked(allowed, goals)), None)
     points, limit = front(allowed, goals), goals.choice.limit
     if limit is None:
         return min(points, key=lambda t: (weighted(t, goals), -len(t.losses)))
-    within = [t for t in points if mean_excess(t, limit.text) <= 0]
-    if not within:
-        return min(points, key=lambda t: mean_excess(t, limit.text))
     free = 1 - [o.name for o in goals.objectives].index(limit.metric.name)
-    return min(within, key=lambda t: mean_losses(t, goals)[free])
+    return min(points, key=lambda t: mean_losses(t, goals)[free])
 
 
 def _layers(trials: Sequence[Trial], goals: Goals) -> dict[int, int]:

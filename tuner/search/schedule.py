@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tuner.goals import Goals
 from tuner.objective import Objective
 from tuner.record import Trial
-from tuner.standing import choose, ranked, violates
+from tuner.standing import beyond, choose, ranked
 
 RUNGS = (1, 3, 5)
 """Looks after which a trial must be among the better part to be measured again."""
@@ -66,15 +66,16 @@ def leaders(trials: Sequence[Trial], count: int, goals: Goals = ONE) -> list[Tri
 
     With two objectives, one point of the front, by the rule of the choice.
     """
-    allowed = [t for t in best_first(trials, goals) if not violates(t, goals)]
+    allowed = [t for t in best_first(trials, goals) if not beyond(t, goals)]
     if goals.second is None:
         # Sorting is stable: within a rung the best mean stays first.
         allowed.sort(key=lambda trial: -sum(len(trial.losses) >= looks for looks in RUNGS))
         return allowed[:count]
     for looks in reversed(RUNGS):
         proven = [trial for trial in allowed if len(trial.losses) >= looks]
-        if proven:
-            return [chosen for chosen in (choose(proven, goals),) if chosen]
+        chosen = choose(proven, goals)
+        if chosen:
+            return [chosen]
     return []
 
 
