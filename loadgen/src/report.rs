@@ -223,6 +223,7 @@ impl Measured<'_> {
             "  offered      {} requests, {arrival}{rate}, seed {}, after {} s of warm-up",
             line.offered, line.seed, line.warmup_s
         )?;
+        self.protocol(f)?;
         writeln!(
             f,
             "  unanswered   {} timeouts, {} unsent, {} in flight",
@@ -243,6 +244,42 @@ impl Measured<'_> {
             line.generator_busy_share * 100.0,
             line.generator_cpu_s * 1e6 / line.offered.max(1) as f64
         )
+    }
+
+    /// What was spoken, where it was not HTTP/1.1 in the clear.
+    fn protocol(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = self.line;
+        if line.tls.is_none() && line.streams == 1 && line.protocol == "http/1.1" {
+            return Ok(());
+        }
+        write!(f, "  protocol     {}", line.protocol)?;
+        if line.protocol != "http/1.1" {
+            write!(f, ", {} streams on each connection", line.streams)?;
+        }
+        if let Some(tls) = line.tls.as_ref().filter(|tls| !tls.version.is_empty()) {
+            let names = |counts: &BTreeMap<_, u64>| {
+                counts.keys().copied().collect::<Vec<&str>>().join(", ")
+            };
+            write!(
+                f,
+                "; {} {} {}, {} full handshakes, {} resumed",
+                names(&tls.version),
+                names(&tls.cipher),
+                names(&tls.group),
+                tls.full,
+                tls.resumed
+            )?;
+        }
+        writeln!(f)?;
+        if line.blocked.count > 0 {
+            writeln!(
+                f,
+                "  blocked      {} requests waited for others on their connection, p99 {:.1} µs",
+                line.blocked.count,
+                line.blocked.p99_us.unwrap_or(0.0)
+            )?;
+        }
+        Ok(())
     }
 
     fn stalls(&self) -> String {

@@ -139,6 +139,11 @@ impl Validity {
             self.add(Fault::Options, "no request was sent".into());
             return;
         }
+        if line.completed == 0 && line.errors.keys().any(|kind| kind.starts_with("connect_")) {
+            let kinds: Vec<&str> = line.errors.keys().map(String::as_str).collect();
+            let text = format!("it could not be connected to: {}", kinds.join(", "));
+            self.add(Fault::Server, text);
+        }
         if line.mode == Mode::Open {
             let late = late + line.timeouts + line.unsent + line.in_flight;
             if late as f64 > RATE_ERROR * line.offered as f64 {

@@ -193,6 +193,94 @@ fn slow_bytes() {
     assert!(line.latency.service.p50_us.unwrap() >= 8000.0);
 }
 
+/// An answer that drips on and on (a slow loris of a server) times out like one that never comes.
+#[test]
+fn endless_drip() {
+    let server = Responder::start(|mut client, _| {
+        while client.request().is_some() {
+            let _ = client.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+            while client.answer(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    });
+    let line = window(
+        server.address,
+        json!({"rate_per_s": 50, "timeout_s": 0.3, "duration_s": 0.5, "warmup_s": 0}),
+    );
+    assert_accounted(&line);
+    assert_eq!(line.completed, 0);
+    assert!(line.timeouts > 0 && line.errors.is_empty(), "{line:?}");
+}
+
+/// A body that ends in no chunk of size zero goes on until it times out.
+#[test]
+fn endless_chunks() {
+    let server = Responder::start(|mut client, _| {
+        while client.request().is_some() {
+            let _ = client.answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+            let chunk = [b"4000\r\n".to_vec(), vec![b'x'; 0x4000], b"\r\n".to_vec()].concat();
+            while client.answer(&chunk).is_ok() {}
+        }
+    });
+    let line = window(
+        server.address,
+        json!({"rate_per_s": 20, "connections": 2, "timeout_s": 0.3, "warmup_s": 0}),
+    );
+    assert_accounted(&line);
+    assert_eq!(line.completed, 0);
+    assert!(line.timeouts > 0 && line.errors.is_empty(), "{line:?}");
+}
+
+/// Each way in which chunks can be wrong is counted as that, not as anything else.
+#[test]
+fn bad_chunks_of_all_kinds() {
+    for chunks in [
+        "-1\r\n",
+        "11111111111111111\r\n",
+        "5\rhello\r\n",
+        "5\r\nhelloX\r\n",
+        ";extension\r\n",
+    ] {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let answer: &'static str = format!("{head}{chunks}").leak();
+        assert_only(&answered_with(answer.as_bytes(), false), "bad_chunk");
+    }
+}
+
+/// Servers that are wrong in turn: each answer is counted by its own kind, and the good ones are good.
+#[test]
+fn all_kinds_at_once() {
+    let server = Responder::start(|mut client, number| {
+        let answers: [&[u8]; 6] = [
+            HELLO,
+            b"HTTP/1.1 500 No\r\nContent-Length: 5\r\n\r\nhello",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhell",
+            b"SMTP ready\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
+        ];
+        if client.request().is_some() {
+            let _ = client.answer(answers[number % answers.len()]);
+        }
+    });
+    let line = window(
+        server.address,
+        json!({"rate_per_s": 200, "duration_s": 1.0}),
+    );
+    assert_accounted(&line);
+    for kind in [
+        "status_500",
+        "wrong_length",
+        "garbage",
+        "truncated",
+        "bad_chunk",
+    ] {
+        assert!(line.errors[kind] > 0, "{kind} {:?}", line.errors);
+    }
+    assert!(line.completed > 0);
+}
+
 /// A server that takes requests and never answers: timeouts, each at its age, and what is open at
 /// the end of the drain is in flight.
 #[test]

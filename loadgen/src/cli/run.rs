@@ -5,7 +5,7 @@ mod plan;
 use std::path::{Path, PathBuf};
 
 use lexopt::{Arg, Parser, ValueExt as _};
-use tuner_loadgen::plan::{Arrival, Check, Expect, Piece, Spin};
+use tuner_loadgen::plan::{Arrival, Check, Expect, Piece, Protocol, Spin};
 
 use super::{Command, cpu_list, text, units, value};
 
@@ -36,6 +36,14 @@ The load:
                         with whole URLs, the one argument URL may be left out
       --method NAME     [GET, or POST with a body]
       --body-file FILE  the body of every request
+
+The protocol (HTTP/1.1, encrypted if the URL says https):
+      --http2           HTTP/2; for an http URL with prior knowledge
+      --http3           HTTP/3, for an https URL
+      --streams N       requests that each connection may carry at a time, not for HTTP/1.1 [1]
+      --ca-file FILE    the certificates that are trusted, in PEM [the system's]
+  -k, --insecure        don't check the server's certificate
+      --no-resume       every handshake is a full one
 
 The answers, of which each other one is an error, and in no percentile:
       --expect-status N     or any [200]
@@ -71,6 +79,7 @@ Examples:
   tuner-loadgen run http://127.0.0.1:8080/ -t1 -c32 -d30s -R5000 --latency --cpu 0 --ticker-cpu 1
   tuner-loadgen run http://127.0.0.1:8080/ -c 64 -d 5 --closed --cpu 0
   tuner-loadgen run http://127.0.0.1:8080/ --urls paths.txt -R 2k --hgrm latency.hgrm
+  tuner-loadgen run https://localhost:8443/ --http2 -c4 --streams 8 -R5k --ca-file ca.pem
   tuner-loadgen run http://127.0.0.1:8080/form --body-file form.bin --expect-status 204
 ";
 
@@ -80,6 +89,11 @@ pub struct RunOptions {
     pub url: String,
     threads: usize,
     connections: usize,
+    streams: u32,
+    protocol: Protocol,
+    ca_file: Option<PathBuf>,
+    insecure: bool,
+    no_resume: bool,
     duration_s: f64,
     warmup_s: f64,
     rate_per_s: f64,
@@ -116,6 +130,11 @@ impl Default for RunOptions {
             url: String::new(),
             threads: 0,
             connections: 32,
+            streams: 1,
+            protocol: Protocol::Http1,
+            ca_file: None,
+            insecure: false,
+            no_resume: false,
             duration_s: 10.0,
             warmup_s: 1.0,
             rate_per_s: 1000.0,
@@ -191,6 +210,12 @@ pub fn parse(parser: &mut Parser) -> Result<Command, String> {
                 let line: String = value(parser, "--header", "a header field")?;
                 headers(&line, &mut o.headers)?;
             }
+            Arg::Long("http2") => o.protocol = Protocol::Http2,
+            Arg::Long("http3") => o.protocol = Protocol::Http3,
+            Arg::Long("streams") => o.streams = value(parser, "--streams", "a whole number")?,
+            Arg::Long("ca-file") => o.ca_file = Some(value(parser, "--ca-file", "a file")?),
+            Arg::Short('k') | Arg::Long("insecure") => o.insecure = true,
+            Arg::Long("no-resume") => o.no_resume = true,
             Arg::Long("urls") => o.urls = Some(value(parser, "--urls", "a file")?),
             Arg::Long("method") => o.method = Some(value(parser, "--method", "a method")?),
             Arg::Long("body-file") => {

@@ -14,6 +14,8 @@ pub struct Entry {
     pub line: usize,
     /// The method, if it names one.
     pub method: Option<String>,
+    /// Whether it is a whole URL with https.
+    pub encrypted: bool,
     /// The authority, if it is a whole URL.
     pub authority: Option<String>,
     /// The target in origin form.
@@ -83,6 +85,7 @@ fn entry(line: usize, text: &str) -> Result<Entry, String> {
     }
     Ok(Entry {
         line,
+        encrypted: target.starts_with("https://"),
         method: method.map(str::to_owned),
         authority,
         path: path.into(),

@@ -1,21 +1,30 @@
 //! The plan of one window that the options of `run` stand for.
 
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
 
 use tuner_loadgen::plan::urls::{self, Entry};
 use tuner_loadgen::plan::{
-    Instance, InstantsUnit, Mode, Plan, Protocol, Request, Spin, Ticker, Window,
+    Instance, InstantsUnit, Mode, Plan, Protocol, Request, Spin, Ticker, Tls, Window,
 };
 use tuner_loadgen::sys;
 
 use super::RunOptions;
 
+/// How long one of several addresses is tried.
+const CONNECT: Duration = Duration::from_secs(1);
+
 impl RunOptions {
     /// The plan that these options stand for.
     pub fn plan(&mut self) -> Result<Plan, String> {
         let entries = self.entries()?;
-        let (host, _) = split_url(&self.url)?;
-        let (host, address) = (host.to_owned(), resolve(host)?);
+        let (scheme, host, _) = split_url(&self.url)?;
+        let encrypted = scheme == "https";
+        let (host, address) = (
+            host.to_owned(),
+            resolve(host, if encrypted { 443 } else { 80 })?,
+        );
+        let tls = self.tls(encrypted)?;
         self.choose_cpus()?;
         let plan = Plan {
             version: 1,
@@ -37,8 +46,8 @@ impl RunOptions {
                 address,
                 host: Some(host),
                 pids: Vec::new(),
-                protocol: Protocol::Http1,
-                tls: None,
+                protocol: self.protocol,
+                tls,
             }],
             windows: vec![Window {
                 id: "run".into(),
@@ -55,7 +64,7 @@ impl RunOptions {
                 arrival: self.arrival,
                 seed: self.seed,
                 connections: self.connections,
-                streams: 1,
+                streams: self.streams,
                 requests_per_connection: self.requests_per_connection,
                 warmup_s: self.warmup_s,
                 duration_s: self.duration_s,
@@ -64,6 +73,28 @@ impl RunOptions {
         };
         plan.check().map_err(|error| error.to_string())?;
         plan.resolve().map_err(|error| error.to_string())
+    }
+
+    /// The client's side of TLS, if the URL asks for it.
+    fn tls(&self, encrypted: bool) -> Result<Option<Tls>, String> {
+        let named = [
+            ("--ca-file", self.ca_file.is_some()),
+            ("--insecure", self.insecure),
+            ("--no-resume", self.no_resume),
+            ("--http3", self.protocol == Protocol::Http3),
+        ];
+        if let (false, Some((name, _))) = (encrypted, named.iter().find(|(_, given)| *given)) {
+            return Err(format!(
+                "{name}: is not allowed with {:?}; the URL must begin with https",
+                self.url
+            ));
+        }
+        Ok(encrypted.then(|| Tls {
+            server_name: None,
+            ca_file: self.ca_file.clone(),
+            verify: !self.insecure,
+            resume: !self.no_resume,
+        }))
     }
 
     /// Threads of the generator.
@@ -84,10 +115,11 @@ impl RunOptions {
                 return Err("run: no URL; it must be as http://127.0.0.1:8080/".into());
             }
             None => {
-                let (_, path) = split_url(&self.url)?;
+                let (_, _, path) = split_url(&self.url)?;
                 return Ok(vec![Entry {
                     line: 0,
                     method: None,
+                    encrypted: false,
                     authority: None,
                     path: path.into(),
                     weight: 1.0,
@@ -102,18 +134,26 @@ impl RunOptions {
             let host = found.ok_or_else(|| {
                 format!("run: no URL, and {file} holds paths only; give http://127.0.0.1:8080/")
             })?;
-            self.url = format!("http://{host}/");
+            let scheme = if entries.iter().any(|entry| entry.encrypted) {
+                "https"
+            } else {
+                "http"
+            };
+            self.url = format!("{scheme}://{host}/");
         }
-        let (host, _) = split_url(&self.url)?;
+        let (scheme, host, _) = split_url(&self.url)?;
         for entry in &mut entries {
             // One run has one server.
-            if let Some(other) = entry.authority.take_if(|other| other != host) {
-                let line = entry.line;
+            let Some(authority) = entry.authority.take() else {
+                continue;
+            };
+            if authority != host || entry.encrypted != (scheme == "https") {
                 return Err(format!(
-                    "{file}:{line}: {other:?} is not allowed; this run is for the host {host}"
+                    "{file}:{}: the host {authority:?} is not allowed; this run is for \
+                     {scheme}://{host}",
+                    entry.line
                 ));
             }
-            entry.authority = None;
         }
         Ok(entries)
     }
@@ -181,27 +221,30 @@ impl RunOptions {
     }
 }
 
-/// Host (with port, as given) and path of an http URL.
-fn split_url(url: &str) -> Result<(&str, &str), String> {
-    match urls::split(url) {
-        Some(("http", host, path)) => Ok((host, path)),
-        _ => Err(format!(
-            "{url:?} is not allowed; the URL must be as http://127.0.0.1:8080/path"
-        )),
-    }
+/// Scheme, host (with port, as given) and path of a URL.
+fn split_url(url: &str) -> Result<(&str, &str, &str), String> {
+    urls::split(url).ok_or_else(|| {
+        format!(
+            "{url:?} is not allowed; the URL must be as http://127.0.0.1:8080/path, or with https"
+        )
+    })
 }
 
-fn resolve(host: &str) -> Result<SocketAddr, String> {
+fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
     let after_address = host.rfind(']').unwrap_or(0);
     let with_port = if host[after_address..].contains(':') {
         host.to_owned()
     } else {
-        format!("{host}:80")
+        format!("{host}:{port}")
     };
-    let mut addresses = with_port
+    let addresses: Vec<SocketAddr> = with_port
         .to_socket_addrs()
-        .map_err(|error| format!("{host}: {error}"))?;
-    addresses
-        .next()
-        .ok_or_else(|| format!("{host}: no address"))
+        .map_err(|error| format!("{host}: {error}"))?
+        .collect();
+    // A name may stand for an address at which nobody listens: localhost, for ::1.
+    let answers = |at: &&SocketAddr| TcpStream::connect_timeout(at, CONNECT).is_ok();
+    let several = addresses.len() > 1;
+    let answering = addresses.iter().filter(|_| several).find(answers);
+    let chosen = answering.or(addresses.first()).copied();
+    chosen.ok_or_else(|| format!("{host}: no address"))
 }
