@@ -201,7 +201,7 @@ impl Validity {
     }
 
     fn note(&mut self, line: &WindowLine) {
-        if (FEWEST..ENOUGH).contains(&self.stall_free.count) {
+        if line.completed > 0 && (FEWEST..ENOUGH).contains(&self.stall_free.count) {
             let above = self.stall_free.count / 100;
             let text = format!("the p99 rests on the {above} slowest of the requests");
             self.notes.push(text);
