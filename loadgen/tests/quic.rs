@@ -107,6 +107,17 @@ fn blocked() {
     assert_eq!(calm.blocked.count, 0);
 }
 
+/// A server that takes fewer requests at a time than we would make: the others wait for a stream.
+#[test]
+fn few_streams() {
+    let server = Quic::limited(2);
+    let line = window(
+        &server,
+        json!({"connections": 1, "streams": 32, "rate_per_s": 2000, "timeout_s": 20}),
+    );
+    assert_eq!(line.completed, line.offered, "{:?}", line.errors);
+}
+
 /// Connections are kept from one window to the next, and take another number of streams.
 #[test]
 fn kept() {

@@ -120,6 +120,18 @@ impl Quic {
         Self::start(|connection, _| hello(connection))
     }
 
+    /// The same, with so many requests at the same time on each connection, and no more.
+    pub fn limited(streams: u32) -> Self {
+        let (certificate, mut tls) = certificate();
+        let mut transport = quinn::TransportConfig::default();
+        transport.max_concurrent_bidi_streams(VarInt::from_u32(streams));
+        tls.transport_config(Arc::new(transport));
+        let at = "127.0.0.1:0".parse().unwrap();
+        let server = Self::idle_at(at, certificate, (EndpointConfig::default(), tls));
+        server.serve(|connection, _| hello(connection));
+        server
+    }
+
     /// Refuse each connection.
     pub fn refusing() -> Self {
         let (certificate, tls) = certificate();
