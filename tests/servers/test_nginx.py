@@ -12,8 +12,10 @@ from tests.hosts.nginxes import NGINX
 from tuner.errors import HostError
 from tuner.facts import ServerFacts
 from tuner.servers import nginx
+from tuner.servers.certificate import Certificate
 from tuner.servers.ground import Ground
 from tuner.space import load_space
+from tuner.wire import Protocol, Tls, Wire
 from tuner.workload import load_workload
 
 DEBIAN = """\
@@ -123,3 +125,57 @@ def test_the_installed_nginx_is_found_and_understood() -> None:
     assert Path(found.binary).is_file()
     assert found.version_tuple > (1, 0)
     assert found.modules
+
+
+@pytest.mark.parametrize(
+    ("version", "wire", "words"),
+    [
+        ("1.22.1", Wire("http2", Tls()), ""),
+        ("1.22.1", Wire("http2"), "before 1.25.1 speaks HTTP/2 in cleartext and nothing else"),
+        ("1.27.4", Wire("http2"), ""),
+        ("1.27.4", Wire("http3", Tls()), "without --with-http_v3_module, which http/3 over TLS"),
+    ],
+)
+def test_what_a_build_cannot_speak_is_said(version: str, wire: Wire, words: str) -> None:
+    """With the module that is missing, or the way out."""
+    server = ServerFacts("nginx", "/usr/sbin/nginx", version, ("http_ssl", "http_v2"), "")
+    found = nginx.refuses(server, wire)
+    assert words in found
+    assert bool(words) == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("version", "protocol", "lines"),
+    [
+        ((1, 22, 1), "http2", ["listen 127.0.0.1:18080 ssl http2 backlog=511;"]),
+        ((1, 25, 1), "http2", ["listen 127.0.0.1:18080 ssl backlog=511;", "http2 on;"]),
+        (
+            (1, 27, 4),
+            "http3",
+            ["listen 127.0.0.1:18080 ssl backlog=511;", "listen 127.0.0.1:18080 quic reuseport;"],
+        ),
+        ((1, 22, 1), "http1", ["listen 127.0.0.1:18080 ssl backlog=511;"]),
+    ],
+)
+def test_an_instance_listens_as_its_version_wants_it_said(
+    version: tuple[int, ...], protocol: Protocol, lines: list[str]
+) -> None:
+    """With the lab's certificate beside it, and proved live over TLS."""
+    space = load_space(
+        "nginx/static",
+        server_cores=1,
+        connections=32,
+        memory_bytes=8 << 30,
+        server_version=version,
+        modules=(),
+    )
+    ground = replace(
+        GROUND, upstreams=(), protocol=protocol, certificate=Certificate("ca", "chain", "key")
+    )
+    spec = nginx.instance("c1", space.baseline("stock"), space, ground, 18080)
+    text = spec.files["nginx.conf"]
+    said = [line.strip() for line in text.splitlines() if "listen " in line or "http2" in line]
+    assert said == lines
+    assert f"ssl_certificate {spec.directory}/tls/cert.pem;" in text
+    assert (spec.files["tls/cert.pem"], spec.files["tls/key.pem"]) == ("chain", "key")
+    assert spec.live_url == "https://127.0.0.1:18080/.tuner/live"

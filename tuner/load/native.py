@@ -229,6 +229,11 @@ def _schedule(arrival: Arrival, spec: WindowSpec, folder: Path) -> dict[str, Any
     instants = stretch(
         arrival, rate_per_s=spec.rate_per_s, duration_s=spec.duration_s, seed=spec.seed
     )
+    if not len(instants):
+        raise InstrumentError(
+            f"the recording {arrival.path} holds a pause longer than a window of"
+            f" {spec.duration_s:g} s at {spec.rate_per_s:,.0f}/s; raise --rate or --time"
+        )
     path = folder / f"{spec.window_id}.instants"
     path.write_text("".join(f"{instant:.9f}\n" for instant in instants), encoding="ascii")
     return {"instants_file": str(path)}
