@@ -30,6 +30,11 @@ from tuner.stats.power import PooledSigma, largest_sigma
 
 SATURATION_GATES = Gates(samples_needed=1_000)
 """For closed loops, which have no tail to be resolved."""
+SEEKING_UTILISATION = 0.8
+"""Of the stall rule where a capacity is sought: one figure for all rates, and known beforehand.
+
+Near the limit the true one is higher, but a rule that waits for the backlog of a stall at 95 % of
+the capacity would leave nothing of a window on a shared host."""
 _COARSEST = 1.7
 """A minimum detectable effect of this multiple of the wanted one is still gone on with."""
 _LOAD_ATTEMPTS = 3
@@ -201,6 +206,8 @@ def gated(bench: Bench, plan: StudyPlan, utilisation: float) -> Bench:
     allowed = bench.goals.error_share
     if bench.goals.mode == "closed":
         return replace(bench, gates=replace(SATURATION_GATES, error_share=allowed))
+    if bench.goals.seek:
+        utilisation = SEEKING_UTILISATION
     rule = bench.rule.at(utilisation) if bench.rule else None
     gates = Gates(samples_needed=plan.samples_needed, error_share=allowed)
     return replace(bench, gates=seeking(gates) if bench.goals.seek else gates, rule=rule)
