@@ -84,8 +84,10 @@ def plan_blocks(goals: Goals, rate_per_s: float, time_s: float) -> StudyPlan:
     needed = goals.samples_needed
     longest_s = max(0.5, time_s / 100)
     sample_s = needed * STALL_ALLOWANCE / rate_per_s if goals.mode == "open" else 0.5
-    search_s = min(max(0.5, sample_s), longest_s)
-    confirm_s = min(max(0.75, sample_s), 1.5 * longest_s)
+    # A capacity has many windows of its own, and each may be shorter.
+    shortest_s, shortest_confirm_s = (0.4, 0.5) if goals.seek else (0.5, 0.75)
+    search_s = min(max(shortest_s, sample_s), longest_s)
+    confirm_s = min(max(shortest_confirm_s, sample_s), 1.5 * longest_s)
     if goals.mode == "open":
         needed = min(needed, math.floor(rate_per_s * search_s / STALL_ALLOWANCE))
     settle_s = max(0.03, min(0.5, 500 / rate_per_s))
