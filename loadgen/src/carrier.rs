@@ -30,6 +30,8 @@ pub struct Endpoint {
     pub tls: Option<tls::Client>,
     /// What HTTP/3 needs besides, for one thread's connections.
     pub quic: Option<quic::Config>,
+    /// Whether the kernel shall say when bytes came in: for a loop that sleeps, and reads them later.
+    pub stamped: bool,
 }
 
 impl Endpoint {
@@ -44,6 +46,9 @@ impl Endpoint {
 
 /// Takes what comes out of a carrier, stream by stream.
 pub trait Sink {
+    /// What follows came in so many nanoseconds ago, by the kernel's word. Without it, it came at the
+    /// instant at which the poll returned that told of it.
+    fn arrived(&mut self, _age_ns: u64) {}
     /// The first byte of a response came.
     fn started(&mut self, stream: u32);
     /// Bytes of a body.
@@ -134,6 +139,8 @@ pub enum Received {
 pub enum Transport {
     /// TCP, cleartext.
     Plain(OwnedFd),
+    /// The same, with the kernel's word of when bytes came in.
+    Stamped(OwnedFd),
     /// TLS over TCP. It is large, and cleartext shall not pay for that.
     Tls(Box<Tls>),
 }
@@ -143,6 +150,7 @@ impl Transport {
         let opened = sys::connect(&endpoint.address);
         let (socket, _) = opened.map_err(|error| Kind::of_connect(&error))?;
         match &endpoint.tls {
+            None if endpoint.stamped && sys::stamp_receives(&socket) => Ok(Self::Stamped(socket)),
             None => Ok(Self::Plain(socket)),
             Some(client) => Ok(Self::Tls(Box::new(Tls::new(client, socket)?))),
         }
@@ -151,14 +159,14 @@ impl Transport {
     /// The socket, to be watched.
     pub fn socket(&self) -> &OwnedFd {
         match self {
-            Self::Plain(socket) => socket,
+            Self::Plain(socket) | Self::Stamped(socket) => socket,
             Self::Tls(tls) => tls.socket(),
         }
     }
 
     fn agreed(&self) -> Option<Agreed> {
         match self {
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Stamped(_) => None,
             Self::Tls(tls) => tls.agreed(),
         }
     }
@@ -166,7 +174,7 @@ impl Transport {
     /// An event came before the transport was there; whether it is now.
     fn handshake(&mut self, buffer: &mut [u8]) -> Result<bool, Kind> {
         match self {
-            Self::Plain(socket) => match sys::socket_error(socket) {
+            Self::Plain(socket) | Self::Stamped(socket) => match sys::socket_error(socket) {
                 Some(error) => Err(Kind::of_connect(&error)),
                 None => Ok(true),
             },
@@ -178,22 +186,33 @@ impl Transport {
     #[inline]
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(socket) => sys::send(socket, bytes),
+            Self::Plain(socket) | Self::Stamped(socket) => sys::send(socket, bytes),
             Self::Tls(tls) => tls.send(bytes),
         }
     }
 
     /// Receive what is there, if anything is, and whether there may be more. 0 bytes are the end.
     #[inline]
-    fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<(usize, bool)>, Kind> {
-        match self {
-            Self::Plain(socket) => match sys::receive(socket, buffer) {
-                // A short read has emptied the socket; what comes later brings an event of its own.
-                Ok(n) => Ok(Some((n, n == buffer.len()))),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-                Err(error) => Err(Kind::of_transfer(&error)),
-            },
-            Self::Tls(tls) => tls.receive(buffer),
+    fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        sink: &mut impl Sink,
+    ) -> Result<Option<(usize, bool)>, Kind> {
+        let received = match self {
+            Self::Plain(socket) => sys::receive(socket, buffer),
+            Self::Stamped(socket) => sys::receive_stamped(socket, buffer).map(|(n, age_ns)| {
+                if let Some(age_ns) = age_ns {
+                    sink.arrived(age_ns);
+                }
+                n
+            }),
+            Self::Tls(tls) => return tls.receive(buffer),
+        };
+        match received {
+            // A short read has emptied the socket; what comes later brings an event of its own.
+            Ok(n) => Ok(Some((n, n == buffer.len()))),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(Kind::of_transfer(&error)),
         }
     }
 }
@@ -345,7 +364,7 @@ impl<M: Machine> Stream<M> {
 
     #[inline]
     fn receive(&mut self, buffer: &mut [u8], sink: &mut impl Sink) -> Result<Received, Kind> {
-        let received = self.transport.receive(buffer);
+        let received = self.transport.receive(buffer, sink);
         let Some((count, more)) = received.map_err(|kind| self.machine.reason(kind))? else {
             return Ok(Received::Nothing);
         };

@@ -274,6 +274,11 @@ impl Pool {
         self.closed.push_back(i);
     }
 
+    /// Whether answers may be read some time after they came, as the kernel says when that was.
+    pub fn may_read_late(&self) -> bool {
+        self.endpoint.stamped && self.endpoint.tls.is_none()
+    }
+
     /// When the connection at the head of the queue may be opened.
     #[inline]
     pub fn next_opening(&self) -> Option<u64> {

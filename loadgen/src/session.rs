@@ -10,7 +10,7 @@ use crate::engine::{self, Interrupted, Manner, Raw};
 use crate::instants;
 use crate::live::Live;
 use crate::output::{EndLine, Reason, Surroundings, WindowLine};
-use crate::plan::{Plan, Protocol, Window};
+use crate::plan::{Plan, Protocol, Spin, Window};
 use crate::pool::Pool;
 use crate::quic;
 use crate::request::Prepared;
@@ -136,6 +136,7 @@ impl<'a> Session<'a> {
                     protocol: instance.protocol,
                     tls: tls.cloned(),
                     quic: quic.map_err(io::Error::other)?,
+                    stamped: plan.spin != Spin::Full,
                 };
                 Pool::new(endpoint, Arc::clone(&requests))
             };

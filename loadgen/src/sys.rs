@@ -24,7 +24,9 @@ pub use process::{
     set_idle_priority, set_realtime, stop_requested, stops_requested, usable_cpus, wait_readable,
     wait_readable_for,
 };
-pub use socket::{connect, receive, reset_on_close, send, socket_error};
+pub use socket::{
+    connect, receive, receive_stamped, reset_on_close, send, socket_error, stamp_receives,
+};
 pub use udp::{Datagrams, connect_udp, receive_datagrams, send_datagrams};
 
 fn check(result: c_int) -> io::Result<c_int> {

@@ -5,11 +5,13 @@
 
 mod support;
 
+use std::io::Write as _;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use support::{HELLO, Responder, assert_accounted, measure, plan, window};
+use tuner_loadgen::sys;
 
 /// A server that takes 20 ms for everything has a service time of 20 ms, and the same latency.
 #[test]
@@ -33,6 +35,34 @@ fn a_constant_delay_is_seen() {
         let p50 = summary.p50_us.unwrap();
         assert!((20_000.0..45_000.0).contains(&p50), "{p50}");
     }
+}
+
+/// A sleeping loop reads an answer when the next request is due, and takes the kernel's word for when
+/// it came: with 1.9 ms between requests, most answers would else seem to take that long.
+#[test]
+fn an_answer_that_is_read_late_was_not_late() {
+    let server = Responder::good();
+    let even = json!({"rate_per_s": 520, "arrival": "constant"});
+    let line = window(server.address, even);
+    assert_accounted(&line);
+    assert_eq!(line.completed, line.offered);
+    let p50 = line.latency.service.p50_us.unwrap();
+    assert!(p50 < 1500.0, "{p50}");
+}
+
+/// The kernel says how long ago bytes came in, however late they are read.
+#[test]
+fn the_kernel_stamps_what_comes_in() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let socket: std::os::fd::OwnedFd = listener.accept().unwrap().0.into();
+    assert!(sys::stamp_receives(&socket));
+    peer.write_all(HELLO).unwrap();
+    std::thread::sleep(Duration::from_millis(30));
+    let mut buffer = [0; 100];
+    let (n, age_ns) = sys::receive_stamped(&socket, &mut buffer).unwrap();
+    assert_eq!(&buffer[..n], HELLO);
+    assert!((29_000_000..10_000_000_000).contains(&age_ns.unwrap()));
 }
 
 /// A server that freezes for 0.3 of 1.5 s: requests intended in the freeze waited for its end, so

@@ -14,6 +14,8 @@ use crate::stalls::Watch;
 
 /// Reads per event, before others get their turn.
 const READS: usize = 4;
+/// Answers below this fit any receive window, so that reading them late holds nothing back.
+const SMALL: usize = 16 * 1024;
 /// Bytes are hashed in pieces, with a look at the clock after each: hashing is no stall.
 const HASH_PIECE: usize = 8 * 1024;
 /// Unless all are, the first responses are hashed, and one of so many after them.
@@ -52,6 +54,11 @@ impl Answers<'_, '_> {
 }
 
 impl Sink for Answers<'_, '_> {
+    #[inline]
+    fn arrived(&mut self, age_ns: u64) {
+        self.stamp = self.watch.tick().saturating_sub(age_ns);
+    }
+
     #[inline]
     fn started(&mut self, stream: u32) {
         self.slots.at(self.first + stream).exchange.answered = true;
@@ -225,6 +232,8 @@ impl Engine<'_> {
             let more = match received {
                 Some(Ok(Received::Bytes { count, more })) => {
                     self.ledger.received(count);
+                    let running = self.pool.connections[i as usize].standing.running;
+                    self.small_answers &= running == 0 && count < SMALL;
                     more || closing
                 }
                 Some(Ok(Received::Nothing)) => false,

@@ -154,3 +154,49 @@ pub fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
         )
     })
 }
+
+/// Have the kernel stamp what comes in, for [`receive_stamped`]; false if it does not (socket(7)).
+pub fn stamp_receives(socket: &OwnedFd) -> bool {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1 as c_int).is_ok()
+}
+
+/// Room for one control message with a time, aligned as the kernel writes it.
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+/// Receive what is there; 0 is the end of the stream. With how long ago, in nanoseconds, the last of
+/// these bytes came in, if the kernel stamped it.
+#[inline]
+pub fn receive_stamped(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Option<u64>)> {
+    let mut control = Control([0; 64]);
+    let mut piece = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: `msghdr` is plain data; what it points to is valid for the writes of the sizes given,
+    // and outlives the call. The control messages are walked by the macros made for it.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = (&raw mut control).cast();
+        message.msg_controllen = size_of::<Control>() as _;
+        let n = count(libc::recvmsg(
+            socket.as_raw_fd(),
+            &mut message,
+            libc::MSG_DONTWAIT,
+        ))?;
+        let head = libc::CMSG_FIRSTHDR(&message);
+        if head.is_null()
+            || (*head).cmsg_level != libc::SOL_SOCKET
+            || (*head).cmsg_type != libc::SCM_TIMESTAMPNS
+        {
+            return Ok((n, None));
+        }
+        let time: libc::timespec = libc::CMSG_DATA(head)
+            .cast::<libc::timespec>()
+            .read_unaligned();
+        let at = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+        Ok((n, super::unix_ns().checked_sub(at)))
+    }
+}
