@@ -12,8 +12,10 @@ use crate::sys::{self, Wait};
 const CONNECTING: usize = 64;
 /// Attempts in vain after which the warm-up no longer waits for connections.
 const HOPELESS: u32 = 4;
-/// The longest wait for connections before the warm-up.
+/// The longest wait for one more connection before the warm-up, and for all of them: ten thousand
+/// TLS handshakes take a core some ten seconds.
 const CONNECT_NS: u64 = 5_000_000_000;
+const CONNECT_ALL_NS: u64 = 60_000_000_000;
 /// Opening a connection takes some 40 µs, which would delay a request that is due sooner.
 const OPENING_NS: u64 = 50_000;
 /// But a connection is not kept closed longer than this for want of a quiet moment.
@@ -32,9 +34,17 @@ impl Engine<'_> {
                 self.ledger.tls.add(&agreed, false);
             }
         }
-        let give_up = sys::now_ns() + self.timeout_ns.min(CONNECT_NS);
+        let begun = sys::now_ns();
+        let patience = self.timeout_ns.min(CONNECT_NS);
+        let mut give_up = begun + patience;
+        let mut opened = 0;
         loop {
             let now = sys::now_ns();
+            let so_far = self.ledger.counts.connects + self.ledger.counts.reopened;
+            if so_far > opened {
+                opened = so_far;
+                give_up = (now + patience).min(begun + CONNECT_ALL_NS);
+            }
             if !self.pool.mending()
                 || now >= give_up
                 || self.pool.hopeless(HOPELESS)
