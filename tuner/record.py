@@ -93,6 +93,9 @@ class Trial:
     """The same for the second objective; empty if there is one only."""
     excess: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     """For each limit, by its text: how far beyond it in each block; 0 or less holds."""
+    effects: tuple[float, ...] = ()
+    """For each objective the signed log ratio to the baseline, estimated from all arms of all
+    blocks of the search; empty if it was not measured."""
 
 
 @dataclass(frozen=True, slots=True)

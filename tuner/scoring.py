@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
 
 from tuner.constraint import Constraint
 from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.record import Block
+from tuner.stats.additive import fit
 
 BASELINE = "baseline"
 """Label of the baseline's instance in every block."""
@@ -84,6 +88,58 @@ def block_excess(block: Block, constraint: Constraint) -> dict[str, float]:
 def trial_losses(blocks: Iterable[Block], objective: Objective) -> dict[int, dict[int, float]]:
     """Losses by trial number, then by block number, from the search blocks alone."""
     return _by_trial(blocks, lambda block: block_losses(block, objective))
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """The whole search in one fit; see ``tuner.stats.additive``."""
+
+    effects: Mapping[int, float]
+    """By trial: signed log ratio to the baseline, shrunk; negative is better."""
+    blocks: tuple[int, ...]
+    """Numbers of the blocks, in order of time."""
+    baseline: tuple[float, ...]
+    """What the baseline's own instance gave in each of them, signed ln."""
+    disturbed: tuple[int, ...]
+    """Numbers of the blocks whose baseline is contradicted by the other arms."""
+
+
+def pooled(
+    blocks: Iterable[Block], objective: Objective, *, sigma_d: float, correlation: float
+) -> Pooled:
+    """Estimate every trial of the search from all arms of all its blocks.
+
+    Args:
+        sigma_d: of two identical instances in one block, from the A/A blocks.
+        correlation: of identical instances in one block, likewise.
+    """
+    search = [block for block in blocks if block.phase == "search"]
+    base = {block.number: _baseline_level(block, objective) for block in search}
+    numbers = tuple(number for number, level in base.items() if math.isfinite(level))
+    losses = trial_losses(search, objective)
+    rows = {trial: place for place, trial in enumerate(losses, 1)}
+    if not numbers or not sigma_d > 0:
+        effects = {trial: mean_loss(found) for trial, found in losses.items()}
+        return Pooled(effects, numbers, tuple(base[n] for n in numbers), ())
+    columns = {number: place for place, number in enumerate(numbers)}
+    values = np.full((len(rows) + 1, len(numbers)), np.nan)
+    values[0] = [base[number] for number in numbers]
+    for trial, found in losses.items():
+        for number, loss in found.items():
+            if number in columns:
+                values[rows[trial], columns[number]] = base[number] + loss
+    fitted = fit(values, sigma=sigma_d / math.sqrt(2), correlation=correlation)
+    return Pooled(
+        effects={trial: float(fitted.effects[row]) for trial, row in rows.items()},
+        blocks=numbers,
+        baseline=tuple(values[0].tolist()),
+        disturbed=tuple(numbers[place] for place in fitted.disturbed),
+    )
+
+
+def _baseline_level(block: Block, objective: Objective) -> float:
+    windows = [w for w in windows_of(block, BASELINE) if objective.slo or w.valid]
+    return objective.loss(objective.arm_ln(windows)) if windows else math.nan
 
 
 def trial_excess(blocks: Iterable[Block], constraint: Constraint) -> dict[int, dict[int, float]]:

@@ -12,17 +12,35 @@ import statistics
 from collections.abc import Sequence
 
 from tuner.goals import Goals
-from tuner.record import Trial
-from tuner.scoring import mean_loss
+from tuner.record import Block, Calibration, Trial
+from tuner.scoring import Pooled, mean_loss, pooled
 
 Losses = tuple[float, ...]
 
 
 def mean_losses(trial: Trial, goals: Goals) -> Losses:
-    """Mean loss over blocks for each objective: ln ratio to the baseline, negative is better."""
+    """Loss for each objective: ln ratio to the baseline, negative is better.
+
+    The estimate from all arms of the search; where there is none, the mean over the blocks.
+    """
+    if trial.losses and len(trial.effects) == len(goals.objectives):
+        return trial.effects
     if goals.second is None:
         return (mean_loss(trial.losses),)
     return (mean_loss(trial.losses), mean_loss(trial.second))
+
+
+def pooled_all(
+    blocks: Sequence[Block], goals: Goals, calibration: Calibration | None
+) -> tuple[Pooled, ...]:
+    """The search in one fit for each objective; empty before calibration."""
+    if calibration is None:
+        return ()
+    sigmas = (calibration.sigma_d, calibration.second_sigma_d)
+    return tuple(
+        pooled(blocks, objective, sigma_d=sigma_d, correlation=calibration.correlation)
+        for objective, sigma_d in zip(goals.objectives, sigmas, strict=False)
+    )
 
 
 def mean_excess(trial: Trial, limit: str) -> float:

@@ -43,6 +43,7 @@ from tuner.record import (
     TrialState,
 )
 from tuner.scoring import mean_loss, trial_excess, trial_losses
+from tuner.standing import pooled_all
 
 if TYPE_CHECKING:
     import optuna
@@ -429,12 +430,15 @@ class Store:
         )
         losses = trial_losses(blocks, goals.first)
         second = trial_losses(blocks, goals.second) if goals.second else {}
+        calibration = _maybe(attrs.get("calibration"), Calibration)
+        effects = [found.effects for found in pooled_all(blocks, goals, calibration)]
         excess = {limit.text: trial_excess(blocks, limit) for limit in goals.limits}
         trials = tuple(
             replace(
                 _trial(frozen, losses.get(frozen.number, {})),
                 second=second.get(frozen.number, {}),
                 excess={text: found.get(frozen.number, {}) for text, found in excess.items()},
+                effects=tuple(found[frozen.number] for found in effects if frozen.number in found),
             )
             for frozen in self._search.get_trials(deepcopy=False)
             if "digest" in frozen.user_attrs
@@ -459,7 +463,7 @@ class Store:
             ended_unix_s=attrs.get("ended_unix_s"),
             baseline=header.baseline,
             configurations=configurations,
-            calibration=_maybe(attrs.get("calibration"), Calibration),
+            calibration=calibration,
             trials=trials,
             blocks=blocks,
             protocol=_maybe(attrs.get("protocol"), Protocol),

@@ -10,15 +10,19 @@ import pytest
 from tests.stats.conftest import Tolerance
 from tuner.stats.diagnostics import (
     ALARM_LEVEL,
+    baseline_drift,
+    bootstrap,
     invalid_windows,
     lag_one,
     leave_one_out,
     order_effect,
     slope_over_time,
     stall_shares,
+    unequal_stalls_p,
     variance_shares,
 )
-from tuner.testing.simulate import Noise, simulate
+from tuner.stats.paired import estimate
+from tuner.testing.simulate import FloatArray, Noise, Stalls, simulate, simulate_requests
 
 
 def test_healthy_studies_are_rarely_warned(studies: int, tolerance: Tolerance) -> None:
@@ -119,6 +123,88 @@ def test_unequal_stalls_are_told() -> None:
     assert finding.raised
     assert finding.figure == pytest.approx(0.02)
     assert "do not share a core" in finding.message
+
+
+def requests_of(
+    seed: int, studies: int, stalls: tuple[Stalls, Stalls], blocks: int = 1
+) -> tuple[FloatArray, FloatArray]:
+    """Stall-free ln p99 and excluded shares of two equal arms, (studies, blocks, 12 rounds, 2)."""
+    noise = Noise(ar_sd=0.02, restart_sd=0.02, burst_probability=0.0)
+    level = simulate(
+        seed, studies=studies, blocks=blocks, ratios=(1.0, 1.0), rounds=12, noise=noise
+    ).ln_value
+    tails, shares = [], []
+    for arm, kind in enumerate(stalls):
+        made = simulate_requests(seed + 1 + arm, level[..., arm], requests=3_000, stalls=kind)
+        free = np.where(made.stalled, np.nan, made.latency_us)
+        tails.append(np.log(np.nanquantile(free, 0.99, axis=-1)))
+        shares.append(made.stalled.mean(axis=-1))
+    return np.stack(tails, axis=-1), np.stack(shares, axis=-1)
+
+
+def test_stalls_of_the_host_leave_ratio_and_blocks_alone(
+    studies: int, tolerance: Tolerance
+) -> None:
+    """From single requests: equal arms and stalls of the host alone, ratio 1 within its error.
+
+    Blocks are called invalid at the level of the test, 1 %.
+    """
+    invalid, centre = 0, []
+    for batch in range(studies // 50):
+        tails, shares = requests_of(700 + 10 * batch, 50, (Stalls(), Stalls()))
+        invalid += sum(unequal_stalls_p(block) <= 0.01 for block in shares[:, 0])
+        centre.append((tails[..., 1] - tails[..., 0]).mean(axis=(1, 2)))
+    d = np.concatenate(centre)
+    assert d.mean() == pytest.approx(0.0, abs=4 * d.std() / math.sqrt(d.size))
+    assert invalid <= tolerance.most(0.01)
+
+
+def test_stalls_of_one_arm_make_its_blocks_invalid(studies: int, tolerance: Tolerance) -> None:
+    """From single requests: an arm that stalls four times as often is found in most blocks."""
+    found = 0
+    for batch in range(studies // 50):
+        _, shares = requests_of(800 + 10 * batch, 50, (Stalls(), Stalls(per_s=16.0)))
+        found += sum(unequal_stalls_p(block) <= 0.01 for block in shares[:, 0])
+    assert found >= tolerance.least(0.80)
+
+
+def test_unequal_stalls_by_hand() -> None:
+    """Eight rounds of one sign: 2 of 2^8 orders are as extreme; four rounds cannot reach 1 %.
+
+    With three arms the orders are drawn.
+    """
+    rounds = np.arange(1, 9) / 100
+    assert unequal_stalls_p(np.column_stack([rounds + 0.02, rounds])) == 2 / 2**8
+    assert unequal_stalls_p([[0.05, 0.01]] * 4) == 2 / 2**4
+    assert unequal_stalls_p([[0.05, 0.01, 0.01]] * 8) < 0.01
+    assert unequal_stalls_p([[0.03, 0.03]] * 8) == 1.0
+
+
+def test_bootstrap_agrees_on_clear_cases_and_tells_close_calls() -> None:
+    """About as wide as the exact interval; silent below 20 blocks; raised where they differ."""
+    rng = np.random.default_rng(9)
+    clear = rng.normal(-0.1, 0.05, 24)
+    finding = bootstrap(clear, margin=0.03)
+    assert not finding.raised
+    assert finding.figure == pytest.approx(1.0, abs=0.25)
+    assert "BCa" in finding.message
+    assert math.isnan(bootstrap(clear[:19]).figure)
+    # The margin between the upper ends of both intervals: the one claims, the other does not.
+    exact = estimate(clear).high
+    width = float(finding.message.rsplit(" ", 1)[1])
+    assert exact != pytest.approx(width, abs=1e-4)
+    assert bootstrap(clear, margin=1 - (exact + width) / 2).raised
+
+
+def test_a_drifting_or_disturbed_baseline_is_told() -> None:
+    """The sentinel of the search: its slope by block, and blocks that other arms contradict."""
+    steady = np.random.default_rng(10).normal(4.0, 0.05, 20)
+    assert not baseline_drift(steady).raised
+    drifting = baseline_drift(steady + 0.02 * np.arange(20))
+    assert drifting.raised
+    assert drifting.figure == pytest.approx(0.02, abs=0.006)
+    assert "1 block say that the baseline was disturbed" in baseline_drift(steady, 1).message
+    assert baseline_drift(steady, 1).raised
 
 
 @pytest.mark.parametrize(

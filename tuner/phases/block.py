@@ -24,6 +24,8 @@ from tuner.phases.bench import Bench
 from tuner.plan import BlockPlan
 from tuner.record import Block, BlockInstance, BlockState, Phase
 from tuner.scoring import BASELINE, window_id
+from tuner.stats.diagnostics import unequal_stalls_p
+from tuner.stats.words import p_in_words
 
 Drop = Callable[[Sequence[Measurement]], Mapping[str, str]]
 """From the windows so far to the instances that leave the block, with the reason."""
@@ -33,6 +35,8 @@ class InvalidBlockError(HostError):
     """A block was never valid, however often it was repeated."""
 
 
+UNEQUAL_STALLS = 0.01
+"""Level at which stalls that depend on the arm make a block invalid."""
 MOST_REPEATS = 3
 """Times that a block is tried before the study gives up on its host."""
 
@@ -260,11 +264,34 @@ class _Run:
         wrong = [w for w in self._windows if not w.valid]
         if self._spec.needs_all and self._good_rounds() < self._spec.plan.rounds:
             return "invalid", f"{wrong[0].instance}: {'; '.join(wrong[0].invalid)}"
+        unequal = self._unequal_stalls()
+        if unequal:
+            return "invalid", unequal
         baseline = [w for w in wrong if w.instance == BASELINE]
         valid = sum(w.valid and w.instance == BASELINE for w in self._windows)
         if baseline and valid < len(baseline):
             return "invalid", f"the baseline itself: {'; '.join(baseline[0].invalid)}"
         return "complete", ""
+
+    def _unequal_stalls(self) -> str:
+        """Why the stall rule's shares speak against the block: they depend on the arm.
+
+        Only where every arm stays to the end. At 1 %, since an innocent block costs its repetition.
+        """
+        if not self._spec.needs_all or self._bench.rule is None:
+            return ""
+        shares: dict[int, list[float]] = {}
+        for window in sorted(self._windows, key=lambda window: window.instance):
+            shares.setdefault(window.round, []).append(window.excluded_share)
+        table = [row for row in shares.values() if len(row) == len(self._endpoints)]
+        p_value = unequal_stalls_p(table) if table else 1.0
+        if p_value > UNEQUAL_STALLS:
+            return ""
+        means = np.mean(table, axis=0)
+        return (
+            f"stalls excluded from {means.min():.1%} to {means.max():.1%} of the arms' requests,"
+            f" more than chance allows ({p_in_words(p_value)}): they depend on what is measured"
+        )
 
     def close(self, state: BlockState, reason: str) -> Block:
         instances = tuple(self._instances.values())

@@ -7,7 +7,7 @@ better than the truth (the winner's curse).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tuner.configuration import Configuration
@@ -23,7 +23,7 @@ from tuner.search.dimensions import by_parameter, dimensions_of
 from tuner.search.propose import Seen, propose
 from tuner.search.schedule import again, best_first, finalists, winner
 from tuner.space import Space
-from tuner.standing import mean_excess, mean_losses, violates
+from tuner.standing import mean_excess, mean_losses, pooled_all, violates
 from tuner.stats.race import drop_allowance, is_hopeless
 
 _FINAL_SHARE = 0.25
@@ -67,9 +67,10 @@ def run_search(
         arms = _next_arms(bench, spec, record, plan, final=left_s < _FINAL_SHARE * spec.time_s)
         if not arms:
             break
-        block = _measure(bench, arms, calibration, plan, index=_search_blocks(record))
+        block = _measure(bench, arms, calibration, plan, record)
         _conclude(bench, block)
         _tell(bench, block, max(0.0, left_s - cost_s))
+    _tell_disturbed(bench, calibration)
     _close_all(bench)
     bench.store.set_importance(by_parameter(bench.store.importance()))
     proposals = [t for t in bench.store.record().trials if t.origin != "baseline"]
@@ -155,11 +156,11 @@ def _seen(trial: Trial, configurations: Mapping[str, Configuration], goals: Goal
 
 
 def _measure(
-    bench: Bench, arms: Sequence[Arm], calibration: Calibration, plan: StudyPlan, index: int
+    bench: Bench, arms: Sequence[Arm], calibration: Calibration, plan: StudyPlan, record: Record
 ) -> Block:
     spec = BlockSpec(
         phase="search",
-        index=index,
+        index=_search_blocks(record),
         arms=(Arm(BASELINE, bench.baseline), *arms),
         plan=plan.search,
         mode=bench.goals.mode,
@@ -167,17 +168,23 @@ def _measure(
         needs_all=False,
         seek=bench.goals.seek,
     )
-    allowance = drop_allowance(calibration.sigma_d)
+    allowance = drop_allowance(calibration.sigma_d, calibration.degrees_of_freedom)
+    # One look in a configuration's life: what came through it is judged by its mean from then on.
+    looked = {trial.number for trial in record.trials if trial.losses}
+    again = frozenset(arm.label for arm in arms if arm.trial in looked)
     # A point of the front may lose in one objective, and a capacity has no figure by round.
     alone = bench.goals.second is None and bench.goals.seek is None
     objective = bench.objective if alone else None
     return repeat_until_complete(
-        bench, spec, lambda windows: hopeless(windows, objective, allowance)
+        bench, spec, lambda windows: hopeless(windows, objective, allowance, again)
     )
 
 
 def hopeless(
-    windows: Sequence[Measurement], objective: Objective | None, allowance: float
+    windows: Sequence[Measurement],
+    objective: Objective | None,
+    allowance: float,
+    kept: Container[str] = (),
 ) -> dict[str, str]:
     """Instances that leave their block early: they fail the load, or lose every early round.
 
@@ -185,6 +192,7 @@ def hopeless(
         windows: those of the block so far.
         objective: decides what losing means; None if nobody can lose early.
         allowance: see ``tuner.stats.race.drop_allowance``.
+        kept: instances whose configuration had its look in an earlier block.
     """
     last = windows[-1]
     others = [w for w in windows if w.instance != BASELINE]
@@ -197,7 +205,11 @@ def hopeless(
         base = values.pop(BASELINE, {})
         for instance, own in values.items():
             losses = [objective.loss(own[r] - base[r]) for r in sorted(own) if r in base]
-            if instance not in leaving and is_hopeless(losses, allowance=allowance):
+            if (
+                instance not in leaving
+                and instance not in kept
+                and is_hopeless(losses, allowance=allowance)
+            ):
                 leaving[instance] = f"worse than the baseline in each of {len(losses)} rounds"
     return leaving
 
@@ -248,6 +260,16 @@ def _tell(bench: Bench, block: Block, left_s: float) -> None:
     ranked = best_first(trials, bench.goals)
     best = f"best so far {ratio_words(ranked[0], bench.goals)}" if ranked else "nothing yet"
     bench.progress.step(f"block {block.number}: {len(trials)} configurations tried, {best}", left_s)
+
+
+def _tell_disturbed(bench: Bench, calibration: Calibration) -> None:
+    """The baseline as sentinel: blocks in which the other arms say that it was disturbed."""
+    fits = pooled_all(bench.store.record().blocks, bench.goals, calibration)
+    for number in sorted({number for found in fits for number in found.disturbed}):
+        bench.progress.note(
+            f"block {number}: its baseline was disturbed, as the other arms tell; they are scored"
+            " by the level that all arms of the search give the block"
+        )
 
 
 def ratio_words(trial: Trial, goals: Goals) -> str:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tuner.goals import Goals
 from tuner.objective import Objective
+from tuner.record import Record
 from tuner.report.arms import PairedBlock, excluded_share
+from tuner.standing import pooled_all
 from tuner.stats.diagnostics import (
     Finding,
+    baseline_drift,
+    bootstrap,
     invalid_windows,
     lag_one,
     leave_one_out,
@@ -40,6 +45,14 @@ def findings(
     return tuple(sorted(found, key=lambda finding: not finding.raised))
 
 
+def sentinel(record: Record, goals: Goals) -> tuple[Finding, ...]:
+    """What the baseline of the search's blocks tells of the host; empty before a search."""
+    fits = pooled_all(record.blocks, goals, record.calibration)
+    if not fits or not fits[0].baseline:
+        return ()
+    return (baseline_drift(fits[0].baseline, len(fits[0].disturbed)),)
+
+
 def _invalid(begun: Sequence[PairedBlock]) -> Finding:
     baseline, candidate = (sum(block.invalid[arm] for block in begun) for arm in (0, 1))
     most = max(sum(block.measured[arm] for block in begun) for arm in (0, 1))
@@ -59,6 +72,7 @@ def _of_used(used: Sequence[PairedBlock], objective: Objective, margin: float) -
         slope_over_time(differences),
         *shares,
         leave_one_out(differences, margin),
+        bootstrap(differences, margin),
     ]
 
 

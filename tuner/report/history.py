@@ -28,7 +28,7 @@ class TrialFigure:
     blocks: int
     """How many blocks it was measured in."""
     ratio: float
-    """Geometric mean over its blocks of trial / baseline; NaN if it was never measured."""
+    """Trial / baseline, estimated from all arms of the search; NaN if it was never measured."""
     low: float
     """Smallest ratio of a block."""
     high: float
@@ -121,7 +121,7 @@ def trial_figures(record: Record, goals: Goals) -> tuple[TrialFigure, ...]:
         ratios = sorted(
             math.exp(objective.loss(loss)) for loss in trial.losses.values() if math.isfinite(loss)
         )
-        ratio = math.exp(fmean(map(math.log, ratios))) if ratios else math.nan
+        ratio = math.exp(objective.loss(mean_losses(trial, goals)[0])) if ratios else math.nan
         if trial.state == "complete" and ratios:
             best = ratio if math.isnan(best) else _better(objective, best, ratio)
         result.append(

@@ -24,7 +24,7 @@ from tuner.report.arms import (
     pairs,
     spectra,
 )
-from tuner.report.checks import findings
+from tuner.report.checks import findings, sentinel
 from tuner.report.claims import (
     LimitClaim,
     ObjectiveClaim,
@@ -153,6 +153,7 @@ def evaluate(record: Record) -> StudyResult:
     confirm = _latest(pairs(record, "confirm", digest, objective.arm_ln))
     used = [block for block in confirm if block.used]
     found = findings(confirm, used, objective, protocol.margin if protocol else 0.0)
+    found = tuple(sorted((*found, *sentinel(record, goals)), key=lambda f: not f.raised))
     end = outcome(
         record, objective, confirm=confirm, tally=stands, found=found, trials=trials, front=front
     )

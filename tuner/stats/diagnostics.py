@@ -25,14 +25,18 @@ from tuner.stats.paired import (
     minimum_blocks,
     signed_rank_p,
 )
-from tuner.stats.words import p_in_words, signed_percent
+from tuner.stats.words import counted, p_in_words, signed_percent
 
 ALARM_LEVEL = 0.01
 """Level of every diagnostic: with half a dozen of them, one healthy study in twenty is warned."""
 INVALID_LIMIT = 0.10
 """Share of invalid windows above which a study cannot claim anything."""
 
+BOOTSTRAP_BLOCKS = 20
+"""Below so many blocks a bootstrap interval is too narrow to be a second opinion."""
+
 _PERMUTATIONS = 9_999
+_RESAMPLES = 1_999
 _REDRAWN_ORDERS = 1_999
 _SEED = 20_061
 
@@ -169,6 +173,37 @@ def variance_shares(round_differences: npt.ArrayLike) -> Finding:
     return Finding("variance-shares", share, raised, message)
 
 
+def baseline_drift(ln_values: npt.ArrayLike, disturbed: int = 0) -> Finding:
+    """Whether the baseline's own figure drifted over the search, or some blocks disturbed it.
+
+    The baseline as sentinel: `ln_values` has its figure in every block of the search in order of
+    time, shape (blocks,); `disturbed` counts the blocks whose other arms contradict it. The figure
+    is the Theil-Sen slope per block. Scores do not rest on one block's baseline, so this speaks
+    about the host.
+    """
+    values = _shaped(ln_values, 1, "ln_values must have shape (blocks,)")
+    if values.size < 4 or np.ptp(values) == 0:
+        return _silent("baseline-drift", "drift of the baseline")
+    later, earlier = np.tril_indices(values.size, k=-1)
+    slope = float(np.median((values[later] - values[earlier]) / (later - earlier)))
+    _, p_value = _permutation_test(midranks(values), _time_products)
+    message = f"over the search the baseline's figure changes by {_change(slope)} per block"
+    causes = []
+    if p_value <= ALARM_LEVEL:
+        causes.append(
+            f" ({p_in_words(p_value)}): the host changes while the study runs, by heat, neighbours "
+            "or filling disks. Comparisons within blocks allow for that; absolute figures do not"
+        )
+    if disturbed:
+        causes.append(
+            f"{';' if causes else ','} and the other arms of {counted(disturbed, 'block')} say "
+            "that the baseline was disturbed there. Their scores rest on all arms of the search; "
+            "quieten the host if it is more than a few"
+        )
+    raised = p_value <= ALARM_LEVEL or disturbed > 0
+    return Finding("baseline-drift", slope, raised, message + "".join(causes))
+
+
 def leave_one_out(differences: npt.ArrayLike, margin: float = 0.0) -> Finding:
     """How far the ratio moves when one block is left out: whether the claim hangs on one block.
 
@@ -198,6 +233,77 @@ def leave_one_out(differences: npt.ArrayLike, margin: float = 0.0) -> Finding:
         )
     shift = max(abs(math.log(ratio / whole.ratio)) for ratio in ratios)
     return Finding("leave-one-out", shift, raised, message)
+
+
+def bootstrap(differences: npt.ArrayLike, margin: float = 0.0) -> Finding:
+    """Whether a bootstrap over blocks says the same as the exact interval; from 20 blocks on.
+
+    Bias-corrected and accelerated (Efron, Journal of the American Statistical Association 82,
+    1987), of the pseudomedian, 1,999 resamples, 95 %. It is a second opinion and never the claim:
+    the exact interval needs no large n. The figure is the width of the bootstrap interval over that
+    of the exact one, in logarithms.
+    """
+    d = _shaped(differences, 1, "differences must have shape (blocks,)")
+    if d.size < BOOTSTRAP_BLOCKS or np.ptp(d) == 0:
+        return _silent("bootstrap", "bootstrap interval")
+    whole = estimate(d)
+    rng = np.random.default_rng(_SEED)
+    draws = _pseudomedians(d[rng.integers(d.size, size=(_RESAMPLES, d.size))])
+    centre = math.log(whole.ratio)
+    below = (np.count_nonzero(draws < centre) + 0.5) / (_RESAMPLES + 1)
+    bias = float(special.ndtri(below))
+    left = _pseudomedians(np.stack([np.delete(d, block) for block in range(d.size)]))
+    pull = left.mean() - left
+    squares = float((pull**2).sum())
+    skew = float((pull**3).sum()) / (6 * squares**1.5) if squares else 0.0
+    ends = []
+    for share in (0.025, 0.975):
+        z = bias + float(special.ndtri(share))
+        ends.append(float(np.quantile(draws, special.ndtr(bias + z / (1 - skew * z)))))
+    low, high = (math.exp(end) for end in ends)
+
+    def side(bottom: float, top: float) -> int:
+        return int(bottom > 1 + margin) - int(top < 1 - margin)
+
+    raised = side(low, high) != side(whole.low, whole.high)
+    message = f"a bootstrap over blocks (BCa) gives an interval of {low:.3f} to {high:.3f}"
+    if raised:
+        message += (
+            f", the exact one is {whole.low:.3f} to {whole.high:.3f}: they differ on whether the "
+            "ratio lies beyond the margin, so it is a close call. The exact one decides; more "
+            "blocks would settle it"
+        )
+    width = (ends[1] - ends[0]) / math.log(whole.high / whole.low)
+    return Finding("bootstrap", width, raised, message)
+
+
+def unequal_stalls_p(shares: npt.ArrayLike) -> float:
+    """How likely stalls that do not depend on the arm differ so much between arms of one block.
+
+    Shares of requests that the stall rule excluded, shape (rounds, arms). In every round the arms
+    were measured in random order, so if stalls come from the host alone, the shares of a round are
+    exchangeable. The statistic is the spread of the arms' means, its distribution that over orders
+    within rounds (Fisher's randomisation test, 9,999 orders with a fixed seed; all orders of two
+    arms where there are fewer). It looks at no latency. With few rounds no p is small: of two arms
+    8 rounds are needed for 1 %.
+    """
+    values = _shaped(shares, 2, "shares must have shape (rounds, arms)")
+    rounds, arms = values.shape
+    if arms < 2 or np.ptp(values) == 0:
+        return 1.0
+
+    def spread(tables: FloatArray) -> FloatArray:
+        return np.asarray(tables.mean(axis=-2).var(axis=-1))
+
+    observed = float(spread(values[None])[0])
+    if arms == 2 and 2**rounds <= _PERMUTATIONS:
+        signs = 1 - 2.0 * ((np.arange(2**rounds)[:, None] >> np.arange(rounds)) & 1)
+        # With two arms the spread of the means is a quarter of their squared difference.
+        null = (signs @ (values[:, 0] - values[:, 1]) / rounds) ** 2 / 4
+        return float(np.mean(null >= observed * (1 - 1e-9)))
+    orders = np.broadcast_to(values, (_PERMUTATIONS, rounds, arms))
+    null = spread(np.random.default_rng(_SEED).permuted(orders, axis=-1))
+    return (1 + float(np.count_nonzero(null >= observed * (1 - 1e-9)))) / (1 + _PERMUTATIONS)
 
 
 def stall_shares(candidate: npt.ArrayLike, baseline: npt.ArrayLike) -> Finding:
@@ -277,6 +383,12 @@ def _permutation_test(
     observed, null = products(centred[None, :])[0], products(shuffled)
     centre = null.mean()
     return float(observed), _monte_carlo_p(abs(observed - centre), np.abs(null - centre))
+
+
+def _pseudomedians(samples: FloatArray) -> FloatArray:
+    """The pseudomedian of every row: (rows, n) to (rows,)."""
+    rows, columns = np.triu_indices(samples.shape[1])
+    return np.asarray(np.median((samples[:, rows] + samples[:, columns]) / 2, axis=1))
 
 
 def _monte_carlo_p(observed: float, null: FloatArray) -> float:

@@ -33,15 +33,18 @@ def sign_test_p(wins: int, rounds: int) -> float:
     return float(sum(math.comb(rounds, k) for k in range(wins, rounds + 1)) / 2**rounds)
 
 
-def drop_allowance(sigma_d: float) -> float:
+def drop_allowance(sigma_d: float, degrees_of_freedom: float = math.inf) -> float:
     """How much worse than the baseline a candidate must look before a round counts against it.
 
     In natural logarithms. All rounds of a block share one start of each instance, and instances
     of one configuration differ between starts: without an allowance, four rounds would reject the
     *start*, and a configuration equal to the baseline in up to half of its blocks. At
-    1.28 sigma_d (from A/A blocks) that chance is at most 10 %.
+    1.28 sigma_d that chance is at most 10 %. sigma_d comes from a few A/A blocks, so the quantile
+    is Student's: 1.44 with their usual 6 degrees of freedom.
     """
-    return sigma_d * float(special.ndtri(1 - DROP_LEVEL))
+    if math.isinf(degrees_of_freedom):
+        return sigma_d * float(special.ndtri(1 - DROP_LEVEL))
+    return sigma_d * float(special.stdtrit(degrees_of_freedom, 1 - DROP_LEVEL))
 
 
 def is_hopeless(
