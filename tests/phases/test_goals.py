@@ -130,6 +130,21 @@ def test_a_constraint_keeps_the_search_within_and_is_confirmed() -> None:
     assert (told["constraint"], told["state"]) == (limit, "held")
 
 
+def test_what_violates_a_constraint_is_not_confirmed_however_good_it_is() -> None:
+    """Everything fast takes half as much memory again, so the winner is something else."""
+
+    def fast_is_greedy(values: Mapping[str, Value]) -> Effect:
+        fast = bool(values["fast"])
+        return Effect(ln_latency=-0.5 * fast, memory_mib=15.0 if fast else 10.0)
+
+    limit = "memory <= 1.2x baseline"
+    made = rig(objective="p50", wanted={"constraint": [limit]}, truth=fast_is_greedy, noise=NOISE)
+    record = made.run()
+    assert record.protocol is not None
+    assert record.configurations[record.protocol.candidate].values["fast"] is False
+    assert evaluate(record).constraints[0].state == "held"
+
+
 def test_optuna_is_told_of_the_excess_over_a_constraint() -> None:
     """As a constraint of the trial in the record, feasible at most 0."""
     made, _ = study(constraint=["memory <= 1.05x baseline"])

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tuner.goals import Goals
 from tuner.record import Trial, TrialState
 from tuner.search.schedule import again, best_first, finalists, winner
+
+ONE = Goals.of("p99")
 
 
 def trial(number: int, losses: Sequence[float], state: TrialState = "racing") -> Trial:
@@ -31,48 +34,48 @@ TRIALS = st.lists(st.lists(st.floats(-1, 1), max_size=6), max_size=15).map(
 def test_after_one_look_the_best_third_is_looked_at_again() -> None:
     """Best first; the rest had its look."""
     trials = [trial(n, [n / 10]) for n in range(6)]
-    assert numbers(again(trials, 5)) == [0, 1]
+    assert numbers(again(trials, 5, ONE)) == [0, 1]
 
 
 def test_nobody_is_in_the_better_part_of_two() -> None:
     """A third of fewer than three is nobody."""
-    assert again([trial(0, [-1.0]), trial(1, [0.0])], 5) == []
+    assert again([trial(0, [-1.0]), trial(1, [0.0])], 5, ONE) == []
 
 
 def test_a_trial_goes_on_until_its_rung_and_then_has_to_be_among_the_best_again() -> None:
     """Two looks lead to the third without a contest of those with three."""
     ones = [trial(n, [n / 20]) for n in range(10, 12)]
-    assert numbers(again([trial(1, [-0.3, -0.3]), *ones], 5)) == [1]
+    assert numbers(again([trial(1, [-0.3, -0.3]), *ones], 5, ONE)) == [1]
     threes = [trial(n, [n / 10] * 3) for n in range(3)]
-    assert numbers(again([*threes, *ones], 5)) == [0]
-    assert again([*threes[1:], *ones], 5) == [], "of two with three looks nobody is known best"
+    assert numbers(again([*threes, *ones], 5, ONE)) == [0]
+    assert again([*threes[1:], *ones], 5, ONE) == [], "of two with three looks nobody is known best"
 
 
 def test_five_looks_are_enough() -> None:
     """Then the time is better spent on others."""
-    assert again([trial(0, [-1.0] * 5), trial(1, [0.0]), trial(2, [0.0])], 5) == []
+    assert again([trial(0, [-1.0] * 5), trial(1, [0.0]), trial(2, [0.0])], 5, ONE) == []
 
 
 def test_a_lucky_first_look_does_not_decide() -> None:
     """What counts is the mean over the looks."""
     lucky, steady = trial(0, [-0.9, 0.6]), trial(1, [-0.4, -0.4])
     others = [trial(n, [-0.3 + n / 20]) for n in range(2, 4)]
-    assert numbers(again([lucky, steady, *others], 5)) == [1]
-    assert numbers(best_first([lucky, steady]))[0] == 1
+    assert numbers(again([lucky, steady, *others], 5, ONE)) == [1]
+    assert numbers(best_first([lucky, steady], ONE))[0] == 1
 
 
 @pytest.mark.parametrize("state", ["dropped", "infeasible", "complete"])
 def test_only_racing_trials_are_measured_again(state: TrialState) -> None:
     """What is over is over."""
     trials = [trial(0, [-1.0], state), *(trial(n, [0.1]) for n in range(1, 6))]
-    assert 0 not in numbers(again(trials, 5))
-    assert 0 not in numbers(finalists(trials, 5))
+    assert 0 not in numbers(again(trials, 5, ONE))
+    assert 0 not in numbers(finalists(trials, 5, ONE))
 
 
 @given(TRIALS, st.integers(0, 6))
 def test_never_more_than_there_is_room_for(trials: list[Trial], slots: int) -> None:
     """And nobody twice."""
-    for chosen in (again(trials, slots), finalists(trials, slots)):
+    for chosen in (again(trials, slots, ONE), finalists(trials, slots, ONE)):
         assert len(chosen) <= slots
         assert len(set(numbers(chosen))) == len(chosen)
         assert all(1 <= len(t.losses) < 5 for t in chosen)
@@ -81,7 +84,7 @@ def test_never_more_than_there_is_room_for(trials: list[Trial], slots: int) -> N
 def test_the_end_of_the_search_looks_again_at_the_best() -> None:
     """Whatever their rung, as long as looks are lacking."""
     trials = [trial(0, [-0.5] * 5), trial(1, [-0.4]), trial(2, [-0.3] * 3), trial(3, [0.0])]
-    assert numbers(finalists(trials, 3)) == [1, 2]
+    assert numbers(finalists(trials, 3, ONE)) == [1, 2]
 
 
 def test_the_winner_has_the_best_mean_among_those_that_were_looked_at_enough() -> None:
@@ -92,7 +95,7 @@ def test_the_winner_has_the_best_mean_among_those_that_were_looked_at_enough() -
         trial(2, [-0.2] * 5, "complete"),
         trial(3, [-0.3] * 5, "complete"),
     ]
-    found = winner(trials)
+    found = winner(trials, ONE)
     assert found is not None
     assert found.number == 3
 
@@ -100,11 +103,11 @@ def test_the_winner_has_the_best_mean_among_those_that_were_looked_at_enough() -
 @pytest.mark.parametrize("state", ["dropped", "infeasible"])
 def test_who_left_the_race_cannot_win(state: TrialState) -> None:
     """However good the rounds before."""
-    found = winner([trial(0, [-0.9] * 5, state), trial(1, [0.2])])
+    found = winner([trial(0, [-0.9] * 5, state), trial(1, [0.2])], ONE)
     assert found is not None
     assert found.number == 1
 
 
 def test_without_a_measured_trial_there_is_no_winner() -> None:
     """Nothing to confirm."""
-    assert winner([trial(0, []), trial(1, [], "infeasible")]) is None
+    assert winner([trial(0, []), trial(1, [], "infeasible")], ONE) is None

@@ -90,7 +90,7 @@ def run_study(bench: Bench, spec: StudySpec) -> None:
         run_search(ready.bench, search, ready.calibration, ready.plan)
         record = ready.bench.store.record()
         proposals = [trial for trial in record.trials if trial.origin != "baseline"]
-        chosen = [trial.digest for trial in leaders(proposals, spec.design.finalists)]
+        chosen = [trial.digest for trial in leaders(proposals, spec.design.finalists, bench.goals)]
         if not chosen:
             bench.progress.note("no configuration is left in the race: there is nothing to confirm")
             ready.bench.store.set_ended()

@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.goals import Goals
-from tuner.objective import Objective
 from tuner.record import Trial
 from tuner.standing import beyond, choose, ranked
 
 RUNGS = (1, 3, 5)
 """Looks after which a trial must be among the better part to be measured again."""
-ONE = Goals((Objective("p99"),))
-"""Any single objective without constraints: trials are then in the order of their mean loss."""
 KEEP = 1 / 3
 """Share of the trials of a rung that go on to the next."""
 
 
-def again(trials: Sequence[Trial], slots: int, goals: Goals = ONE) -> list[Trial]:
+def again(trials: Sequence[Trial], slots: int, goals: Goals) -> list[Trial]:
     """The racing trials most worth another look, best first, at most ``slots``.
 
     A trial is worth it while its looks are below the next rung and it is among the best ``KEEP``
@@ -41,18 +38,18 @@ def again(trials: Sequence[Trial], slots: int, goals: Goals = ONE) -> list[Trial
     return ranked(worthy, goals)[:slots]
 
 
-def finalists(trials: Sequence[Trial], slots: int, goals: Goals = ONE) -> list[Trial]:
+def finalists(trials: Sequence[Trial], slots: int, goals: Goals) -> list[Trial]:
     """The best racing trials that still lack looks: what the last blocks of a search measure."""
     short = [t for t in best_first(trials, goals)[:slots] if len(t.losses) < RUNGS[-1]]
     return [t for t in short if t.state == "racing"]
 
 
-def best_first(trials: Sequence[Trial], goals: Goals = ONE) -> list[Trial]:
+def best_first(trials: Sequence[Trial], goals: Goals) -> list[Trial]:
     """Measured, feasible proposals, best first; more looks first among equals."""
     return ranked([t for t in trials if t.losses and t.state in {"racing", "complete"}], goals)
 
 
-def winner(trials: Sequence[Trial], goals: Goals = ONE) -> Trial | None:
+def winner(trials: Sequence[Trial], goals: Goals) -> Trial | None:
     """The trial to be confirmed: the best among those with the most looks demanded.
 
     Trials with the looks of a higher rung come before those with fewer, because the best of many
@@ -61,7 +58,7 @@ def winner(trials: Sequence[Trial], goals: Goals = ONE) -> Trial | None:
     return next(iter(leaders(trials, 1, goals)), None)
 
 
-def leaders(trials: Sequence[Trial], count: int, goals: Goals = ONE) -> list[Trial]:
+def leaders(trials: Sequence[Trial], count: int, goals: Goals) -> list[Trial]:
     """The first ``count`` of the trials in that order: what is confirmed.
 
     With two objectives, one point of the front, by the rule of the choice.
