@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from tests.core.windows import block, window
 from tuner.metric import typical_ln
 from tuner.objective import Objective
+from tuner.record import Block
 from tuner.scoring import (
     block_losses,
     by_round,
     counted_windows,
     mean_loss,
+    pooled,
     round_differences,
     trial_losses,
     windows_of,
@@ -117,3 +119,57 @@ def test_the_windows_of_an_instance_come_in_the_order_of_measurement() -> None:
     both = block([*pair(1, 10), *pair(0, 20)])
     assert [w.round for w in windows_of(both, "c1")] == [1, 0]
     assert by_round(both, P99)[0].keys() == {"c1", "baseline"}
+
+
+def searched(baselines_us: list[float], candidates_us: list[list[float]]) -> list[Block]:
+    """A search block for each baseline, with new candidates beside it."""
+    blocks, trial = [], 0
+    for number, (baseline, others) in enumerate(zip(baselines_us, candidates_us, strict=True)):
+        arms = {f"c{place}": trial + place for place in range(1, len(others) + 1)}
+        trial += len(others)
+        windows = [window("baseline", 0, baseline)]
+        windows += [window(label, 0, us) for label, us in zip(arms, others, strict=True)]
+        blocks.append(block(windows, number=number, trials=arms))
+    return blocks
+
+
+DISTURBED = searched(
+    [100, 101, 150, 99, 100],
+    [
+        [101, 97, 104, 99],
+        [95, 103, 100, 102],
+        [96, 103, 101, 98],
+        [99, 97, 104, 102],
+        [85, 99, 103],
+    ],
+)
+"""The baseline of the third block was disturbed; the only real gain is in the last block."""
+
+
+def test_a_disturbed_baseline_does_not_choose_the_winner() -> None:
+    """By the ratio in its block one that changes nothing wins; by the fit the real gain does."""
+    losses = {t: mean_loss(found) for t, found in trial_losses(DISTURBED, P99).items()}
+    assert min(losses, key=losses.__getitem__) == 9
+    found = pooled(DISTURBED, P99, sigma_d=0.03, correlation=0.9)
+    assert min(found.effects, key=found.effects.__getitem__) == 17
+    assert found.disturbed == (2,)
+    assert found.effects[9] == pytest.approx(math.log(0.96), abs=0.06)
+
+
+def test_larger_is_better_turns_the_effects_round() -> None:
+    """Throughput is signed like a loss: negative is better."""
+    objective = Objective("throughput")
+    fast = block(
+        [window("c1", 0, 100, completed=300), window("baseline", 0, 100, completed=100)],
+        trials={"c1": 1},
+    )
+    found = pooled([fast], objective, sigma_d=0.01, correlation=0.9)
+    assert found.effects[1] == pytest.approx(-math.log(3), rel=0.1)
+    assert found.baseline[0] == pytest.approx(-math.log(100))
+
+
+def test_without_calibrated_noise_the_mean_stands() -> None:
+    """A host that showed no noise at all has nothing to weigh by."""
+    found = pooled(DISTURBED, P99, sigma_d=0.0, correlation=0.0)
+    assert found.effects[17] == pytest.approx(math.log(103 / 100), abs=0.2)
+    assert pooled([], P99, sigma_d=0.1, correlation=0.0).effects == {}

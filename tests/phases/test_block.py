@@ -11,6 +11,7 @@ import pytest
 from tests.phases.rig import HAND, SPACE, STOCK, Rig, blocks, rig
 from tuner.configuration import Configuration, Value
 from tuner.errors import HostError, InstrumentError, Interrupted
+from tuner.load.port import WindowSpec
 from tuner.measurement import Gates, Measurement
 from tuner.phases.block import (
     MOST_REPEATS,
@@ -23,8 +24,10 @@ from tuner.phases.block import (
 from tuner.plan import BlockPlan
 from tuner.record import Block
 from tuner.scoring import BASELINE, counted_windows
+from tuner.stalls import Span
 from tuner.stats.words import counted
-from tuner.testing.lab import Faults
+from tuner.testing.lab import Faults, SimulatedHost
+from tuner.testing.simulate import Stalls
 
 ODD = SPACE.complete({"size": 64}, STOCK)
 
@@ -278,3 +281,32 @@ def test_the_record_says_how_much_of_the_block_was_measuring() -> None:
     study = optuna.load_study(study_name="simulated/blocks", storage=made.storage)
     assert study.trials[0].value == pytest.approx(4 * 0.5 / (1.3 + 4 * 0.5 + 2 * 0.2 + 2 * 0.1))
     assert len(blocks(made.record(), "search", "complete")) == 1
+
+
+# --- stalls that depend on the arm --------------------------------------------------------------
+
+
+class OneArmStalls(SimulatedHost):
+    """A host on which only the windows of one instance stall, as if its own work were a stall."""
+
+    def _stalls(self, spec: WindowSpec) -> tuple[Span, ...]:
+        return super()._stalls(spec) if spec.instance == "c1" else ()
+
+
+def test_stalls_of_one_arm_make_a_claims_block_invalid() -> None:
+    """Twelve rounds tell; the reason says by how much the shares differ."""
+    made = rig()
+    made.host = OneArmStalls(stalls=Stalls(), most_samples=2_000)
+    block = run_block(made.bench(), spec(HAND, rounds=12, needs_all=True))
+    assert block.state == "invalid"
+    assert "more than chance allows" in block.reason
+    assert "they depend on what is measured" in block.reason
+
+
+def test_stalls_of_the_host_and_blocks_of_the_search_are_left_alone() -> None:
+    """Equal stalls are no reason, and the search claims nothing that they could spoil."""
+    equal = rig(stalls=Stalls(), most_samples=2_000)
+    assert run_block(equal.bench(), spec(HAND, rounds=12, needs_all=True)).state == "complete"
+    made = rig()
+    made.host = OneArmStalls(stalls=Stalls(), most_samples=2_000)
+    assert run_block(made.bench(), spec(HAND, rounds=12)).state == "complete"

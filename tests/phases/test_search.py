@@ -223,6 +223,15 @@ def test_four_rounds_are_needed_and_all_must_be_lost() -> None:
     assert race(-0.5, 0.5, 0.5, 0.5, 0.5) == {}
 
 
+def test_who_had_a_look_in_an_earlier_block_is_not_dropped() -> None:
+    """One look in a configuration's life; a second one would add its error to the first one's."""
+    windows = []
+    for round_ in range(4):
+        windows += [window("c1", round_, 200), window("c2", round_, 200)]
+        windows.append(window(BASELINE, round_, 100))
+    assert hopeless(windows, Objective("p50"), 0.1, kept={"c2"}).keys() == {"c1"}
+
+
 def test_a_candidate_that_fails_the_load_leaves_before_the_baselines_turn() -> None:
     """There is nothing to compare."""
     bad = window("c1", 0, 100, errors={"reset": 3})
