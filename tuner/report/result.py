@@ -180,7 +180,7 @@ def evaluate(record: Record) -> StudyResult:
         finalists=_finalists(protocol, stands),
         looks=_looks(protocol, rows[: stands.blocks], stands.best),
         confirm=confirm,
-        figures=figures(used, goals) if used else (),
+        figures=_claimed(figures(used, goals), stands) if used else (),
         spectra=() if goals.seek else spectra(used),
         excluded=(
             excluded_share([window for block in used for window in block.baseline]),
@@ -215,6 +215,13 @@ def _replication(
 
 def _provisional(stands: Tally) -> PairedEstimate | None:
     return stands.verdicts[stands.best].estimate if stands.verdicts else None
+
+
+def _claimed(found: tuple[Figure, ...], stands: Tally) -> tuple[Figure, ...]:
+    """The figures, of which the first has the interval and p that the verdict rests on."""
+    if not stands.verdicts:
+        return found
+    return (replace(found[0], change=stands.verdicts[stands.best].estimate), *found[1:])
 
 
 def _finalists(protocol: Protocol | None, stands: Tally) -> tuple[Finalist, ...]:
