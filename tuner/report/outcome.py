@@ -71,8 +71,9 @@ def outcome(
         return Outcome(
             "nothing-better",
             f"Nothing better found{' so far' * running}: none of "
-            f"{counted(measured, 'configuration')} beat the baseline in the search, "
-            "so there was nothing to confirm.",
+            f"{counted(measured, 'configuration')} beat the baseline in the search"
+            f"{' within the constraints' if record.definition.get('constraint') else ''},"
+            " so there was nothing to confirm.",
             None,
         )
     if record.calibration is None:
