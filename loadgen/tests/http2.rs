@@ -1,144 +1,17 @@
 //! HTTP/2 on bytes: what a server may say and may not, and every way of cutting it into pieces.
 
+#[path = "support/h2.rs"]
+mod h2;
+
+use h2::*;
 use proptest::prelude::*;
-use serde_json::{Value, json};
-use tuner_loadgen::carrier::{Machine, Sink};
+use serde_json::json;
+use tuner_loadgen::carrier::Machine;
 use tuner_loadgen::errors::Kind;
 use tuner_loadgen::http2::Http2;
-use tuner_loadgen::http2::frame::{self, Head};
-use tuner_loadgen::http2::hpack::{self, Decoder, Fields, Keep};
+use tuner_loadgen::http2::frame;
+use tuner_loadgen::http2::hpack::{self, Decoder, Keep};
 use tuner_loadgen::huffman;
-use tuner_loadgen::plan;
-use tuner_loadgen::request::Prepared;
-
-/// What a connection told of its requests, pieces of bodies joined.
-#[derive(Clone, Debug, PartialEq)]
-enum Told {
-    Started(u32),
-    Body(u32, Vec<u8>),
-    Complete(u32, u16, u64),
-    Failed(u32, Kind, bool),
-    Closing,
-}
-
-#[derive(Debug, Default)]
-struct Log(Vec<Told>);
-
-impl Sink for Log {
-    fn started(&mut self, slot: u32) {
-        self.0.push(Told::Started(slot));
-    }
-    fn body(&mut self, slot: u32, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
-        match self.0.last_mut() {
-            Some(Told::Body(of, body)) if *of == slot => body.extend_from_slice(bytes),
-            _ => self.0.push(Told::Body(slot, bytes.to_vec())),
-        }
-    }
-    fn complete(&mut self, slot: u32, status: u16, length: u64) {
-        self.0.push(Told::Complete(slot, status, length));
-    }
-    fn failed(&mut self, slot: u32, kind: Kind, again: bool) {
-        self.0.push(Told::Failed(slot, kind, again));
-    }
-    fn closing(&mut self) {
-        self.0.push(Told::Closing);
-    }
-    fn now(&mut self) -> u64 {
-        0
-    }
-    fn sent(&mut self, _bytes: usize) {}
-    fn written(&mut self, _slot: u32, _at: u64) {}
-}
-
-fn mix(requests: Value) -> Vec<Prepared> {
-    let requests: Vec<plan::Request> = serde_json::from_value(requests).unwrap();
-    Prepared::all(&requests, "localhost", "https").to_vec()
-}
-
-fn get() -> Prepared {
-    mix(json!([{"path": "/"}])).remove(0)
-}
-
-fn post(bytes: usize) -> Prepared {
-    use base64::Engine as _;
-    let body = base64::engine::general_purpose::STANDARD.encode(vec![b'x'; bytes]);
-    mix(json!([{"method": "POST", "path": "/", "body_base64": body}])).remove(0)
-}
-
-/// A frame of the server's.
-fn said(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    frame::write(kind, flags, stream, payload, &mut out);
-    out
-}
-
-fn settings(settings: &[(u16, u32)]) -> Vec<u8> {
-    let payload: Vec<u8> = settings
-        .iter()
-        .flat_map(|(id, value)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat())
-        .collect();
-    said(frame::SETTINGS, 0, 0, &payload)
-}
-
-/// A header block of these fields, which enters none.
-fn block(fields: &[(&str, &str)]) -> Vec<u8> {
-    let mut block = Vec::new();
-    for (name, value) in fields {
-        hpack::encode(name, value, Keep::No, &mut block);
-    }
-    block
-}
-
-const WHOLE: u8 = frame::END_HEADERS;
-const LAST: u8 = frame::END_HEADERS | frame::END_STREAM;
-
-fn ok(stream: u32, body: &[u8]) -> Vec<u8> {
-    let mut out = said(frame::HEADERS, WHOLE, stream, &block(&[(":status", "200")]));
-    out.extend(said(frame::DATA, frame::END_STREAM, stream, body));
-    out
-}
-
-/// The frames of what a client wrote, after its preface if there is one.
-fn frames(mut bytes: &[u8]) -> Vec<(Head, Vec<u8>)> {
-    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    bytes = bytes.strip_prefix(preface).unwrap_or(bytes);
-    let mut frames = Vec::new();
-    while !bytes.is_empty() {
-        let head = Head::read(bytes[..frame::HEAD].try_into().unwrap());
-        let (payload, rest) = bytes[frame::HEAD..].split_at(head.length);
-        frames.push((head, payload.to_vec()));
-        bytes = rest;
-    }
-    frames
-}
-
-/// A client that has said its preface and heard these settings.
-fn settled(slots: u32, with: &[(u16, u32)]) -> Http2 {
-    let mut out = Vec::new();
-    let mut client = Http2::new(slots);
-    client.open(&mut out);
-    let heard = client.receive(&settings(with), &mut out, &mut Log::default());
-    assert_eq!((heard, client.ready()), (Ok(()), true));
-    client
-}
-
-/// What a client with `open` requests under way makes of bytes: the result, what it told, and the
-/// frames that it wrote.
-type Made = (Result<(), Kind>, Vec<Told>, Vec<(Head, Vec<u8>)>);
-fn made_of(bytes: &[u8], open: u32) -> Made {
-    let mut client = settled(4, &[]);
-    let mut out = Vec::new();
-    for slot in 0..open {
-        client.request(slot, &get(), &mut out).unwrap();
-    }
-    out.clear();
-    let mut log = Log::default();
-    let result = client.receive(bytes, &mut out, &mut log);
-    (result, log.0, frames(&out))
-}
 
 /// The client says its preface and opens every window as far as the protocol goes, so that no
 /// answer ever waits for it.
@@ -539,71 +412,6 @@ fn cancelled() {
     assert_eq!(log.0, [Told::Started(0), x, Told::Complete(0, 200, 1)]);
 }
 
-// ---------------------------------------------------------------- header compression
-
-/// The examples of RFC 7541, C.5 and C.6: a table of 256 bytes whose entries are evicted.
-#[test]
-fn responses_of_the_rfc() {
-    let hex = |text: &str| -> Vec<u8> {
-        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
-        let pairs = digits.chunks(2);
-        pairs
-            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
-            .collect()
-    };
-    let plain = [
-        "4803333032580770726976617465611d4d6f6e2c203231204f637420323031332032303a31333a323120474d546e\
-         1768747470733a2f2f7777772e6578616d706c652e636f6d",
-        "4803333037c1c0bf",
-        "88c1611d4d6f6e2c203231204f637420323031332032303a31333a323220474d54c05a04677a69707738666f6f3d\
-         4153444a4b48514b425a584f5157454f50495541585157454f49553b206d61782d6167653d333630303b20766572\
-         73696f6e3d31",
-    ];
-    let coded = [
-        "488264025885aec3771a4b6196d07abe941054d444a8200595040b8166e082a62d1bff6e919d29ad171863c78f0b\
-         97c8e9ae82ae43d3",
-        "4883640effc1c0bf",
-        "88c16196d07abe941054d444a8200595040b8166e084a62d1bffc05a839bd9ab77ad94e7821dd7f2e6c7b335dfdf\
-         cd5b3960d5af27087f3672c1ab270fb5291f9587316065c003ed4ee5b1063d5007",
-    ];
-    for blocks in [plain, coded] {
-        let mut decoder = Decoder::new();
-        for (i, (block, status)) in blocks.iter().zip([302, 307, 200]).enumerate() {
-            // The examples take the table's size as agreed; here it is said at the start.
-            let mut bytes = if i == 0 {
-                vec![0x3f, 0xe1, 0x01]
-            } else {
-                vec![]
-            };
-            bytes.extend(hex(block));
-            let fields = decoder.decode(&bytes).unwrap();
-            assert_eq!(fields.status, Some(status));
-        }
-    }
-}
-
-/// Status and length come out in every form: indexed, literal, entered and found again.
-#[test]
-fn fields() {
-    let mut decoder = Decoder::new();
-    let both = Fields {
-        status: Some(429),
-        length: Some(1234),
-        malformed: false,
-    };
-    let mut entering = Vec::new();
-    hpack::encode(":status", "429", Keep::Yes, &mut entering);
-    hpack::encode("content-length", "1234", Keep::Yes, &mut entering);
-    assert_eq!(decoder.decode(&entering), Ok(both));
-    let mut indexed = Vec::new();
-    hpack::encode_index(1, &mut indexed);
-    hpack::encode_index(0, &mut indexed);
-    assert_eq!(decoder.decode(&indexed), Ok(both));
-    let spelt = b"\x00\x07:status\x03429\x10\x0econtent-length\x041234";
-    assert_eq!(decoder.decode(spelt), Ok(both));
-    assert_eq!(decoder.decode(&[0xc0]).unwrap_err(), hpack::BadBlock);
-}
-
 /// A mix shares what its requests have in common, and only that.
 #[test]
 fn shared_fields() {
@@ -756,16 +564,5 @@ proptest! {
         let _ = cut(&stream, &[]);
         let _ = Decoder::new().decode(&stream);
         let _ = huffman::decode(&stream, |_| {});
-    }
-
-    /// Huffman coding comes back as it went in.
-    #[test]
-    fn huffman_there_and_back(text in prop::collection::vec(any::<u8>(), 0..200)) {
-        let mut coded = Vec::new();
-        huffman::encode(&text, &mut coded);
-        prop_assert_eq!(coded.len(), huffman::coded_length(&text));
-        let mut decoded = Vec::new();
-        huffman::decode(&coded, |octet| decoded.push(octet)).unwrap();
-        prop_assert_eq!(decoded, text);
     }
 }
