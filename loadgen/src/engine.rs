@@ -41,7 +41,8 @@ const PACE_OVER: u64 = 64;
 /// A stall is no pace.
 const SLOWEST_PACE_NS: u64 = 40_000;
 
-/// The longest that an answer stays unread in a loop that reads them late.
+/// The longest that an answer stays unread in a loop that reads them late, unless requests are sent
+/// together less often than that.
 const LATEST_NS: u64 = 2_000_000;
 
 /// SIGTERM, SIGINT or the death of the parent.
@@ -109,6 +110,10 @@ struct Engine<'a> {
     next_mending: u64,
     /// Whether every answer so far was small and came in one piece.
     small_answers: bool,
+    /// Whether the last poll brought as many events as it could.
+    more_events: bool,
+    /// The longest that an answer stays unread if the loop reads late.
+    latest_ns: u64,
     /// When the last event was handled.
     active: u64,
     /// Mean time between answers, and whether a closed loop polls on account of it.
@@ -145,6 +150,10 @@ impl<'a> Engine<'a> {
             hungry: VecDeque::with_capacity(connections + 1),
             next_mending: 0,
             small_answers: true,
+            more_events: false,
+            latest_ns: spin
+                .every_ns()
+                .map_or(LATEST_NS, |every| every.max(LATEST_NS)),
             active: 0,
             pace_ns: SLOWEST_PACE_NS,
             polls: false,
@@ -158,7 +167,7 @@ impl<'a> Engine<'a> {
         self.phase = Phase::WarmUp;
     }
 
-    /// When the next request is due.
+    /// When the next request is to be sent.
     #[inline]
     fn due(&self) -> u64 {
         let agenda = self.ledger.agenda;
@@ -296,7 +305,7 @@ impl<'a> Engine<'a> {
         let (mut wait, until) = self.wait(now);
         let mut now = now;
         if let Wait::Ns(ns) = wait
-            && ns <= LATEST_NS
+            && ns <= self.latest_ns
             && self.reads_late()
         {
             sys::sleep_until(until);
@@ -307,6 +316,7 @@ impl<'a> Engine<'a> {
             wait = Wait::Poll;
         }
         let n = self.pool.epoll.wait(events, wait)?;
+        self.more_events = n == events.len();
         let stamp = match wait {
             Wait::Poll => self.watch.tick(),
             Wait::Ns(_) => self.watch.woke(until),
@@ -347,8 +357,9 @@ impl<'a> Engine<'a> {
     /// wake-up is charged to the server.
     #[inline]
     fn reads_late(&self) -> bool {
-        self.spin == Spin::Off
+        matches!(self.spin, Spin::Off | Spin::EveryUs(_))
             && self.small_answers
+            && !self.more_events
             && matches!(self.phase, Phase::WarmUp | Phase::Measure)
             && !self.ledger.agenda.closed_loop
             && self.pool.may_read_late()
@@ -364,7 +375,7 @@ impl<'a> Engine<'a> {
             Spin::Full if closed_loop && self.polls => CLOSED_SPIN_NS,
             Spin::Full if closed_loop => 0,
             Spin::Full => return (Wait::Poll, now),
-            Spin::Off => 0,
+            Spin::Off | Spin::EveryUs(_) => 0,
             Spin::LastUs(us) => us * 1000,
         };
         if closed_loop && now < self.active + margin {

@@ -91,6 +91,8 @@ pub struct WindowLine {
     pub quic: Option<QuicCounts>,
     /// The stalls.
     pub stalls: Stalls,
+    /// Requests were sent together, at multiples of so many microseconds; `None`: each at its instant.
+    pub sent_every_us: Option<u64>,
     /// Time stolen by the hypervisor from each CPU in question, in seconds, from the warm-up to the
     /// drain.
     pub steal_s: BTreeMap<usize, f64>,
@@ -202,6 +204,8 @@ pub struct Stalls {
 /// What belongs to a window and is not measured by its loop.
 #[derive(Debug)]
 pub struct Surroundings {
+    /// How often requests were sent, if not each at its instant.
+    pub sent_every_us: Option<u64>,
     /// What counts as a stall.
     pub gap_us: u64,
     /// Whether there was a real-time ticker.
@@ -320,6 +324,7 @@ impl WindowLine {
             quic: (instance.protocol == Protocol::Http3).then(|| QuicCounts::of(&raw.path)),
             tls: instance.tls.is_some().then(|| TlsCounts::of(&raw.tls)),
             stalls,
+            sent_every_us: around.sent_every_us.filter(|_| open),
             steal_s: around.steal_s,
             generator_cpu_s: raw.generator_cpu_ns as f64 / 1e9,
             server_cpu_s: raw.server_cpu_s,

@@ -54,6 +54,20 @@ pub enum Spin {
     Off,
     /// Sleeps, and spins the last so many microseconds.
     LastUs(u64),
+    /// Sleeps to the next multiple of so many microseconds, on the schedule's clock, at which
+    /// something is due, and sends all that is due by then together: cheaper still, and so much
+    /// later, as wrk2 with its clock of milliseconds. A closed loop waits as with `off`.
+    EveryUs(u64),
+}
+
+impl Spin {
+    /// The multiples at which requests are sent; `None` if each is sent at its own instant.
+    pub fn every_ns(self) -> Option<u64> {
+        match self {
+            Self::EveryUs(us) if us > 0 => Some(us * 1000),
+            _ => None,
+        }
+    }
 }
 
 /// The real-time ticker that sees stalls of the server's CPUs.

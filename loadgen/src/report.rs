@@ -237,6 +237,12 @@ impl Measured<'_> {
             line.reconnects,
             line.retries
         )?;
+        if let Some(us) = line.sent_every_us {
+            writeln!(
+                f,
+                "  sending      every {us} µs, what is due by then: up to so much late (send lag)"
+            )?;
+        }
         writeln!(f, "  stalls       {}", self.stalls())?;
         writeln!(
             f,

@@ -178,6 +178,7 @@ impl<'a> Session<'a> {
             warnings.push(text.to_owned());
         }
         let around = Surroundings {
+            sent_every_us: plan.spin.every_ns().map(|ns| ns / 1000),
             gap_us: plan.gap_us,
             realtime,
             server,

@@ -186,6 +186,14 @@ impl Validity {
         if lag <= SEND_LAG_SHARE * p99 || (reconnecting && !starved) {
             return;
         }
+        if let (Some(us), false) = (line.sent_every_us, starved) {
+            let text = format!(
+                "requests waited to be sent together, every {us} µs: the send lag has a p99 of \
+                 {lag:.0} µs, {:.0} % of the latency's; --spin off or full sends each at its instant",
+                lag / p99 * 100.0
+            );
+            return self.add(Fault::Options, text);
+        }
         let way_out = if starved {
             "it could not keep up; lower -R, or give it more cores (-t)"
         } else if self.stalls_excluded {

@@ -196,6 +196,14 @@ fn refusals() {
         (&["run", "http://127.0.0.1/", "-c", "many"], "many"),
         (&["run", "http://127.0.0.1/", "-R", "0"], "rate_per_s"),
         (&["run", "http://127.0.0.1/", "--spin", "half"], "half"),
+        (
+            &["run", "http://127.0.0.1/", "--spin", "every:1ms"],
+            "every:1ms",
+        ),
+        (
+            &["run", "http://127.0.0.1/", "--spin", "every:0"],
+            "spin.every_us",
+        ),
         (&["run", "http://127.0.0.1/", "-d", "1d"], "30s, 2m"),
         (&["run", "http://127.0.0.1/", "-t", "0"], "--threads"),
         (

@@ -30,6 +30,19 @@ fn a_full_plan_is_read() {
     assert_eq!(plan.windows[0].duration_ns(), 1_000_000_000);
 }
 
+/// Requests may be sent together, and only if the plan says so.
+#[test]
+fn sending_together_is_asked_for() {
+    let mut plan = good();
+    plan["spin"] = json!({"every_us": 1000});
+    let plan = Plan::parse(&plan.to_string()).unwrap();
+    assert_eq!(plan.spin, Spin::EveryUs(1000));
+    assert_eq!(plan.spin.every_ns(), Some(1_000_000));
+    for other in [Spin::default(), Spin::Full, Spin::Off, Spin::LastUs(200)] {
+        assert_eq!(other.every_ns(), None);
+    }
+}
+
 /// What may be left out has a default.
 #[test]
 fn a_short_plan_is_read() {
@@ -131,6 +144,18 @@ fn refusals_name_place_value_and_remedy() {
     for (pointer, value, place, words) in [
         ("/version", json!(2), "version", "2"),
         ("/spin", json!("fast"), "spin", "`fast`"),
+        (
+            "/spin",
+            json!({"every_us": 0}),
+            "spin.every_us",
+            "1 to 100000",
+        ),
+        (
+            "/spin",
+            json!({"every_us": 100_001}),
+            "spin.every_us",
+            "100001",
+        ),
         ("/gap_us", json!(0), "gap_us", "1 to 1000000"),
         ("/ticker/priority", json!(0), "ticker.priority", "1 to 99"),
         ("/requests", json!([]), "requests", "0"),

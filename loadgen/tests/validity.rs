@@ -70,6 +70,16 @@ fn lateness_is_told_from_waiting() {
     assert!(validity.valid, "{:?}", validity.reasons);
 }
 
+/// A lag that was asked for is no fault of the generator's, and makes the figures no better.
+#[test]
+fn a_chosen_lag_is_the_options_fault() {
+    let mut line = line();
+    line.sent_every_us = Some(1000);
+    let validity = Validity::of(&line, &samples(500_000, 200_000), START, false);
+    assert_eq!(at_fault(&validity), [Fault::Options]);
+    assert!(validity.reasons[0].text.contains("every 1000 µs"));
+}
+
 /// A rate that is not achieved is the server's fault, unless the generator had no room left.
 #[test]
 fn a_missed_rate_is_somebodys_fault() {

@@ -134,6 +134,8 @@ read -r plan; printf '%s' "$plan" > {tmp_path}/plan; echo '{{"type":"end"}}'
         ((), {"versoin": 1}),
         (("version",), 2),
         (("spin",), "fast"),
+        (("spin",), {"every_us": 0}),
+        (("spin",), {"every_us": 100_001}),
         (("requests",), []),
         (("requests", 0, "path"), "index.html"),
         (("requests", 0, "urls_file"), "urls.txt"),

@@ -108,7 +108,7 @@ pub fn run(
         cpus,
         ..
     } = *manner;
-    let agenda = Agenda::new(window, schedule, manner.live.clone())?;
+    let agenda = Agenda::new(window, schedule, spin.every_ns(), manner.live.clone())?;
     let threads = pools.len();
     let ready = Barrier::new(threads);
     let part = |place: usize, pool: &mut Pool| {

@@ -31,6 +31,8 @@ pub struct Agenda {
     pub closed_loop: bool,
     schedule: Schedule,
     record: Record,
+    /// Requests are sent at multiples of this from `origin`, those due by then together.
+    every_ns: Option<u64>,
     /// The next request that nobody has claimed. May run past the record in a closed loop.
     next: AtomicUsize,
     /// Start of the schedule (the warm-up), start and end of the measured part on the monotonic
@@ -47,7 +49,12 @@ pub struct Agenda {
 
 impl Agenda {
     /// All requests of a window, and room for what becomes of them.
-    pub fn new(window: &Window, schedule: Schedule, live: Option<Arc<Live>>) -> io::Result<Self> {
+    pub fn new(
+        window: &Window,
+        schedule: Schedule,
+        every_ns: Option<u64>,
+        live: Option<Arc<Live>>,
+    ) -> io::Result<Self> {
         let closed_loop = window.mode == Mode::Closed;
         let record = if closed_loop {
             let seconds = window.warmup_s + window.duration_s;
@@ -60,6 +67,7 @@ impl Agenda {
             closed_loop,
             schedule,
             record,
+            every_ns,
             next: AtomicUsize::new(0),
             origin: AtomicU64::new(u64::MAX),
             start: AtomicU64::new(u64::MAX),
@@ -110,17 +118,19 @@ impl Agenda {
         self.end.load(Relaxed)
     }
 
-    /// When the next request is due; in a closed loop, always.
+    /// When the next request is to be sent; in a closed loop, always.
     #[inline]
     pub fn due(&self) -> u64 {
         let next = self.next.load(Relaxed);
         match self.schedule.intended_ns.get(next) {
             Some(ns) => {
                 let due = self.origin.load(Relaxed).saturating_add(*ns);
-                if due < self.limit.load(Relaxed) {
-                    due
-                } else {
-                    u64::MAX
+                if due >= self.limit.load(Relaxed) {
+                    return u64::MAX;
+                }
+                match self.every_ns {
+                    None => due,
+                    Some(every) => due.saturating_add(ns.next_multiple_of(every) - ns),
                 }
             }
             None if self.closed_loop && next < self.record.capacity() => self.origin.load(Relaxed),

@@ -6,7 +6,9 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Mode, Piece, Plan, PlanError, Protocol, Request, Ticker, Tls, Window, decode_hash};
+use super::{
+    Mode, Piece, Plan, PlanError, Protocol, Request, Spin, Ticker, Tls, Window, decode_hash,
+};
 use crate::profile::Profile;
 use crate::tls::server_name;
 
@@ -23,6 +25,8 @@ const MOST_PER_S: f64 = 1e7;
 const MOST_PIECES: usize = 10_000;
 /// The longest window, in seconds.
 const LONGEST_S: f64 = 86_400.0;
+/// The longest time that requests may wait to be sent together, in microseconds.
+const LONGEST_EVERY_US: u64 = 100_000;
 
 fn require(
     good: bool,
@@ -54,6 +58,14 @@ impl Plan {
             self.gap_us,
             "1 to 1000000",
         )?;
+        if let Spin::EveryUs(us) = self.spin {
+            require(
+                (1..=LONGEST_EVERY_US).contains(&us),
+                "spin.every_us",
+                us,
+                "1 to 100000",
+            )?;
+        }
         if let Some(ticker) = &self.ticker {
             ticker.check()?;
         }
