@@ -148,18 +148,21 @@ fn threads_in_a_closed_loop() {
 #[test]
 fn threads_reconnect() {
     let Some(cpus) = two_cpus() else { return };
-    let (server, _) = counting();
+    let (server, counts) = counting();
     let changes = json!({"cpus": cpus});
     let few = plan(server.address, json!({"connections": 1}), changes.clone());
     let line = std::thread::spawn(move || measure(&few).remove(0));
     assert_eq!(line.join().unwrap().threads, 1);
 
-    let server = Arc::new(server);
-    let closer = Arc::clone(&server);
+    let asked = || counts.lock().unwrap().values().sum::<usize>();
+    let before = asked();
     let plan = plan(server.address, json!({"rate_per_s": 1000}), changes);
     let line = std::thread::spawn(move || measure(&plan).remove(0));
-    std::thread::sleep(Duration::from_millis(350));
-    closer.hang_up();
+    // The warm-up has some hundred requests: now it is over, and all connections stand.
+    while asked() < before + 300 && !line.is_finished() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    server.hang_up();
     let line = line.join().unwrap();
     assert_accounted(&line);
     assert!(line.reconnects >= 8, "{line:?}");
