@@ -7,6 +7,7 @@ use memchr::memchr;
 
 use crate::carrier::{Machine, Sink};
 use crate::errors::Kind;
+use crate::fields::decimal;
 use crate::plan;
 use crate::request::Prepared;
 
@@ -321,7 +322,7 @@ impl Parser {
             let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
             match name.len() {
                 14 if name.eq_ignore_ascii_case(b"content-length") => {
-                    let parsed = parse_decimal(value).ok_or(Fault::Garbage)?;
+                    let parsed = decimal(value).ok_or(Fault::Garbage)?;
                     if length.is_some_and(|before| before != parsed) {
                         return Err(Fault::Garbage);
                     }
@@ -499,14 +500,4 @@ fn parse_status_line(line: &[u8]) -> Result<(u16, u8), Fault> {
         }
         _ => Err(Fault::Garbage),
     }
-}
-
-fn parse_decimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0u64, |value, byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        value.checked_mul(10)?.checked_add(digit)
-    })
 }

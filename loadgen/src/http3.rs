@@ -7,7 +7,6 @@ mod control;
 pub mod qpack;
 
 pub use control::Control;
-use qpack::Fields;
 
 /// The largest field section accepted, in bytes.
 pub const MAX_HEAD: usize = 16 * 1024;
@@ -347,7 +346,7 @@ impl Response {
     fn section(&mut self, section: &[u8]) -> Result<(), Fault> {
         self.part = Part::Head;
         let failed = Fault::Connection(code::QPACK_DECOMPRESSION_FAILED);
-        let fields = Fields::decode(section).map_err(|_| failed)?;
+        let fields = qpack::decode(section).map_err(|_| failed)?;
         if fields.malformed {
             return Err(Fault::Malformed);
         }

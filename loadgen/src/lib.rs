@@ -17,6 +17,7 @@ pub mod carrier;
 pub mod control;
 pub mod engine;
 pub mod errors;
+pub mod fields;
 pub mod hgrm;
 pub mod histogram;
 pub mod http1;

@@ -1,7 +1,8 @@
 //! HTTP/3 on bytes: however they are cut, and whatever they are.
 
 use proptest::prelude::*;
-use tuner_loadgen::http3::qpack::{self, Fields};
+use tuner_loadgen::fields::Fields;
+use tuner_loadgen::http3::qpack;
 use tuner_loadgen::http3::{Control, Fault, MAX_HEAD, Response, code, preface};
 use tuner_loadgen::request::Prepared;
 
@@ -148,13 +149,13 @@ fn against_the_protocol() {
 #[test]
 fn field_sections() {
     let example = b"\0\0\x51\x0b/index.html";
-    assert_eq!(Fields::decode(example), Ok(Fields::default()));
+    assert_eq!(qpack::decode(example), Ok(Fields::default()));
     for status in [100, 200, 206, 299, 404, 429, 502, 599] {
-        let fields = Fields::decode(&section(&[(":status", &status.to_string())])).unwrap();
+        let fields = qpack::decode(&section(&[(":status", &status.to_string())])).unwrap();
         assert_eq!(fields.status, Some(status));
     }
     // A name in full, though the table has it.
-    let fields = Fields::decode(b"\0\0\x27\x00:status\x03429").unwrap();
+    let fields = qpack::decode(b"\0\0\x27\x00:status\x03429").unwrap();
     assert_eq!(fields.status, Some(429));
 }
 
@@ -286,8 +287,8 @@ proptest! {
     /// No bytes make the field decoder panic.
     #[test]
     fn any_section(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = Fields::decode(&bytes);
-        let _ = Fields::decode(&[b"\0\0", bytes.as_slice()].concat());
+        let _ = qpack::decode(&bytes);
+        let _ = qpack::decode(&[b"\0\0", bytes.as_slice()].concat());
     }
 
     /// Whatever is encoded is decoded.
@@ -295,7 +296,7 @@ proptest! {
     fn round_trip(status in 100u16..1000, length: u64, name in "[a-z-]{1,30}", value in "[ -~]{0,200}") {
         prop_assume!(name != "content-length");
         let (status_text, length_text) = (status.to_string(), length.to_string());
-        let fields = Fields::decode(&section(&[
+        let fields = qpack::decode(&section(&[
             (name.as_str(), value.as_str()),
             (":status", &status_text),
             (name.as_str(), value.as_str()),

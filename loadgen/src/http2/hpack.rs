@@ -6,15 +6,12 @@
 
 use std::collections::VecDeque;
 
-use crate::huffman;
+use crate::fields::{BadFields, Fields, Input, LOOK, Name, decimal, integer, string};
 
 /// The size of the dynamic table that either side may use unless told otherwise (RFC 9113, 6.5.2).
 pub const TABLE_SIZE: usize = 4096;
 /// What a field takes of the table besides its name and value.
 const OVERHEAD: usize = 32;
-/// The longest name or value that is looked at: `content-length`, and twenty digits.
-const LOOK: usize = 20;
-
 /// The static table (appendix A).
 #[rustfmt::skip]
 const STATIC: [(&str, &str); 61] = [
@@ -39,35 +36,6 @@ const STATIC: [(&str, &str); 61] = [
 /// Where the fields that matter stand in the static table.
 const STATUS: std::ops::RangeInclusive<usize> = 8..=14;
 const CONTENT_LENGTH: usize = 28;
-
-/// A header block cannot be decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadBlock;
-
-impl From<huffman::BadHuffman> for BadBlock {
-    fn from(_: huffman::BadHuffman) -> Self {
-        Self
-    }
-}
-
-/// What a header block says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fields {
-    /// `:status`, if it is there.
-    pub status: Option<u16>,
-    /// `content-length`, if it is there.
-    pub length: Option<u64>,
-    /// Whether something in it is against the rules of HTTP, though not of the compression.
-    pub malformed: bool,
-}
-
-/// The names that are told apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Name {
-    Status,
-    ContentLength,
-    Other,
-}
 
 /// One field of the table: what it takes and what it says.
 #[derive(Clone, Copy, Debug)]
@@ -106,8 +74,8 @@ impl Decoder {
     /// Decode one block.
     ///
     /// # Errors
-    /// [`BadBlock`]: the table is not what the peer takes it for any longer, the connection is lost.
-    pub fn decode(&mut self, block: &[u8]) -> Result<Fields, BadBlock> {
+    /// [`BadFields`]: the table is not what the peer takes it for any longer, the connection is lost.
+    pub fn decode(&mut self, block: &[u8]) -> Result<Fields, BadFields> {
         let mut input = Input(block);
         let mut fields = Fields::default();
         let mut resizable = true;
@@ -123,7 +91,7 @@ impl Decoder {
                     // A new size of the table stands at the start of a block only (4.2).
                     let size = input.integer(5)?;
                     if !resizable || size > TABLE_SIZE {
-                        return Err(BadBlock);
+                        return Err(BadFields);
                     }
                     self.limit = size;
                     self.evict(0);
@@ -132,32 +100,19 @@ impl Decoder {
                 _ => self.literal(&mut input, 4)?,
             };
             resizable = false;
-            match field.name {
-                Name::Status => {
-                    let status = field.number.and_then(|number| u16::try_from(number).ok());
-                    let good = status.is_some_and(|status| (100..=999).contains(&status));
-                    fields.malformed |= !good || fields.status.is_some();
-                    fields.status = status;
-                }
-                Name::ContentLength => {
-                    let again = fields.length.is_some() && fields.length != field.number;
-                    fields.malformed |= field.number.is_none() || again;
-                    fields.length = field.number;
-                }
-                Name::Other => {}
-            }
+            fields.take(field.name, field.number);
         }
         Ok(fields)
     }
 
     /// The field of an index.
     #[inline]
-    fn get(&self, index: usize) -> Result<Field, BadBlock> {
+    fn get(&self, index: usize) -> Result<Field, BadFields> {
         if index > STATIC.len() {
             let field = self.table.get(index - STATIC.len() - 1);
-            return field.copied().ok_or(BadBlock);
+            return field.copied().ok_or(BadFields);
         }
-        let (name, value) = STATIC[index.checked_sub(1).ok_or(BadBlock)?];
+        let (name, value) = STATIC[index.checked_sub(1).ok_or(BadFields)?];
         let kind = if STATUS.contains(&index) {
             Name::Status
         } else if index == CONTENT_LENGTH {
@@ -174,16 +129,12 @@ impl Decoder {
     }
 
     /// A field in full, or with the name of an index.
-    fn literal(&self, input: &mut Input, prefix: u32) -> Result<Field, BadBlock> {
+    fn literal(&self, input: &mut Input, prefix: u32) -> Result<Field, BadFields> {
         let mut seen = [0; LOOK];
         let (name, name_size) = match input.integer(prefix)? {
             0 => {
-                let size = input.string(&mut seen)?;
-                let name = match seen.get(..size) {
-                    Some(b":status") => Name::Status,
-                    Some(b"content-length") => Name::ContentLength,
-                    _ => Name::Other,
-                };
+                let size = input.string(7, &mut seen)?;
+                let name = seen.get(..size).map_or(Name::Other, Name::of);
                 (name, size as u32)
             }
             index => {
@@ -191,7 +142,7 @@ impl Decoder {
                 (field.name, field.name_size)
             }
         };
-        let value_size = input.string(&mut seen)?;
+        let value_size = input.string(7, &mut seen)?;
         Ok(Field {
             name,
             name_size,
@@ -228,73 +179,6 @@ impl Default for Decoder {
     }
 }
 
-fn decimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0u64, |value, byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        value.checked_mul(10)?.checked_add(digit)
-    })
-}
-
-/// What is left of a block.
-struct Input<'a>(&'a [u8]);
-
-impl<'a> Input<'a> {
-    #[inline]
-    fn peek(&self) -> Option<u8> {
-        self.0.first().copied()
-    }
-
-    #[inline]
-    fn byte(&mut self) -> Result<u8, BadBlock> {
-        let (first, rest) = self.0.split_first().ok_or(BadBlock)?;
-        self.0 = rest;
-        Ok(*first)
-    }
-
-    /// An integer behind a prefix of so many bits (5.1).
-    #[inline]
-    fn integer(&mut self, prefix: u32) -> Result<usize, BadBlock> {
-        let most = (1 << prefix) - 1;
-        let first = usize::from(self.byte()?) & most;
-        if first < most {
-            return Ok(first);
-        }
-        let mut value = most;
-        for shift in (0..28).step_by(7) {
-            let byte = self.byte()?;
-            value += usize::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err(BadBlock)
-    }
-
-    /// A string: its decoded size, and its start in `seen`.
-    fn string(&mut self, seen: &mut [u8; LOOK]) -> Result<usize, BadBlock> {
-        let coded = self.peek().ok_or(BadBlock)? & 0x80 != 0;
-        let size = self.integer(7)?;
-        let (text, rest) = self.0.split_at_checked(size).ok_or(BadBlock)?;
-        self.0 = rest;
-        if !coded {
-            let n = size.min(LOOK);
-            seen[..n].copy_from_slice(&text[..n]);
-            return Ok(size);
-        }
-        let mut size = 0;
-        huffman::decode(text, |octet| {
-            if let Some(place) = seen.get_mut(size) {
-                *place = octet;
-            }
-            size += 1;
-        })?;
-        Ok(size)
-    }
-}
-
 /// Whether the peer shall keep a field in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
@@ -322,10 +206,10 @@ pub fn encode(name: &str, value: &str, keep: Keep, out: &mut Vec<u8>) {
         Some(i) => integer(i + 1, prefix, bits, out),
         None => {
             integer(0, prefix, bits, out);
-            string(name.as_bytes(), out);
+            string(name.as_bytes(), 7, 0, out);
         }
     }
-    string(value.as_bytes(), out);
+    string(value.as_bytes(), 7, 0, out);
 }
 
 /// Append the index of a field in the dynamic table, 0 being the one entered last.
@@ -341,31 +225,4 @@ pub fn encode_table_size(size: usize, out: &mut Vec<u8>) {
 /// What a field takes of the table.
 pub fn field_size(name: &str, value: &str) -> usize {
     name.len() + value.len() + OVERHEAD
-}
-
-fn integer(value: usize, prefix: u32, bits: u8, out: &mut Vec<u8>) {
-    let most = (1 << prefix) - 1;
-    if value < most {
-        out.push(bits | value as u8);
-        return;
-    }
-    out.push(bits | most as u8);
-    let mut rest = value - most;
-    while rest >= 0x80 {
-        out.push(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    out.push(rest as u8);
-}
-
-/// A string in the shorter of its two forms, as browsers and nghttp2 do.
-fn string(text: &[u8], out: &mut Vec<u8>) {
-    let coded = huffman::coded_length(text);
-    if coded < text.len() {
-        integer(coded, 7, 0x80, out);
-        huffman::encode(text, out);
-    } else {
-        integer(text.len(), 7, 0, out);
-        out.extend_from_slice(text);
-    }
 }

@@ -1,0 +1,171 @@
+//! The fields of a head as HPACK and QPACK write them: integers, strings, and the two fields that
+//! matter (RFC 7541, 5; RFC 9204, 4.1).
+//!
+//! Of a response only the status and the announced length are looked at; no text is stored.
+
+use crate::huffman;
+
+/// The longest name or value that is looked at: `content-length`, and twenty digits.
+pub const LOOK: usize = 20;
+
+/// A header block or a field section cannot be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadFields;
+
+impl From<huffman::BadHuffman> for BadFields {
+    fn from(_: huffman::BadHuffman) -> Self {
+        Self
+    }
+}
+
+/// What a header block or a field section says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fields {
+    /// `:status`, if it is there.
+    pub status: Option<u16>,
+    /// `content-length`, if it is there.
+    pub length: Option<u64>,
+    /// Whether something in it is against the rules of HTTP, though not of the compression.
+    pub malformed: bool,
+}
+
+/// The names that are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// `:status`.
+    Status,
+    /// `content-length`.
+    ContentLength,
+    /// Any other.
+    Other,
+}
+
+impl Name {
+    /// The name of these octets.
+    pub fn of(name: &[u8]) -> Self {
+        match name {
+            b":status" => Self::Status,
+            b"content-length" => Self::ContentLength,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Fields {
+    /// A field of this name, with its value if that is a number.
+    #[inline]
+    pub fn take(&mut self, name: Name, number: Option<u64>) {
+        match name {
+            Name::Status => {
+                let status = number.and_then(|number| u16::try_from(number).ok());
+                let good = status.is_some_and(|status| (100..=999).contains(&status));
+                self.malformed |= !good || self.status.is_some();
+                self.status = status;
+            }
+            Name::ContentLength => {
+                let again = self.length.is_some() && self.length != number;
+                self.malformed |= number.is_none() || again;
+                self.length = number;
+            }
+            Name::Other => {}
+        }
+    }
+}
+
+/// A number in plain digits; `None` for anything else.
+pub fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |value, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// What is left of a block or a section.
+#[derive(Debug)]
+pub struct Input<'a>(pub &'a [u8]);
+
+impl Input<'_> {
+    /// The next byte, which stays.
+    #[inline]
+    pub fn peek(&self) -> Option<u8> {
+        self.0.first().copied()
+    }
+
+    #[inline]
+    fn byte(&mut self) -> Result<u8, BadFields> {
+        let (first, rest) = self.0.split_first().ok_or(BadFields)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    /// An integer behind a prefix of so many bits (RFC 7541, 5.1).
+    #[inline]
+    pub fn integer(&mut self, prefix: u32) -> Result<usize, BadFields> {
+        let most = (1 << prefix) - 1;
+        let first = usize::from(self.byte()?) & most;
+        if first < most {
+            return Ok(first);
+        }
+        let mut value = most;
+        for shift in (0..28).step_by(7) {
+            let byte = self.byte()?;
+            value += usize::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(BadFields)
+    }
+
+    /// A string behind a prefix of so many bits: its decoded size, and its start in `seen`.
+    pub fn string(&mut self, prefix: u32, seen: &mut [u8; LOOK]) -> Result<usize, BadFields> {
+        let coded = self.peek().ok_or(BadFields)? & (1 << prefix) != 0;
+        let size = self.integer(prefix)?;
+        let (text, rest) = self.0.split_at_checked(size).ok_or(BadFields)?;
+        self.0 = rest;
+        if !coded {
+            let n = size.min(LOOK);
+            seen[..n].copy_from_slice(&text[..n]);
+            return Ok(size);
+        }
+        let mut size = 0;
+        huffman::decode(text, |octet| {
+            if let Some(place) = seen.get_mut(size) {
+                *place = octet;
+            }
+            size += 1;
+        })?;
+        Ok(size)
+    }
+}
+
+/// Append an integer behind a prefix of so many bits, the bits above it being `bits`.
+pub fn integer(value: usize, prefix: u32, bits: u8, out: &mut Vec<u8>) {
+    let most = (1 << prefix) - 1;
+    if value < most {
+        out.push(bits | value as u8);
+        return;
+    }
+    out.push(bits | most as u8);
+    let mut rest = value - most;
+    while rest >= 0x80 {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+/// Append a string in the shorter of its two forms, as browsers and nghttp2 do.
+pub fn string(text: &[u8], prefix: u32, bits: u8, out: &mut Vec<u8>) {
+    let coded = huffman::coded_length(text);
+    if coded < text.len() {
+        integer(coded, prefix, bits | 1 << prefix, out);
+        huffman::encode(text, out);
+    } else {
+        integer(text.len(), prefix, bits, out);
+        out.extend_from_slice(text);
+    }
+}
