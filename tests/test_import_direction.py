@@ -61,6 +61,7 @@ ROOMS = {
     # 2: adapters, which touch the world
     "hosts": 2,
     "load": 2,
+    "own": 2,
     "search": 2,
     "servers": 2,
     "store": 2,

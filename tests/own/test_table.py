@@ -1,0 +1,280 @@
+"""Parameters are found where they stand, changed there, and the patch says the same as the tree."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tuner.configuration import Configuration, Value
+from tuner.own.edits import change_texts, change_tree
+from tuner.own.patch import common_folder, patch
+from tuner.own.serving import Serving, serving
+from tuner.own.table import GROUPS, OWN, UNPLACED, Bound, bind, changes
+from tuner.own.tree import equal, parse
+from tuner.space import Space, load_space, spaces
+
+MAIN = """\
+user www-data;
+worker_processes auto;   # one for each core
+
+events { worker_connections 768; }
+
+http {
+\tsendfile on;
+\tkeepalive_timeout 65 60;
+\taccess_log /var/log/nginx/access.log;
+\topen_file_cache max=200 inactive=20s;
+\tinclude sites/*;
+}
+"""
+SITE = """\
+# the shop
+upstream app {
+    least_conn;
+    server 127.0.0.1:3000 max_fails=2;
+}
+
+server {
+    listen 80 default_server;
+    listen [::]:80 default_server;
+    server_name shop.example;
+    proxy_set_header Host $host;
+    keepalive_timeout 20s;   # shorter here
+
+    location / {
+        try_files $uri @app;
+    }
+    location @app {
+        proxy_pass http://app;
+        proxy_buffers 8 16k; proxy_buffer_size 16k;
+    }
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A configuration of two files."""
+    (tmp_path / "sites").mkdir()
+    (tmp_path / "nginx.conf").write_text(MAIN)
+    (tmp_path / "sites" / "shop").write_text(SITE)
+    return tmp_path
+
+
+def space(name: str, version: tuple[int, ...] = (1, 22, 1)) -> Space:
+    """A built-in space on some host."""
+    return load_space(
+        f"nginx/{name}",
+        server_cores=3,
+        connections=32,
+        memory_bytes=8 << 30,
+        server_version=version,
+        modules=("http_ssl", "http_v2", "threads"),
+    )
+
+
+def found(folder: Path, path: str, *, proxied: bool) -> Serving:
+    """What a workload of one path reaches."""
+    tree = parse(folder / "nginx.conf")
+    return serving(tree, [path], server_name="", tls=False, proxied=proxied)
+
+
+def tuned(
+    folder: Path, bound: Bound, reached: Serving, **values: Value
+) -> tuple[Configuration, dict[str, str]]:
+    """The configuration with some values changed, and the texts of the files that change.
+
+    Checks on the way that the patched files, read again, are the changed tree.
+    """
+    wanted = bound.space.complete(values, bound.baseline)
+    edits = list(changes(bound, reached, wanted, reference=bound.baseline))
+    texts = change_texts(reached.tree, edits)
+    copy = folder.parent / f"{folder.name}-patched"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(folder, copy)
+    diff = patch(reached.tree.texts, texts, common_folder(texts, reached.tree.file))
+    command = ["patch", "-p0", "-s", "-d", str(copy)]
+    subprocess.run(command, input=diff.encode(), check=True)
+    assert equal(parse(copy / "nginx.conf").directives, change_tree(reached.tree, edits))
+    return wanted, {str(Path(file).relative_to(folder)): text for file, text in texts.items()}
+
+
+def test_every_parameter_of_the_built_in_spaces_is_placed_or_has_a_reason() -> None:
+    """A parameter that is new in a space is placed, or said to be left as the user has it."""
+    placed = {name for group in GROUPS for name in group.names} | UNPLACED.keys()
+    for name in spaces():
+        if name.startswith("nginx/"):
+            known = {p.name for p in space(name.removeprefix("nginx/"), (99,)).parameters}
+            assert known <= placed, name
+
+
+def test_the_baseline_is_what_the_files_say(folder: Path) -> None:
+    """Where they say nothing, what is compiled in; the innermost level counts."""
+    bound = bind(space("static"), found(folder, "/index.html", proxied=False))
+    values = bound.baseline.values
+    assert values["worker_processes"] == 3
+    assert values["worker_connections"] == 768
+    assert values["sendfile"] is True
+    assert values["keepalive_timeout"] == 20
+    assert values["open_file_cache"] == 200
+    assert values["open_file_cache_inactive"] == 20
+    assert values["access_log_buffer"] == 0
+    assert values["tcp_nopush"] is False
+    assert values["reuseport"] is False
+    assert values["backlog"] == 511
+    assert bound.space.parameter("sendfile").defaults[OWN] is True
+
+
+def test_the_baseline_changes_nothing(folder: Path) -> None:
+    """Not even where a value is outside of the search's range."""
+    reached = found(folder, "/api/x", proxied=True)
+    bound = bind(space("proxy"), reached)
+    assert list(changes(bound, reached, bound.baseline)) == []
+
+
+def test_a_value_is_changed_where_it_stands_and_nothing_else(folder: Path) -> None:
+    """Comments, layout and further arguments stay."""
+    reached = found(folder, "/index.html", proxied=False)
+    bound = bind(space("static"), reached)
+    _, texts = tuned(folder, bound, reached, keepalive_timeout=40, worker_processes=2)
+    assert texts == {
+        "nginx.conf": MAIN.replace("worker_processes auto;", "worker_processes 2;"),
+        "sites/shop": SITE.replace("keepalive_timeout 20s;", "keepalive_timeout 40s;"),
+    }
+
+
+def test_what_stands_nowhere_is_added_to_its_block_with_its_indentation(folder: Path) -> None:
+    """Behind the block's last plain directive."""
+    reached = found(folder, "/index.html", proxied=False)
+    bound = bind(space("static"), reached)
+    _, texts = tuned(folder, bound, reached, tcp_nopush=True, multi_accept=True)
+    cache = "\topen_file_cache max=200 inactive=20s;\n"
+    wanted = MAIN.replace(cache, f"{cache}\ttcp_nopush on;\n")
+    wanted = wanted.replace("768;", "768; multi_accept on;")
+    assert texts == {"nginx.conf": wanted}
+
+
+def test_options_of_the_socket_change_for_both_families(folder: Path) -> None:
+    """IPv4 and IPv6 clients meet the same."""
+    reached = found(folder, "/index.html", proxied=False)
+    bound = bind(space("static"), reached)
+    _, texts = tuned(folder, bound, reached, reuseport=True, backlog=4096)
+    words = "default_server reuseport backlog=4096;"
+    assert texts == {"sites/shop": SITE.replace("default_server;", words)}
+    _, texts = tuned(folder, bound, reached, reuseport=True)
+    assert texts == {"sites/shop": SITE.replace("default_server;", "default_server reuseport;")}
+
+
+def test_the_options_of_a_shared_socket_are_changed_where_they_are_said(folder: Path) -> None:
+    """Nginx refuses them in two servers."""
+    (folder / "sites" / "other").write_text("server { listen 80 backlog=1000; return 404; }\n")
+    reached = found(folder, "/index.html", proxied=False)
+    bound = bind(space("static"), reached)
+    assert bound.baseline.values["backlog"] == 1000
+    _, texts = tuned(folder, bound, reached, backlog=2000)
+    assert "listen 80 backlog=2000;" in texts["sites/other"]
+    assert "listen 80 default_server;" in texts["sites/shop"]
+
+
+def test_a_log_gets_its_buffer_and_its_format(folder: Path) -> None:
+    """The format's name must stand before the buffer."""
+    reached = found(folder, "/index.html", proxied=False)
+    bound = bind(space("static"), reached)
+    _, texts = tuned(folder, bound, reached, access_log_buffer=65536, access_log_flush=2)
+    log = "access_log /var/log/nginx/access.log"
+    assert texts == {"nginx.conf": MAIN.replace(log, f"{log} combined buffer=64k flush=2s")}
+
+
+def test_kept_upstreams_are_three_changes_that_belong_together(folder: Path) -> None:
+    """The header joins the others, or it would replace them."""
+    reached = found(folder, "/api/x", proxied=True)
+    bound = bind(space("proxy"), reached)
+    assert bound.baseline.values["proxy_http_version"] == "1.0"
+    _, texts = tuned(folder, bound, reached, proxy_http_version="1.1", upstream_keepalive=64)
+    site = texts["sites/shop"]
+    assert "max_fails=2;\n    keepalive 64;\n    keepalive_requests 100000;" not in site
+    assert "max_fails=2;\n    keepalive 64;\n" in site
+    assert "proxy_buffer_size 16k;\n        proxy_http_version 1.1;\n    }" in site
+    assert 'shorter here\n    proxy_set_header Connection "";\n' in site
+
+
+def test_buffers_bring_the_size_that_must_fit_them(folder: Path) -> None:
+    """Nginx would refuse the compiled-in one."""
+    reached = found(folder, "/api/x", proxied=True)
+    bound = bind(space("proxy"), reached)
+    _, texts = tuned(
+        folder,
+        bound,
+        reached,
+        proxy_buffers_number=8,
+        proxy_buffers_size=4096,
+        proxy_buffer_size=24576,
+    )
+    assert "proxy_buffers 8 4k; proxy_buffer_size 24k;\n" in texts["sites/shop"]
+    assert "        proxy_busy_buffers_size 28k;\n    }" in texts["sites/shop"]
+
+
+def test_the_other_baselines_fit_the_space_too(folder: Path) -> None:
+    """The hand tuning joins the search; its patch is whole."""
+    for name, path in (("static", "/index.html"), ("proxy", "/api/x")):
+        reached = found(folder, path, proxied=name == "proxy")
+        bound = bind(space(name), reached)
+        hand = bound.space.adopt(bound.space.baseline("hand"), bound.baseline)
+        tuned(folder, bound, reached, **hand.values)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name", "words"),
+    [
+        ("access_log /var/log/nginx/access.log;", "access_log off;", "access_log_buffer", "no log"),
+        ("keepalive_timeout 20s;", "keepalive_timeout 1d;", "keepalive_timeout", "no word for"),
+        ("least_conn;", "keepalive 8; #", "upstream_keepalive", ""),
+        ("http://app;", "http://127.0.0.1:3000;", "upstream_keepalive", "no upstream block"),
+        (
+            "proxy_set_header Host $host;",
+            "proxy_set_header Connection $connection_upgrade;",
+            "proxy_http_version",
+            "WebSockets",
+        ),
+    ],
+)
+def test_what_cannot_be_changed_safely_stays_and_is_said(
+    folder: Path, old: str, new: str, name: str, words: str
+) -> None:
+    """With the user's file and line, and what depends on it is left out too."""
+    for file in ("nginx.conf", "sites/shop"):
+        text = (folder / file).read_text()
+        (folder / file).write_text(text.replace(old, new))
+    kind = "static" if name == "keepalive_timeout" else "proxy"
+    reached = found(folder, "/api/x", proxied=kind == "proxy")
+    bound = bind(space(kind), reached)
+    reasons = dict(bound.space.left_out)
+    if not words:
+        assert name not in reasons
+        return
+    assert words in reasons[name]
+    assert name not in {parameter.name for parameter in bound.space.parameters}
+    if name == "upstream_keepalive":
+        assert "no upstream block" in reasons["upstream_keepalive_timeout"]
+
+
+def test_git_applies_the_patch_too(folder: Path) -> None:
+    """Of a file without an end of its last line, and with line ends of another system."""
+    (folder / "nginx.conf").write_bytes(MAIN.replace("\n", "\r\n").rstrip().encode())
+    reached = found(folder, "/index.html", proxied=False)
+    bound = bind(space("static"), reached)
+    wanted = bound.space.complete({"tcp_nopush": True, "reuseport": True}, bound.baseline)
+    edits = list(changes(bound, reached, wanted, reference=bound.baseline))
+    texts = change_texts(reached.tree, edits)
+    diff = patch(reached.tree.texts, texts, folder)
+    subprocess.run(
+        ["git", "apply", "-p0", "-"],
+        input=f"Words before it\n\n{diff}".encode(),
+        cwd=folder,
+        check=True,
+    )
+    for file, text in texts.items():
+        assert Path(file).read_bytes().decode() == text
