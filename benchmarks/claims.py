@@ -71,7 +71,7 @@ def run(studies: int, time_s: float) -> list[Finding]:
         with open_bench(found, folder / "lab", progress, store) as (bench, spec):
             rules = _rules_for(bench, found, HANDICAP)
             slow = found.space.complete({"rules": rules}, found.baseline)
-            bench.store.add_configuration(describe(found.space, slow))
+            bench.store.add_configuration(describe(found, slow))
             ready = calibrate(replace(bench, baseline=slow), spec)
             click.echo(_calibrated(ready, rules))
             kinds = [Kind("A/A", slow, []), Kind("handicap", found.baseline, [])]
@@ -87,7 +87,7 @@ def run(studies: int, time_s: float) -> list[Finding]:
 def _rules_for(bench: Bench, found: Preflight, share: float) -> int:
     """The number of rules that add so much CPU time per request, by a closed loop of both."""
     heavy = found.space.complete({"rules": PROBE_RULES}, found.baseline)
-    bench.store.add_configuration(describe(found.space, heavy))
+    bench.store.add_configuration(describe(found, heavy))
     spec = BlockSpec(
         phase="capacity",
         index=0,
@@ -115,7 +115,7 @@ def _confirm(ready: Calibrated, found: Preflight, kind: Kind, number: int, folde
     """One confirmation with a record and a seed of its own."""
     store = create_store(replace(found, baseline=ready.bench.baseline), folder)
     for configuration in (ready.bench.baseline, kind.candidate):
-        store.add_configuration(describe(found.space, configuration))
+        store.add_configuration(describe(found, configuration))
     store.set_calibration(ready.calibration)
     seed = 1_000 * (kind.name == "A/A") + number + 1
     bench = replace(ready.bench, store=store, seed=seed)

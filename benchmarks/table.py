@@ -125,7 +125,7 @@ def record(workload: str, count: int, seed: int) -> Table:
             hand = found.space.baseline("hand")
             drawn = [*([hand] if hand.digest != found.baseline.digest else []), *drawn][:count]
             for configuration in drawn:
-                store.add_configuration(describe(found.space, configuration))
+                store.add_configuration(describe(found, configuration))
             saturated = replace(bench, gates=SATURATION_GATES)
             capacity = measure_capacity(saturated, found.baseline, spec.server_cores)
             rate_per_s, source = load_point(capacity, None)

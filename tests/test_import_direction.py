@@ -56,6 +56,7 @@ ROOMS = {
     "standing": 1,
     "stats": 1,
     "study": 1,
+    "syntax": 1,
     "wire": 1,
     "workload": 1,
     # 2: adapters, which touch the world

@@ -13,7 +13,6 @@ from tuner.report.result import StudyResult
 from tuner.space import configuration_yaml
 from tuner.stats.verdict import VerdictKind
 
-CONFIG_NAME = "nginx.conf"
 VALUES_NAME = "configuration.yaml"
 
 
@@ -43,7 +42,8 @@ def export_files(
     lines = _provenance(study, chosen)
     comment = "".join(f"# {' '.join(line.split())}".rstrip() + "\n" for line in lines)
     return {
-        CONFIG_NAME: comment + chosen.text,
+        chosen.file_name: comment + chosen.text,
+        **chosen.more,
         VALUES_NAME: configuration_yaml(chosen.configuration, lines),
     }
 

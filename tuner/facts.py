@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+SERVER_NAMES = ("nginx", "caddy", "nghttpx")
+"""Servers that definitions may name; ``tuner.servers.catalog`` has an adapter for each."""
+
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:

@@ -34,6 +34,10 @@ class ConfigurationRecord:
     values: Mapping[str, Value]
     text: str
     """The configuration file, rendered for export (not for the lab)."""
+    file_name: str = "nginx.conf"
+    """What that file is usually called."""
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Text of further files that belong to an export, by name."""
 
     @property
     def configuration(self) -> Configuration:

@@ -1,7 +1,7 @@
 """Template and configuration in, the server's configuration file out.
 
-Everything that a template writes passes through Nginx's own rules for quoting, so that no value
-and no path can end a directive and begin another.
+Everything that a template writes passes through the server's own rules for quoting
+(``tuner/syntax.py``), so that no value and no path can end a directive and begin another.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tuner.errors import DefinitionError
 from tuner.located import format_size
 from tuner.paths import data_dir
 from tuner.space import Space
+from tuner.syntax import NGINX, Syntax
 from tuner.wire import Protocol
 from tuner.workload import Workload
 
 TEMP_PATHS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 BACKEND_TEMPLATE = "nginx/backend"
 
-_PLAIN = re.compile(r"[A-Za-z0-9_./:=,+@%*-]+")
 _MASK = re.compile(r"[01]*")
 _TEMPLATE_NAME = re.compile(r"[a-z]+/[A-Za-z0-9._-]+")
 # Well below the 4096 bytes that Nginx reads at once (NGX_CONF_BUFFER in ngx_conf_file.c).
@@ -86,36 +86,13 @@ def cpu_mask(cpus: Sequence[int]) -> str:
     return "".join("1" if cpu in cpus else "0" for cpu in range(max(cpus), -1, -1))
 
 
-def quote(value: object) -> str:
-    r"""Write one value as one token of Nginx's configuration.
-
-    Only plain characters stay bare. All else goes between double quotes, where Nginx's reader
-    knows two escapes that matter, ``\"`` and ``\\`` (ngx_conf_read_token).
-
-    Raises:
-        DefinitionError: a dollar sign would begin a variable, for which there is no escape; a
-            control character has no business in a value.
-    """
-    match value:
-        case bool():
-            return "on" if value else "off"
-        case int():
-            return str(value)
-        case float() if value - value == 0:
-            return repr(value)
-        case str() if _PLAIN.fullmatch(value):
-            return value
-        case str() if "$" in value:
-            raise DefinitionError(f"{value!r} holds '$', which Nginx would take for a variable")
-        case str() if any(not char.isprintable() for char in value):
-            raise DefinitionError(f"{value!r} holds a control character")
-        case str():
-            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        case _:
-            raise DefinitionError(f"{value!r} cannot be written into a configuration")
-
-
-def render(template: str, configuration: Configuration, space: Space, placement: Placement) -> str:
+def render(
+    template: str,
+    configuration: Configuration,
+    space: Space,
+    placement: Placement,
+    syntax: Syntax = NGINX,
+) -> str:
     """Write the server's configuration file; the same arguments give the same bytes.
 
     Args:
@@ -124,11 +101,15 @@ def render(template: str, configuration: Configuration, space: Space, placement:
         configuration: complete, as ``Space.complete`` makes it.
         space: the space it belongs to, bound to the server's version.
         placement: where the instance lives.
+        syntax: the language of the space's server.
 
     Raises:
         DefinitionError: the template is wrong or leaves an active parameter out, a value
             cannot be written, or the template needs upstreams and there are none.
     """
+    if syntax.server != space.server:
+        # Quoted by another server's rules, a value might become a directive of this one.
+        raise DefinitionError(f"{space.name} is a space of {space.server}, not of {syntax.server}")
     values = _Values(configuration)
 
     def active(*names: str) -> list[str]:
@@ -137,17 +118,33 @@ def render(template: str, configuration: Configuration, space: Space, placement:
     text = _render(
         template,
         space.path.parent,
+        syntax,
         p=values,
-        text=_Texts(values, space),
+        text=_Texts(values, space, syntax),
         active=active,
         version=space.facts.server_version,
         space=space.name,
         digest=configuration.digest,
         placement=placement,
     )
-    if unused := values._unused():  # noqa: SLF001 - public names would be parameters' names
+    unused = values._unused()  # noqa: SLF001 - public names would be parameters' names
+    unused = [name for name in unused if name not in syntax.environment]
+    if unused:
         raise DefinitionError(f"does not write {', '.join(unused)}", path=f"template {template}")
     return text
+
+
+def environment_of(configuration: Configuration, space: Space, syntax: Syntax) -> dict[str, str]:
+    """The variables of the process that a configuration asks for, by their names.
+
+    A value that is a word (``auto``) asks for nothing: the variable is left to the server.
+    """
+    values = configuration.values
+    return {
+        name.upper(): syntax.write(space.parameter(name), values[name])
+        for name in syntax.environment
+        if name in values and not isinstance(values[name], str)
+    }
 
 
 def render_backend(workload: Workload, placement: Placement) -> str:
@@ -163,6 +160,7 @@ def render_backend(workload: Workload, placement: Placement) -> str:
     return _render(
         BACKEND_TEMPLATE,
         None,
+        NGINX,
         content_type=workload.backend.content_type,
         # Nginx reads no parameter beyond 4096 bytes; it puts the pieces together for each answer.
         parts=list(zip(names, chunks, strict=True)) if len(chunks) > 1 else [],
@@ -199,32 +197,33 @@ class _Values:
 
 
 class _Texts:
-    """Values as Nginx writes them, with their unit: ``64k``, ``75s``; None where inactive."""
+    """Values as the server writes them, with their unit: ``64k``, ``75s``; None where inactive."""
 
-    def __init__(self, values: _Values, space: Space) -> None:
+    def __init__(self, values: _Values, space: Space, syntax: Syntax) -> None:
         self._values = values
         self._space = space
+        self._syntax = syntax
 
     def __getitem__(self, name: str) -> str | None:
         value = self._values[name]
-        return None if value is None else self._space.parameter(name).format(value)
+        return None if value is None else self._syntax.write(self._space.parameter(name), value)
 
 
-def _finalize(value: object) -> Markup:
+def _finalize(syntax: Syntax, value: object) -> Markup:
     """Jinja2 passes every ``{{ … }}`` through this; Markup is what already is quoted."""
     if isinstance(value, jinja2.Undefined):
         str(value)  # raises, and names what is undefined
-    return value if isinstance(value, Markup) else Markup(quote(value))  # noqa: S704 - quoted
+    return value if isinstance(value, Markup) else Markup(syntax.quote(value))  # noqa: S704 - quoted
 
 
 def _fail(message: str) -> None:
     raise DefinitionError(message)
 
 
-def _render(template: str, beside: Path | None, **context: Any) -> str:
+def _render(template: str, beside: Path | None, syntax: Syntax, **context: Any) -> str:
     if not _MASK.fullmatch(context["placement"].cpu_mask):
         raise DefinitionError(f"{context['placement'].cpu_mask!r} is no mask of CPUs such as 0110")
-    environment, name = _environment(template, beside)
+    environment, name = _environment(template, beside, syntax)
     try:
         text = environment.get_template(name).render(context)
     except jinja2.TemplateNotFound as error:
@@ -241,9 +240,11 @@ def _render(template: str, beside: Path | None, **context: Any) -> str:
 
 
 @functools.lru_cache(maxsize=8)
-def _environment(template: str, beside: Path | None) -> tuple[jinja2.Environment, str]:
+def _environment(
+    template: str, beside: Path | None, syntax: Syntax
+) -> tuple[jinja2.Environment, str]:
     loaders: list[jinja2.BaseLoader] = [jinja2.FileSystemLoader(data_dir("templates"))]
-    name = f"{template}.conf.j2"
+    name = f"{template}.{syntax.suffix}.j2"
     if template.endswith(".j2") and beside is not None:
         loaders.insert(0, jinja2.FileSystemLoader(beside))
         name = template
@@ -255,7 +256,7 @@ def _environment(template: str, beside: Path | None) -> tuple[jinja2.Environment
         loader=jinja2.ChoiceLoader(loaders),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
-        finalize=_finalize,
+        finalize=functools.partial(_finalize, syntax),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from tuner.configuration import Value
 from tuner.expression import ExpressionError, evaluate, names_in
+from tuner.facts import SERVER_NAMES
 from tuner.located import Node, parse_duration_s, parse_size
 from tuner.parameter import BASELINES, Condition, Kind, Parameter
 
 KINDS: tuple[Kind, ...] = ("boolean", "integer", "real", "choice")
-SERVERS = ("nginx",)
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -110,7 +110,7 @@ def bind(root: Node, facts: SpaceFacts) -> BoundFile:
         DefinitionError: the file is wrong, at its line.
     """
     keys = root.mapping(required=("space", "server", "parameters"), optional=_OPTIONAL)
-    server = keys["server"].one_of(SERVERS)
+    server = keys["server"].one_of(SERVER_NAMES)
     name = keys["space"].text()
     if not _SPACE_NAME.fullmatch(name) or not name.startswith(f"{server}/"):
         raise keys["space"].error(f"{name!r} is no name of a space; write {server}/NAME")

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from tuner.constraint import Constraint
 from tuner.errors import DefinitionError
+from tuner.facts import SERVER_NAMES
 from tuner.goals import Goals, parse_goals
 from tuner.instrument import LOADS, Load
 from tuner.located import Node, did_you_mean, read_yaml
 from tuner.parameter import BASELINES
 from tuner.paths import data_dir
-from tuner.space_file import SERVERS
+from tuner.space import spaces
 from tuner.workload import load_workload
 
 DEFAULT_STUDY = "quickstart"
@@ -186,7 +187,7 @@ def _beside(node: Node, folder: Path) -> Node:
 
 
 def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
-    server = keys["server"].one_of(SERVERS) if "server" in keys else "nginx"
+    server = keys["server"].one_of(SERVER_NAMES) if "server" in keys else "nginx"
     workload = keys["workload"].text() if "workload" in keys else "static"
     goals = _goals(keys)
     return StudyDefinition(
@@ -276,7 +277,13 @@ def _name(node: Node | None, file: Path) -> str:
 
 
 def _space_for(server: str, workload: str) -> str:
-    """The space that fits: a proxy's if there is a backend to stand in front of."""
+    """The space that fits: a proxy's if there is a backend to stand in front of.
+
+    Where a server has one space only, it does one thing only, and that space is it.
+    """
+    own = [name for name in spaces() if name.startswith(f"{server}/")]
+    if len(own) == 1:
+        return own[0]
     return f"{server}/{'static' if load_workload(workload).backend is None else 'proxy'}"
 
 

@@ -16,6 +16,7 @@ import pwd
 import resource
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import time
@@ -67,6 +68,8 @@ options:
       live_token: {type: str, required: true, description: What it must answer.}
       environment: {type: dict, default: {}, description: Added to the environment.}
       cpus: {type: list, elements: int, default: [], description: CPUs to be confined to.}
+      live_header: {type: str, default: "", description: Header that holds the token.}
+      live_socket: {type: str, default: "", description: Socket whose /config/ holds the token.}
 """
 
 INSTANCE = {
@@ -81,6 +84,8 @@ INSTANCE = {
     "live_token": {"type": "str", "required": True},
     "environment": {"type": "dict", "default": {}},
     "cpus": {"type": "list", "elements": "int", "default": []},
+    "live_header": {"type": "str", "default": ""},
+    "live_socket": {"type": "str", "default": ""},
 }
 ARGUMENTS = {
     "lab": {"type": "path", "required": True},
@@ -97,6 +102,8 @@ Not allowed without privileges; the instances are then scheduled like everything
 """
 SAID = 4000
 """Characters kept of what a server said: enough for its own words, never a whole log."""
+CONFIGURATION = 1 << 20
+"""Bytes of a configuration that is told over a socket; those of instances are far below."""
 
 
 def processes_of(lab):
@@ -197,6 +204,8 @@ def run(command, instance, account, timeout_s):
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
+            # A server that is no daemon by itself must not go with the terminal it came from.
+            start_new_session=True,
             stdout=stream,
             stderr=subprocess.STDOUT,
             cwd=instance["directory"],
@@ -228,43 +237,81 @@ def write(instance, account):
             os.chown(path, account.pw_uid, account.pw_gid)
 
 
-def ask(url):
-    """What the instance answers there, or None while it does not."""
+class SocketConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path):
+        super().__init__("127.0.0.1", timeout=1)
+        self.path = path
+
+    def connect(self):
+        """See ``HTTPConnection.connect``."""
+        # By way of the folder's descriptor: the path of a socket ends after 108 bytes (unix(7)).
+        folder = os.open(os.path.dirname(self.path), os.O_RDONLY)
+        try:
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(1)
+            self.sock.connect(f"/proc/self/fd/{folder}/{os.path.basename(self.path)}")
+        finally:
+            os.close(folder)
+
+
+def connect(url):
+    """A connection to where the URL points."""
     parts = urllib.parse.urlsplit(url)
-    if parts.scheme == "https":
-        # The token proves which instance answers; its certificate is the load generator's matter.
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            parts.hostname, parts.port, timeout=1, context=context
-        )
-    else:
-        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=1)
+    if parts.scheme != "https":
+        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=1)
+    # The token proves which instance answers; its certificate is the load generator's matter.
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=1, context=context)
+
+
+def ask(connection, path, header, limit):
+    """What is answered there, in the body or a header, or None while nothing is."""
     try:
-        connection.request("GET", parts.path)
-        return connection.getresponse().read(SAID).decode(errors="replace").strip()
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        body = answer.read(limit).decode(errors="replace").strip()
+        return answer.getheader(header, "") if header else body
     except (OSError, http.client.HTTPException):
         return None
     finally:
         connection.close()
 
 
+def proved(instance):
+    """Whether the instance has shown what it runs; and what is wrong if it showed something else.
+
+    (False, None) while it does not answer.
+    """
+    url, token = instance["live_url"], instance["live_token"]
+    path = urllib.parse.urlsplit(url).path
+    answer = ask(connect(url), path, instance["live_header"], SAID)
+    if answer is not None and answer != token:
+        # Not to be waited out: two servers that share a port (SO_REUSEPORT) take turns, and
+        # sooner or later the right one would answer.
+        return False, (
+            f"{url} answers {answer[:200]!r} instead of {token!r}: another server holds the port"
+        )
+    if answer is None or not instance["live_socket"]:
+        return answer is not None, None
+    running = ask(SocketConnection(instance["live_socket"]), "/config/", "", CONFIGURATION)
+    if running is not None and token not in running:
+        return False, "the configuration that is running, as {} tells it, is not {!r}".format(
+            instance["live_socket"], token
+        )
+    return running is not None, None
+
+
 def prove(instance, timeout_s):
     """Wait until the instance answers with its token; what is wrong if it does not."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        answer = ask(instance["live_url"])
-        if answer == instance["live_token"]:
-            return None
-        if answer is not None:
-            # Not to be waited out: two servers that share a port (SO_REUSEPORT) take turns, and
-            # sooner or later the right one would answer.
-            return "{} answers {!r} instead of {!r}: another server holds the port".format(
-                instance["live_url"],
-                answer[:200],
-                instance["live_token"],
-            )
+        done, wrong = proved(instance)
+        if done or wrong:
+            return wrong
         time.sleep(POLL_S)
     return "nothing answers at {} within {:g} s".format(instance["live_url"], timeout_s)
 
@@ -283,14 +330,15 @@ def prefer(pid):
 
 
 def pids_of(instance):
-    """The main process and its children, main first."""
+    """The main process and all that came from it, main first."""
     with open(instance["pid_file"], encoding="utf-8") as stream:
-        main = int(stream.read())
-    try:
-        with open(f"/proc/{main}/task/{main}/children", encoding="utf-8") as stream:
-            return [main] + [int(word) for word in stream.read().split()]
-    except OSError:
-        return [main]
+        found = [int(stream.read())]
+    for pid in found:  # which grows: children have children
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{thread}/children", encoding="utf-8") as stream:
+                    found.extend(int(word) for word in stream.read().split())
+    return found
 
 
 def deploy(instances, account, timeout_s):

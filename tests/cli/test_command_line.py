@@ -159,7 +159,7 @@ def test_an_error_that_nobody_foresaw_shows_where_it_came_from(
     tuner: Tuner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only foreseen errors are messages; a bug keeps its traceback."""
-    monkeypatch.setattr(session, "_detect", lambda _: 1 / 0)
+    monkeypatch.setattr(nginx, "detect", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         tuner("optimize")
 

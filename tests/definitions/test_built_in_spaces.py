@@ -11,6 +11,11 @@ from tuner.space import BASELINES, Space, load_space, spaces
 from tuner.testing.draw import draw_configuration
 
 VERSIONS = [(1, 9, 4), (1, 18, 0), (1, 22, 1), (1, 26, 3), (1, 29, 7), (1, 31, 5)]
+DOCUMENTATION = {
+    "nginx": ("https://nginx.org/en/docs/",),
+    "caddy": ("https://caddyserver.com/docs/", "https://go.dev/doc/", "https://pkg.go.dev/"),
+    "nghttpx": ("https://nghttp2.org/documentation/",),
+}
 
 
 def bind(name: str, version: tuple[int, ...] = (1, 22, 1), cores: int = 4) -> Space:
@@ -81,7 +86,7 @@ def test_every_parameter_is_explained(name: str) -> None:
     """In a sentence, with a link to the server's own documentation."""
     for parameter in bind(name).parameters:
         assert parameter.about, parameter.name
-        assert parameter.link.startswith("https://nginx.org/en/docs/"), parameter.name
+        assert parameter.link.startswith(DOCUMENTATION[name.partition("/")[0]]), parameter.name
 
 
 def test_stock_is_what_nginx_does_without_a_configuration() -> None:

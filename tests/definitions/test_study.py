@@ -151,7 +151,7 @@ def test_allowed_names_are_a_list_or_stand_between_commas(tmp_path: Path, allow:
         ("objective: p99\nslo: p99<5ms", "s.yaml:2: slo: only --objective capacity has"),
         ("objective: [p99, p50, cpu]", "s.yaml:1: objective: found 3 objectives; allowed: one"),
         ("choose: p99=1", "s.yaml:1: choose: only with two objectives there is a choice"),
-        ("server: caddy", "server: 'caddy' is not allowed; allowed: nginx"),
+        ("server: apache", "server: 'apache' is not allowed; allowed: nginx, caddy"),
         ("baseline: best", "baseline: 'best' is not allowed; allowed: stock, distro, hand, FILE"),
         ("trials: 0", "trials: 0 is out of range"),
         ("rate: fast", "rate: expected a number, found 'fast'"),

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from tuner.configuration import Configuration
 from tuner.errors import DefinitionError
-from tuner.render import Placement, quote, render, render_backend
+from tuner.render import Placement, render, render_backend
 from tuner.space import Space, load_space
+from tuner.syntax import quote_nginx
 from tuner.workload import Backend, load_workload
 
 PLACEMENT = Placement(
@@ -92,7 +93,7 @@ REFERENCE = structure(render("nginx/proxy", HAND, PROXY, PLACEMENT))
 )
 def test_how_values_are_written(value: object, written: str) -> None:
     """Bare if they are plain, between double quotes otherwise."""
-    assert quote(value) == written
+    assert quote_nginx(value) == written
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_how_values_are_written(value: object, written: str) -> None:
 def test_what_cannot_be_written_is_refused(value: object) -> None:
     """Variables have no escape, and control characters no business here."""
     with pytest.raises(DefinitionError):
-        quote(value)
+        quote_nginx(value)
 
 
 @given(HOSTILE)

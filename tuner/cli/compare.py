@@ -84,7 +84,7 @@ def command(
     if not quiet:
         announce(found, folder, what="compare", search=False)
     store = create_store(found, folder)
-    store.add_configuration(describe(found.space, other))
+    store.add_configuration(describe(found, other))
     with (
         results.kept(store, folder, progress),
         open_bench(found, folder, progress, store) as (bench, spec),

@@ -18,7 +18,7 @@ from tuner.hosts import local
 from tuner.load.native import NativeGenerator
 from tuner.load.self_test import self_test
 from tuner.paths import data_dir, loadgen_binary
-from tuner.servers import nginx
+from tuner.servers.catalog import SERVERS
 from tuner.stalls import StallRule
 
 _SELF_TEST_S = 18.0
@@ -89,9 +89,20 @@ def _host() -> list[Row]:
     return [*rows, *(("strays", _WARN, done) for done in sweep_strays())]
 
 
-def _nginx() -> list[Row]:
-    server = nginx.detect()
-    return [("nginx", _OK, f"{server.version} at {server.binary}")]
+def _servers() -> list[Row]:
+    """One server is enough; what the others would need is told."""
+    found: list[Row] = []
+    absent: list[Row] = []
+    for name, adapter in SERVERS.items():
+        try:
+            server = adapter.detect()
+        except HostError as error:
+            absent.append((name, _FAIL, str(error)))
+        else:
+            found.append((name, _OK, f"{server.version} at {server.binary}"))
+    if not found:
+        return absent
+    return [*found, *((name, _OK, f"not tunable here: {text}") for name, _, text in absent)]
 
 
 def _ansible() -> list[Row]:
@@ -143,4 +154,4 @@ def _ports() -> list[Row]:
     return [("ports", _OK, f"{ports[0]} to {ports[-1]} are free on loopback")]
 
 
-_CHECKS = (_host, _nginx, _ansible, _generator, _ports)
+_CHECKS = (_host, _servers, _ansible, _generator, _ports)

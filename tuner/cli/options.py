@@ -7,10 +7,13 @@ from typing import Any, TypeVar
 
 import click
 
+from tuner.facts import SERVER_NAMES
+
 _F = TypeVar("_F", bound=Callable[..., Any])
+_SERVERS = ", ".join(SERVER_NAMES)
 
 _WORKLOAD = [
-    click.option("--server", metavar="NAME", help="Server under test: nginx."),
+    click.option("--server", metavar="NAME", help=f"Server under test: {_SERVERS}."),
     click.option(
         "--objective",
         metavar="NAME",

@@ -87,7 +87,7 @@ def command(
         announce(found, folder, what="replicate", search=False)
     store = create_store(found, folder)
     store.set_original(original)
-    store.add_configuration(describe(found.space, candidate))
+    store.add_configuration(describe(found, candidate))
     with (
         results.kept(store, folder, progress),
         open_bench(found, folder, progress, store) as (bench, spec),

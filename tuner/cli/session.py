@@ -36,10 +36,11 @@ from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
 from tuner.plan import Design
 from tuner.record import ConfigurationRecord
-from tuner.render import EXPORT, render
-from tuner.servers import nginx
+from tuner.render import EXPORT
+from tuner.servers import catalog, nginx
 from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import Ground
+from tuner.servers.port import Server
 from tuner.site import generate
 from tuner.space import BASELINES, Space, load_space
 from tuner.stalls import StallRule
@@ -65,6 +66,13 @@ class Preflight:
     baseline: Configuration
     generator: LoadGenerator
     notes: tuple[str, ...]
+    backend: ServerFacts | None = None
+    """What answers behind a proxy: an Nginx, whatever the server under test is."""
+
+    @property
+    def adapter(self) -> Server:
+        """What knows the server under test."""
+        return catalog.server(self.server.name)
 
     @property
     def tells_stalls(self) -> bool:
@@ -83,15 +91,16 @@ def preflight(definition: StudyDefinition) -> Preflight:
     if definition.connections is not None:
         workload = replace(workload, connections=definition.connections)
     host = local.facts()
-    server = _detect(definition.server)
+    adapter = catalog.server(definition.server)
+    found = adapter.detect()
     cores = split_cores(host.cpus, backend=workload.backend is not None)
     space = load_space(
         definition.space,
         server_cores=len(cores.server),
         connections=workload.connections,
         memory_bytes=host.memory_bytes,
-        server_version=server.version_tuple,
-        modules=server.modules,
+        server_version=found.version_tuple,
+        modules=found.modules,
     )
     if space.server != definition.server:
         raise DefinitionError(
@@ -103,8 +112,8 @@ def preflight(definition: StudyDefinition) -> Preflight:
     baseline = read_configuration(definition.baseline, space)
     # Rendered once for nothing, so that a space that does not fit the workload is found out now.
     upstreams = EXPORT.upstreams if workload.backend else ()
-    render(space.template, baseline, space, replace(EXPORT, upstreams=upstreams))
-    refusal = nginx.refuses(server, workload.wire)
+    adapter.export_text(baseline, space, replace(EXPORT, upstreams=upstreams))
+    refusal = adapter.refuses(found, workload.wire)
     if refusal:
         raise DefinitionError(refusal, path="--workload")
     generator = open_generator(definition.load, cores)
@@ -115,7 +124,7 @@ def preflight(definition: StudyDefinition) -> Preflight:
     return Preflight(
         definition=definition,
         host=host,
-        server=server,
+        server=found,
         cores=cores,
         workload=workload,
         space=space,
@@ -123,6 +132,7 @@ def preflight(definition: StudyDefinition) -> Preflight:
         baseline=baseline,
         generator=generator,
         notes=notes.preflight_notes(host, cores, workload, generator, space),
+        backend=_detect_backend(found) if workload.backend else None,
     )
 
 
@@ -194,7 +204,7 @@ def open_bench(
         ground = _with_backend(found, deployer, ground)
         found, ground = _with_certificate(found, ground, work)
         # Here and not where the record begins: a study may have been killed in between.
-        store.add_configuration(describe(found.space, found.baseline))
+        store.add_configuration(describe(found, found.baseline))
         yield _bench(found, deployer, ground, progress, store), _spec(found)
     finally:
         with _undisturbed():
@@ -257,10 +267,17 @@ def open_store(name: str, storage: str | None) -> Store:
     return Store.open(storage or sqlite_url(folder), name)
 
 
-def describe(space: Space, configuration: Configuration) -> ConfigurationRecord:
+def describe(found: Preflight, configuration: Configuration) -> ConfigurationRecord:
     """A configuration with its text as it would be exported."""
-    text = render(space.template, configuration, space, EXPORT)
-    return ConfigurationRecord(space.name, configuration.digest, configuration.values, text)
+    adapter = found.adapter
+    return ConfigurationRecord(
+        found.space.name,
+        configuration.digest,
+        configuration.values,
+        adapter.export_text(configuration, found.space),
+        adapter.file_name,
+        adapter.export_files(configuration, found.space, found.server),
+    )
 
 
 def free_name(wanted: str) -> str:
@@ -285,10 +302,10 @@ def _bench(
         store=store,
         progress=progress,
         baseline=found.baseline,
-        make_instance=lambda label, configuration, port: nginx.instance(
+        make_instance=lambda label, configuration, port: found.adapter.instance(
             label, configuration, found.space, ground, port
         ),
-        describe=lambda configuration: describe(found.space, configuration),
+        describe=lambda configuration: describe(found, configuration),
         free_ports=local.free_ports,
         workload=found.workload,
         goals=found.goals,
@@ -320,7 +337,9 @@ def _with_backend(found: Preflight, deployer: AnsibleDeployer, ground: Ground) -
     if found.workload.backend is None:
         return ground
     port = local.free_ports(1)[0]
-    state = deployer.deploy_backends([nginx.backend(found.workload, ground, port)])["backend"]
+    behind = replace(ground, binary=(found.backend or found.server).binary)
+    states = deployer.deploy_backends([nginx.backend(found.workload, behind, port)])
+    state = states["backend"]
     if state.state != "live":
         raise HostError(f"the backend does not start: {state.message}")
     return replace(ground, upstreams=(f"127.0.0.1:{port}",))
@@ -354,10 +373,9 @@ def _undisturbed() -> Iterator[None]:
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def _detect(server: str) -> ServerFacts:
-    if server != "nginx":
-        raise DefinitionError(f"unknown server {server!r}; allowed: nginx", path="--server")
-    return nginx.detect()
+def _detect_backend(server: ServerFacts) -> ServerFacts:
+    """The Nginx behind a proxy: the one under test, where that is one."""
+    return server if server.name == nginx.name else nginx.detect()
 
 
 def _ids(cpus: tuple[int, ...]) -> str:

@@ -32,6 +32,12 @@ class InstanceSpec:
     environment: Mapping[str, str]
     cpus: tuple[int, ...]
     """CPUs that the instance is confined to."""
+    live_header: str = ""
+    """Header of the answer at ``live_url`` that is the token; empty: the body is."""
+    live_socket: str = ""
+    """Absolute path of a socket of administration, or empty: where GET ``/config/`` tells the
+    configuration that is running, which must hold the token too.
+    """
 
 
 @dataclass(frozen=True, slots=True)

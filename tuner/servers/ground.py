@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.render import Placement, cpu_mask
 from tuner.servers.certificate import Certificate
 from tuner.wire import Protocol
+
+LIVE_PATH = "/.tuner/live"
+"""Where an instance that can do so answers with its configuration's digest."""
+TLS_FOLDER = "tls"
+"""Folder of the certificate in an instance's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +32,39 @@ class Ground:
     protocol: Protocol = "http1"
     certificate: Certificate | None = None
     """What instances show; None: cleartext."""
+
+    @property
+    def tls_files(self) -> Mapping[str, str]:
+        """The certificate's files by their path in an instance's folder; none in cleartext."""
+        if self.certificate is None:
+            return {}
+        return {
+            f"{TLS_FOLDER}/cert.pem": self.certificate.chain,
+            f"{TLS_FOLDER}/key.pem": self.certificate.key,
+        }
+
+    def place(self, directory: Path, port: int, digest: str) -> Placement:
+        """Where an instance lives, whichever server it is.
+
+        Args:
+            directory: the instance's own.
+            port: on the loopback.
+            digest: what it answers as a proof.
+        """
+        return Placement(
+            listen=f"127.0.0.1:{port}",
+            server_name="localhost",
+            root=str(self.site_dir),
+            run_dir=str(directory / "run"),
+            log_dir=str(directory / "logs"),
+            digest=digest,
+            live_path=LIVE_PATH,
+            upstreams=self.upstreams,
+            cpu_mask=cpu_mask(self.cpus),
+            protocol=self.protocol,
+            tls_dir=str(directory / TLS_FOLDER) if self.certificate else "",
+        )
+
+    def live_url(self, port: int, path: str = LIVE_PATH) -> str:
+        """Where an instance on a port is asked for the proof that it is live."""
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{port}{path}"

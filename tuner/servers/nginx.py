@@ -8,8 +8,7 @@ https://nginx.org/en/docs/switches.html
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,16 +16,20 @@ from tuner.configuration import Configuration
 from tuner.errors import HostError
 from tuner.facts import ServerFacts
 from tuner.hosts.port import InstanceSpec
-from tuner.render import Placement, cpu_mask, render, render_backend
+from tuner.render import EXPORT, Placement, render, render_backend
 from tuner.servers.ground import Ground
+from tuner.servers.program import ask, find
 from tuner.space import Space
+from tuner.syntax import NGINX
 from tuner.wire import Wire
 from tuner.workload import Workload
 
+name = "nginx"
+syntax = NGINX
+file_name = "nginx.conf"
+
 _CANDIDATES = ("nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx")
-_LIVE_PATH = "/.tuner/live"
 _BACKEND = "backend"
-_TLS = "tls"
 
 
 def detect(binary: str | None = None) -> ServerFacts:
@@ -35,19 +38,13 @@ def detect(binary: str | None = None) -> ServerFacts:
     Raises:
         HostError: there is none, or it does not answer; the message says what to install.
     """
-    for candidate in (binary,) if binary else _CANDIDATES:
-        found = shutil.which(candidate)
-        if found is not None:
-            break
-    else:
-        raise HostError(
-            "no Nginx found on this machine; install it (Debian, Ubuntu: apt-get install"
-            " nginx-light; Fedora: dnf install nginx) or name it with --binary"
-        )
-    done = subprocess.run([found, "-V"], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise HostError(f"{found} -V failed: {done.stderr.strip()}")
-    return parse_build(done.stderr, found)
+    found = find(
+        (binary,) if binary else _CANDIDATES,
+        "no Nginx found on this machine; install it (Debian, Ubuntu: apt-get install"
+        " nginx-light; Fedora: dnf install nginx)",
+    )
+    _, said = ask(found, "-V")
+    return parse_build(said, found)
 
 
 def parse_build(text: str, binary: str) -> ServerFacts:
@@ -57,44 +54,11 @@ def parse_build(text: str, binary: str) -> ServerFacts:
         raise HostError(f"{binary} -V does not tell a version: {text[:200]!r}")
     words = re.findall(r"--with-([a-z0-9_-]+)", text)
     modules = tuple(sorted({word.removesuffix("_module") for word in words}))
-    return ServerFacts("nginx", binary, version.group(1), modules, text.strip())
-
-
-def instance(
-    label: str, configuration: Configuration, space: Space, ground: Ground, port: int
-) -> InstanceSpec:
-    """A configuration as an isolated instance on a port of its own."""
-    directory = ground.instances_dir / label
-    placement = Placement(
-        listen=f"127.0.0.1:{port}",
-        server_name="localhost",
-        root=str(ground.site_dir),
-        run_dir=str(directory / "run"),
-        log_dir=str(directory / "logs"),
-        digest=configuration.digest,
-        live_path=_LIVE_PATH,
-        upstreams=ground.upstreams,
-        cpu_mask=cpu_mask(ground.cpus),
-        protocol=ground.protocol,
-        tls_dir=str(directory / _TLS) if ground.certificate else "",
-    )
-    text = render(space.template, configuration, space, placement)
-    spec = _spec(label, text, ground, port=port, directory=directory, live=configuration.digest)
-    if ground.certificate is None:
-        return spec
-    shown = {
-        f"{_TLS}/cert.pem": ground.certificate.chain,
-        f"{_TLS}/key.pem": ground.certificate.key,
-    }
-    return replace(
-        spec,
-        files={**spec.files, **shown},
-        live_url=f"https://127.0.0.1:{port}{_LIVE_PATH}",
-    )
+    return ServerFacts(name, binary, version.group(1), modules, text.strip())
 
 
 def refuses(server: ServerFacts, wire: Wire) -> str:
-    """Why this build cannot speak what a workload asks, in words; empty if it can."""
+    """See ``Server.refuses``."""
     needs = {"http2": "http_v2", "http3": "http_v3"}.get(wire.protocol)
     for module in (needs, "http_ssl" if wire.tls else None):
         if module and module not in server.modules:
@@ -109,48 +73,64 @@ def refuses(server: ServerFacts, wire: Wire) -> str:
     return ""
 
 
+def instance(
+    label: str, configuration: Configuration, space: Space, ground: Ground, port: int
+) -> InstanceSpec:
+    """See ``Server.instance``."""
+    directory = ground.instances_dir / label
+    placement = ground.place(directory, port, configuration.digest)
+    text = render(space.template, configuration, space, placement)
+    return _spec(label, text, ground, directory, port=port, live=configuration.digest)
+
+
+def export_text(configuration: Configuration, space: Space, placement: Placement = EXPORT) -> str:
+    """See ``Server.export_text``."""
+    return render(space.template, configuration, space, placement)
+
+
+def export_files(
+    configuration: Configuration,  # noqa: ARG001 - the port's, for servers with more than a file
+    space: Space,  # noqa: ARG001
+    server: ServerFacts,  # noqa: ARG001
+) -> Mapping[str, str]:
+    """See ``Server.export_files``: its file says everything."""
+    return {}
+
+
 def backend(workload: Workload, ground: Ground, port: int) -> InstanceSpec:
-    """The workload's backend as an Nginx of its own."""
-    directory = ground.backends_dir / _BACKEND
-    placement = Placement(
-        listen=f"127.0.0.1:{port}",
-        server_name="localhost",
-        root=str(ground.site_dir),
-        run_dir=str(directory / "run"),
-        log_dir=str(directory / "logs"),
-        digest=_BACKEND,
-        live_path=_LIVE_PATH,
-        upstreams=(),
-        cpu_mask=cpu_mask(ground.backend_cpus),
-        workers=len(ground.backend_cpus),
+    """The workload's backend as an Nginx of its own, whatever the server under test is.
+
+    Args:
+        workload: it has a backend.
+        ground: where ``binary`` is an Nginx.
+        port: the backend's.
+    """
+    # It speaks cleartext HTTP/1.1, stands in front of nothing, and has the backend's CPUs.
+    behind = replace(
+        ground, cpus=ground.backend_cpus, upstreams=(), protocol="http1", certificate=None
     )
+    directory = ground.backends_dir / _BACKEND
+    placement = replace(behind.place(directory, port, _BACKEND), workers=len(ground.backend_cpus))
     text = render_backend(workload, placement)
-    return _spec(_BACKEND, text, ground, port=port, directory=directory, live=_BACKEND)
+    return _spec(_BACKEND, text, behind, directory, port=port, live=_BACKEND)
 
 
 def _spec(
-    label: str, text: str, ground: Ground, *, port: int, directory: Path, live: str
+    label: str, text: str, ground: Ground, directory: Path, *, port: int, live: str
 ) -> InstanceSpec:
-    config = directory / "nginx.conf"
-    command = (
-        ground.binary,
-        "-p",
-        f"{directory}/",
-        "-c",
-        str(config),
-        "-e",
-        str(directory / "logs" / "error.log"),
-    )
+    config = directory / file_name
+    error_log = directory / "logs" / "error.log"
+    command = (ground.binary, "-p", f"{directory}/", "-c", str(config), "-e", str(error_log))
     return InstanceSpec(
         instance=label,
         directory=str(directory),
-        files={"nginx.conf": text},
+        files={file_name: text, **ground.tls_files},
         folders=("run", "logs"),
         validate=(*command, "-t"),
         start=command,
         pid_file=str(directory / "run" / "nginx.pid"),
-        live_url=f"http://127.0.0.1:{port}{_LIVE_PATH}",
+        live_url=ground.live_url(port),
         live_token=live,
         environment={},
-        cpus=ground.backend_cpus if live == _BACKEND else ground.cpus,
+        cpus=ground.cpus,
     )
