@@ -14,7 +14,9 @@ from tuner.objective import Objective
 from tuner.record import Block, Calibration, Protocol, Record
 from tuner.scoring import BASELINE, counted_windows
 from tuner.stats.finalists import best_of
+from tuner.stats.holm import holm
 from tuner.stats.verdict import Verdict, VerdictKind, judge
+from tuner.stats.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,21 @@ def differences(
     blocks: Iterable[Block], protocol: Protocol, objective: Objective
 ) -> list[tuple[float, ...]]:
     """The differences of every block that counts, in order; of repeated blocks the last."""
-    latest: dict[int, tuple[float, ...]] = {}
-    for block in blocks:
-        if block.phase == "confirm":
-            found = block_differences(block, protocol.candidates, objective)
-            if found is not None:
-                latest[block.index] = found
+    rows = (
+        block_differences(block, protocol.candidates, objective)
+        for block in _counting(blocks, protocol, objective)
+    )
+    return [row for row in rows if row is not None]
+
+
+def _counting(blocks: Iterable[Block], protocol: Protocol, objective: Objective) -> list[Block]:
+    """The blocks that count, in order; of repeated blocks the last."""
+    latest = {
+        block.index: block
+        for block in blocks
+        if block.phase == "confirm"
+        and block_differences(block, protocol.candidates, objective) is not None
+    }
     return [latest[index] for index in sorted(latest)][: protocol.blocks]
 
 
@@ -87,6 +98,110 @@ def tally(
     return Tally(blocks, decided, best, verdicts)
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The named candidate against one of the further baselines, over the blocks that count."""
+
+    baseline: str
+    """Digest of the further baseline."""
+    verdict: Verdict | None
+    """By intervals that hold at once for all such contrasts; None where there is no figure."""
+    adjusted_p: float
+    """Holm's p of "no difference", adjusted for all such contrasts; NaN without a figure."""
+    failed: int
+    """Blocks in which the further baseline failed the load."""
+    reason: str
+    """Why there is no figure; empty if there is one."""
+
+
+def comparisons(record: Record, stands: Tally, objective: Objective) -> tuple[Comparison, ...]:
+    """The candidate that the verdict names against every further baseline of the protocol.
+
+    Paired in the blocks that the verdict rests on. A family of secondary claims of its own: with k
+    candidates and m further baselines, p is Holm's over all k × m contrasts and intervals are
+    Bonferroni's of 1 - alpha / (k × m), so that the candidate may be picked afterwards (see
+    ``tuner.stats.finalists``). The verdict itself is one claim beside it and keeps its level.
+    """
+    protocol = record.protocol
+    if protocol is None or not protocol.beside or not stands.verdicts:
+        return ()
+    blocks = _counting(record.blocks, protocol, objective)[: stands.blocks]
+    family = [
+        (candidate, other)
+        for candidate in protocol.candidates
+        for other in protocol.beside
+        if candidate != other
+    ]
+    judged = {pair: _against(blocks, *pair, objective) for pair in family}
+    verdicts = {
+        pair: _judged(rows, protocol, record.calibration, objective, len(family))
+        for pair, rows in judged.items()
+        if isinstance(rows, list)
+    }
+    adjusted = dict(
+        zip(verdicts, holm([v.estimate.p_value for v in verdicts.values()]), strict=True)
+    )
+    named = protocol.candidates[stands.best]
+    found = []
+    for other in protocol.beside:
+        pair = (named, other)
+        why = judged.get(pair, "it is the tuned configuration itself")
+        found.append(
+            Comparison(
+                baseline=other,
+                verdict=verdicts.get(pair),
+                adjusted_p=adjusted.get(pair, math.nan),
+                failed=sum(_left(block, other) is not None for block in blocks),
+                reason=why if isinstance(why, str) else "",
+            )
+        )
+    return tuple(found)
+
+
+def _against(
+    blocks: Sequence[Block], candidate: str, other: str, objective: Objective
+) -> list[float] | str:
+    """ln(candidate / other) of each block, or why there is none."""
+    failures = [reason for block in blocks if (reason := _left(block, other)) is not None]
+    if failures:
+        return f"it failed the load in {counted(len(failures), 'block')}: {failures[-1]}"
+    found = []
+    for block in blocks:
+        labels = {i.digest: i.instance for i in block.instances if i.instance != BASELINE}
+        one, two = (
+            objective.arm_ln(counted_windows(block, labels[digest]))
+            for digest in (candidate, other)
+        )
+        found.append(one - two)
+    return found if all(map(math.isfinite, found)) else "it has no figure in a block"
+
+
+def _left(block: Block, digest: str) -> str | None:
+    """Why an instance did not stay in a block, in words; None if it did."""
+    for instance in block.instances:
+        if instance.digest == digest and instance.instance != BASELINE:
+            return None if instance.state == "live" else instance.message or instance.state
+    return "it was not measured"
+
+
+def _judged(
+    rows: Sequence[float],
+    protocol: Protocol,
+    calibration: Calibration | None,
+    objective: Objective,
+    family: int,
+) -> Verdict:
+    return judge(
+        rows,
+        margin=protocol.margin,
+        minimum_detectable_effect=calibration.minimum_detectable_effect if calibration else 1.0,
+        objective=objective.words,
+        larger_is_better=objective.larger_is_better,
+        rho=protocol.sequential_rho,
+        family=family,
+    )
+
+
 def named(record: Record, objective: Objective) -> str:
     """Digest of the configuration that the verdict of a study names.
 
@@ -111,15 +226,8 @@ def _verdicts(
     calibration: Calibration | None,
     objective: Objective,
 ) -> tuple[Verdict, ...]:
+    family = len(protocol.candidates)
     return tuple(
-        judge(
-            [row[place] for row in rows],
-            margin=protocol.margin,
-            minimum_detectable_effect=calibration.minimum_detectable_effect if calibration else 1.0,
-            objective=objective.words,
-            larger_is_better=objective.larger_is_better,
-            rho=protocol.sequential_rho,
-            family=len(protocol.candidates),
-        )
-        for place in range(len(protocol.candidates))
+        _judged([row[place] for row in rows], protocol, calibration, objective, family)
+        for place in range(family)
     )

@@ -122,11 +122,13 @@ class Design:
     """Candidates that are confirmed in the same blocks."""
     sequential: bool = False
     """After every block, as soon as the claim is safe; else once, after a fixed number."""
+    beside: int = 0
+    """Further baselines in the same blocks."""
 
     @property
     def arms(self) -> int:
-        """Instances of a block: the baseline and the finalists."""
-        return 1 + self.finalists
+        """Instances of a block: the baselines and the finalists."""
+        return 1 + self.finalists + self.beside
 
     @property
     def level(self) -> float:
@@ -135,8 +137,8 @@ class Design:
 
     @property
     def least_blocks(self) -> int:
-        """Below so many blocks no interval is finite."""
-        return minimum_blocks(1 - self.level)
+        """Below so many blocks no interval is finite, nor one against a further baseline."""
+        return minimum_blocks(1 - self.level / max(1, self.beside))
 
     def worth(self, blocks: int) -> int:
         """Blocks of the fixed design that see as much as so many of this one."""

@@ -160,6 +160,8 @@ class Protocol:
     """Limits that the candidate must hold for the verdict to be *better*."""
     rivals: tuple[str, ...] = ()
     """Digests of further finalists, confirmed in the same blocks as ``candidate``."""
+    beside: tuple[str, ...] = ()
+    """Digests of further baselines, in the same blocks; ``baseline`` is that of the verdict."""
     sequential_rho: float | None = None
     """None: ``blocks`` are run and analysed once. Else that of the always-valid test (see
     ``tuner.stats.sequential``), made after every block; ``blocks`` is then the most."""

@@ -173,17 +173,18 @@ def counted_windows(block: Block, instance: str) -> list[Measurement]:
     """The windows of one instance that count, in the order of their rounds.
 
     Those of the rounds in which every instance of the block has a valid window: a round in which
-    one arm was disturbed is left out for all arms.
+    one arm was disturbed is left out for all arms. An arm that left the block does not count.
     """
+    left = {i.instance for i in block.instances if i.state == "dropped"}
     valid: dict[int, dict[str, Measurement]] = {}
     for window in block.windows:
         if window.valid:
             valid.setdefault(window.round, {})[window.instance] = window
-    present = {window.instance for window in block.windows}
+    present = {window.instance for window in block.windows} - left
     return [
         windows[instance]
         for _, windows in sorted(valid.items())
-        if windows.keys() == present and instance in windows
+        if windows.keys() >= present and instance in windows
     ]
 
 

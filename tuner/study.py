@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuner.constraint import Constraint
@@ -25,6 +25,9 @@ from tuner.workload import load_workload
 DEFAULT_STUDY = "quickstart"
 MOST_FINALISTS = 8
 """With more of them each one's test would need more blocks than the search saved."""
+MOST_BASELINES = 4
+"""Each is one arm more in every block of the confirmation."""
+PUBLISHED = "published"
 RESERVED_NAMES = ("workloads", "results")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -32,7 +35,7 @@ _KEYS = (
     *("name", "summary", "server", "space", "workload", "objective", "baseline", "trials"),
     *("time", "rate", "connections", "allow", "seed", "storage", "effect"),
     *("slo", "constraint", "choose", "sequential", "finalists"),
-    "load",
+    *("load", "published"),
 )
 
 
@@ -49,7 +52,7 @@ class StudyDefinition:
     objective: tuple[str, ...]
     """One name, or two."""
     baseline: str
-    """``stock``, ``distro``, ``hand``, or path of a configuration's file."""
+    """``stock``, ``distro``, ``hand``, ``published``, or path of a configuration's file."""
     trials: int | None
     """At most so many configurations; None: as many as the time allows."""
     time_s: float
@@ -77,6 +80,10 @@ class StudyDefinition:
     """The confirmation may stop as soon as its claim is safe, by an always-valid test."""
     finalists: int = 1
     """How many of the search's best are confirmed in the same blocks."""
+    beside: tuple[str, ...] = ()
+    """Further baselines, confirmed in the same blocks; written as ``baseline``."""
+    published: str = ""
+    """File of the configuration that the baseline ``published`` is; empty: there is none."""
 
     @property
     def goals(self) -> Goals:
@@ -96,7 +103,7 @@ class StudyDefinition:
             "slo": self.slo or None,
             "constraint": list(self.constraint),
             "choose": self.choose or None,
-            "baseline": self.baseline,
+            "baseline": [self.baseline, *self.beside] if self.beside else self.baseline,
             "trials": self.trials,
             "time": self.time_s,
             "rate": self.rate_per_s,
@@ -108,6 +115,7 @@ class StudyDefinition:
             "load": self.load,
             "sequential": self.sequential,
             "finalists": self.finalists,
+            "published": self.published or None,
         }
 
 
@@ -147,7 +155,7 @@ def load_study(
     """
     file = _find(str(path))
     keys = read_yaml(file).mapping(optional=_KEYS)
-    for key in ("space", "workload", "baseline"):
+    for key in ("space", "workload", "baseline", "published"):
         if key in keys:
             keys[key] = _beside(keys[key], file.parent)
     for key, value in (overrides or {}).items():
@@ -180,6 +188,8 @@ def _is_file(text: str) -> bool:
 
 
 def _beside(node: Node, folder: Path) -> Node:
+    if isinstance(node.content, tuple):
+        return replace(node, content=tuple(_beside(item, folder) for item in node.content))
     text = node.text()
     if not _is_file(text):
         return node
@@ -190,13 +200,15 @@ def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
     server = keys["server"].one_of(SERVER_NAMES) if "server" in keys else "nginx"
     workload = keys["workload"].text() if "workload" in keys else "static"
     goals = _goals(keys)
+    published = _published(keys["published"]) if "published" in keys else ""
+    baselines = _baselines(keys["baseline"], published) if "baseline" in keys else ("stock",)
     return StudyDefinition(
         name=_name(keys.get("name"), file),
         server=server,
         space=keys["space"].text() if "space" in keys else _space_for(server, workload),
         workload=workload,
         objective=tuple(o.name for o in goals.objectives),
-        baseline=_baseline(keys["baseline"]) if "baseline" in keys else "stock",
+        baseline=baselines[0],
         trials=keys["trials"].integer(1, 1_000_000) if "trials" in keys else None,
         time_s=keys["time"].duration_s(1, 30 * 86_400) if "time" in keys else 600.0,
         rate_per_s=keys["rate"].real(1, 1e7) if "rate" in keys else None,
@@ -211,6 +223,8 @@ def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
         load=keys["load"].one_of(LOADS) if "load" in keys else "native",
         sequential=_sequential(keys["sequential"], goals) if "sequential" in keys else False,
         finalists=_finalists(keys["finalists"], goals) if "finalists" in keys else 1,
+        beside=baselines[1:],
+        published=published,
     )
 
 
@@ -287,9 +301,32 @@ def _space_for(server: str, workload: str) -> str:
     return f"{server}/{'static' if load_workload(workload).backend is None else 'proxy'}"
 
 
-def _baseline(node: Node) -> str:
+def _baselines(node: Node, published: str) -> tuple[str, ...]:
+    """The baseline of the study, and those that are confirmed beside it."""
+    items = _items(node)
+    names = tuple(_baseline(item, published) for item in items)
+    for item, name in zip(items, names, strict=True):
+        if names.count(name) > 1:
+            raise item.error(f"{name!r} stands twice")
+    if not 1 <= len(names) <= MOST_BASELINES:
+        raise node.error(f"write 1 to {MOST_BASELINES} baselines; the first is the study's")
+    return names
+
+
+def _baseline(node: Node, published: str) -> str:
     text = node.text()
-    return text if _is_file(text) else node.one_of((*BASELINES, "FILE.yaml"))
+    if text == PUBLISHED and not published:
+        raise node.error(
+            "this study names no published configuration; write its file under 'published'"
+        )
+    return text if _is_file(text) else node.one_of((*BASELINES, PUBLISHED, "FILE.yaml"))
+
+
+def _published(node: Node) -> str:
+    text = node.text()
+    if not _is_file(text):
+        raise node.error(f"{text!r} is no file; write the path of a configuration's YAML file")
+    return text
 
 
 def _allow(node: Node) -> tuple[str, ...]:

@@ -83,6 +83,34 @@ def test_the_space_follows_from_the_workload() -> None:
     assert load_study("proxy", {"workload": "static"}).space == "nginx/static"
 
 
+def test_several_baselines_the_first_is_the_studys(tmp_path: Path) -> None:
+    """As a list in the file, or by giving the option several times; files count from the file."""
+    text = "workload: static\nbaseline: [distro, mine.yaml, published]\npublished: blog.yaml\n"
+    study = load(tmp_path, text)
+    assert study.baseline == "distro"
+    assert study.beside == (str(tmp_path / "mine.yaml"), "published")
+    assert study.published == str(tmp_path / "blog.yaml")
+    assert load(tmp_path, yaml.safe_dump(study.as_dict())) == study
+    given = load(tmp_path, text, baseline=["stock", "hand"])
+    assert (given.baseline, given.beside) == ("stock", ("hand",))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("baseline: [stock, stock]\n", "'stock' stands twice"),
+        ("baseline: published\n", "names no published configuration"),
+        ("baseline: []\n", "write 1 to 4 baselines"),
+        ("published: somewhere\n", "is no file"),
+    ],
+)
+def test_baselines_that_cannot_be(tmp_path: Path, text: str, words: str) -> None:
+    """Said at the file's line."""
+    with pytest.raises(DefinitionError, match=words) as caught:
+        load(tmp_path, text)
+    assert caught.value.line == 1
+
+
 def test_a_definition_survives_being_written_and_read(tmp_path: Path) -> None:
     """What the record holds is a study file."""
     study = load(tmp_path, FULL)
@@ -152,7 +180,7 @@ def test_allowed_names_are_a_list_or_stand_between_commas(tmp_path: Path, allow:
         ("objective: [p99, p50, cpu]", "s.yaml:1: objective: found 3 objectives; allowed: one"),
         ("choose: p99=1", "s.yaml:1: choose: only with two objectives there is a choice"),
         ("server: apache", "server: 'apache' is not allowed; allowed: nginx, caddy"),
-        ("baseline: best", "baseline: 'best' is not allowed; allowed: stock, distro, hand, FILE"),
+        ("baseline: best", "baseline: 'best' is not allowed; allowed: stock, distro, hand, pub"),
         ("trials: 0", "trials: 0 is out of range"),
         ("rate: fast", "rate: expected a number, found 'fast'"),
         ("seed: -1", "seed: -1 is out of range"),

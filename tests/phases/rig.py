@@ -87,6 +87,9 @@ class Rig:
     wanted: Mapping[str, Any] = field(default_factory=dict)
     """More of the definition: slo, constraint, choose."""
     baseline: Configuration = STOCK
+    beside: tuple[Configuration, ...] = ()
+    names: tuple[str, ...] = ()
+    """Of the baselines, as the user gave them."""
     progress: Notes = field(default_factory=Notes)
     spec: StudySpec = field(
         default_factory=lambda: StudySpec(
@@ -106,8 +109,12 @@ class Rig:
         """The record: begun at the first call, opened and recovered at every later one."""
         if not self.begun:
             header = self.host.header(NAME, self.baseline, self.objective, **self.wanted)
+            if self.names:
+                named = {**header.definition, "baseline": list(self.names)}
+                header = replace(header, definition=named)
             store = Store.create(self.storage, header, self.host.clock)
-            store.add_configuration(self.host.describe(self.baseline))
+            for configuration in (self.baseline, *self.beside):
+                store.add_configuration(self.host.describe(configuration))
             self.begun = True
             return store
         store = Store.open(self.storage, NAME, self.host.clock)
@@ -140,6 +147,7 @@ class Rig:
             gates=SATURATION_GATES,
             seed=self.host.seed,
             clock=self.host.clock,
+            beside=self.beside,
         )
 
     def run(self) -> Record:

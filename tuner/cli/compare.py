@@ -71,11 +71,11 @@ def command(
     definition = load_study(
         study_file or DEFAULT_STUDY, {**options.overrides(given), "baseline": baseline}
     )
-    definition = replace(definition, finalists=1)
+    definition = replace(definition, finalists=1, beside=())
     if given["name"] is None:
         definition = replace(definition, name=free_name(f"compare-{definition.name}"))
     found = preflight(definition)
-    other = read_configuration(candidate, found.space)
+    other = read_configuration(candidate, found.space, definition.published)
     if other.digest == found.baseline.digest:
         raise DefinitionError(
             f"A and B are the same configuration ({other.digest}); there is nothing to compare"

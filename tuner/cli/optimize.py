@@ -37,13 +37,19 @@ Examples:
   tuner optimize --allow open_file_cache --allow access_log_buffer
   tuner optimize --baseline studies/proxy/best/configuration.yaml --workload proxy
   tuner optimize --sequential --finalists 3 --time 30m
+  tuner optimize --baseline distro --baseline stock --baseline hand --time 30m
   tuner optimize --resume --name proxy
 """
 
 
 @click.command(epilog=_EPILOG)
 @options.workload
-@click.option("--baseline", metavar="NAME|FILE", help="stock, distro, hand, or a YAML file.")
+@click.option(
+    "--baseline",
+    metavar="NAME|FILE",
+    multiple=True,
+    help="stock, distro, hand, published, or a YAML file; more than one are confirmed together.",
+)
 @click.option("--allow", multiple=True, metavar="PARAMETER", help="Allow what this one trades.")
 @click.option("--choose", metavar="RULE", help="Of two objectives: weights, or a limit on one.")
 @click.option("--trials", type=int, metavar="N", help="Most configurations to try.")

@@ -68,7 +68,9 @@ def command(
     definition = load_study(
         DEFAULT_STUDY, {**first.record.definition, **options.overrides(given), "storage": None}
     )
-    definition = replace(definition, name=as_name or free_name(f"{name}-replica"), finalists=1)
+    definition = replace(
+        definition, name=as_name or free_name(f"{name}-replica"), finalists=1, beside=()
+    )
     found = preflight(definition)
     same = (found.baseline.digest, found.server.name) == (
         first.record.baseline,

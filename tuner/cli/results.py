@@ -122,6 +122,19 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
             }
             for entry in study.finalists
         ],
+        "beside": [
+            {
+                "baseline": entry.baseline,
+                "verdict": str(entry.verdict.kind) if entry.verdict else None,
+                "ratio": entry.verdict.estimate.ratio if entry.verdict else None,
+                "ratio_low": entry.verdict.estimate.low if entry.verdict else None,
+                "ratio_high": _finite(entry.verdict.estimate.high) if entry.verdict else None,
+                "p_value_holm": _finite(entry.adjusted_p),
+                "blocks_failed": entry.failed,
+                "reason": entry.reason or None,
+            }
+            for entry in study.beside
+        ],
         "margin": verdict.margin if verdict else None,
         "minimum_detectable_effect": verdict.minimum_detectable_effect if verdict else None,
         "baseline": study.record.baseline,

@@ -45,7 +45,7 @@ from tuner.site import generate
 from tuner.space import BASELINES, Space, load_space
 from tuner.stalls import StallRule
 from tuner.store import Header, Store, sqlite_url
-from tuner.study import StudyDefinition
+from tuner.study import PUBLISHED, StudyDefinition
 from tuner.workload import Workload, load_workload
 
 STUDIES = Path("studies")
@@ -64,6 +64,8 @@ class Preflight:
     space: Space
     goals: Goals
     baseline: Configuration
+    beside: tuple[Configuration, ...]
+    """Further baselines, confirmed in the same blocks."""
     generator: LoadGenerator
     notes: tuple[str, ...]
     backend: ServerFacts | None = None
@@ -109,7 +111,7 @@ def preflight(definition: StudyDefinition) -> Preflight:
             path="--space",
         )
     space.searched(definition.allow)
-    baseline = read_configuration(definition.baseline, space)
+    baseline, *beside = read_baselines(definition, space)
     # Rendered once for nothing, so that a space that does not fit the workload is found out now.
     upstreams = EXPORT.upstreams if workload.backend else ()
     adapter.export_text(baseline, space, replace(EXPORT, upstreams=upstreams))
@@ -130,6 +132,7 @@ def preflight(definition: StudyDefinition) -> Preflight:
         space=space,
         goals=definition.goals,
         baseline=baseline,
+        beside=tuple(beside),
         generator=generator,
         notes=notes.preflight_notes(host, cores, workload, generator, space),
         backend=_detect_backend(found) if workload.backend else None,
@@ -149,10 +152,41 @@ def open_generator(load: Load, cores: CoreSplit) -> LoadGenerator:
     return NativeGenerator(loadgen_binary(), cores, StallRule())
 
 
-def read_configuration(name_or_path: str, space: Space) -> Configuration:
-    """A named baseline, or a configuration's YAML file."""
+def read_baselines(definition: StudyDefinition, space: Space) -> list[Configuration]:
+    """The study's baseline, then those beside it.
+
+    Raises:
+        DefinitionError: two of them are one configuration on this server.
+    """
+    names = [definition.baseline, *definition.beside]
+    found = [read_configuration(name, space, definition.published) for name in names]
+    for place, configuration in enumerate(found):
+        first = found.index(configuration)
+        if first < place:
+            raise DefinitionError(
+                f"{names[first]} and {names[place]} are the same configuration here"
+                f" ({configuration.digest}); leave one of them out",
+                path="--baseline",
+            )
+    return found
+
+
+def read_configuration(name_or_path: str, space: Space, published: str = "") -> Configuration:
+    """A named baseline, or a configuration's YAML file.
+
+    Args:
+        name_or_path: ``stock``, ``distro``, ``hand``, ``published``, or a file.
+        space: bound to this host and server.
+        published: the file that the study publishes.
+    """
     if name_or_path in BASELINES:
         return space.baseline(name_or_path)
+    if name_or_path == PUBLISHED:
+        if not published:
+            raise DefinitionError(
+                "this study names no published configuration; write its file under 'published'"
+            )
+        return space.read_configuration(published)
     return space.read_configuration(name_or_path)
 
 
@@ -171,7 +205,14 @@ def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) 
             f"{host.file_limit:,} open files, somaxconn {host.somaxconn:,},"
             f" instances on ports from {local.free_ports(1)[0]}"
         ),
-        "baseline": f"{definition.baseline} ({found.baseline.digest})",
+        "baseline": ", ".join(
+            f"{name} ({configuration.digest})"
+            for name, configuration in zip(
+                (definition.baseline, *definition.beside),
+                (found.baseline, *found.beside),
+                strict=True,
+            )
+        ),
         "search": f"{len(searched)} parameters of {found.space.name}: {', '.join(searched)}",
         "time": f"about {definition.time_s / 60:.0f} min; results in {folder}/",
     }
@@ -204,7 +245,8 @@ def open_bench(
         ground = _with_backend(found, deployer, ground)
         found, ground = _with_certificate(found, ground, work)
         # Here and not where the record begins: a study may have been killed in between.
-        store.add_configuration(describe(found, found.baseline))
+        for configuration in (found.baseline, *found.beside):
+            store.add_configuration(describe(found, configuration))
         yield _bench(found, deployer, ground, progress, store), _spec(found)
     finally:
         with _undisturbed():
@@ -313,6 +355,7 @@ def _bench(
         gates=SATURATION_GATES,
         seed=found.definition.seed,
         clock=time.time,
+        beside=found.beside,
     )
 
 
@@ -329,7 +372,7 @@ def _spec(found: Preflight) -> StudySpec:
         trials=definition.trials,
         effect=definition.effect,
         server_cores=len(found.cores.server),
-        design=Design(definition.finalists, definition.sequential),
+        design=Design(definition.finalists, definition.sequential, len(definition.beside)),
     )
 
 

@@ -81,6 +81,8 @@ class Bench:
     seed: int
     clock: Callable[[], float]
     """Unix time in seconds, as the store has it."""
+    beside: tuple[Configuration, ...] = ()
+    """Further baselines, which the confirmation measures beside the first one."""
 
     @property
     def objective(self) -> Objective:

@@ -243,25 +243,33 @@ class _Run:
         self._stopped = alone or self._enough()
         return Next(drop=tuple(leaving), stop=self._stopped)
 
+    @property
+    def _staying(self) -> frozenset[str]:
+        """Labels of the instances that live and have not left."""
+        return frozenset(i.instance for i in self._instances.values() if i.state == "live")
+
     def _enough(self) -> bool:
         """Whether the rounds are all there, or can no longer be."""
-        if not self._spec.needs_all or len(self._windows) % len(self._endpoints):
+        last = self._windows[-1].round
+        there = {window.instance for window in self._windows if window.round == last}
+        if not self._spec.needs_all or not self._staying <= there:
             return False
-        rounds = len(self._windows) // len(self._endpoints)
+        rounds = last + 1
         good = self._good_rounds()
         return good >= self._spec.plan.rounds or rounds - good > self._spec.spare_rounds
 
     def _good_rounds(self) -> int:
-        """Rounds in which every window is valid."""
-        bad = {window.round for window in self._windows if not window.valid}
-        done = Counter(window.round for window in self._windows)
-        return sum(
-            count == len(self._endpoints) and round_ not in bad for round_, count in done.items()
-        )
+        """Rounds in which every window is valid, of the instances that stay to the end."""
+        staying = self._staying
+        windows = [window for window in self._windows if window.instance in staying]
+        bad = {window.round for window in windows if not window.valid}
+        done = Counter(window.round for window in windows)
+        return sum(count == len(staying) and round_ not in bad for round_, count in done.items())
 
     def outcome(self) -> tuple[BlockState, str]:
         """State and reason by the validity rule."""
-        wrong = [w for w in self._windows if not w.valid]
+        staying = self._staying
+        wrong = [w for w in self._windows if not w.valid and w.instance in staying]
         if self._spec.needs_all and self._good_rounds() < self._spec.plan.rounds:
             return "invalid", f"{wrong[0].instance}: {'; '.join(wrong[0].invalid)}"
         unequal = self._unequal_stalls()
@@ -281,9 +289,10 @@ class _Run:
         if not self._spec.needs_all or self._bench.rule is None:
             return ""
         shares: dict[int, list[float]] = {}
-        for window in sorted(self._windows, key=lambda window: window.instance):
+        staying = [w for w in self._windows if w.instance in self._staying]
+        for window in sorted(staying, key=lambda window: window.instance):
             shares.setdefault(window.round, []).append(window.excluded_share)
-        table = [row for row in shares.values() if len(row) == len(self._endpoints)]
+        table = [row for row in shares.values() if len(row) == len(self._staying)]
         p_value = unequal_stalls_p(table) if table else 1.0
         if p_value > UNEQUAL_STALLS:
             return ""

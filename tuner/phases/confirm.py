@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tuner.configuration import Configuration
 from tuner.confirmation import differences, tally
 from tuner.errors import HostError, InstrumentError
+from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
@@ -21,6 +22,8 @@ from tuner.stats.sequential import tuned_rho
 from tuner.stats.verdict import decision_margin
 
 CANDIDATE = "candidate"
+BESIDE = "beside"
+"""Label of a further baseline, with its place behind it."""
 MOST_INVALID = 0.10
 """Share of invalid blocks above which the confirmation is inconclusive whatever it found."""
 
@@ -68,6 +71,7 @@ def freeze(
         ),
         constraints=tuple(limit.text for limit in bench.goals.limits),
         rivals=tuple(candidate.digest for candidate in candidates[1:]),
+        beside=tuple(other.digest for other in bench.beside),
         sequential_rho=_rho(calibration, blocks, design),
     )
     protocol = sealed(protocol)
@@ -120,12 +124,10 @@ def run_confirmation(
     Raises:
         HostError, InstrumentError: the host or the generator fails again and again.
     """
-    cost_s = plan.confirm.cost_s(1 + len(candidates))
+    arms, beside = _arms(bench, candidates)
+    cost_s = plan.confirm.cost_s(len(arms))
     most = "at most " * (protocol.sequential_rho is not None)
     bench.progress.phase(f"confirmation: {most}{protocol.blocks} blocks", protocol.blocks * cost_s)
-    arms = [Arm(BASELINE, bench.baseline)]
-    labels = [CANDIDATE, *(f"{CANDIDATE}{place}" for place in range(2, len(candidates) + 1))]
-    arms += [Arm(label, found) for label, found in zip(labels, candidates, strict=True)]
     failures = 0
     while True:
         record = bench.store.record()
@@ -139,7 +141,7 @@ def run_confirmation(
         spec = BlockSpec(
             phase="confirm",
             index=done,
-            arms=tuple(arms),
+            arms=arms,
             plan=plan.confirm,
             mode=bench.goals.mode,
             rate_per_s=protocol.rate_per_s,
@@ -147,7 +149,7 @@ def run_confirmation(
             seek=bench.goals.seek,
         )
         try:
-            block = run_block(bench, spec)
+            block = run_block(bench, spec, lambda windows: _failing(windows, beside))
         except (HostError, InstrumentError) as error:
             failures += 1
             if failures > allowed_invalid(protocol.blocks):
@@ -161,6 +163,28 @@ def run_confirmation(
             f"confirmation block {done + 1} of {protocol.blocks}",
             (protocol.blocks - done - 1) * cost_s,
         )
+
+
+def _arms(
+    bench: Bench, candidates: Sequence[Configuration]
+) -> tuple[tuple[Arm, ...], frozenset[str]]:
+    """The arms of a block, and the labels of the further baselines among them.
+
+    A further baseline that is one of the candidates is there already.
+    """
+    labels = [CANDIDATE, *(f"{CANDIDATE}{place}" for place in range(2, len(candidates) + 1))]
+    arms = [Arm(BASELINE, bench.baseline)]
+    arms += [Arm(label, found) for label, found in zip(labels, candidates, strict=True)]
+    there = {arm.configuration.digest for arm in arms}
+    others = [other for other in bench.beside if other.digest not in there]
+    beside = [Arm(f"{BESIDE}{place}", other) for place, other in enumerate(others, 1)]
+    return (*arms, *beside), frozenset(arm.label for arm in beside)
+
+
+def _failing(windows: Sequence[Measurement], beside: frozenset[str]) -> Mapping[str, str]:
+    """Further baselines that fail the load: they leave the block, which is the others' claim."""
+    failing = (w for w in windows if w.bad and w.instance in beside)
+    return {window.instance: "; ".join(window.invalid) for window in failing}
 
 
 def _is_safe(bench: Bench, record: Record, protocol: Protocol) -> bool:

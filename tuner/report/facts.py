@@ -28,7 +28,29 @@ Facts = list[tuple[str, str]]
 
 def baseline_name(study: StudyResult) -> str:
     """Which baseline: ``stock``, ``distro``, ``hand``, a file, or its digest."""
-    return str(study.record.definition.get("baseline", study.record.baseline))
+    return _baseline_names(study)[0]
+
+
+def _baseline_names(study: StudyResult) -> list[str]:
+    """Names of the baselines, the study's own first."""
+    names = study.record.definition.get("baseline", study.record.baseline)
+    return [str(name) for name in names] if isinstance(names, list | tuple) else [str(names)]
+
+
+BESIDE_HEAD = ("tuned against", "verdict", "ratio", "simultaneous 95 % interval", "p, Holm")
+
+
+def beside_rows(study: StudyResult) -> list[tuple[str, ...]]:
+    """The candidate against each further baseline, under ``BESIDE_HEAD``."""
+    rows: list[tuple[str, ...]] = []
+    for name, entry in zip(_baseline_names(study)[1:], study.beside, strict=False):
+        if entry.verdict is None:
+            rows.append((name, entry.reason, "", "", ""))
+            continue
+        found = entry.verdict.estimate
+        p_value = p_in_words(entry.adjusted_p).removeprefix("p ").removeprefix("= ")
+        rows.append((name, str(entry.verdict.kind), ratio(found.ratio), interval(found), p_value))
+    return rows
 
 
 def host_facts(study: StudyResult) -> Facts:
@@ -99,6 +121,10 @@ def protocol_facts(study: StudyResult) -> Facts:
         ("Frozen", f"{moment(protocol.frozen_unix_s)}, hash {protocol.digest}"),
         ("Estimand", protocol.estimand),
         ("Baseline", f"{baseline_name(study)} ({protocol.baseline})"),
+        *(
+            ("Baseline beside it", f"{name} ({digest})")
+            for name, digest in zip(_baseline_names(study)[1:], protocol.beside, strict=False)
+        ),
         ("Candidate", ", ".join(protocol.candidates)),
         ("Objective", " and ".join(filter(None, (protocol.objective, protocol.second)))),
         *(("Constraint", text) for text in protocol.constraints),
@@ -145,6 +171,11 @@ def _level(protocol: Protocol) -> str:
         words += (
             f"; {count} finalists: intervals of {100 * (1 - protocol.alpha / count):.3g} % each"
             " (Bonferroni), which hold at once; p adjusted by Holm"
+        )
+    if protocol.beside:
+        words += (
+            "; the claim is against the first baseline; the others are secondary, a family of"
+            " their own: p adjusted by Holm, simultaneous intervals"
         )
     return words
 

@@ -17,9 +17,11 @@ from typing import Any
 from tuner.report.ablation import HEAD, ablation_note, ablation_rows, ablation_sentence
 from tuner.report.arms import Figure, block_labels
 from tuner.report.facts import (
+    BESIDE_HEAD,
     aa_facts,
     allowed_trades,
     baseline_name,
+    beside_rows,
     changes_title,
     definition_facts,
     host_facts,
@@ -113,6 +115,8 @@ def _context(study: StudyResult, specs: Mapping[str, object]) -> dict[str, Any]:
         "ablation_sentence": ablation_sentence(study),
         "traded": [entry for entry in study.figures[1:] if entry.name in _TRADED],
         "wanted": wanted_rows(study),
+        "beside_head": BESIDE_HEAD,
+        "beside_rows": beside_rows(study),
         "allowed": allowed_trades(study),
         "blocks": _blocks(study),
         "repeated": [b for b in study.record.blocks if b.state in {"invalid", "failed"}],

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Sequence
 
 from tuner.report.ablation import HEAD, ablation_note, ablation_rows, ablation_sentence
 from tuner.report.facts import (
+    BESIDE_HEAD,
     Facts,
     baseline_name,
+    beside_rows,
     changes_title,
     host_facts,
     limits,
@@ -43,6 +45,7 @@ def render_markdown(study: StudyResult) -> str:
         _table(("wanted", "verdict", "ratio or value", "95 % interval"), _wanted(study)),
         _figures(study),
         _finalists(study),
+        _beside(study),
         _changes(study),
         _ablation(study),
         _bullets("Please note", study.warnings),
@@ -95,6 +98,11 @@ def _finalists(study: StudyResult) -> str:
     head = ("finalist", "verdict", "ratio", "simultaneous 95 % interval", "p, Holm")
     table = _table(head, rows)
     return f"### Finalists\n\n{table}" if table else ""
+
+
+def _beside(study: StudyResult) -> str:
+    table = _table(BESIDE_HEAD, [tuple(map(_plain, row)) for row in beside_rows(study)])
+    return f"### Against the other baselines\n\n{table}" if table else ""
 
 
 def _changes(study: StudyResult) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tuner.ablation import Ablation
 from tuner.ablation import evaluate as evaluate_ablation
-from tuner.confirmation import Tally, differences, tally
+from tuner.confirmation import Comparison, Tally, comparisons, differences, tally
 from tuner.goals import Goals, goals_of
 from tuner.objective import Objective
 from tuner.record import Protocol, Record
@@ -92,6 +92,9 @@ class StudyResult:
     Of several finalists the one that the verdict names."""
     finalists: tuple[Finalist, ...]
     """All finalists in the protocol's order; empty unless there are several and a block counts."""
+    beside: tuple[Comparison, ...]
+    """The candidate against every further baseline; empty without them, or before a block counts.
+    """
     looks: tuple[Look, ...]
     """What could be said after each block, in always-valid mode; else empty."""
     confirm: tuple[PairedBlock, ...]
@@ -178,6 +181,7 @@ def evaluate(record: Record) -> StudyResult:
         provisional=_provisional(stands) if not end.verdict else None,
         candidate=candidate,
         finalists=_finalists(protocol, stands),
+        beside=comparisons(record, stands, objective),
         looks=_looks(protocol, rows[: stands.blocks], stands.best),
         confirm=confirm,
         figures=_claimed(figures(used, goals), stands) if used else (),

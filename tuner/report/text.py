@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.report.ablation import ablation_sentence
-from tuner.report.facts import changes_title, wanted_rows
+from tuner.report.facts import BESIDE_HEAD, beside_rows, changes_title, wanted_rows
 from tuner.report.result import StudyResult
 from tuner.report.words import PHASE_NAMES, figure, interval, ratio, setting
 
@@ -19,6 +19,7 @@ def verdict_lines(study: StudyResult) -> list[str]:
     for title, part in (
         ("", _columns(wanted_rows(study)) if wanted_rows(study) else []),
         ("", _arms(study)),
+        ("", _columns([BESIDE_HEAD, *beside_rows(study)]) if study.beside else []),
         (changes_title(study), _changes(study)),
         ("", [ablation_sentence(study)]),
         ("Please note", [f"- {warning}" for warning in study.warnings]),

@@ -1,0 +1,144 @@
+"""Further baselines in the confirmation: in the same blocks, claimed beside the verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.phases.rig import HAND, SPACE, STOCK, Rig, blocks, fast_is_better, rig
+from tuner.cli.results import as_data
+from tuner.configuration import Configuration, Value
+from tuner.paths import data_dir
+from tuner.phases.study import calibrate, confirm
+from tuner.plan import Design
+from tuner.record import Record
+from tuner.report.html import render_html
+from tuner.report.markdown import render_markdown
+from tuner.report.result import StudyResult, evaluate
+from tuner.report.text import verdict_lines
+from tuner.scoring import BASELINE
+from tuner.stats.verdict import VerdictKind
+from tuner.testing.lab import Effect
+
+BEST = SPACE.complete({"fast": True, "boost": 1000}, STOCK)
+"""13 % below HAND, which is 39 % below STOCK."""
+SMALL = SPACE.complete({"size": 1024}, STOCK)
+"""As fast as STOCK."""
+
+
+def beside(*others: Configuration, names: tuple[str, ...] = ("hand",), **changes: Any) -> Rig:
+    """A rig with STOCK as baseline and these beside it."""
+    design = Design(beside=len(others))
+    return rig(beside=others, names=("stock", *names), design=design, **changes)
+
+
+def confirmed(made: Rig, *candidates: Configuration) -> Record:
+    """The record of a confirmation of these candidates."""
+    confirm(calibrate(made.bench(), made.spec), *candidates)
+    return made.record()
+
+
+@pytest.fixture(scope="module")
+def two() -> StudyResult:
+    """BEST against STOCK, with HAND and SMALL beside it."""
+    return evaluate(confirmed(beside(HAND, SMALL, names=("hand", "small.yaml")), BEST))
+
+
+def test_every_baseline_is_an_arm_of_every_block(two: StudyResult) -> None:
+    """In the same rounds, and named by the protocol beforehand."""
+    protocol = two.record.protocol
+    assert protocol is not None
+    assert protocol.beside == (HAND.digest, SMALL.digest)
+    for block in blocks(two.record, "confirm"):
+        arms = {i.instance: i.digest for i in block.instances}
+        assert arms == {
+            BASELINE: STOCK.digest,
+            "candidate": BEST.digest,
+            "beside1": HAND.digest,
+            "beside2": SMALL.digest,
+        }
+        assert len(block.windows) == 4 * protocol.rounds
+
+
+def test_the_verdict_is_against_the_first_and_the_others_are_shown_beside_it(
+    two: StudyResult,
+) -> None:
+    """Each with the truth in an interval that is wider than that of a single claim."""
+    assert two.verdict is not None
+    assert two.verdict.kind is VerdictKind.BETTER
+    hand, small = two.beside
+    truth = -0.02 * math.log(1000)
+    for entry, ratio in ((hand, math.exp(truth)), (small, math.exp(truth - 0.5))):
+        assert entry.verdict is not None
+        found = entry.verdict.estimate
+        assert found.low <= ratio <= found.high
+        assert found.confidence == pytest.approx(1 - 0.05 / 2)
+        assert entry.adjusted_p >= found.p_value
+    assert two.verdict.estimate.confidence == pytest.approx(0.95)
+    assert (hand.baseline, small.baseline) == (HAND.digest, SMALL.digest)
+
+
+def test_every_report_shows_them(two: StudyResult) -> None:
+    """By the names that the user gave."""
+    data = as_data(two, data_dir("studies"))
+    assert [entry["baseline"] for entry in data["beside"]] == [HAND.digest, SMALL.digest]
+    assert data["beside"][1]["verdict"] == "better"
+    text = "\n".join(verdict_lines(two))
+    for shown in (text, render_markdown(two), render_html(two)):
+        assert "small.yaml" in shown
+        assert "uned against" in shown
+    assert "baseline (stock)" in render_markdown(two)
+
+
+def test_a_winner_that_is_one_of_the_baselines_says_so() -> None:
+    """It is one arm, and there is nothing to compare."""
+    study = evaluate(confirmed(beside(HAND), HAND))
+    (entry,) = study.beside
+    assert entry.verdict is None
+    assert entry.reason == "it is the tuned configuration itself"
+    assert len(blocks(study.record, "confirm")[0].instances) == 2
+    assert study.verdict is not None
+
+
+def test_a_further_baseline_that_fails_the_load_does_not_spoil_the_claim() -> None:
+    """It leaves each block, the verdict stands, and the report says that it failed."""
+
+    def truth(values: Mapping[str, Value]) -> Effect:
+        failing = values["size"] == 1024
+        return (
+            Effect(error_share=0.2, capacity_per_s=4_000.0) if failing else fast_is_better(values)
+        )
+
+    study = evaluate(confirmed(beside(SMALL, names=("small.yaml",), truth=truth), HAND))
+    assert study.verdict is not None
+    assert study.verdict.kind is VerdictKind.BETTER
+    assert study.record.protocol is not None
+    assert study.verdict.estimate.n == study.record.protocol.blocks
+    (entry,) = study.beside
+    assert entry.verdict is None
+    assert entry.failed == study.verdict.estimate.n
+    assert "failed the load in" in entry.reason
+    assert "requests failed" in entry.reason
+    for block in blocks(study.record, "confirm"):
+        left = {i.instance: i.state for i in block.instances}
+        assert left == {BASELINE: "live", "candidate": "live", "beside1": "dropped"}
+
+
+def test_with_several_finalists_all_contrasts_are_one_family() -> None:
+    """The named one is picked afterwards, so its intervals are those of 1 - 0.05 / 4."""
+    made = beside(HAND, SMALL, names=("hand", "small.yaml"))
+    study = evaluate(confirmed(made, SPACE.complete({"mode": "b"}, STOCK), BEST))
+    assert study.candidate == BEST.digest
+    for entry in study.beside:
+        assert entry.verdict is not None
+        assert entry.verdict.estimate.confidence == pytest.approx(1 - 0.05 / 4)
+
+
+def test_the_plan_has_room_for_every_arm() -> None:
+    """And blocks enough that the intervals of all contrasts are finite."""
+    assert Design(beside=2).arms == 4
+    assert Design(beside=1).least_blocks == Design().least_blocks == 6
+    assert Design(beside=2).least_blocks == 7
