@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,13 @@ class HostFacts:
     realtime: bool
     """Whether real-time priority is allowed, which the stall ticker needs."""
     user: str
+    kernel_tls: bool = False
+    """Whether the kernel's TLS is loaded (``modprobe tls``)."""
+
+    @property
+    def kernel_tuple(self) -> tuple[int, ...]:
+        """``6.1.0-18-amd64`` as ``(6, 1, 0)``; empty if it does not begin with numbers."""
+        return _numbers(self.kernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,21 @@ class ServerFacts:
     def version_tuple(self) -> tuple[int, ...]:
         """``1.22.1`` as ``(1, 22, 1)``, for comparisons."""
         return tuple(int(part) for part in self.version.split(".") if part.isdigit())
+
+    @property
+    def openssl_tuple(self) -> tuple[int, ...]:
+        """The OpenSSL that it runs with, ``(3, 0, 15)``; empty if it is another library or none.
+
+        ``nginx -V`` tells the one it was built with, and the one it runs with if that differs.
+        """
+        told = re.findall(r"(?:built|running) with OpenSSL ([0-9.]+)", self.build)
+        return _numbers(told[-1]) if told else ()
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """The numbers that a version begins with."""
+    begins = re.match(r"[0-9]+(?:\.[0-9]+)*", text)
+    return tuple(int(part) for part in begins[0].split(".")) if begins else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from tuner.located import (
 
 Kind = Literal["boolean", "integer", "real", "choice"]
 Role = Literal["search", "floor", "fixed"]
+Apply = Literal["reload", "restart"]
 
 BASELINES = ("stock", "distro", "hand")
 
@@ -83,6 +84,21 @@ class Parameter:
     about: str
     link: str
     """The server's own documentation."""
+    either: tuple[tuple[Condition, ...], ...] = ()
+    """Besides ``when``, all of at least one of these groups must hold; empty: no more is asked."""
+    apply: Apply = "reload"
+    """What makes a new value count on a server that runs."""
+    directive: str = ""
+    """What the server calls it, where that is not the parameter's name."""
+
+    def is_active(self, values: Mapping[str, Value]) -> bool:
+        """Whether it has any effect, given the values of the earlier parameters.
+
+        An earlier parameter that is inactive itself must not be in ``values``.
+        """
+        return all(condition.holds(values) for condition in self.when) and (
+            not self.either or any(all(one.holds(values) for one in group) for group in self.either)
+        )
 
     @property
     def neutral(self) -> bool:

@@ -11,9 +11,11 @@ import yaml
 from tuner.configuration import Configuration, Value
 from tuner.errors import DefinitionError
 from tuner.located import Node, did_you_mean, read_yaml
+from tuner.never import in_template
 from tuner.parameter import BASELINES, Condition, Parameter
 from tuner.paths import data_dir
-from tuner.space_file import Order, SpaceFacts, bind
+from tuner.space_facts import SpaceFacts
+from tuner.space_file import Order, bind
 
 __all__ = [
     "BASELINES",
@@ -22,6 +24,7 @@ __all__ = [
     "Parameter",
     "Space",
     "SpaceFacts",
+    "bind_space",
     "configuration_yaml",
     "load_space",
     "spaces",
@@ -41,10 +44,14 @@ class Space:
     """In the order of the file: conditions refer to earlier ones only."""
     orders: tuple[Order, ...]
     left_out: tuple[tuple[str, str], ...]
-    """Parameters that cannot exist here, with the reason."""
+    """Parameters that this server or host cannot have, with the reason."""
     facts: SpaceFacts
     path: Path
     """The file it was read from."""
+    unused: tuple[tuple[str, str], ...] = ()
+    """Parameters that this workload makes pointless, with the reason."""
+    forced: tuple[tuple[str, str], ...] = ()
+    """Parameters that are never searched, were it not for the user's word; with the reason."""
 
     def parameter(self, name: str) -> Parameter:
         """The parameter of that name.
@@ -82,7 +89,7 @@ class Space:
 
         An earlier parameter that is inactive itself must not be in ``values``.
         """
-        return all(condition.holds(values) for condition in parameter.when)
+        return parameter.is_active(values)
 
     def baseline(self, name: str) -> Configuration:
         """The configuration ``stock``, ``distro`` or ``hand``, with the floors applied."""
@@ -167,6 +174,12 @@ class Space:
         taken = {name: value for name, value in source.items if name in names}
         return self._finish({**kept, **taken})
 
+    def needs(self, parameter: Parameter) -> str:
+        """What must hold for a parameter to have an effect, in words; empty if nothing must."""
+        every = [self._describe(condition) for condition in parameter.when]
+        groups = [" and ".join(map(self._describe, group)) for group in parameter.either]
+        return " and ".join([*every, *([f"either {', or '.join(groups)}"] if groups else [])])
+
     def read_configuration(self, path: str | Path) -> Configuration:
         """Read a configuration's YAML file, as ``configuration_yaml`` writes it.
 
@@ -190,10 +203,7 @@ class Space:
         except DefinitionError as error:
             raise keys.get("values", root).error(str(error)) from None
         for name in given.keys() - configuration.values.keys():
-            needs = " and ".join(
-                f"{condition.parameter} is {self._describe(condition)}"
-                for condition in self.parameter(name).when
-            )
+            needs = self.needs(self.parameter(name))
             raise nodes[name].error(f"has no effect unless {needs}; leave it out")
         return configuration
 
@@ -243,14 +253,11 @@ class Space:
     def _describe(self, condition: Condition) -> str:
         other = self.parameter(condition.parameter)
         words = " or ".join(map(other.format, condition.values))
-        return (
-            words
-            if condition.relation == "in"
-            else f"{condition.relation} {words}".replace("not in", "not")
-        )
+        relation = {"in": "", "not in": "not ", "above": "above "}[condition.relation]
+        return f"{condition.parameter} is {relation}{words}"
 
     def _unknown(self, name: str) -> str:
-        for gone, reason in self.left_out:
+        for gone, reason in (*self.left_out, *self.unused):
             if gone == name:
                 return f"parameter {name!r} is not available here: it {reason}"
         known = [parameter.name for parameter in self.parameters]
@@ -278,10 +285,10 @@ def load_space(
     server_version: tuple[int, ...],
     modules: tuple[str, ...],
 ) -> Space:
-    """Read a built-in space by name (``nginx/static``), or any by the path of its YAML file.
+    """``bind_space`` for a workload of small answers over cleartext HTTP/1.1.
 
     Args:
-        name_or_path: a file is named by a path that ends with ``.yaml``.
+        name_or_path: as there.
         server_cores: CPUs that the server may use.
         connections: connections that the workload keeps open.
         memory_bytes: the target's memory.
@@ -289,11 +296,36 @@ def load_space(
         modules: compiled-in modules, without ``--with-`` and ``_module``.
 
     Raises:
-        DefinitionError: there is no such space, or its file is wrong.
+        DefinitionError: as there.
     """
     facts = SpaceFacts(server_cores, connections, memory_bytes, server_version, modules)
+    return bind_space(name_or_path, facts)
+
+
+def bind_space(name_or_path: str, facts: SpaceFacts, force: Collection[str] = ()) -> Space:
+    """Read a built-in space by name (``nginx/static``), or any by the path of its YAML file.
+
+    Args:
+        name_or_path: a file is named by a path that ends with ``.yaml``.
+        facts: of host, server and workload.
+        force: parameters that may be searched although tuner never does (``tuner.never``).
+
+    Raises:
+        DefinitionError: there is no such space, its file is wrong, or it searches what is never
+            searched.
+    """
     path = _find(name_or_path)
-    bound = bind(read_yaml(path), facts)
+    bound = bind(read_yaml(path), facts, force)
+    forced = dict(bound.forced)
+    if bound.template.endswith(".j2"):
+        forced |= _forced_in_template(path.parent / bound.template, bound.server, force)
+    for name in force:
+        if name not in forced:
+            known = [parameter.name for parameter in bound.parameters]
+            unknown = "" if name in known else f" of {bound.name}{did_you_mean(name, known)}"
+            raise DefinitionError(
+                f"{name!r} is no parameter{unknown} that needs to be forced", path="--force"
+            )
     return Space(
         name=bound.name,
         server=bound.server,
@@ -304,14 +336,37 @@ def load_space(
         left_out=bound.left_out,
         facts=facts,
         path=path,
+        unused=bound.unused,
+        forced=tuple(forced.items()),
     )
 
 
+def _forced_in_template(path: Path, server: str, force: Collection[str]) -> dict[str, str]:
+    """Refuse a value in a directive that is never searched, unless forced: then why it is not."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return {}  # rendering says it better
+    forced = {}
+    for line, directive, reason in in_template(server, text):
+        if directive not in force:
+            raise DefinitionError(
+                f"{directive} is never searched: {reason}; write it without a parameter, or force"
+                f" it by name: --force {directive}",
+                path=str(path),
+                line=line,
+            )
+        forced[directive] = reason
+    return forced
+
+
 def spaces() -> tuple[str, ...]:
-    """Names of the built-in spaces."""
+    """Names of the built-in spaces; files that begin with ``_`` are parts of others."""
     folder = data_dir("spaces")
     return tuple(
-        sorted(str(file.relative_to(folder).with_suffix("")) for file in folder.glob("*/*.yaml"))
+        sorted(
+            str(file.relative_to(folder).with_suffix("")) for file in folder.glob("*/[!_]*.yaml")
+        )
     )
 
 

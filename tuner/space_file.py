@@ -5,60 +5,31 @@ docs/spaces.md describes the format.
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tuner.configuration import Value
+from tuner.errors import DefinitionError
 from tuner.expression import ExpressionError, evaluate, names_in
 from tuner.facts import SERVER_NAMES
-from tuner.located import Node, parse_duration_s, parse_size
-from tuner.parameter import BASELINES, Condition, Kind, Parameter
+from tuner.located import Node, parse_duration_s, parse_size, read_yaml
+from tuner.never import refusal
+from tuner.parameter import BASELINES, Apply, Kind, Parameter
+from tuner.space_facts import SpaceFacts
+from tuner.space_needs import Unavailable, require, version_holds
+from tuner.space_when import RESERVED, conditions
 
 KINDS: tuple[Kind, ...] = ("boolean", "integer", "real", "choice")
+APPLIES: tuple[Apply, ...] = ("reload", "restart")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNIT = re.compile(r"[A-Za-z][A-Za-z /]{0,31}")
 _SPACE_NAME = re.compile(r"[a-z]+/[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_VERSION = re.compile(r"(<=?|>=?)\s*([0-9]+(?:\.[0-9]+)*)")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\.ya?ml")
 _ORDER = re.compile(r"([^<>=]+)(<=?)([^<>=]+)")
-_COMPARE: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class SpaceFacts:
-    """What bounds and requirements may depend on."""
-
-    server_cores: int
-    """CPUs that the server may use."""
-    connections: int
-    """Connections that the workload keeps open."""
-    memory_bytes: int
-    """The target's memory."""
-    server_version: tuple[int, ...]
-    modules: tuple[str, ...]
-    """Names of compiled-in modules, without ``--with-`` and ``_module``."""
-
-    @property
-    def names(self) -> dict[str, int | float]:
-        """What an expression may refer to."""
-        return {
-            "server_cores": self.server_cores,
-            "connections": self.connections,
-            "memory_bytes": self.memory_bytes,
-        }
-
-    @property
-    def version(self) -> str:
-        """``1.22.1``."""
-        return ".".join(map(str, self.server_version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +68,20 @@ class BoundFile:
     parameters: tuple[Parameter, ...]
     orders: tuple[Order, ...]
     left_out: tuple[tuple[str, str], ...]
+    """Parameters that this server or host cannot have, with the reason."""
+    unused: tuple[tuple[str, str], ...]
+    """Parameters that this workload makes pointless, with the reason."""
+    forced: tuple[tuple[str, str], ...]
+    """Parameters that are never searched, were it not for the user's word; with the reason."""
 
 
-class _Unavailable(Exception):  # noqa: N818 - no error: the parameter is left out, and why
-    """The parameter cannot exist on this server."""
-
-
-def bind(root: Node, facts: SpaceFacts) -> BoundFile:
+def bind(root: Node, facts: SpaceFacts, force: Collection[str] = ()) -> BoundFile:
     """Read a space's file.
+
+    Args:
+        root: the file.
+        facts: what its bounds and requirements depend on.
+        force: parameters that may be searched although they never are.
 
     Raises:
         DefinitionError: the file is wrong, at its line.
@@ -115,14 +92,19 @@ def bind(root: Node, facts: SpaceFacts) -> BoundFile:
     if not _SPACE_NAME.fullmatch(name) or not name.startswith(f"{server}/"):
         raise keys["space"].error(f"{name!r} is no name of a space; write {server}/NAME")
     bound: dict[str, Parameter] = {}
-    left_out: dict[str, str] = {}
-    for key, node in keys["parameters"].entries().items():
-        if not _NAME.fullmatch(key):
+    left_out: dict[str, Unavailable] = {}
+    forced: dict[str, str] = {}
+    for key, node in parameter_nodes(root):
+        if not _NAME.fullmatch(key) or key in RESERVED:
             raise node.error(f"{key!r} is no name; allowed: a-z, 0-9 and _")
         try:
-            bound[key] = _parameter(node, key, facts, bound, left_out)
-        except _Unavailable as reason:
-            left_out[key] = str(reason)
+            parameter = _parameter(node, key, facts, bound, left_out)
+        except Unavailable as missing:
+            left_out[key] = missing
+            continue
+        if reason := _never(parameter, server, node, force):
+            forced[key] = reason
+        bound[key] = parameter
     written = keys["order"].sequence() if "order" in keys else ()
     orders = [_order(node, facts, bound, left_out) for node in written]
     return BoundFile(
@@ -132,14 +114,66 @@ def bind(root: Node, facts: SpaceFacts) -> BoundFile:
         summary=keys["summary"].text() if "summary" in keys else "",
         parameters=tuple(bound.values()),
         orders=tuple(order for order in orders if order.names <= bound.keys()),
-        left_out=tuple(left_out.items()),
+        left_out=tuple((n, str(r)) for n, r in left_out.items() if not r.workload),
+        unused=tuple((n, str(r)) for n, r in left_out.items() if r.workload),
+        forced=tuple(forced.items()),
     )
 
 
-_OPTIONAL = ("template", "summary", "order")
+def parameter_nodes(root: Node) -> Iterator[tuple[str, Node]]:
+    """What a space's file says of each parameter, unread.
+
+    Those of the included files come first: the file's own may depend on them.
+
+    Raises:
+        DefinitionError: an included file is wrong or missing, or a parameter is given twice.
+    """
+    keys = root.entries()
+    seen: dict[str, Node] = {}
+    for item in _included(keys["include"]) if "include" in keys else ():
+        yield from _fresh(item.mapping(required=("parameters",))["parameters"], seen)
+    yield from _fresh(keys["parameters"], seen)
+
+
+def _included(node: Node) -> Iterator[Node]:
+    for item in node.sequence() if isinstance(node.content, tuple) else (node,):
+        if not _FILE_NAME.fullmatch(item.text()):
+            raise item.error(f"{item.text()!r} is no file beside this one that ends with .yaml")
+        path = Path(item.path).parent / item.text()
+        if not path.is_file():
+            raise item.error(f"there is no file {path}")
+        yield read_yaml(path)
+
+
+def _fresh(parameters: Node, seen: dict[str, Node]) -> Iterator[tuple[str, Node]]:
+    for key, node in parameters.entries().items():
+        if key in seen:
+            first = seen[key]
+            raise node.error(f"{key!r} is given twice; first in {first.path}:{first.line}")
+        seen[key] = node
+        yield key, node
+
+
+def _never(parameter: Parameter, server: str, node: Node, force: Collection[str]) -> str:
+    """Why a parameter was forced; empty if it needs no force."""
+    for name in filter(None, (parameter.name, parameter.directive)):
+        reason = refusal(server, name)
+        if reason and parameter.name in force:
+            return reason
+        if reason:
+            raise DefinitionError(
+                f"{name} is never searched: {reason}; write it into the template as it shall be,"
+                f" or force it by name: --force {parameter.name}",
+                path=node.path,
+                line=node.line,
+            )
+    return ""
+
+
+_OPTIONAL = ("template", "summary", "order", "include")
 _PARAMETER_KEYS = (
     *("range", "scale", "step", "unit", "choices", "special", "when", "requires"),
-    *("trades", "belongs_to", "floor", "fixed", "about", "link"),
+    *("trades", "belongs_to", "floor", "fixed", "apply", "directive", "about", "link"),
 )
 
 
@@ -148,14 +182,16 @@ def _parameter(
     name: str,
     facts: SpaceFacts,
     earlier: Mapping[str, Parameter],
-    left_out: Mapping[str, str],
+    left_out: Mapping[str, Unavailable],
 ) -> Parameter:
     keys = node.mapping(required=("type", "default"), optional=_PARAMETER_KEYS)
     kind = keys["type"].one_of(KINDS)
     _check_keys_fit(node, keys, kind)
     if "requires" in keys:
-        _require(keys["requires"], facts)
-    when = _conditions(keys["when"], earlier, left_out) if "when" in keys else ()
+        require(keys["requires"], facts)
+    when, either = (
+        conditions(keys["when"], earlier, left_out, facts) if "when" in keys else ((), ())
+    )
     unit = keys["unit"].text() if "unit" in keys else ""
     if unit and not _UNIT.fullmatch(unit):
         raise keys["unit"].error(f"{unit!r} is no unit such as bytes, seconds or requests")
@@ -187,6 +223,9 @@ def _parameter(
         floor=floor,
         about=" ".join(keys["about"].text().split()) if "about" in keys else "",
         link=keys["link"].text() if "link" in keys else "",
+        either=either,
+        apply=keys["apply"].one_of(APPLIES) if "apply" in keys else "reload",
+        directive=keys["directive"].text() if "directive" in keys else "",
     )
     if "special" in keys:
         draft = replace(draft, special=_special(keys["special"], draft))
@@ -291,7 +330,7 @@ def _default(node: Node, draft: Parameter, facts: SpaceFacts) -> Value:
     """One value, or one for each range of the server's versions."""
     if not isinstance(node.content, str):
         for condition, entry in node.entries().items():
-            if _version_holds(entry, condition, facts):
+            if version_holds(entry, condition, facts.server_version):
                 return _default(entry, draft, facts)
         raise node.error(f"no condition holds for version {facts.version}")
     text = node.text()
@@ -306,75 +345,11 @@ def _default(node: Node, draft: Parameter, facts: SpaceFacts) -> Value:
     return value
 
 
-def _version_holds(node: Node, condition: str, facts: SpaceFacts) -> bool:
-    match = _VERSION.fullmatch(condition.strip())
-    if match is None:
-        raise node.error(f"{condition!r} is no condition on the version such as >= 1.9.10")
-    wanted = tuple(int(part) for part in match[2].split("."))
-    # 1.22 and 1.22.0 are the same version.
-    length = max(len(wanted), len(facts.server_version))
-    here = facts.server_version + (0,) * (length - len(facts.server_version))
-    return _COMPARE[match[1]](here, wanted + (0,) * (length - len(wanted)))
-
-
-def _require(node: Node, facts: SpaceFacts) -> None:
-    keys = node.mapping(optional=("version", "module"))
-    if "version" in keys:
-        condition = keys["version"].text()
-        if not _version_holds(keys["version"], condition, facts):
-            raise _Unavailable(f"needs version {condition}; this is {facts.version}")
-    if "module" in keys and keys["module"].text() not in facts.modules:
-        raise _Unavailable(f"needs the module {keys['module'].text()}, which is not built in")
-
-
-def _conditions(
-    node: Node, earlier: Mapping[str, Parameter], left_out: Mapping[str, str]
-) -> tuple[Condition, ...]:
-    conditions = []
-    for name, wanted in node.entries().items():
-        if name in left_out:
-            raise _Unavailable(f"applies only with {name}, which is left out: {left_out[name]}")
-        if name not in earlier:
-            raise wanted.error(
-                f"{name!r} is no earlier parameter; earlier: {', '.join(earlier) or 'none'}"
-            )
-        conditions.append(_condition(wanted, earlier[name]))
-    return tuple(conditions)
-
-
-def _condition(node: Node, other: Parameter) -> Condition:
-    if isinstance(node.content, str | tuple):
-        return Condition(other.name, "in", _wanted(node, other))
-    keys = node.mapping(optional=("not", "above"))
-    if len(keys) != 1:
-        raise node.error("write a value, a list of values, {not: …} or {above: …}")
-    if "not" in keys:
-        return Condition(other.name, "not in", _wanted(keys["not"], other))
-    if other.kind not in ("integer", "real"):
-        raise keys["above"].error(f"{other.name} is a {other.kind}, not a number")
-    limit = _read_all(keys["above"], other.read, [keys["above"]])
-    numbers = [value for value in (other.high, *other.special) if not isinstance(value, str)]
-    if isinstance(limit[0], str) or max(numbers) <= limit[0]:
-        raise _Unavailable(f"applies only with {other.name} above {limit[0]}, which cannot be here")
-    return Condition(other.name, "above", limit)
-
-
-def _wanted(node: Node, other: Parameter) -> tuple[Value, ...]:
-    items = node.sequence() if isinstance(node.content, tuple) else (node,)
-    if not items:
-        raise node.error("a condition without a value can never hold")
-    return _read_all(node, other.parse, items)
-
-
-def _read_all(node: Node, read: Callable[[str], Value], items: Iterable[Node]) -> tuple[Value, ...]:
-    try:
-        return tuple(read(item.text()) for item in items)
-    except ValueError as error:
-        raise node.error(f"impossible condition: {error}") from None
-
-
 def _order(
-    node: Node, facts: SpaceFacts, bound: Mapping[str, Parameter], left_out: Mapping[str, str]
+    node: Node,
+    facts: SpaceFacts,
+    bound: Mapping[str, Parameter],
+    left_out: Mapping[str, Unavailable],
 ) -> Order:
     text = node.text()
     match = _ORDER.fullmatch(text)

@@ -35,7 +35,7 @@ _KEYS = (
     *("name", "summary", "server", "space", "workload", "objective", "baseline", "trials"),
     *("time", "rate", "connections", "allow", "seed", "storage", "effect"),
     *("slo", "constraint", "choose", "sequential", "finalists"),
-    *("load", "published"),
+    *("load", "published", "force"),
 )
 
 
@@ -84,6 +84,8 @@ class StudyDefinition:
     """Further baselines, confirmed in the same blocks; written as ``baseline``."""
     published: str = ""
     """File of the configuration that the baseline ``published`` is; empty: there is none."""
+    force: tuple[str, ...] = ()
+    """Parameters that are never searched (``tuner.never``) and are all the same."""
 
     @property
     def goals(self) -> Goals:
@@ -116,6 +118,7 @@ class StudyDefinition:
             "sequential": self.sequential,
             "finalists": self.finalists,
             "published": self.published or None,
+            "force": list(self.force),
         }
 
 
@@ -213,7 +216,7 @@ def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
         time_s=keys["time"].duration_s(1, 30 * 86_400) if "time" in keys else 600.0,
         rate_per_s=keys["rate"].real(1, 1e7) if "rate" in keys else None,
         connections=keys["connections"].integer(1, 100_000) if "connections" in keys else None,
-        allow=_allow(keys["allow"]) if "allow" in keys else (),
+        allow=_names(keys["allow"]) if "allow" in keys else (),
         seed=keys["seed"].integer(0, 2**32 - 1) if "seed" in keys else 1,
         storage=keys["storage"].text() if "storage" in keys else None,
         effect=keys["effect"].real(0.001, 1) if "effect" in keys else 0.05,
@@ -225,6 +228,7 @@ def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
         finalists=_finalists(keys["finalists"], goals) if "finalists" in keys else 1,
         beside=baselines[1:],
         published=published,
+        force=_names(keys["force"]) if "force" in keys else (),
     )
 
 
@@ -329,7 +333,7 @@ def _published(node: Node) -> str:
     return text
 
 
-def _allow(node: Node) -> tuple[str, ...]:
+def _names(node: Node) -> tuple[str, ...]:
     # One name may stand alone; names may also be separated by commas, as on the command line.
     names = [name.strip() for item in _items(node) for name in item.text().split(",")]
     if not all(names):

@@ -63,7 +63,7 @@ def proxy(values: Mapping[str, Value], version: tuple[int, ...] = (1, 22, 1)) ->
 
 
 STOCK = """\
-# nginx/static, configuration c60280092895
+# nginx/static, configuration 2c961dc1914b
 
 worker_processes 1;
 pid /srv/run/nginx.pid;

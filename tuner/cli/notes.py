@@ -35,6 +35,10 @@ def preflight_notes(
     if host.file_limit < 2 * workload.connections + 64:
         notes.append(f"the limit of open files, {host.file_limit}, is near what is needed")
     notes += [f"parameter {name} left out: it {reason}" for name, reason in space.left_out]
+    notes += [
+        f"parameter {name} is never searched ({reason}); forced by --force"
+        for name, reason in space.forced
+    ]
     notes += _tool_notes(generator.instrument, workload)
     if isinstance(generator, WatchesStalls):
         notes += noise_notes(generator)

@@ -51,6 +51,9 @@ Examples:
     help="stock, distro, hand, published, or a YAML file; more than one are confirmed together.",
 )
 @click.option("--allow", multiple=True, metavar="PARAMETER", help="Allow what this one trades.")
+@click.option(
+    "--force", multiple=True, metavar="PARAMETER", help="Search this although tuner never does."
+)
 @click.option("--choose", metavar="RULE", help="Of two objectives: weights, or a limit on one.")
 @click.option("--trials", type=int, metavar="N", help="Most configurations to try.")
 @options.confirmation

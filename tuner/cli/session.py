@@ -42,7 +42,8 @@ from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import Ground
 from tuner.servers.port import Server
 from tuner.site import generate
-from tuner.space import BASELINES, Space, load_space
+from tuner.space import BASELINES, Space, bind_space
+from tuner.space_facts import space_facts
 from tuner.stalls import StallRule
 from tuner.store import Header, Store, sqlite_url
 from tuner.study import PUBLISHED, StudyDefinition
@@ -96,14 +97,8 @@ def preflight(definition: StudyDefinition) -> Preflight:
     adapter = catalog.server(definition.server)
     found = adapter.detect()
     cores = split_cores(host.cpus, backend=workload.backend is not None)
-    space = load_space(
-        definition.space,
-        server_cores=len(cores.server),
-        connections=workload.connections,
-        memory_bytes=host.memory_bytes,
-        server_version=found.version_tuple,
-        modules=found.modules,
-    )
+    facts = space_facts(host, found, workload, len(cores.server))
+    space = bind_space(definition.space, facts, definition.force)
     if space.server != definition.server:
         raise DefinitionError(
             f"{definition.space!r} is a space of {space.server}, the study's server is"

@@ -38,6 +38,7 @@ def facts() -> HostFacts:
         somaxconn=int(_read("/proc/sys/net/core/somaxconn") or 0),
         realtime=_realtime_allowed(),
         user=getpass.getuser(),
+        kernel_tls=Path("/proc/net/tls_stat").exists(),
     )
 
 
