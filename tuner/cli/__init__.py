@@ -26,6 +26,7 @@ _COMMANDS = {
     "export": "Write a study's configuration, with where it comes from.",
     "studies": "List the studies that ship with tuner and those in this folder.",
     "workload": "Make a workload from an access log, check or show one.",
+    "space": "Show, check and explain what may be searched.",
     "doctor": "Say whether this machine can measure, and how finely.",
 }
 

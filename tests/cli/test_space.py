@@ -1,0 +1,104 @@
+"""``tuner space``: what is bound here, a sound space and a wrong one, and single parameters."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.hosts.nginxes import NGINX, needs_nginx
+from tuner.cli.space import command
+from tuner.errors import DefinitionError
+from tuner.paths import data_dir
+
+pytestmark = needs_nginx if NGINX else [pytest.mark.skip(reason="no nginx on this machine")]
+
+MINE = """\
+space: nginx/mine
+server: nginx
+template: nginx/static
+parameters:
+  worker_processes: {type: integer, range: [1, 4], default: 1}
+  worker_connections: {type: integer, range: [512, 4096], default: 512}
+"""
+
+
+def run(*arguments: str) -> Result:
+    """The command; errors meant for the user come back as ``exception``."""
+    return CliRunner().invoke(command, arguments)
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """A small space of a user's own."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(MINE, encoding="utf-8")
+    return path
+
+
+def test_what_is_bound_here_is_shown() -> None:
+    """Ranges and baselines, and what the workload makes pointless, with the reason."""
+    text = run("show", "nginx/static").output
+    assert re.search(r"sendfile_max_chunk +yes +128k to 8m bytes, or 0 +2m +2m", text)
+    assert re.search(r"worker_connections +no: at least 128", text)
+    assert re.search(r"http2_chunk_size +is for http2; the workload is http1, cleartext", text)
+
+
+def test_the_same_for_programs() -> None:
+    """Under HTTPS, as if a newer version were here."""
+    done = run("show", "nginx/static", "--workload", "https", "--assume", "1.29.7", "--json")
+    shown = json.loads(done.output)
+    by_name = {parameter["name"]: parameter for parameter in shown["parameters"]}
+    assert by_name["ssl_buffer_size"]["range"] == [4096, 16384]
+    assert by_name["worker_processes"]["apply"] == "restart"
+    assert shown["server"]["version"] == "1.29.7"
+    assert "http3_stream_buffer_size" in shown["unused"]
+
+
+def test_a_parameter_is_explained() -> None:
+    """In every space that has it; one that cannot be here with the reason."""
+    text = run("explain", "upstream_keepalive_requests").output
+    assert "effect     only where upstream_keepalive is not 0" in text
+    assert "written    as keepalive_requests" in text
+    assert "not here   it is for http3" in run("explain", "quic_gso").output
+    error = run("explain", "sendfil").exception
+    assert isinstance(error, DefinitionError)
+    assert "did you mean 'sendfile'?" in str(error)
+
+
+def test_a_sound_space_is_accepted_by_the_server(mine: Path) -> None:
+    """Baselines and random configurations, by ``nginx -t``."""
+    done = run("check", str(mine), "--samples", "10", "--quiet")
+    assert done.exit_code == 0
+    assert "10 proposed, 0 refused: 0.0%" in done.output
+
+
+def test_what_the_server_refuses_is_said_in_its_words(mine: Path, tmp_path: Path) -> None:
+    """The share, and exit code 2."""
+    mine.write_text(MINE.replace("nginx/static", "bad.conf.j2"), encoding="utf-8")
+    (tmp_path / "bad.conf.j2").write_text(
+        '{% extends "nginx/static.conf.j2" %}\n'
+        "{% block http %}{{ super() }}    wrong {{ p.worker_processes }};\n{% endblock %}\n",
+        encoding="utf-8",
+    )
+    done = run("check", str(mine), "--samples", "3", "--json", "--quiet")
+    assert isinstance(done.exception, DefinitionError)
+    assert "nginx refuses 3 of 3 proposals and 3 of 3 baselines" in str(done.exception)
+    (words,) = json.loads(done.output)["reasons"]
+    assert 'unknown directive "wrong"' in words
+
+
+def test_a_mistake_is_answered_at_its_line(mine: Path) -> None:
+    """Before anything is put to the server."""
+    mine.write_text(MINE.replace("[1, 4]", "[4, 1]"), encoding="utf-8")
+    with pytest.raises(DefinitionError, match=r"mine.yaml:5: range: the range is empty here"):
+        raise run("check", str(mine)).exception or AssertionError
+
+
+def test_the_schema_is_printed_as_it_is_shipped() -> None:
+    """For an editor."""
+    shipped = (data_dir("spaces") / "space.schema.json").read_text(encoding="utf-8")
+    assert run("schema").output == shipped

@@ -1,0 +1,308 @@
+"""``tuner space``: what may be searched here, whether a space of one's own is sound, and why."""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tuner.cli.space_text import as_data, explain_lines, show_lines
+from tuner.configuration import Configuration
+from tuner.errors import DefinitionError, HostError
+from tuner.facts import SERVER_NAMES, ServerFacts, split_cores
+from tuner.hosts import local
+from tuner.located import did_you_mean, read_yaml
+from tuner.paths import data_dir
+from tuner.servers.catalog import server as server_of
+from tuner.servers.trial import refusal, trial_ground
+from tuner.space import BASELINES, Space, bind_space, spaces
+from tuner.space_facts import space_facts
+from tuner.workload import Workload, load_workload
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_EPILOG = """
+\b
+Examples:
+  tuner space show nginx/static
+  tuner space show nginx/static --workload https --json
+  tuner space show nginx/static --assume 1.29.7
+  tuner space check my.yaml
+  tuner space check nginx/proxy --workload proxy --samples 400
+  tuner space explain sendfile_max_chunk
+  tuner space schema > space.schema.json
+"""
+
+_EVERYTHING = ("http_ssl", "http_v2", "http_v3", "threads")
+_NEW_OPENSSL = "built with OpenSSL 3.5.0"
+_MOST_REASONS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    space: Space
+    server: ServerFacts
+    workload: Workload
+    assumed: bool
+
+
+def _binding(function: _F) -> _F:
+    """What a space is bound to."""
+    for option in (
+        click.option(
+            "--assume", metavar="VERSION", help="As if this version were here, with every module."
+        ),
+        click.option("--force", multiple=True, metavar="PARAMETER", help="As for a study."),
+        click.option(
+            "--workload", metavar="NAME|FILE", help="What is asked of it [static or proxy]."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@click.group(epilog=_EPILOG)
+def command() -> None:
+    """Show, check and explain spaces: what a search may choose."""
+
+
+@command.command("show", epilog=_EPILOG)
+@click.argument("name", metavar="NAME|FILE")
+@_binding
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def show(
+    name: str, *, workload: str | None, force: Sequence[str], assume: str | None, as_json: bool
+) -> None:
+    """What a space is on this host, with this server, for this workload.
+
+    Ranges, defaults of each baseline, what is searched, and what is left out and why.
+    """
+    bound = _bind(name, workload, force, assume)
+    if as_json:
+        click.echo(json.dumps(as_data(bound.space, bound.server, bound.workload), indent=2))
+        return
+    for line in show_lines(bound.space, bound.server, bound.workload, assumed=bound.assumed):
+        click.echo(line)
+
+
+@command.command("explain", epilog=_EPILOG)
+@click.argument("parameter")
+@click.option("--space", "name", metavar="NAME|FILE", help="Only in this space.")
+@_binding
+def explain(
+    parameter: str,
+    *,
+    name: str | None,
+    workload: str | None,
+    force: Sequence[str],
+    assume: str | None,
+) -> None:
+    """What a parameter does, what it may be here, and what it trades."""
+    known: set[str] = set()
+    told = False
+    for candidate in (name,) if name else spaces():
+        try:
+            bound = _bind(candidate, workload, force, assume)
+        except HostError:
+            # Of another server, which is not here; the one asked for by name must be.
+            if name:
+                raise
+            continue
+        space = bound.space
+        known |= {p.name for p in space.parameters} | dict(space.left_out).keys()
+        known |= dict(space.unused).keys()
+        for line in explain_lines(space, bound.server, parameter):
+            told = True
+            click.echo(line)
+    if not told:
+        where = name or "any space whose server is here"
+        raise DefinitionError(
+            f"there is no parameter {parameter!r} in {where}{did_you_mean(parameter, known)}",
+            path="PARAMETER",
+        )
+
+
+@command.command("check", epilog=_EPILOG)
+@click.argument("name", metavar="FILE|NAME")
+@_binding
+@click.option(
+    "--samples",
+    type=click.IntRange(0, 100_000),
+    default=40,
+    show_default=True,
+    help="Random configurations to propose.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Of the draw.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+def check(
+    name: str,
+    *,
+    workload: str | None,
+    force: Sequence[str],
+    assume: str | None,
+    samples: int,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Read a space, and put its configurations to the real server's validator.
+
+    A mistake in the file is answered at its line. Then the three baselines and random
+    configurations, with every trade allowed, are rendered and validated. Ends with exit code 2 if
+    the server refuses one.
+    """
+    if assume:
+        raise DefinitionError("only a server that is here can validate", path="--assume")
+    bound = _bind(name, workload, force, None)
+    if refused := server_of(bound.space.server).refuses(bound.server, bound.workload.wire):
+        raise DefinitionError(refused, path="--workload")
+    bases = {base: bound.space.baseline(base) for base in BASELINES}
+    with tempfile.TemporaryDirectory(prefix="tuner-space-") as folder:
+        judge = _Judge(bound, Path(folder))
+        baselines = {base: judge(configuration) for base, configuration in bases.items()}
+        drawn = [
+            judge.words_of(draw)
+            for draw in _watched(bound, bases, samples=samples, seed=seed, quiet=quiet)
+        ]
+    words = Counter(_reason(said) for said in drawn if said)
+    wrong = sum(words.values())
+    if as_json:
+        data = {
+            "space": bound.space.name,
+            "server": f"{bound.server.name} {bound.server.version}",
+            "workload": bound.workload.name,
+            "baselines": baselines,
+            "proposed": samples,
+            "refused": wrong,
+            "reasons": dict(words),
+        }
+        click.echo(json.dumps(data, indent=2))
+    else:
+        for line in _check_lines(bound, baselines, samples, words):
+            click.echo(line)
+    if wrong or any(baselines.values()):
+        raise DefinitionError(
+            f"{bound.server.name} refuses {wrong} of {samples} proposals and"
+            f" {sum(map(bool, baselines.values()))} of {len(baselines)} baselines",
+            path=name,
+        )
+
+
+@command.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of spaces, for completion in an editor."""
+    click.echo((data_dir("spaces") / "space.schema.json").read_text(encoding="utf-8"), nl=False)
+
+
+class _Judge:
+    """Renders a configuration as an instance and asks the server about it."""
+
+    def __init__(self, bound: _Bound, folder: Path) -> None:
+        self._space = bound.space
+        self._server = server_of(bound.space.server)
+        self._ground = trial_ground(bound.server, bound.workload, folder)
+        self._port = local.free_ports(1)[0]
+
+    def __call__(self, configuration: Configuration) -> str:
+        try:
+            spec = self._server.instance(
+                "trial", configuration, self._space, self._ground, self._port
+            )
+        except DefinitionError as error:
+            return str(error)
+        return refusal(spec)
+
+    def words_of(self, draw: Callable[[], Configuration]) -> str:
+        try:
+            configuration = draw()
+        except DefinitionError as error:
+            return str(error)
+        return self(configuration)
+
+
+def _watched(
+    bound: _Bound, bases: dict[str, Configuration], *, samples: int, seed: int, quiet: bool
+) -> Iterator[Callable[[], Configuration]]:
+    """Draws, with a line on the terminal that tells how many are left."""
+    from tuner.testing.draw import draw_configuration
+
+    rng = random.Random(seed)  # noqa: S311 - a seeded draw, no secret
+    space = bound.space
+    trades = [parameter.name for parameter in space.parameters if parameter.trades]
+    with click.progressbar(
+        range(samples), label="validating", file=sys.stderr, hidden=quiet
+    ) as numbers:
+        for number in numbers:
+            base = bases[BASELINES[number % len(BASELINES)]]
+            yield functools.partial(draw_configuration, rng, space, base, trades)
+
+
+def _bind(name: str, workload: str | None, force: Sequence[str], assume: str | None) -> _Bound:
+    server_name = _server_name(name)
+    asked = load_workload(workload or ("proxy" if _is_proxy(name) else "static"))
+    host = local.facts()
+    cores = split_cores(host.cpus, backend=asked.backend is not None)
+    if assume:
+        found = ServerFacts(server_name, "", assume, _EVERYTHING, _NEW_OPENSSL)
+        if not found.version_tuple:
+            raise DefinitionError(f"{assume!r} is no version such as 1.29.7", path="--assume")
+    else:
+        try:
+            found = server_of(server_name).detect()
+        except HostError as error:
+            raise HostError(f"{error}; or say --assume VERSION") from None
+    facts = space_facts(host, found, asked, len(cores.server))
+    return _Bound(bind_space(name, facts, tuple(force)), found, asked, bool(assume))
+
+
+def _server_name(name: str) -> str:
+    if not name.endswith((".yaml", ".yml")):
+        return name.partition("/")[0] if name in spaces() else "nginx"
+    told = read_yaml(Path(name)).entries().get("server")
+    return told.one_of(SERVER_NAMES) if told else "nginx"
+
+
+def _is_proxy(name: str) -> bool:
+    """Whether a workload with a backend is what a space is for, as far as its name tells."""
+    return "proxy" in name or "terminator" in name
+
+
+def _reason(said: str) -> str:
+    """The first line that says what is wrong, without the place in a file that is gone."""
+    lines = [line for line in said.splitlines() if "[emerg]" in line or "rror" in line]
+    return (lines or said.splitlines() or [said])[0].split(" in /")[0].strip()
+
+
+def _check_lines(
+    bound: _Bound, baselines: dict[str, str], samples: int, words: Counter[str]
+) -> Iterator[str]:
+    from scipy.stats import beta
+
+    space, wrong = bound.space, sum(words.values())
+    told = f"{bound.server.name} {bound.server.version}"
+    trades = [parameter.name for parameter in space.parameters if parameter.trades]
+    yield (
+        f"{space.name}: {len(space.parameters)} parameters, {len(space.searched())} searched,"
+        f" {len(trades)} more if allowed; workload {bound.workload.name}"
+    )
+    for base, said in baselines.items():
+        yield f"{base:<10} {'refused: ' + _reason(said) if said else f'accepted by {told}'}"
+    if samples:
+        # Clopper and Pearson (1934), one-sided.
+        most = 1.0 if wrong == samples else float(beta.ppf(0.95, wrong + 1, samples - wrong))
+        yield (
+            f"{'random':<10} {samples} proposed, {wrong} refused: {wrong / samples:.1%}"
+            f" (with 95 % confidence below {most:.1%})"
+        )
+    for reason, count in words.most_common(_MOST_REASONS):
+        yield f"{'':<10} {count} times: {reason}"

@@ -1,0 +1,162 @@
+"""A space in words, and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tuner.facts import ServerFacts
+from tuner.located import read_yaml
+from tuner.parameter import Condition, Parameter
+from tuner.space import BASELINES, Space
+from tuner.space_file import parameter_nodes
+from tuner.workload import Workload
+
+
+def show_lines(
+    space: Space, server: ServerFacts, workload: Workload, *, assumed: bool
+) -> Iterator[str]:
+    """A table of what is bound here."""
+    facts = space.facts
+    cores = f"{facts.server_cores} core{'s' if facts.server_cores > 1 else ''}"
+    how = " (assumed)" if assumed else ""
+    yield f"{space.name}: {space.summary}"
+    yield (
+        f"bound to   {server.name} {server.version}{how}, {cores} for it,"
+        f" {facts.memory_bytes / (1 << 30):.1f} GiB"
+    )
+    yield (
+        f"workload   {workload.name}: {facts.wire}, {facts.connections} connections, answers up to"
+        f" {facts.response_bytes:,} bytes"
+    )
+    yield ""
+    rows: list[tuple[str, ...]] = [("parameter", "searched", "may be", *BASELINES)]
+    rows += [_row(parameter) for parameter in space.parameters]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    for order in space.orders:
+        yield f"always     {order.text}"
+    for title, reasons in (
+        ("left out: this server or host cannot have it", space.left_out),
+        ("without effect for this workload", space.unused),
+        ("forced, though never searched", space.forced),
+    ):
+        if reasons:
+            yield ""
+            yield title
+            yield from (f"  {name:<28} {reason}" for name, reason in reasons)
+
+
+def explain_lines(space: Space, server: ServerFacts, name: str) -> Iterator[str]:
+    """All that is known of one parameter; nothing if the space has none of that name."""
+    gone = {**dict(space.left_out), **dict(space.unused)}
+    if name in gone:
+        about, link = _written(space.path, name)
+        yield f"{name}, {space.name}"
+        yield f"  {about}"
+        yield f"  not here   it {gone[name]} ({server.name} {server.version})"
+        yield f"  see        {link}"
+        return
+    for parameter in space.parameters:
+        if parameter.name == name:
+            yield from _explained(space, parameter)
+
+
+def as_data(space: Space, server: ServerFacts, workload: Workload) -> dict[str, object]:
+    """The same for programs."""
+    return {
+        "space": space.name,
+        "summary": space.summary,
+        "template": space.template,
+        "server": {"name": server.name, "version": server.version},
+        "workload": {"name": workload.name, "wire": space.facts.wire},
+        "facts": {**space.facts.names, "streams": space.facts.streams},
+        "parameters": [_parameter_data(parameter) for parameter in space.parameters],
+        "order": [order.text for order in space.orders],
+        "left_out": dict(space.left_out),
+        "unused": dict(space.unused),
+        "forced": dict(space.forced),
+    }
+
+
+def _explained(space: Space, parameter: Parameter) -> Iterator[str]:
+    yield f"{parameter.name}, {space.name}"
+    yield f"  {parameter.about}"
+    yield f"  may be     {parameter.allowed}{', on a log scale' if parameter.log else ''}"
+    defaults = ", ".join(f"{base} {_value(parameter, base)}" for base in BASELINES)
+    yield f"  baselines  {defaults}"
+    yield f"  searched   {_searched(parameter)}"
+    needs = space.needs(parameter)
+    if needs:
+        yield f"  effect     only where {needs}"
+    yield f"  trades     {parameter.trades or 'nothing that clients or operators rely on'}"
+    if parameter.directive:
+        yield f"  written    as {parameter.directive}"
+    yield f"  applied    by a {parameter.apply}"
+    if parameter.link:
+        yield f"  see        {parameter.link}"
+
+
+def _row(parameter: Parameter) -> tuple[str, ...]:
+    values = (_value(parameter, base) for base in BASELINES)
+    return (parameter.name, _searched(parameter), parameter.allowed, *values)
+
+
+def _value(parameter: Parameter, base: str) -> str:
+    return parameter.format(parameter.defaults[base])
+
+
+def _searched(parameter: Parameter) -> str:
+    if parameter.role == "floor":
+        return f"no: at least {parameter.floor}"
+    if parameter.role == "fixed":
+        return "no: as the baseline"
+    if not parameter.searchable:
+        return "no: one value"
+    if parameter.trades:
+        return f"if allowed: {parameter.belongs_to or parameter.name}"
+    return "yes"
+
+
+def _written(path: Path, name: str) -> tuple[str, str]:
+    """Sentence and link of a parameter that could not be bound."""
+    for key, node in parameter_nodes(read_yaml(path)):
+        if key == name:
+            entries = node.entries()
+            texts = [entries[k].text() if k in entries else "" for k in ("about", "link")]
+            return " ".join(texts[0].split()), texts[1]
+    return "", ""
+
+
+def _parameter_data(parameter: Parameter) -> dict[str, object]:
+    numeric = parameter.kind in ("integer", "real")
+    return {
+        "name": parameter.name,
+        "type": parameter.kind,
+        "range": [parameter.low, parameter.high] if numeric else None,
+        "scale": "log" if parameter.log else "linear",
+        "step": parameter.step,
+        "unit": parameter.unit,
+        "choices": list(parameter.choices),
+        "special": list(parameter.special),
+        "default": dict(parameter.defaults),
+        "searched": _searched(parameter),
+        "when": [_condition(one) for one in parameter.when],
+        "either": [[_condition(one) for one in group] for group in parameter.either],
+        "trades": parameter.trades,
+        "belongs_to": parameter.belongs_to,
+        "floor": parameter.floor,
+        "apply": parameter.apply,
+        "directive": parameter.directive or parameter.name,
+        "about": parameter.about,
+        "link": parameter.link,
+    }
+
+
+def _condition(condition: Condition) -> dict[str, object]:
+    return {
+        "parameter": condition.parameter,
+        "relation": condition.relation,
+        "values": list(condition.values),
+    }
