@@ -65,6 +65,7 @@ ROOMS = {
     "workload": 1,
     # 2: adapters, which touch the world
     "hosts": 2,
+    "lint": 2,
     "load": 2,
     "own": 2,
     "search": 2,

@@ -27,7 +27,7 @@ _COMMANDS = {
     "studies": "List the studies that ship with tuner and those in this folder.",
     "workload": "Make a workload from an access log, check or show one.",
     "space": "Show, check and explain what may be searched.",
-    "doctor": "Say whether this machine can measure, and how finely.",
+    "doctor": "Say whether this machine can measure, or what a configuration has plainly wrong.",
 }
 
 _EPILOG = """
@@ -43,6 +43,7 @@ Examples:
 Exit codes:
   0   done                        3   host, server, generator or record failed
   2   wrong option, file, value   4   the verdict matched --fail-if
+  1   doctor --config found something wrong
   130 interrupted; everything that was measured is kept, go on with --resume
 """
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from tuner.cli.lint import lint_command
 from tuner.cli.notes import noise_notes
 from tuner.cli.session import sweep_strays
 from tuner.errors import HostError, TunerError
@@ -30,7 +31,14 @@ Row = tuple[str, str, str]
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.option("--quick", is_flag=True, help="Leave the generator's self-test out.")
-def command(as_json: bool, quick: bool) -> None:
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Instead, say what a configuration has plainly wrong.",
+)
+@click.option("--server", metavar="NAME", help="Whose configuration it is [by its name].")
+def command(as_json: bool, quick: bool, config: Path | None, server: str | None) -> None:
     r"""Say whether this machine can run a study, and what will limit its precision.
 
     Among others, the load generator is put to a responder whose every answer is known, on the
@@ -38,11 +46,20 @@ def command(as_json: bool, quick: bool) -> None:
 
     Ends with exit code 3 if something that is needed is missing.
 
+    With --config, a configuration is read instead, with all that it includes, and held against
+    this host: file, line, what is wrong, why, and the way out. Nothing is started. Ends with exit
+    code 1 if something is plainly wrong, 0 if at most something is doubtful.
+
     \b
     Examples:
       tuner doctor
       tuner doctor --quick --json
+      tuner doctor --config /etc/nginx/nginx.conf
+      tuner doctor --config Caddyfile --json
     """
+    if config is not None:
+        lint_command(config, server, as_json=as_json)
+        return
     checks = _CHECKS if quick else (*_CHECKS, _self_test)
     rows = [row for check in checks for row in _safely(check)]
     if as_json:

@@ -1,0 +1,50 @@
+"""``tuner doctor --config``: what is printed, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from tuner.cli.doctor import command
+from tuner.errors import DefinitionError
+
+WRONG = "worker_processes 2;\nevents {\n}\nhttp {\n    tcp_nodelay off;\n}\n"
+
+
+def test_what_is_plainly_wrong_ends_with_exit_code_1(tmp_path: Path) -> None:
+    """File, line, what, why, and the way out."""
+    path = tmp_path / "nginx.conf"
+    path.write_text(WRONG, encoding="utf-8")
+    done = CliRunner().invoke(command, ["--config", str(path)])
+    assert done.exit_code == 1
+    assert f"{path}:5: wrong: the end of an answer waits" in done.output
+    assert "[nodelay-off]" in done.output
+    assert "way out  leave it out: on by default" in done.output
+
+
+def test_the_same_for_programs(tmp_path: Path) -> None:
+    """All that a finding has."""
+    path = tmp_path / "nginx.conf"
+    path.write_text(WRONG, encoding="utf-8")
+    (found,) = json.loads(CliRunner().invoke(command, ["--config", str(path), "--json"]).output)
+    assert (found["rule"], found["severity"], found["line"]) == ("nodelay-off", "wrong", 5)
+
+
+def test_nothing_wrong_ends_with_exit_code_0(tmp_path: Path) -> None:
+    """And says so."""
+    path = tmp_path / "nginx.conf"
+    path.write_text(WRONG.replace("off", "on"), encoding="utf-8")
+    done = CliRunner().invoke(command, ["--config", str(path)])
+    assert done.exit_code == 0
+    assert "nothing is plainly wrong" in done.output
+
+
+def test_what_is_no_configuration_is_answered_at_its_line(tmp_path: Path) -> None:
+    """As anywhere."""
+    path = tmp_path / "nginx.conf"
+    path.write_text("http {\n", encoding="utf-8")
+    error = CliRunner().invoke(command, ["--config", str(path)]).exception
+    assert isinstance(error, DefinitionError)
+    assert str(path) in str(error)

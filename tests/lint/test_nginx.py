@@ -1,0 +1,172 @@
+"""Rules for Nginx: each finds what is wrong at its line, and keeps quiet about what is right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tuner.lint.finding import Finding, LintFacts
+from tuner.lint.nginx import RULES, lint
+from tuner.own.tree import parse
+
+HERE = LintFacts(version=(1, 22, 1), cores=4, somaxconn=4096)
+GOOD = """\
+worker_processes auto;
+worker_rlimit_nofile 8192;
+events {
+    worker_connections 4096;
+}
+http {
+    sendfile on;
+    tcp_nopush on;
+    keepalive_requests 10000;
+    upstream app {
+        least_conn;
+        server 127.0.0.1:8080;
+        keepalive 32;
+    }
+    server {
+        listen 80 reuseport backlog=4096;
+        root /srv;
+    }
+    server {
+        listen 81;
+        proxy_http_version 1.1;
+        proxy_set_header Connection "";
+        proxy_set_header Host $host;
+        location / {
+            sendfile off;
+        }
+    }
+}
+"""
+PROXY = GOOD.replace("sendfile off;", "proxy_pass http://app;").replace("8192", "16384")
+
+
+def findings(tmp_path: Path, text: str, facts: LintFacts = HERE) -> tuple[Finding, ...]:
+    """What is found in ``text``."""
+    path = tmp_path / "nginx.conf"
+    path.write_text(text, encoding="utf-8")
+    return lint(parse(path), facts)
+
+
+def rules(tmp_path: Path, text: str, facts: LintFacts = HERE) -> list[tuple[str, int | None]]:
+    """Rule and line of each."""
+    return [(found.rule, found.line) for found in findings(tmp_path, text, facts)]
+
+
+@pytest.mark.parametrize("text", [GOOD, PROXY])
+def test_nothing_is_said_of_what_is_right(tmp_path: Path, text: str) -> None:
+    """A lint that cries wolf is switched off."""
+    assert rules(tmp_path, text) == []
+    assert rules(tmp_path, text, replace(HERE, version=(1, 29, 7))) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rule", "line"),
+    [
+        ("nofile 8192", "nofile 1024", "connections-above-files", 4),
+        ("worker_rlimit_nofile 8192;", "", "connections-above-files", 4),
+        ("processes auto", "processes 1", "one-worker", 1),
+        ("worker_processes auto;", "user www;", "one-worker", 1),
+        ("backlog=4096", "backlog=8192", "backlog-above-somaxconn", 16),
+        ("worker_connections 4096;", "accept_mutex on;", "accept-mutex", 4),
+        ("requests 10000", "requests 100", "few-keepalive-requests", 9),
+        ("keepalive_requests 10000", "keepalive_timeout 0", "no-keepalive", 9),
+        ("sendfile on;", "", "nopush-without-sendfile", 8),
+        ("tcp_nopush on;", "tcp_nodelay off;", "nodelay-off", 8),
+        ("tcp_nopush on;", "gzip_comp_level 9;", "high-compression", 8),
+        ("tcp_nopush on;", "access_log /l/$host.log;", "log-opened-per-request", 8),
+        ("tcp_nopush on;", "error_log /l/e debug;", "debug-log", 8),
+        ("tcp_nopush on;", "http2_idle_timeout 9s;", "obsolete", 8),
+        ("tcp_nopush on;", "lingering_close off;", "harmful", 8),
+        ("tcp_nopush on;", "ssl_session_tickets off;", "full-handshakes", 8),
+        ("worker_processes auto;", "worker_processes auto; timer_resolution 1s;", "harmful", 1),
+        ("listen 81;", "listen 81 quic;", "quic-without-reuseport", 20),
+        ("root /srv;", "proxy_buffering off;", "buffering-off", 17),
+        ("root /srv;", "proxy_pass http://127.0.0.1:9;", "upstream-without-keepalive", 17),
+    ],
+)
+def test_a_rule_finds_what_it_is_about(
+    tmp_path: Path, before: str, after: str, rule: str, line: int
+) -> None:
+    """One change to what is right, at its line."""
+    assert before in GOOD
+    assert (rule, line) in rules(tmp_path, GOOD.replace(before, after, 1))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rule", "line"),
+    [
+        ("keepalive 32;", "", "upstream-without-keepalive", 10),
+        ("proxy_http_version 1.1;", "", "upstream-keepalive-http-1.0", 25),
+        ('Connection ""', "X-A b", "upstream-keepalive-connection-header", 25),
+        (
+            "proxy_pass",
+            "proxy_set_header X-A b; proxy_pass",
+            "upstream-keepalive-connection-header",
+            25,
+        ),
+        ("least_conn;", "keepalive 16; least_conn;", "keepalive-before-balancing", 11),
+        ("nofile 16384", "nofile 4096", "connections-above-files", 4),
+    ],
+)
+def test_a_proxy_that_keeps_no_connections(
+    tmp_path: Path, before: str, after: str, rule: str, line: int
+) -> None:
+    """Headers of the outer block are gone where the inner one sets any."""
+    assert before in PROXY
+    assert (rule, line) in rules(tmp_path, PROXY.replace(before, after, 1))
+
+
+def test_websockets_are_passed_on_by_a_variable(tmp_path: Path) -> None:
+    """Which is empty for everything else; that is no mistake."""
+    assert rules(tmp_path, PROXY.replace('Connection ""', "Connection $upgrade")) == []
+
+
+def test_the_version_decides_what_is_wrong(tmp_path: Path) -> None:
+    """From 1.29.7 on connections are kept by themselves; http2 left listen with 1.25.1."""
+    old = PROXY.replace("keepalive 32;", "").replace("proxy_http_version 1.1;", "")
+    assert rules(tmp_path, old, replace(HERE, version=(1, 29, 7))) == []
+    listen = GOOD.replace("listen 81;", "listen 81 http2;")
+    assert rules(tmp_path, listen) == []
+    assert rules(tmp_path, listen, replace(HERE, version=(1, 25, 1))) == [("listen-http2", 20)]
+    few = GOOD.replace("keepalive_requests 10000;", "")
+    assert ("few-keepalive-requests", 6) in rules(tmp_path, few, replace(HERE, version=(1, 18, 0)))
+
+
+def test_sendfile_needs_the_kernel_to_encrypt(tmp_path: Path) -> None:
+    """Asked for and not loaded is as good as not asked for."""
+    tls = GOOD.replace("listen 81;", "listen 81 ssl;")
+    loaded = replace(HERE, kernel_tls=True)
+    assert rules(tmp_path, tls, loaded) == [("sendfile-under-tls", 7)]
+    asked = tls.replace("listen 81 ssl;", "listen 81 ssl; ssl_conf_command Options KTLS;")
+    assert rules(tmp_path, asked, loaded) == []
+    assert rules(tmp_path, asked) == [("sendfile-under-tls", 7)]
+
+
+def test_reuseport_with_one_worker(tmp_path: Path) -> None:
+    """Also where ``auto`` is one."""
+    one = replace(HERE, cores=1)
+    assert rules(tmp_path, GOOD, one) == [("reuseport-one-worker", 16)]
+
+
+def test_a_finding_says_all_that_is_needed(tmp_path: Path) -> None:
+    """In an included file too."""
+    (tmp_path / "more.conf").write_text("\ntcp_nodelay off;\n", encoding="utf-8")
+    text = GOOD.replace("root /srv;", f"include {tmp_path}/more.conf;")
+    (found,) = findings(tmp_path, text)
+    assert found.where == f"{tmp_path}/more.conf:2"
+    assert found.place == "tcp_nodelay off"
+    assert found.severity == "wrong"
+
+
+def test_every_rule_has_a_link_and_a_name_of_its_own() -> None:
+    """To the server's own documentation."""
+    assert len({rule.id for rule in RULES}) == len(RULES)
+    for rule in RULES:
+        assert rule.link.startswith("https://nginx.org/en/docs/")
+        assert rule.why
+        assert rule.remedy

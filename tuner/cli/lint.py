@@ -1,0 +1,83 @@
+"""``tuner doctor --config``: what a configuration has plainly wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from tuner.errors import HostError
+from tuner.facts import ServerFacts
+from tuner.hosts import local
+from tuner.lint.check import LINTED, lint_file
+from tuner.lint.finding import Finding, LintFacts, lint_facts
+from tuner.servers import catalog
+
+EXIT_WRONG = 1
+"""Exit code where something is plainly wrong."""
+
+_NEWEST = (99,)
+"""Stands for a server that is not here: then no rule about old versions is put."""
+
+
+def lint_command(config: Path, server: str | None, *, as_json: bool) -> None:
+    """Print what is wrong; end with ``EXIT_WRONG`` if something is.
+
+    Raises:
+        DefinitionError: the file cannot be read, or is no configuration.
+        HostError: a Caddyfile, and no Caddy here that reads it.
+    """
+    found = findings(config, server)
+    wrong = [one for one in found if one.severity == "wrong"]
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in found], indent=2))
+    else:
+        for line in lines(found):
+            click.echo(line)
+        told = f"{len(wrong)} plainly wrong, {len(found) - len(wrong)} doubtful"
+        click.echo(f"{config}: {told if found else 'nothing is plainly wrong'}")
+    if wrong:
+        raise click.exceptions.Exit(EXIT_WRONG)
+
+
+def findings(config: Path, server: str | None = None) -> tuple[Finding, ...]:
+    """What is wrong in a configuration for the server and host that are here.
+
+    Args:
+        config: the main file.
+        server: ``nginx`` or ``caddy``; None: by the file's name.
+    """
+    name = server or ("caddy" if _is_caddys(config) else "nginx")
+    facts, binary = _facts(name)
+    return lint_file(config, name, facts, binary)
+
+
+def lines(found: Sequence[Finding]) -> Iterator[str]:
+    """Each finding in a few lines, as a terminal shows them."""
+    for one in found:
+        colour = "red" if one.severity == "wrong" else "yellow"
+        yield f"{one.where}: {click.style(one.severity, fg=colour)}: {one.what} [{one.rule}]"
+        yield f"    {one.place}"
+        yield f"    why      {one.why}"
+        yield f"    way out  {one.remedy}"
+        yield f"    see      {one.link}"
+
+
+def _facts(name: str) -> tuple[LintFacts, str]:
+    """What is here; without the server's program, Nginx's files can be read all the same."""
+    if name not in LINTED:
+        return lint_facts(local.facts(), ServerFacts(name, "", "", (), "")), ""
+    try:
+        server = catalog.server(name).detect()
+    except HostError:
+        if name != "nginx":
+            raise
+        server = ServerFacts(name, "", ".".join(map(str, _NEWEST)), (), "")
+    return lint_facts(local.facts(), server), server.binary
+
+
+def _is_caddys(config: Path) -> bool:
+    return "caddyfile" in config.name.lower() or config.suffix == ".json"

@@ -1,0 +1,1 @@
+"""What is plainly wrong in a server's configuration, found by reading it."""

@@ -1,0 +1,210 @@
+"""Rules for Caddy's configurations, over the JSON that ``caddy adapt`` makes of a Caddyfile.
+
+The JSON knows no lines, so a place is a path in it, as the admin API writes it
+(https://caddyserver.com/docs/api).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.lint.finding import Finding, LintFacts, Severity
+
+_DOCS = "https://caddyserver.com/docs/"
+_JSON = _DOCS + "json/apps/http/"
+_IDLE_PER_HOST = 32
+"""What Caddy keeps for each upstream by itself."""
+_WHOLE_DEFAULTS = (2, 11)
+_HIGH_LEVEL = 6
+_SHORT_IDLE_NS = 15_000_000_000
+
+Place = tuple[str, Any]
+"""Path, and what stands there."""
+Found = Iterator[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: what it looks for, and what it has to say about it."""
+
+    id: str
+    severity: Severity
+    check: Callable[[tuple[Place, ...], LintFacts], Found]
+    """Yields the path and what is wrong there."""
+    why: str
+    remedy: str
+    link: str
+
+
+def lint(config: Mapping[str, Any], file: str, facts: LintFacts) -> tuple[Finding, ...]:
+    """All that the rules find.
+
+    Args:
+        config: Caddy's JSON.
+        file: what the user calls it.
+        facts: server and host.
+    """
+    places = tuple(_walk("", config))
+    return tuple(
+        Finding(
+            rule=rule.id,
+            severity=rule.severity,
+            file=file,
+            line=None,
+            place=path,
+            what=what,
+            why=rule.why,
+            remedy=rule.remedy,
+            link=rule.link,
+        )
+        for rule in RULES
+        for path, what in rule.check(places, facts)
+    )
+
+
+def _walk(path: str, value: Any) -> Iterator[Place]:
+    yield path or "/", value
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _walk(f"{path}/{key}", inner)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _walk(f"{path}/{index}", inner)
+
+
+def _handlers(places: tuple[Place, ...], name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for path, value in places:
+        if isinstance(value, Mapping) and value.get("handler") == name:
+            yield path, value
+
+
+def _transports(places: tuple[Place, ...]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for path, handler in _handlers(places, "reverse_proxy"):
+        transport = handler.get("transport") or {}
+        if transport.get("protocol", "http") == "http":
+            yield f"{path}/transport", transport
+
+
+def _keepalive_off(places: tuple[Place, ...], _: LintFacts) -> Found:
+    for path, transport in _transports(places):
+        if (transport.get("keep_alive") or {}).get("enabled") is False:
+            yield f"{path}/keep_alive", "every request opens a connection to the upstream"
+
+
+def _few_idle(places: tuple[Place, ...], facts: LintFacts) -> Found:
+    for path, transport in _transports(places):
+        kept = transport.get("keep_alive")
+        if not kept or kept.get("enabled") is False:
+            continue
+        told = kept.get("max_idle_conns_per_host")
+        if told is None and facts.version < _WHOLE_DEFAULTS:
+            said = (
+                "one setting of keep_alive drops the other defaults before 2.11: 2 idle"
+                " connections are kept for each upstream"
+            )
+            yield f"{path}/keep_alive", said
+        elif told is not None and 0 < told < _IDLE_PER_HOST:
+            yield (
+                f"{path}/keep_alive/max_idle_conns_per_host",
+                (
+                    f"{told} idle connections are kept for each upstream; by itself Caddy keeps"
+                    f" {_IDLE_PER_HOST}"
+                ),
+            )
+
+
+def _flush(places: tuple[Place, ...], _: LintFacts) -> Found:
+    for path, handler in _handlers(places, "reverse_proxy"):
+        if handler.get("flush_interval") == -1:
+            yield f"{path}/flush_interval", "every piece of an answer is flushed by itself"
+
+
+def _high_level(places: tuple[Place, ...], _: LintFacts) -> Found:
+    for path, handler in _handlers(places, "encode"):
+        encodings = handler.get("encodings") or {}
+        level = (encodings.get("gzip") or {}).get("level") or 0
+        if level > _HIGH_LEVEL:
+            yield f"{path}/encodings/gzip", f"compression at level {level}"
+        if (encodings.get("zstd") or {}).get("level") == "best":
+            yield f"{path}/encodings/zstd", "compression at level best"
+
+
+def _debug(places: tuple[Place, ...], _: LintFacts) -> Found:
+    for path, value in places:
+        if path.startswith("/logging/logs/") and path.endswith("/level") and value == "DEBUG":
+            yield path, "lines are written for every step of every request"
+
+
+def _short_idle(places: tuple[Place, ...], _: LintFacts) -> Found:
+    for path, value in places:
+        short = isinstance(value, int) and 0 < value < _SHORT_IDLE_NS
+        if path.startswith("/apps/http/servers/") and path.endswith("/idle_timeout") and short:
+            yield path, f"an idle connection is closed after {value / 1e9:g} s"
+
+
+def _full_duplex(places: tuple[Place, ...], _: LintFacts) -> Found:
+    for path, value in places:
+        if path.endswith("/enable_full_duplex") and value is True:
+            yield path, "answers begin before requests were read"
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "upstream-without-keepalive",
+        "wrong",
+        _keepalive_off,
+        "A connection for each request costs about half of a proxy's throughput",
+        "leave keepalive off out of the transport",
+        _JSON + "servers/routes/handle/reverse_proxy/transport/http/keep_alive/",
+    ),
+    Rule(
+        "few-idle-connections",
+        "doubtful",
+        _few_idle,
+        "Above so many requests at a time, each opens and closes a connection",
+        "keepalive_idle_conns_per_host 32; or more, up to the requests at a time",
+        _DOCS + "caddyfile/directives/reverse_proxy#the-http-transport",
+    ),
+    Rule(
+        "flush-each-piece",
+        "doubtful",
+        _flush,
+        "A write for each piece, and a client that goes away does not cancel the upstream's work",
+        "leave flush_interval out, but where answers are streams",
+        _DOCS + "caddyfile/directives/reverse_proxy#streaming",
+    ),
+    Rule(
+        "high-compression",
+        "doubtful",
+        _high_level,
+        "The highest levels cost much time for few bytes",
+        "gzip 5, zstd default, or precompressed files",
+        _DOCS + "caddyfile/directives/encode",
+    ),
+    Rule(
+        "debug-log",
+        "wrong",
+        _debug,
+        "It is for finding faults, and slows everything down",
+        "take `debug` out of the global options",
+        _DOCS + "caddyfile/options#debug",
+    ),
+    Rule(
+        "short-idle-timeout",
+        "doubtful",
+        _short_idle,
+        "Clients that come back open a connection and shake hands anew",
+        "leave `timeouts idle` out: 5 minutes",
+        _DOCS + "caddyfile/options#timeouts",
+    ),
+    Rule(
+        "full-duplex",
+        "doubtful",
+        _full_duplex,
+        "Clients that send all before they read may wait for ever",
+        "take enable_full_duplex out",
+        _DOCS + "caddyfile/options#enable-full-duplex",
+    ),
+)

@@ -1,0 +1,60 @@
+"""Reads a configuration and puts all rules to it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import DefinitionError
+from tuner.lint import caddy, nginx
+from tuner.lint.finding import Finding, LintFacts
+from tuner.own.tree import parse
+
+LINTED = ("nginx", "caddy")
+"""Servers that there are rules for."""
+
+
+def lint_file(path: Path, server: str, facts: LintFacts, binary: str) -> tuple[Finding, ...]:
+    """What is plainly wrong in a configuration, includes and all.
+
+    Args:
+        path: the main file: nginx.conf, a Caddyfile, or Caddy's JSON.
+        server: ``nginx`` or ``caddy``.
+        facts: the server and host that it is for.
+        binary: the server's program, which turns a Caddyfile into JSON.
+
+    Raises:
+        DefinitionError: it cannot be read, or is no configuration; with its line.
+    """
+    if server == "nginx":
+        return nginx.lint(parse(path), facts)
+    if server == "caddy":
+        return caddy.lint(_caddy_json(path, binary), str(path), facts)
+    raise DefinitionError(
+        f"there are no rules for {server}; allowed: {', '.join(LINTED)}", path="--server"
+    )
+
+
+def _caddy_json(path: Path, binary: str) -> Mapping[str, Any]:
+    if path.suffix == ".json":
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise DefinitionError(f"cannot be read: {error.strerror}", path=str(path)) from None
+    else:
+        command = [binary, "adapt", "--config", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines()[-1:] or ["no reason is given"]
+            raise DefinitionError(f"is no Caddyfile: {said[0]}", path=str(path))
+        text = done.stdout
+    try:
+        config = json.loads(text)
+    except ValueError as error:
+        raise DefinitionError(f"is no JSON: {error}", path=str(path)) from None
+    if not isinstance(config, dict):
+        raise DefinitionError("is no configuration of Caddy: not an object", path=str(path))
+    return config

@@ -1,0 +1,54 @@
+"""What a rule says, and what it may know beside the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner.facts import HostFacts, ServerFacts
+
+Severity = Literal["wrong", "doubtful"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be."""
+
+    rule: str
+    """``sendfile-under-tls``."""
+    severity: Severity
+    """``wrong``: it does not do what it was written for, or does harm; ``doubtful``: it may be
+    meant, and costs."""
+    file: str
+    line: int | None
+    """1-based; None where the format tells no lines."""
+    place: str
+    """What stands there: the directive, or the path of a JSON."""
+    what: str
+    why: str
+    remedy: str
+    link: str
+    """The server's own documentation."""
+
+    @property
+    def where(self) -> str:
+        """``/etc/nginx/nginx.conf:12``."""
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class LintFacts:
+    """The server and the host that a configuration is for."""
+
+    version: tuple[int, ...]
+    cores: int
+    """CPUs that the server may use."""
+    somaxconn: int
+    """The kernel's cap of a listening socket's backlog."""
+    kernel_tls: bool = False
+    """Whether the kernel's TLS is loaded."""
+
+
+def lint_facts(host: HostFacts, server: ServerFacts) -> LintFacts:
+    """What the rules need to know of this host and this server."""
+    return LintFacts(server.version_tuple, len(host.cpus), host.somaxconn, host.kernel_tls)

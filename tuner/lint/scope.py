@@ -1,0 +1,78 @@
+"""Which directive counts where: Nginx's blocks inherit from those around them.
+
+A directive of an inner block replaces the outer one of its name; one that may stand several times
+(``proxy_set_header``) is inherited only where the inner block has none of that name.
+https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_set_header
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tuner.own.tree import Directive, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A directive with the blocks around it."""
+
+    directive: Directive
+    levels: tuple[tuple[Directive, ...], ...]
+    """What stands in each block around it, outermost first; the last holds the directive."""
+
+    def all_of(self, name: str) -> tuple[Directive, ...]:
+        """The directives of a name that count here, in their order; empty if there is none."""
+        for level in reversed(self.levels):
+            found = tuple(one for one in level if one.name == name)
+            if found:
+                return found
+        return ()
+
+    def one(self, name: str) -> Directive | None:
+        """The one that counts here; None: as compiled in."""
+        found = self.all_of(name)
+        return found[-1] if found else None
+
+    def says(self, name: str, *args: str) -> bool:
+        """Whether the one that counts here has exactly these arguments."""
+        found = self.one(name)
+        return found is not None and found.args == args
+
+
+def spots(tree: Tree, *names: str) -> Iterator[Spot]:
+    """Every directive of these names, wherever it stands."""
+    yield from _spots((), tree.directives, names)
+
+
+def inside(block: Directive, around: Spot, *names: str) -> Iterator[Spot]:
+    """Those below one block."""
+    yield from _spots(around.levels, block.block or (), names)
+
+
+def _spots(
+    levels: tuple[tuple[Directive, ...], ...],
+    directives: tuple[Directive, ...],
+    names: tuple[str, ...],
+) -> Iterator[Spot]:
+    here = (*levels, directives)
+    for directive in directives:
+        if directive.name in names:
+            yield Spot(directive, here)
+        yield from _spots(here, directive.block or (), names) if directive.block else ()
+
+
+def number(directive: Directive | None) -> int | None:
+    """The only argument as an integer; None if it is none."""
+    if directive is None or len(directive.args) != 1 or not directive.args[0].isdigit():
+        return None
+    return int(directive.args[0])
+
+
+def option(directive: Directive, name: str) -> str | None:
+    """``511`` of ``listen 80 backlog=511``; None without it."""
+    for argument in directive.args:
+        key, equals, value = argument.partition("=")
+        if key == name and equals:
+            return value
+    return None
