@@ -49,6 +49,8 @@ ROOMS = {
     "plan": 1,
     "record": 1,
     "render": 1,
+    "record_file": 1,
+    "resources": 1,
     "scoring": 1,
     "site": 1,
     "space": 1,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.latency import Counts, Latency, summarise, summarise_counts
+from tuner.resources import Resources
 from tuner.stalls import Span, StallRule, excluded
 from tuner.wire import CLEARTEXT, Agreed, Wire, unlike
 
@@ -140,6 +141,8 @@ class Measurement:
     bad: bool
     agreed: Agreed = CLEARTEXT
     """What generator and server agreed on beside the protocol, and what connections cost."""
+    resources: Resources | None = None
+    """What processes and host used; None where it could not be read, and in older records."""
 
     @property
     def round(self) -> int:

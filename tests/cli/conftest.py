@@ -133,4 +133,5 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     found = nginx.parse_build(DEBIAN, "/usr/sbin/nginx")
     monkeypatch.setattr(nginx, "detect", lambda: found)
     monkeypatch.setattr(session, "loadgen_binary", lambda: Path("/usr/bin/tuner-loadgen"))
+    monkeypatch.setattr(session.counters, "read", None)
     monkeypatch.setattr(notes, "noise_notes", lambda _: [])

@@ -10,13 +10,13 @@ import optuna
 import pytest
 
 from tests.phases.rig import NAME, SPACE, STOCK, Rig, blocks, rig
-from tuner.cli.results import as_data
 from tuner.configuration import Value
 from tuner.errors import HostError
 from tuner.paths import data_dir
 from tuner.phases.measure import measure_one
 from tuner.phases.study import calibrate, confirm
 from tuner.report.charts import charts
+from tuner.report.data import as_data
 from tuner.report.html import render_html
 from tuner.report.markdown import render_markdown
 from tuner.report.result import StudyResult, evaluate

@@ -62,7 +62,7 @@ class Visit:
     @property
     def drawn(self) -> list[str]:
         """The charts that hold a drawing."""
-        return re.findall(r'id="chart-([a-z-]+)"[^>]*>(?:<[^>]*>)*?<svg', self.dom)
+        return re.findall(r'id="chart-([a-z0-9-]+)"[^>]*>(?:<[^>]*>)*?<svg', self.dom)
 
     @property
     def title(self) -> str:
@@ -110,7 +110,7 @@ def test_every_chart_is_drawn(study: Studies, tmp_path: Path, stage: Stage) -> N
     seen = visit(page, tmp_path)
     assert seen.complaints == []
     assert 'data-charts="drawn"' in seen.dom
-    assert seen.drawn == re.findall(r'id="chart-([a-z-]+)" role', page)
+    assert seen.drawn == re.findall(r'id="chart-([a-z0-9-]+)" role', page)
 
 
 @pytest.mark.parametrize("objective", ["p50", "throughput"])
@@ -138,7 +138,7 @@ def test_what_is_wanted_is_drawn(
     seen = visit(page, tmp_path)
     assert seen.complaints == []
     assert chart in seen.drawn
-    assert seen.drawn == re.findall(r'id="chart-([a-z-]+)" role', page)
+    assert seen.drawn == re.findall(r'id="chart-([a-z0-9-]+)" role', page)
 
 
 def test_hostile_text_does_not_run(hostile_record: Record, tmp_path: Path) -> None:

@@ -88,8 +88,20 @@ def test_every_chart_has_its_place(study: Studies) -> None:
         for _, attributes in parsed(page).tags
         if attributes.get("class") == "chart"
     }
-    expected = "effect blocks stalls spectra load-points search importance aa"
-    assert set(charts) == places == set(expected.split())
+    expected = [
+        "effect",
+        "blocks",
+        "stalls",
+        "spectra",
+        "load-points",
+        "search",
+        "importance",
+        "parallel",
+        "aa",
+    ]
+    expected += [f"slice-{place}" for place in range(1, 9)]
+    expected += [f"usage-{what}" for what in ("cpu", "backend", "memory", "network", "switches")]
+    assert set(charts) == places == set(expected)
 
 
 def test_the_page_asks_for_nothing_from_outside(study: Studies) -> None:

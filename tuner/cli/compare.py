@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -51,6 +52,7 @@ Examples:
 @options.study_file
 @options.study
 @options.output
+@options.ci
 def command(
     baseline: str,
     candidate: str,
@@ -59,6 +61,7 @@ def command(
     fail_if: tuple[str, ...],
     as_json: bool,
     quiet: bool,
+    junit: Path | None,
     **given: Any,
 ) -> None:
     """Prove B against A: calibration, frozen protocol, randomised blocks, verdict.
@@ -90,6 +93,6 @@ def command(
         open_bench(found, folder, progress, store) as (bench, spec),
     ):
         confirm(calibrate(bench, spec), other)
-    study = results.show(store.record(), folder, as_json=as_json)
+    study = results.show(store.record(), folder, as_json=as_json, junit=junit)
     if study.verdict is not None and str(study.verdict.kind) in fail_if:
         sys.exit(EXIT_FAIL_IF)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
 
 from tuner.cli import results
 from tuner.cli.session import STUDIES, open_store
-from tuner.report.result import evaluate
+from tuner.export import export_files
+from tuner.report.result import StudyResult, evaluate
 
 _EPILOG = """
 \b
@@ -17,7 +19,17 @@ Examples:
   tuner export quickstart --output /tmp/nginx
   tuner export quickstart --candidate
   tuner export quickstart --minimal
+  tuner export quickstart --format role --output roles
+  tuner export quickstart --format compose --output lab
+  tuner export quickstart --results studies/results/quickstart
 """
+_FORMATS = {
+    "config": "best",
+    "ansible": "ansible",
+    "role": "role",
+    "compose": "compose",
+}
+"""What can be written, and the folder below the study's where it goes."""
 
 
 @click.command(epilog=_EPILOG)
@@ -26,15 +38,72 @@ Examples:
 @click.option("--output", metavar="FOLDER", type=Path, help="Where to write [studies/NAME/best].")
 @click.option("--candidate", is_flag=True, help="The candidate, even if not shown to be better.")
 @click.option("--minimal", is_flag=True, help="Only what `tuner ablate` found to be needed.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(list(_FORMATS)),
+    default="config",
+    help="The server's file, Ansible variables, a role, or Docker Compose [config].",
+)
+@click.option(
+    "--results",
+    "kept",
+    metavar="FOLDER",
+    type=Path,
+    help="Write report.md, charts, configurations and a small record, to be kept.",
+)
 def command(
-    name: str, *, storage: str | None, output: Path | None, candidate: bool, minimal: bool
+    name: str,
+    *,
+    storage: str | None,
+    output: Path | None,
+    candidate: bool,
+    minimal: bool,
+    kind: str,
+    kept: Path | None,
 ) -> None:
     """Write the configuration that the study NAME recommends.
 
     That is the tuned one if the verdict is "better", and the baseline otherwise. With --minimal it
     is the smallest difference that keeps the gain, in a folder of its own (studies/NAME/minimal).
+    Every form says where it comes from: study, hash, verdict.
     """
     study = evaluate(open_store(name, storage).record())
-    folder = output or STUDIES / name / ("minimal" if minimal else "best")
-    for path in results.write_export(study, folder, candidate=candidate, minimal=minimal):
+    if kept is not None:
+        from tuner.export.results import write_results
+
+        for path in write_results(study, kept):
+            click.echo(path)
+        return
+    own = "minimal" if minimal and kind == "config" else _FORMATS[kind]
+    files = _maker(kind)(study, candidate=candidate, minimal=minimal)
+    for path in results.write_files(output or STUDIES / name / own, files):
         click.echo(path)
+
+
+def _maker(kind: str) -> Callable[..., Mapping[str, str | bytes]]:
+    makers: dict[str, Callable[..., Mapping[str, str | bytes]]] = {
+        "config": export_files,
+        "ansible": _variables,
+        "role": _role,
+        "compose": _compose,
+    }
+    return makers[kind]
+
+
+def _variables(study: StudyResult, **chosen: bool) -> Mapping[str, str | bytes]:
+    from tuner.export.ansible import variables
+
+    return variables(study, **chosen)
+
+
+def _role(study: StudyResult, **chosen: bool) -> Mapping[str, str | bytes]:
+    from tuner.export.ansible import role
+
+    return role(study, **chosen)
+
+
+def _compose(study: StudyResult, **chosen: bool) -> Mapping[str, str | bytes]:
+    from tuner.export.compose import compose
+
+    return compose(study, **chosen)

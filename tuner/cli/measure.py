@@ -55,7 +55,7 @@ def command(
     found = preflight(definition)
     folder = STUDIES / definition.name
     store = create_store(found, folder)
-    with open_bench(found, folder, progress, store) as (bench, spec):
+    with progress.live(), open_bench(found, folder, progress, store) as (bench, spec):
         measured = measure_one(bench, spec)
     if as_json:
         click.echo(json.dumps(_as_data(measured), indent=2))

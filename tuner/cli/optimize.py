@@ -62,7 +62,16 @@ Examples:
 @options.study
 @click.option("--resume", is_flag=True, help="Go on with an interrupted study.")
 @options.output
-def command(study_file: str | None, resume: bool, as_json: bool, quiet: bool, **given: Any) -> None:
+@options.ci
+def command(
+    *,
+    study_file: str | None,
+    resume: bool,
+    as_json: bool,
+    quiet: bool,
+    junit: Path | None,
+    **given: Any,
+) -> None:
     """Search for a better configuration, then prove whether it is one.
 
     Calibrates on the baseline, searches in randomised blocks, and confirms the winner on fresh
@@ -91,7 +100,7 @@ def command(study_file: str | None, resume: bool, as_json: bool, quiet: bool, **
         for done in store.recover():
             progress.note(done)
         run_study(bench, spec)
-    results.show(store.record(), folder, as_json=as_json)
+    results.show(store.record(), folder, as_json=as_json, junit=junit)
 
 
 def _resume(given: dict[str, Any]) -> tuple[StudyDefinition, Store, Preflight]:

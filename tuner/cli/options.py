@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -47,6 +48,9 @@ _STUDY = [
     click.option("--name", help="Name of the study; its results go to studies/NAME/."),
     click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/]."),
 ]
+_CI = [
+    click.option("--junit", metavar="FILE", type=Path, help="JUnit XML for a CI server."),
+]
 _OUTPUT = [
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
     click.option("--quiet", "-q", is_flag=True, help="No progress."),
@@ -79,6 +83,11 @@ def study(function: _F) -> _F:
 def output(function: _F) -> _F:
     """How the outcome is said."""
     return _apply(function, _OUTPUT)
+
+
+def ci(function: _F) -> _F:
+    """How the outcome is said to a CI server."""
+    return _apply(function, _CI)
 
 
 def overrides(options: Mapping[str, Any]) -> dict[str, object]:

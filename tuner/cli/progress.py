@@ -1,4 +1,4 @@
-"""Progress on the terminal: a line per step, and on a terminal a status line between them.
+"""Progress on standard error: a live view on a terminal, a line per step anywhere else.
 
 Nothing is printed while a window runs: the generator waits for tuner between two windows, and
 only then is there a turn.
@@ -6,10 +6,15 @@ only then is there a turn.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from collections.abc import Iterator
 
 import click
+
+from tuner.cli.live import LiveView
+from tuner.cli.words import duration
 
 
 class TerminalProgress:
@@ -17,17 +22,27 @@ class TerminalProgress:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
-        self._live = sys.stderr.isatty()
+        self._view: LiveView | None = None
         self._start = time.monotonic()
-        self._phase = ""
-        self._phase_start = self._start
-        self._expected_s = 0.0
+
+    @contextlib.contextmanager
+    def live(self) -> Iterator[None]:
+        """A live view for as long as this lasts, if this is a terminal and not to be quiet."""
+        if self._quiet or not sys.stderr.isatty():
+            yield
+            return
+        self._view = LiveView()
+        try:
+            yield
+        finally:
+            view, self._view = self._view, None
+            view.close()
 
     def phase(self, title: str, expected_s: float) -> None:
         """See ``Progress.phase``."""
-        self._phase, self._phase_start = title, time.monotonic()
-        self._expected_s = expected_s
         self._line(click.style(title, bold=True) + f", about {duration(expected_s)}")
+        if self._view:
+            self._view.phase(title, expected_s)
 
     def step(self, text: str, left_s: float) -> None:
         """See ``Progress.step``."""
@@ -39,25 +54,21 @@ class TerminalProgress:
 
     def window(self, text: str) -> None:
         """See ``Progress.window``."""
-        if self._live and not self._quiet:
-            left_s = self._expected_s - (time.monotonic() - self._phase_start)
-            left = f"; {duration(left_s)} left" if left_s >= 1 else ""
-            click.echo(f"\r\x1b[K  {self._phase}: {text}{left}", nl=False, err=True)
+        if self._view:
+            self._view.window(text)
+
+    def best(self, text: str) -> None:
+        """See ``Progress.best``."""
+        if self._view:
+            self._view.best(text)
 
     def _line(self, text: str) -> None:
-        if not self._quiet:
-            erase = "\r\x1b[K" if self._live else ""
-            passed = time.monotonic() - self._start
-            clock = click.style(f"{int(passed // 60):3d}:{int(passed % 60):02d}", dim=True)
-            click.echo(f"{erase}{clock}  {text}", err=True)
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them: ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min" + (f" {rest} s" if rest else "")
-    return f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
+        if self._quiet:
+            return
+        passed = time.monotonic() - self._start
+        clock = click.style(f"{int(passed // 60):3d}:{int(passed % 60):02d}", dim=True)
+        line = f"{clock}  {text}"
+        if self._view:
+            self._view.say(line)
+        else:
+            click.echo(line, err=True)

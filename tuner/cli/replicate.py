@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -45,6 +46,7 @@ Examples:
     "--fail-if-not-replicated", is_flag=True, help="End with exit code 4 unless it agrees."
 )
 @options.output
+@options.ci
 def command(
     name: str,
     *,
@@ -53,6 +55,7 @@ def command(
     fail_if_not_replicated: bool,
     as_json: bool,
     quiet: bool,
+    junit: Path | None,
     **given: Any,
 ) -> None:
     """Confirm the winner of the study NAME again, as a study of its own.
@@ -95,7 +98,7 @@ def command(
         open_bench(found, folder, progress, store) as (bench, spec),
     ):
         confirm(calibrate(bench, spec), candidate)
-    study = results.show(store.record(), folder, as_json=as_json)
+    study = results.show(store.record(), folder, as_json=as_json, junit=junit)
     if fail_if_not_replicated and not (study.replication and study.replication.agrees):
         sys.exit(EXIT_FAIL_IF)
 

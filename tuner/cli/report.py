@@ -1,6 +1,10 @@
-"""``tuner report``: a study's report again, from its record alone."""
+"""``tuner report``: a study's report again, from its record alone, or several side by side."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -8,22 +12,109 @@ from tuner.cli import results
 from tuner.cli.options import output
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.session import STUDIES, open_store
+from tuner.errors import DefinitionError
+from tuner.record import Record
+from tuner.record_file import read_record
+from tuner.report.data import as_data, schema
+from tuner.report.result import StudyResult, evaluate
+
+if TYPE_CHECKING:
+    from tuner.report.pictures import Format
 
 _EPILOG = """
 \b
 Examples:
   tuner report quickstart
   tuner report quickstart --json
+  tuner report quickstart --charts svg
+  tuner report quickstart --junit build/tuner.xml
+  tuner report nginx caddy                       side by side, in one page
+  tuner report studies/results/x/record.json.gz  from a kept record
 """
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("name")
+@click.argument("names", nargs=-1, metavar="NAME...")
 @click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/].")
+@click.option(
+    "--charts",
+    type=click.Choice(["svg", "png"]),
+    multiple=True,
+    help="Each chart as a file too, in charts/ beside the report.",
+)
+@click.option("--junit", metavar="FILE", type=Path, help="JUnit XML for a CI server.")
+@click.option("--output", metavar="FOLDER", type=Path, help="Where to write [studies/NAME].")
+@click.option("--schema", "as_schema", is_flag=True, help="Print the JSON schema of --json.")
 @output
-def command(name: str, storage: str | None, as_json: bool, quiet: bool) -> None:
-    """Write report.html, report.md and best/ of the study NAME again, from its record alone."""
-    folder = STUDIES / name
-    record = open_store(name, storage).record()
-    results.write(record, folder, TerminalProgress(quiet=quiet))
-    results.show(record, folder, as_json=as_json)
+def command(
+    names: tuple[str, ...],
+    *,
+    storage: str | None,
+    charts: tuple[Format, ...],
+    junit: Path | None,
+    output: Path | None,
+    as_schema: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Write report.html, report.md and best/ of the study NAME again, from its record alone.
+
+    NAME may also be a kept record, record.json.gz. Several names give one page that sets them side
+    by side (side-by-side.html and .md, in this folder unless --output says where).
+    """
+    if as_schema:
+        click.echo(json.dumps(schema(), indent=2))
+        return
+    if not names:
+        raise DefinitionError("name a study; 'tuner studies' lists those here", path="NAME")
+    progress = TerminalProgress(quiet=quiet)
+    opened = [_open(name, storage) for name in names]
+    if len(opened) > 1:
+        _side_by_side(opened, output or Path(), junit, as_json=as_json)
+        return
+    (record, folder) = opened[0]
+    folder = output or folder
+    study = results.write(record, folder, progress)
+    if charts:
+        _draw(study, folder / "charts", charts)
+    results.show(record, folder, as_json=as_json, junit=junit)
+
+
+def _open(name: str, storage: str | None) -> tuple[Record, Path]:
+    """A study's record and its folder: by its name, or from a file."""
+    if name.endswith((".json.gz", ".json")):
+        path = Path(name)
+        return read_record(path), path.parent
+    return open_store(name, storage).record(), STUDIES / name
+
+
+def _draw(study: StudyResult, folder: Path, formats: tuple[Format, ...]) -> None:
+    from tuner.report.charts import charts, titles
+    from tuner.report.pictures import write_pictures
+
+    write_pictures(charts(study), titles(study), folder, formats)
+
+
+def _side_by_side(
+    opened: list[tuple[Record, Path]], folder: Path, junit: Path | None, *, as_json: bool
+) -> None:
+    from tuner.report.side import render_side_html, render_side_markdown, side_lines
+
+    studies = [evaluate(record) for record, _ in opened]
+    if junit is not None:
+        results.write_junit(studies, junit)
+    written = results.write_files(
+        folder,
+        {
+            "side-by-side.html": render_side_html(studies),
+            "side-by-side.md": render_side_markdown(studies),
+        },
+    )
+    if as_json:
+        found = [as_data(study, own) for study, (_, own) in zip(studies, opened, strict=True)]
+        click.echo(json.dumps(found, indent=2))
+        return
+    for line in side_lines(studies):
+        click.echo(line)
+    for path in written:
+        click.echo(f"report   {path}")

@@ -24,7 +24,7 @@ from tuner.configuration import Configuration
 from tuner.errors import DefinitionError, HostError
 from tuner.facts import CoreSplit, HostFacts, ServerFacts, split_cores
 from tuner.goals import Goals
-from tuner.hosts import local
+from tuner.hosts import counters, local
 from tuner.hosts.ansible import AnsibleDeployer
 from tuner.instrument import Load
 from tuner.load.h2load import H2loadGenerator
@@ -237,12 +237,13 @@ def open_bench(
     claim = local.claim(folder, lab, work.resolve())
     try:
         deployer.publish(generate(found.workload))
-        ground = _with_backend(found, deployer, ground)
+        ground, backend = _with_backend(found, deployer, ground)
         found, ground = _with_certificate(found, ground, work)
         # Here and not where the record begins: a study may have been killed in between.
         for configuration in (found.baseline, *found.beside):
             store.add_configuration(describe(found, configuration))
-        yield _bench(found, deployer, ground, progress, store), _spec(found)
+        bench = _bench(found, deployer, ground, progress, store)
+        yield replace(bench, backend_pids=backend), _spec(found)
     finally:
         with _undisturbed():
             deployer.stop()
@@ -351,6 +352,7 @@ def _bench(
         seed=found.definition.seed,
         clock=time.time,
         beside=found.beside,
+        read_counters=counters.read,
     )
 
 
@@ -371,16 +373,19 @@ def _spec(found: Preflight) -> StudySpec:
     )
 
 
-def _with_backend(found: Preflight, deployer: AnsibleDeployer, ground: Ground) -> Ground:
+def _with_backend(
+    found: Preflight, deployer: AnsibleDeployer, ground: Ground
+) -> tuple[Ground, tuple[int, ...]]:
+    """The ground with the workload's backend, and its processes."""
     if found.workload.backend is None:
-        return ground
+        return ground, ()
     port = local.free_ports(1)[0]
     behind = replace(ground, binary=(found.backend or found.server).binary)
     states = deployer.deploy_backends([nginx.backend(found.workload, behind, port)])
     state = states["backend"]
     if state.state != "live":
         raise HostError(f"the backend does not start: {state.message}")
-    return replace(ground, upstreams=(f"127.0.0.1:{port}",))
+    return replace(ground, upstreams=(f"127.0.0.1:{port}",)), state.pids
 
 
 def _with_certificate(found: Preflight, ground: Ground, work: Path) -> tuple[Preflight, Ground]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tuner.access_log import Entry, Tally
 from tuner.arrivals import Recorded
-from tuner.cli.progress import duration
+from tuner.cli.words import duration
 from tuner.errors import DefinitionError
 from tuner.log_mix import Mix, Serve, make_mix
 from tuner.workload import Request, Workload, load_workload

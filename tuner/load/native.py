@@ -49,6 +49,12 @@ class NativeGenerator:
         self._cores = cores
         self._rule = rule
         self._name: str | None = None
+        self._pids: tuple[int, ...] = ()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """See ``ShowsProcesses.pids``."""
+        return self._pids
 
     @property
     def name(self) -> str:
@@ -125,6 +131,7 @@ class NativeGenerator:
         except OSError as error:
             raise InstrumentError(f"{self._binary} does not start: {error}") from error
         _prefer(process.pid)
+        self._pids = (process.pid,)
         alive = threading.Event()
         done = threading.Event()
 
@@ -140,6 +147,7 @@ class NativeGenerator:
         try:
             yield process, alive.set
         finally:
+            self._pids = ()
             done.set()
             alive.set()
             if process.poll() is None:

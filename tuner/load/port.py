@@ -91,6 +91,16 @@ class LoadGenerator(Protocol):
 
 
 @runtime_checkable
+class ShowsProcesses(Protocol):
+    """A generator whose processes on this machine are known while a plan runs."""
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Their ids; empty while nothing runs."""
+        ...
+
+
+@runtime_checkable
 class WatchesStalls(Protocol):
     """A generator that can look for stalls of the host without any load."""
 

@@ -15,6 +15,7 @@ from tuner.hosts.port import Deployer, InstanceSpec
 from tuner.load.port import LoadGenerator
 from tuner.measurement import Gates
 from tuner.objective import Objective
+from tuner.phases.watch import ReadCounters
 from tuner.record import ConfigurationRecord
 from tuner.stalls import StallRule
 from tuner.store import Store
@@ -43,6 +44,10 @@ class Progress(Protocol):
         """A window ended; called between windows, so it must be short."""
         ...
 
+    def best(self, text: str) -> None:
+        """What is ahead by now, with its uncertainty."""
+        ...
+
 
 class Silence:
     """Progress that nobody watches."""
@@ -58,6 +63,9 @@ class Silence:
 
     def window(self, text: str) -> None:
         """See ``Progress.window``."""
+
+    def best(self, text: str) -> None:
+        """See ``Progress.best``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +91,10 @@ class Bench:
     """Unix time in seconds, as the store has it."""
     beside: tuple[Configuration, ...] = ()
     """Further baselines, which the confirmation measures beside the first one."""
+    read_counters: ReadCounters | None = None
+    """Reads what the kernel counts of processes and host; None where it cannot be read."""
+    backend_pids: tuple[int, ...] = ()
+    """Processes of the workload's backend, as far as they are on this machine."""
 
     @property
     def objective(self) -> Objective:

@@ -21,8 +21,10 @@ from tuner.errors import HostError, InstrumentError, Interrupted
 from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.measurement import Measurement, RawWindow, measure
 from tuner.phases.bench import Bench
+from tuner.phases.watch import Watch
 from tuner.plan import BlockPlan
 from tuner.record import Block, BlockInstance, BlockState, Phase
+from tuner.resources import Resources
 from tuner.scoring import BASELINE, window_id
 from tuner.stats.diagnostics import unequal_stalls_p
 from tuner.stats.words import p_in_words
@@ -139,6 +141,7 @@ class _Run:
         self._endpoints: list[Endpoint] = []
         self._windows: list[Measurement] = []
         self._stopped = False
+        self._watch = Watch(bench.read_counters, bench.generator, bench.backend_pids)
 
     def deploy(self) -> None:
         ports = self._bench.free_ports(len(self._spec.arms))
@@ -180,6 +183,7 @@ class _Run:
 
     def _run(self, windows: tuple[WindowSpec, ...]) -> None:
         plan = Plan(self._bench.workload, tuple(self._endpoints), windows)
+        self._watch.begin(plan)
         self._bench.generator.run(plan, self._after)
 
     def _order(
@@ -224,11 +228,20 @@ class _Run:
         )
 
     def _after(self, raw: RawWindow) -> Next:
+        used = self._watch.end(raw.window_id, raw.instance)
+        answer = self._judge(raw, used)
+        self._watch.go_on()
+        return answer
+
+    def _judge(self, raw: RawWindow, used: Resources | None) -> Next:
         window = measure(raw, self._bench.rule, self._bench.gates, self._bench.workload.wire)
+        window = replace(window, resources=used)
         self._windows.append(window)
         self._bench.store.add_window(self._number, window)
         windows = len(self._spec.arms) * self._spec.plan.rounds
-        self._bench.progress.window(f"window {len(self._windows)} of {windows}")
+        self._bench.progress.window(
+            f"window {len(self._windows)} of {windows}{_stalled(self._windows)}"
+        )
         leaving = {
             label: reason
             for label, reason in self._drop(self._windows).items()
@@ -320,6 +333,13 @@ class _Run:
             instances=instances,
             windows=tuple(self._windows),
         )
+
+
+def _stalled(windows: Sequence[Measurement]) -> str:
+    """How much stalls of the host touched so far, in words; empty where nothing was."""
+    offered = sum(window.raw.count for window in windows)
+    touched = sum(window.excluded_share * window.raw.count for window in windows)
+    return f", stalls touched {touched / offered:.1%} of the requests" if touched else ""
 
 
 def _planned(arms: Sequence[Arm]) -> tuple[BlockInstance, ...]:

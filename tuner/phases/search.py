@@ -260,6 +260,10 @@ def _tell(bench: Bench, block: Block, left_s: float) -> None:
     ranked = best_first(trials, bench.goals)
     best = f"best so far {ratio_words(ranked[0], bench.goals)}" if ranked else "nothing yet"
     bench.progress.step(f"block {block.number}: {len(trials)} configurations tried, {best}", left_s)
+    if ranked:
+        bench.progress.best(
+            f"{ratio_words(ranked[0], bench.goals)}{_range(ranked[0], bench.goals)}"
+        )
 
 
 def _tell_disturbed(bench: Bench, calibration: Calibration) -> None:
@@ -280,6 +284,12 @@ def ratio_words(trial: Trial, goals: Goals) -> str:
     looks = len(trial.losses)
     limit = "; beyond a constraint" * violates(trial, goals)
     return f"{each} of the baseline's ({looks} look{'s' * (looks != 1)}, not a claim{limit})"
+
+
+def _range(trial: Trial, goals: Goals) -> str:
+    """How far apart its looks are, in words; empty where there is one."""
+    ratios = sorted(math.exp(goals.first.loss(loss)) for loss in trial.losses.values())
+    return f", from {ratios[0]:.1%} to {ratios[-1]:.1%}" if len(ratios) > 1 else ""
 
 
 def _spent_s(record: Record) -> float:

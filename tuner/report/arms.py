@@ -135,8 +135,15 @@ def figures(blocks: Sequence[PairedBlock], goals: Goals) -> tuple[Figure, ...]:
     apart = _AT_ONE_RATE if goals.seek else frozenset()
     for name, unit, metric in (*further, *_METRICS):
         if name not in shown and name not in apart:
-            own.append(_figure(used, name, unit, partial(typical_ln, metric=metric), metric))
+            own.append(figure_of(used, name, unit, metric))
     return tuple(own)
+
+
+def figure_of(
+    used: Sequence[PairedBlock], name: str, unit: str, metric: Callable[[Measurement], float]
+) -> Figure:
+    """One figure of every window, of both arms over the used blocks."""
+    return _figure(used, name, unit, partial(typical_ln, metric=metric), metric)
 
 
 def spectra(blocks: Sequence[PairedBlock]) -> tuple[Spectrum, ...]:

@@ -7,7 +7,9 @@ tooltips is written here, with the same words as in the tables.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import altair as alt
 
@@ -19,6 +21,14 @@ from tuner.report.charts_of_history import (
     importance_chart,
     load_points_chart,
     search_chart,
+)
+from tuner.report.charts_of_parameters import parallel_chart, slice_chart, slices
+from tuner.report.charts_of_usage import (
+    behind_chart,
+    cpu_chart,
+    memory_chart,
+    network_chart,
+    switches_chart,
 )
 from tuner.report.result import StudyResult
 from tuner.report.vega import (
@@ -42,6 +52,26 @@ from tuner.report.vega import (
 from tuner.report.words import figure, interval, ratio
 from tuner.scoring import BASELINE
 
+TITLES: Mapping[str, str] = {
+    "effect": "Ratio of tuned to baseline, with its interval and the margin",
+    "blocks": "Both arms of every block, in order of time",
+    "stalls": "Requests that stalls of the host touched",
+    "spectra": "Latency by percentile (dashed: raw, stalls of the host included)",
+    "load-points": "Both arms by offered rate",
+    "rates": "Latency of every window by the rate that was offered",
+    "search": "Every trial of the search, and the best so far",
+    "front": "Every trial by both objectives",
+    "importance": "Share of the variation that each parameter explains",
+    "parallel": "Every trial through its values (blue: better)",
+    "usage-cpu": "CPU of the server, by window",
+    "usage-backend": "CPU of the backend, by window",
+    "usage-memory": "Memory of the server, by window",
+    "usage-network": "What the host sent, by window",
+    "usage-switches": "Context switches of the server, by window",
+    "aa": "Identical instances beside each other (A/A)",
+}
+"""What each chart shows, in a few words."""
+
 
 def charts(study: StudyResult) -> dict[str, Spec]:
     """Every chart that the study has data for, by the id of its place in the page."""
@@ -55,17 +85,30 @@ def charts(study: StudyResult) -> dict[str, Spec]:
         "search": search_chart,
         "front": front_chart,
         "importance": importance_chart,
+        **{place: partial(slice_chart, name=name) for place, name in slices(study)},
+        "parallel": parallel_chart,
+        "usage-cpu": cpu_chart,
+        "usage-backend": behind_chart,
+        "usage-memory": memory_chart,
+        "usage-network": network_chart,
+        "usage-switches": switches_chart,
         "aa": aa_chart,
     }
-    specs = {}
-    for name, maker in makers.items():
-        chart = maker(study)
-        if chart is not None:
-            spec = chart.to_dict()
-            # Altair's own default size would override the page's.
-            spec.pop("config", None)
-            specs[name] = spec
-    return specs
+    made = {name: maker(study) for name, maker in makers.items()}
+    return {name: specification(chart) for name, chart in made.items() if chart is not None}
+
+
+def titles(study: StudyResult) -> dict[str, str]:
+    """What each chart shows, by its id."""
+    shown = f"{study.objective.name}, ratio to the baseline, by"
+    return {**TITLES, **{place: f"{shown} {name}" for place, name in slices(study)}}
+
+
+def specification(chart: alt.LayerChart) -> Spec:
+    """A chart as Vega-Lite, without Altair's own default size, which would override the page's."""
+    spec: Spec = chart.to_dict()
+    spec.pop("config", None)
+    return spec
 
 
 def _effect(study: StudyResult) -> alt.LayerChart | None:
@@ -124,7 +167,9 @@ def _effect(study: StudyResult) -> alt.LayerChart | None:
         .mark_point(color=TUNED_COLOUR, fill=SURFACE, size=110, strokeWidth=2.5, opacity=1)
         .encode(axis, y=alt.value(34), tooltip=tooltip),
         alt.Chart(one)
-        .mark_text(color=INK, fontSize=13, fontWeight=600, dy=-18)
+        .mark_text(
+            color=INK, fontSize=13, fontWeight=600, dy=-18, **_beside(estimate.ratio, domain)
+        )
         .encode(axis, y=alt.value(34), text="text:N"),
         alt.Chart(data(blocks))
         .mark_tick(color=TUNED_COLOUR, thickness=2, size=16, opacity=0.55, orient="vertical")
@@ -242,6 +287,14 @@ def _spectra(study: StudyResult) -> alt.LayerChart | None:
         ),
     ]
     return layered(layers, 320)
+
+
+def _beside(at: float, domain: Sequence[float]) -> dict[str, Any]:
+    """Keep a text inside the axis: it hangs to the side where there is room."""
+    share = math.log(at / domain[0]) / math.log(domain[1] / domain[0])
+    if share < 0.3:
+        return {"align": "left", "dx": -10}
+    return {"align": "right", "dx": 10} if share > 0.7 else {}
 
 
 def _drawable(end: float) -> bool:

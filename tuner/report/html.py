@@ -14,7 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from tuner.report.ablation import HEAD, ablation_note, ablation_rows, ablation_sentence
+from tuner.report.ablation import (
+    HEAD,
+    ablation_note,
+    ablation_rows,
+    ablation_sentence,
+    minimal_changes,
+)
 from tuner.report.arms import Figure, block_labels
 from tuner.report.facts import (
     BESIDE_HEAD,
@@ -33,6 +39,7 @@ from tuner.report.facts import (
     wanted_rows,
 )
 from tuner.report.result import StudyResult
+from tuner.report.section import Section
 from tuner.report.words import (
     PHASE_NAMES,
     UNKNOWN,
@@ -57,19 +64,42 @@ _TRADED = (
 )
 
 
-def render_html(study: StudyResult) -> str:
-    """The report as one self-contained HTML file."""
+def render_html(study: StudyResult, further: Sequence[Section] = ()) -> str:
+    """The report as one self-contained HTML file.
+
+    Args:
+        study: the result.
+        further: sections of what lies beside the study's own course, shown after its load points.
+    """
     # Slow to load (Altair checks its schema, vl-convert starts a JavaScript engine), and needed
     # for this report alone.
-    import jinja2
-
     from tuner.report.charts import charts
-    from tuner.report.vega import CONFIG, bundle, embedded_json
+    from tuner.report.charts_of_parameters import slices
 
     specs = charts(study)
+    context = _context(study, specs, further) | {"slices": slices(study)}
+    specs |= {picture.name: dict(picture.spec) for part in further for picture in part.pictures}
+    return page("report.html.j2", specs, context)
+
+
+def page(
+    template: str, specs: Mapping[str, Mapping[str, object]], context: Mapping[str, Any]
+) -> str:
+    """A page that carries its style, its scripts and its data with it.
+
+    Args:
+        template: name of the file in ``tuner/report/page``.
+        specs: charts by the id of their place.
+        context: what the template shows.
+    """
+    import jinja2
+
+    from tuner.report.vega import CONFIG, bundle, embedded_json
+
     css, js = _part("report.css"), _part("report.js")
     library = bundle() if specs else ""
     environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_part),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -77,9 +107,9 @@ def render_html(study: StudyResult) -> str:
         keep_trailing_newline=True,
     )
     environment.filters |= _FILTERS
-    template = environment.from_string(_part("report.html.j2"))
-    return template.render(
-        **_context(study, specs),
+    return environment.get_template(template).render(
+        **context,
+        charts=specs,
         css=css,
         js=js,
         bundle=library,
@@ -88,18 +118,19 @@ def render_html(study: StudyResult) -> str:
     )
 
 
-def _context(study: StudyResult, specs: Mapping[str, object]) -> dict[str, Any]:
+def _context(
+    study: StudyResult, specs: Mapping[str, object], further: Sequence[Section]
+) -> dict[str, Any]:
     """What the template shows beside the study itself."""
     kind, _, statement = study.sentence.partition(": ")
     # The figures in brackets follow in smaller type.
     headline, bracket, detail = statement.partition(" (ratio ")
     detail = f"Ratio {detail.replace(')', '', 1)}" if bracket else ""
-    sections = _sections(study, specs)
+    sections = _sections(study, specs, further)
     return {
         "study": study,
         "record": study.record,
         "objective": study.objective,
-        "charts": specs,
         "sections": sections,
         "shown": {anchor for anchor, _ in sections},
         "kind": kind,
@@ -108,6 +139,8 @@ def _context(study: StudyResult, specs: Mapping[str, object]) -> dict[str, Any]:
         "detail": detail,
         "baseline_name": baseline_name(study),
         "changes_title": changes_title(study),
+        "minimal": minimal_changes(study),
+        "further": further,
         "recommended": is_recommended(study),
         "ablation_head": HEAD,
         "ablation_note": ablation_note(study),
@@ -135,7 +168,9 @@ def _context(study: StudyResult, specs: Mapping[str, object]) -> dict[str, Any]:
     }
 
 
-def _sections(study: StudyResult, specs: Mapping[str, object]) -> list[tuple[str, str]]:
+def _sections(
+    study: StudyResult, specs: Mapping[str, object], further: Sequence[Section]
+) -> list[tuple[str, str]]:
     """Anchor and title of every section that the study has something for."""
     entries: tuple[tuple[str, str, object], ...] = (
         ("changes", "Changes", study.candidate),
@@ -144,7 +179,9 @@ def _sections(study: StudyResult, specs: Mapping[str, object]) -> list[tuple[str
         ("spectra", "Spectra", "spectra" in specs),
         ("figures", "Figures", study.figures),
         ("load-points", "Load", study.load_points),
+        *((section.anchor, section.short or section.title, True) for section in further),
         ("search", "Search", study.trials),
+        ("resources", "Resources", study.usage),
         ("difference", "Difference", study.difference),
         ("aa", "A/A", study.record.calibration),
         ("diagnostics", "Checks", study.findings),

@@ -39,10 +39,10 @@ _SPECIAL = re.compile(r"([\\`*_\[\]#|~>])")
 def render_markdown(study: StudyResult) -> str:
     """The report as Markdown; whatever the study brought in is escaped."""
     parts = [
-        f"# {_plain(study.record.name)}",
-        f"**{_plain(study.sentence)}**",
-        _plain(study.replication.sentence) if study.replication else "",
-        _table(("wanted", "verdict", "ratio or value", "95 % interval"), _wanted(study)),
+        f"# {plain(study.record.name)}",
+        f"**{plain(study.sentence)}**",
+        plain(study.replication.sentence) if study.replication else "",
+        table_of(("wanted", "verdict", "ratio or value", "95 % interval"), _wanted(study)),
         _figures(study),
         _finalists(study),
         _beside(study),
@@ -57,7 +57,7 @@ def render_markdown(study: StudyResult) -> str:
         _folded("Diagnostics", _diagnostics(study)),
         _folded("Frozen protocol", _facts(protocol_facts(study))),
         _folded("Host and method", _facts(host_facts(study) + method_facts(study))),
-        _folded("Limits of the claim", "\n".join(f"- {_plain(line)}" for line in limits(study))),
+        _folded("Limits of the claim", "\n".join(f"- {plain(line)}" for line in limits(study))),
         _folded("How to run it again", _fenced("sh", [study.record.command])),
         f"*Begun {moment(study.record.started_unix_s)}.*",
     ]
@@ -65,14 +65,14 @@ def render_markdown(study: StudyResult) -> str:
 
 
 def _wanted(study: StudyResult) -> list[tuple[str, ...]]:
-    return [tuple(map(_plain, row)) for row in wanted_rows(study)]
+    return [tuple(map(plain, row)) for row in wanted_rows(study)]
 
 
 def _figures(study: StudyResult) -> str:
     claimed = len(study.goals.objectives)
     rows = [
         (
-            f"**{_plain(entry.name)}**" if place < claimed else _plain(entry.name),
+            f"**{plain(entry.name)}**" if place < claimed else plain(entry.name),
             figure(entry.baseline, entry.unit),
             figure(entry.candidate, entry.unit),
             ratio(entry.change.ratio) if entry.change else "",
@@ -80,8 +80,8 @@ def _figures(study: StudyResult) -> str:
         )
         for place, entry in enumerate(study.figures)
     ]
-    name = f"baseline ({_plain(baseline_name(study))})"
-    return _table(("", name, "tuned", "ratio", "95 % interval"), rows)
+    name = f"baseline ({plain(baseline_name(study))})"
+    return table_of(("", name, "tuned", "ratio", "95 % interval"), rows)
 
 
 def _finalists(study: StudyResult) -> str:
@@ -96,12 +96,12 @@ def _finalists(study: StudyResult) -> str:
         for entry in study.finalists
     ]
     head = ("finalist", "verdict", "ratio", "simultaneous 95 % interval", "p, Holm")
-    table = _table(head, rows)
+    table = table_of(head, rows)
     return f"### Finalists\n\n{table}" if table else ""
 
 
 def _beside(study: StudyResult) -> str:
-    table = _table(BESIDE_HEAD, [tuple(map(_plain, row)) for row in beside_rows(study)])
+    table = table_of(BESIDE_HEAD, [tuple(map(plain, row)) for row in beside_rows(study)])
     return f"### Against the other baselines\n\n{table}" if table else ""
 
 
@@ -110,19 +110,19 @@ def _changes(study: StudyResult) -> str:
         (_code(change.name), _code(setting(change.baseline)), _code(setting(change.tuned)))
         for change in study.changes
     ]
-    table = _table(("setting", "baseline", "tuned"), rows)
+    table = table_of(("setting", "baseline", "tuned"), rows)
     return f"### {changes_title(study)}\n\n{table}" if table else ""
 
 
 def _ablation(study: StudyResult) -> str:
-    rows = [[_plain(cell) for cell in row.cells] for row in ablation_rows(study)]
+    rows = [[plain(cell) for cell in row.cells] for row in ablation_rows(study)]
     if not study.ablation:
         return ""
     parts = [
         "### Why it won",
-        _plain(ablation_sentence(study)),
-        _table(HEAD, rows),
-        f"*{_plain(ablation_note(study))}*" if rows else "",
+        plain(ablation_sentence(study)),
+        table_of(HEAD, rows),
+        f"*{plain(ablation_note(study))}*" if rows else "",
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -139,10 +139,10 @@ def _blocks(study: StudyResult) -> str:
                 figure(first, objective.unit),
                 figure(second, objective.unit),
                 ratio(second / first),
-                _plain(block.reason) or "used",
+                plain(block.reason) or "used",
             )
         )
-    table = _table(("block", "UTC", "baseline", "tuned", "ratio", ""), rows)
+    table = table_of(("block", "UTC", "baseline", "tuned", "ratio", ""), rows)
     return f"{table}\n\n{_looks(study)}" if study.looks else table
 
 
@@ -155,7 +155,7 @@ def _looks(study: StudyResult) -> str:
         )
         for look in study.looks
     ]
-    table = _table(("blocks", "e-value", "always-valid 95 % interval"), rows)
+    table = table_of(("blocks", "e-value", "always-valid 95 % interval"), rows)
     return f"After each block (an e-value of 20 rejects at 5 %):\n\n{table}"
 
 
@@ -186,7 +186,7 @@ def _search(study: StudyResult) -> str:
         )
         for trial in sorted(ran, key=lambda trial: study.objective.loss(trial.ratio))[:10]
     ]
-    table = _table(("trial", "origin", "state", "blocks", "ratio", "range"), rows)
+    table = table_of(("trial", "origin", "state", "blocks", "ratio", "range"), rows)
     lines += ["", "Search figures, never claims; the best ten:", "", table] if table else []
     return "\n".join(lines)
 
@@ -198,28 +198,28 @@ def _load_points(study: StudyResult) -> str:
             figure(point.share_of_capacity, "share"),
             point.arm,
             figure(point.value, study.objective.unit),
-            _plain(point.reason)
+            plain(point.reason)
             or f"{figure(point.low, study.objective.unit)} to "
             f"{figure(point.high, study.objective.unit)}",
         )
         for point in study.load_points
     ]
-    return _table(("offered", "of capacity", "arm", study.objective.words, "range"), rows)
+    return table_of(("offered", "of capacity", "arm", study.objective.words, "range"), rows)
 
 
 def _diagnostics(study: StudyResult) -> str:
     return "\n".join(
-        f"- {'**warning:** ' if finding.raised else ''}{_plain(finding.message)}"
+        f"- {'**warning:** ' if finding.raised else ''}{plain(finding.message)}"
         for finding in study.findings
     )
 
 
 def _facts(facts: Facts) -> str:
-    return _table(("", ""), [(_plain(name), _plain(value)) for name, value in facts])
+    return table_of(("", ""), [(plain(name), plain(value)) for name, value in facts])
 
 
 def _bullets(title: str, lines: Iterable[str]) -> str:
-    text = "\n".join(f"- {_plain(line)}" for line in lines)
+    text = "\n".join(f"- {plain(line)}" for line in lines)
     return f"### {title}\n\n{text}" if text else ""
 
 
@@ -229,7 +229,7 @@ def _folded(title: str, body: str) -> str:
     return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """First column to the left, the others to the right; empty without rows."""
     if not rows:
         return ""
@@ -237,7 +237,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text that Markdown shows as it is: no markup, no HTML, no mention, one line."""
     entities = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
     return _SPECIAL.sub(r"\\\1", entities).replace("@", "&#64;")

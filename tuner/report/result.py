@@ -46,6 +46,7 @@ from tuner.report.history import (
     trial_figures,
 )
 from tuner.report.outcome import Status, outcome
+from tuner.report.usage import usage
 from tuner.stats.diagnostics import Finding
 from tuner.stats.holm import holm
 from tuner.stats.paired import PairedEstimate
@@ -101,6 +102,8 @@ class StudyResult:
     """Every block of the confirmation in order of time, used or not."""
     figures: tuple[Figure, ...]
     """Both arms over the used blocks, the objective first; empty without such blocks."""
+    usage: tuple[Figure, ...]
+    """What both arms used of the machine; empty where it was not read."""
     spectra: tuple[Spectrum, ...]
     excluded: tuple[float, float]
     """Share of requests that the stall rule excluded, of baseline and candidate; NaN if none."""
@@ -185,6 +188,7 @@ def evaluate(record: Record) -> StudyResult:
         looks=_looks(protocol, rows[: stands.blocks], stands.best),
         confirm=confirm,
         figures=_claimed(figures(used, goals), stands) if used else (),
+        usage=usage(used),
         spectra=() if goals.seek else spectra(used),
         excluded=(
             excluded_share([window for block in used for window in block.baseline]),

@@ -36,6 +36,7 @@ from tuner.scoring import counted_windows, window_id
 from tuner.stalls import Span, StallRule
 from tuner.stats.power import minimum_detectable_effect, pooled_sigma
 from tuner.stats.verdict import decision_margin
+from tuner.testing.sample_usage import used
 
 Outcome = Literal["better", "worse", "equivalent", "inconclusive"]
 Stage = Literal["started", "calibrated", "searching", "searched", "confirming", "confirmed"]
@@ -191,7 +192,9 @@ class _Host:
             samples=raw.samples,
         )
         self.now_s += window_s + _GAP_S
-        return measure(window, _RULE, _gates(self.objective))
+        judged = measure(window, _RULE, _gates(self.objective))
+        use = used(window, block=len(self.blocks), achieved_per_s=achieved, shift=shift)
+        return replace(judged, resources=use)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ the baseline: a configuration that was not shown to be better is exported only w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tuner.errors import DefinitionError
 from tuner.record import ConfigurationRecord
 from tuner.report.ablation import ablation_sentence
@@ -32,20 +34,35 @@ def export_files(
     Raises:
         DefinitionError: no smaller difference was shown to keep the gain.
     """
+    chosen = choose(study, candidate=candidate, minimal=minimal)
+    if chosen is None:
+        return {}
+    lines = provenance(study, chosen)
+    return {
+        chosen.file_name: comment(lines) + chosen.text,
+        **chosen.more,
+        VALUES_NAME: configuration_yaml(chosen.configuration, lines),
+    }
+
+
+def choose(
+    study: StudyResult, *, candidate: bool = False, minimal: bool = False
+) -> ConfigurationRecord | None:
+    """Which configuration is handed over, by the rules of ``export_files``.
+
+    Returns:
+        None if the record does not hold it.
+    """
     better = study.verdict is not None and study.verdict.kind is VerdictKind.BETTER
     digest = study.candidate if (better or candidate) and study.candidate else study.record.baseline
     if minimal:
         digest = _minimal(study)
-    chosen = study.record.configurations.get(digest)
-    if chosen is None:
-        return {}
-    lines = _provenance(study, chosen)
-    comment = "".join(f"# {' '.join(line.split())}".rstrip() + "\n" for line in lines)
-    return {
-        chosen.file_name: comment + chosen.text,
-        **chosen.more,
-        VALUES_NAME: configuration_yaml(chosen.configuration, lines),
-    }
+    return study.record.configurations.get(digest)
+
+
+def comment(lines: Sequence[str]) -> str:
+    """Lines as comments, as most languages of configuration write them."""
+    return "".join(f"# {' '.join(line.split())}".rstrip() + "\n" for line in lines)
 
 
 def _minimal(study: StudyResult) -> str:
@@ -59,7 +76,8 @@ def _minimal(study: StudyResult) -> str:
     return study.ablation.minimal
 
 
-def _provenance(study: StudyResult, chosen: ConfigurationRecord) -> list[str]:
+def provenance(study: StudyResult, chosen: ConfigurationRecord) -> list[str]:
+    """Where a configuration comes from and what was shown of it: study, hash, verdict."""
     record = study.record
     protocol = f", protocol {record.protocol.digest}" if record.protocol else ""
     roles = {

@@ -1,0 +1,96 @@
+"""Progress on a terminal and elsewhere: what is said, and when it is drawn."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tuner.cli.progress import TerminalProgress
+
+_STUDY = """
+from tuner.cli.progress import TerminalProgress
+import threading
+progress = TerminalProgress(quiet={quiet})
+with progress.live():
+    progress.phase("search: 3 blocks", 60.0)
+    progress.window("window 1 of 12, stalls touched 4.2% of the requests")
+    assert threading.active_count() == 1, threading.enumerate()
+    progress.best("85.3% of the baseline's (3 looks, not a claim), from 81.0% to 90.2%")
+    progress.step("block 4: 7 configurations tried", 40.0)
+    progress.phase("confirmation: 12 blocks", 90.0)
+progress.note("writing the report")
+"""
+
+
+def on_a_terminal(program: str) -> str:
+    """Run a program whose standard error is a terminal of 100 columns; what it wrote there."""
+    main, side = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "24"}
+    with subprocess.Popen([sys.executable, "-c", program], stderr=side, env=environment) as process:
+        os.close(side)
+        parts = []
+        while select.select([main], [], [], 30)[0]:
+            try:
+                part = os.read(main, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            parts.append(part)
+        assert process.wait() == 0
+    os.close(main)
+    return b"".join(parts).decode()
+
+
+def test_a_terminal_shows_where_the_study_is() -> None:
+    """Phase, block, stalls, the best with its spread and the time left; no thread draws it."""
+    seen = on_a_terminal(_STUDY.format(quiet=False))
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
+    for words in (
+        "search: 3 blocks",
+        "left",
+        "from 81.0% to 90.2%",
+        "block 4: 7 configurations tried; 40 s left",
+        "confirmation: 12 blocks",
+        "writing the report",
+    ):
+        assert words in plain, words
+    # The view is gone in the end: its last lines were erased, and the cursor is shown again.
+    assert seen.rindex("\x1b[?25h") < seen.rindex("writing the report")
+
+
+def test_quiet_says_nothing() -> None:
+    """Neither lines nor a view."""
+    assert on_a_terminal(_STUDY.format(quiet=True)) == ""
+
+
+def test_elsewhere_there_are_plain_lines(capfd: pytest.CaptureFixture[str]) -> None:
+    """A line per phase and step, without control characters, and none per window."""
+    progress = TerminalProgress()
+    with progress.live():
+        progress.phase("search", 60.0)
+        progress.window("window 1 of 12")
+        progress.best("85 %")
+        progress.step("block 1", 0.0)
+    lines = capfd.readouterr().err.splitlines()
+    said = [re.sub(r"^ *[0-9]+:[0-9]{2}  ", "", line) for line in lines]
+    assert said == ["search, about 1 min", "  block 1"]
+    assert threading.active_count() == 1
+
+
+def test_help_does_not_load_the_view() -> None:
+    """Rich is loaded by what draws, not by `tuner --help`."""
+    program = (
+        "import sys; sys.argv = ['tuner', '--help']\n"
+        "from tuner.cli import cli\n"
+        "cli.main(standalone_mode=False)\n"
+        "sys.exit('rich' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)

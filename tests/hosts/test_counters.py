@@ -1,0 +1,63 @@
+"""The kernel's counters, read from /proc: this process's own, and made-up ones."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from tuner.hosts.counters import read
+
+
+def test_this_process_is_seen_to_work() -> None:
+    """CPU time grows with work; memory, threads and descriptors are there."""
+    before = read([os.getpid()])
+    end = time.process_time() + 0.05
+    while time.process_time() < end:
+        pass
+    after = read([os.getpid()])
+    first, last = before.processes[os.getpid()], after.processes[os.getpid()]
+    assert last.user_s + last.system_s > first.user_s + first.system_s
+    assert 0 < last.memory_bytes <= last.peak_bytes
+    assert last.threads >= 1
+    assert last.descriptors is not None
+    assert last.descriptors > 2
+    assert after.at_s > before.at_s
+
+
+def test_a_process_that_is_gone_is_left_out(tmp_path: Path) -> None:
+    """As is one of which the kernel tells nothing that can be read."""
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text("7 (odd) S")
+    assert read([7, 8], tmp_path).processes == {}
+
+
+def test_fields_count_from_behind_the_name(tmp_path: Path) -> None:
+    """A process may call itself anything; threads' switches are summed up."""
+    folder = tmp_path / "7"
+    for task in ("7", "9"):
+        (folder / "task" / task).mkdir(parents=True)
+        (folder / "task" / task / "status").write_text(
+            "voluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t1\n"
+        )
+    (folder / "stat").write_text("7 (a) b (c) S 1 1 1 0 -1 0 0 0 0 0 150 50 0 0 20 0 2 0\n")
+    (folder / "status").write_text("Name:\ta) b\nVmHWM:\t  20 kB\nVmRSS:\t  10 kB\n")
+    found = read([7], tmp_path).processes[7]
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert (found.user_s, found.system_s) == (150 / ticks, 50 / ticks)
+    assert (found.memory_bytes, found.peak_bytes) == (10_240, 20_480)
+    assert (found.waits, found.preemptions, found.threads) == (10, 2, 2)
+    assert (found.read_bytes, found.descriptors) == (None, None)
+
+
+def test_all_interfaces_are_summed_up(tmp_path: Path) -> None:
+    """Loopback is one of them: what a local server sends goes through it."""
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "dev").write_text(
+        "Inter-|   Receive |  Transmit\n face |bytes packets|bytes\n"
+        "    lo: 100 1 0 0 0 0 0 0 100 1 0 0 0 0 0 0\n"
+        "  eth0: 30 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0\n"
+    )
+    (tmp_path / "loadavg").write_text("0.25 0.10 0.05 1/100 4242\n")
+    host = read([], tmp_path).host
+    assert (host.received_bytes, host.sent_bytes, host.load) == (130, 107, 0.25)

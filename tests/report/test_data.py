@@ -1,0 +1,58 @@
+"""The outcome for scripts: what is printed is what the published schema says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.phases.rig import rig
+from tuner.report.data import as_data, schema
+from tuner.report.result import StudyResult, evaluate
+from tuner.testing.sample_record import STAGES, Stage
+
+Studies = Callable[..., StudyResult]
+
+
+def check(data: dict[str, Any]) -> None:
+    """Hold an outcome against the schema, as a script would read it: through JSON."""
+    text = json.dumps(data, allow_nan=False)
+    jsonschema.Draft202012Validator(schema()).validate(json.loads(text))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_stage_keeps_to_the_schema(study: Studies, stage: Stage) -> None:
+    """However far a study came, its outcome is complete, with null where nothing is known."""
+    check(as_data(study(stage=stage), Path("studies/x")))
+
+
+@pytest.mark.parametrize("outcome", ["worse", "equivalent", "inconclusive"])
+def test_every_verdict_keeps_to_the_schema(study: Studies, outcome: str) -> None:
+    """The verdict is one of those that the schema names."""
+    data = as_data(study(outcome), Path("studies/x"))
+    assert data["verdict"] == outcome
+    check(data)
+
+
+def test_two_objectives_and_a_constraint_keep_to_the_schema() -> None:
+    """Their own lists are filled, and valid."""
+    made = rig(objective=("p50", "memory"), wanted={"constraint": ["errors <= 1%"]}, time_s=400.0)
+    data = as_data(evaluate(made.run()), Path("studies/x"))
+    assert len(data["objectives"]) == 2
+    assert data["constraints"]
+    check(data)
+
+
+def test_the_schema_is_one_and_refuses(study: Studies) -> None:
+    """It is a schema by its own draft; an unknown field, or a missing one, is wrong."""
+    jsonschema.Draft202012Validator.check_schema(schema())
+    data = as_data(study(), Path("studies/x"))
+    assert data["resources"]
+    assert len(data["confirmation"]) == 13
+    for wrong in ({**data, "more": 1}, {k: v for k, v in data.items() if k != "ratio"}):
+        with pytest.raises(jsonschema.ValidationError):
+            check(wrong)

@@ -1,0 +1,41 @@
+"""``tuner dashboard``: a study's record in optuna-dashboard."""
+
+from __future__ import annotations
+
+import click
+
+from tuner.cli.session import STUDIES, open_store
+from tuner.errors import DefinitionError
+from tuner.store import sqlite_url
+
+_EPILOG = """
+\b
+Examples:
+  tuner dashboard quickstart
+  tuner dashboard quickstart --port 9000
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("name")
+@click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/].")
+@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Where to listen [127.0.0.1].")
+@click.option("--port", default=8080, type=click.IntRange(1, 65535), help="Port [8080].")
+def command(name: str, storage: str | None, host: str, port: int) -> None:
+    """Open the record of the study NAME in optuna-dashboard, until Ctrl-C.
+
+    It may be opened while the study runs: but not on the machine that measures, where it would take
+    time from it. NAME/blocks holds the blocks, NAME the trials. It is an extra of its own:
+    pip install 'tuner[dashboard]'.
+    """
+    open_store(name, storage)
+    try:
+        import optuna_dashboard
+    except ImportError as error:
+        raise DefinitionError(
+            "optuna-dashboard is not installed; run: pip install 'tuner[dashboard]'"
+            " (or open report.html, which needs nothing)",
+            path="tuner dashboard",
+        ) from error
+    click.echo(f"http://{host}:{port}/ shows {name} and {name}/blocks; Ctrl-C ends it", err=True)
+    optuna_dashboard.run_server(storage or sqlite_url(STUDIES / name), host=host, port=port)

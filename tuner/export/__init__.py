@@ -1,0 +1,8 @@
+"""What a study hands over: the configuration in the forms that people deploy.
+
+Pure functions of the study's result: texts by file name, each with where it comes from.
+"""
+
+from tuner.export.configuration import export_files
+
+__all__ = ["export_files"]

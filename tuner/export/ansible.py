@@ -1,0 +1,186 @@
+"""The configuration for Ansible: values as variables, and a role that puts the file in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import yaml
+
+from tuner.export.configuration import choose, comment, provenance
+from tuner.export.places import Place, place_of
+from tuner.record import ConfigurationRecord
+from tuner.report.result import StudyResult
+
+ROLE = "tuned"
+"""Prefix of the role's variables, as ansible-lint asks; followed by the server's name."""
+
+
+def variables(
+    study: StudyResult, *, candidate: bool = False, minimal: bool = False
+) -> dict[str, str]:
+    """The values as a file of variables, for templates of your own.
+
+    Returns:
+        Empty if the record holds no configuration.
+    """
+    chosen = choose(study, candidate=candidate, minimal=minimal)
+    if chosen is None:
+        return {}
+    lines = provenance(study, chosen)
+    name = study.record.server.name
+    return {f"{name}.yml": comment(lines) + _yaml(_values(study, chosen, f"{ROLE}_{name}"))}
+
+
+def role(study: StudyResult, *, candidate: bool = False, minimal: bool = False) -> dict[str, str]:
+    """A role directory by path; apply it with ``hosts: web`` and ``roles: [tuned_nginx]``.
+
+    It writes the server's file with a copy of what was there, only after the server itself found it
+    valid, and reloads the service if the file changed.
+
+    Returns:
+        Empty if the record holds no configuration.
+    """
+    chosen = choose(study, candidate=candidate, minimal=minimal)
+    if chosen is None:
+        return {}
+    lines, place = provenance(study, chosen), place_of(study.record.server.name)
+    name = f"{ROLE}_{study.record.server.name}"
+    head = "---\n" + comment(lines)
+    defaults = {
+        f"{name}_path": place.path,
+        f"{name}_owner": "root",
+        f"{name}_group": "root",
+        f"{name}_mode": "0644",
+        f"{name}_become": True,
+        f"{name}_backup": True,
+        f"{name}_validate": place.validate,
+        f"{name}_service": place.service,
+        **_values(study, chosen, name),
+    }
+    return {
+        f"{name}/README.md": _readme(name, place, lines),
+        f"{name}/defaults/main.yml": head + _yaml(defaults),
+        f"{name}/files/{place.file}": comment(lines) + chosen.text,
+        **{f"{name}/files/{file}": text for file, text in chosen.more.items()},
+        f"{name}/handlers/main.yml": head + _handlers(name, place),
+        f"{name}/meta/argument_specs.yml": head + _yaml(_arguments(name, place)),
+        f"{name}/meta/main.yml": head + _yaml(_meta(name, study)),
+        f"{name}/tasks/main.yml": head + _tasks(name, place),
+        "site.yml": head + _playbook(name),
+    }
+
+
+def _values(study: StudyResult, chosen: ConfigurationRecord, name: str) -> dict[str, object]:
+    return {
+        f"{name}_parameters": dict(chosen.values),
+        f"{name}_provenance": {
+            "study": study.record.name,
+            "configuration": chosen.digest,
+            "protocol": study.record.protocol.digest if study.record.protocol else None,
+            "verdict": str(study.verdict.kind) if study.verdict else None,
+            "space": chosen.space,
+            "server": f"{study.record.server.name} {study.record.server.version}",
+            "tuner": study.record.tuner_version,
+        },
+    }
+
+
+def _tasks(name: str, place: Place) -> str:
+    return f"""\
+- name: Put the configuration in place
+  ansible.builtin.copy:
+    src: {place.file}
+    dest: "{{{{ {name}_path }}}}"
+    owner: "{{{{ {name}_owner or omit }}}}"
+    group: "{{{{ {name}_group or omit }}}}"
+    mode: "{{{{ {name}_mode }}}}"
+    backup: "{{{{ {name}_backup }}}}"
+    validate: "{{{{ {name}_validate or omit }}}}"
+  become: "{{{{ {name}_become }}}}"
+  notify: Reload {place.service}
+"""
+
+
+def _handlers(name: str, place: Place) -> str:
+    return f"""\
+- name: Reload {place.service}
+  ansible.builtin.service:
+    name: "{{{{ {name}_service }}}}"
+    state: reloaded
+  become: "{{{{ {name}_become }}}}"
+  when: {name}_service | length > 0
+"""
+
+
+def _playbook(name: str) -> str:
+    return f"""\
+- name: Apply the tuned configuration
+  hosts: all
+  roles:
+    - role: {name}
+"""
+
+
+def _meta(name: str, study: StudyResult) -> dict[str, object]:
+    return {
+        "galaxy_info": {
+            "role_name": name,
+            "author": "tuner",
+            "description": f"The configuration that the study {study.record.name} recommends.",
+            "license": "Apache-2.0",
+            "min_ansible_version": "2.15",
+            "platforms": [
+                {"name": "EL", "versions": ["all"]},
+                {"name": "Debian", "versions": ["all"]},
+            ],
+        },
+        "dependencies": [],
+    }
+
+
+def _arguments(name: str, place: Place) -> dict[str, object]:
+    def option(kind: str, words: str) -> dict[str, str]:
+        return {"type": kind, "description": words}
+
+    return {
+        "argument_specs": {
+            "main": {
+                "short_description": f"Puts {place.file} in place and reloads {place.service}.",
+                "options": {
+                    f"{name}_path": option("path", f"Where {place.file} lies."),
+                    f"{name}_owner": option("str", "Its owner; empty leaves that as it is."),
+                    f"{name}_group": option("str", "Its group; empty leaves that as it is."),
+                    f"{name}_mode": option("str", "Its mode."),
+                    f"{name}_become": option("bool", "Whether to become root."),
+                    f"{name}_backup": option("bool", "Whether to keep what was there."),
+                    f"{name}_validate": option("str", "Command that checks the file; empty: none."),
+                    f"{name}_service": option("str", "Service to be reloaded; empty: none."),
+                    f"{name}_parameters": option("dict", "The values, for your own templates."),
+                    f"{name}_provenance": option("dict", "Where they come from."),
+                },
+            }
+        }
+    }
+
+
+def _readme(name: str, place: Place, lines: Sequence[str]) -> str:
+    told = "\n".join(f"> {' '.join(line.split())}" for line in lines)
+    return f"""\
+# {name}
+
+Puts `{place.file}` at `{place.path}` after the server found it valid, keeps a copy of what was
+there, and reloads `{place.service}` if it changed.
+
+{told}
+
+    ansible-playbook -i inventory site.yml --check --diff
+    ansible-playbook -i inventory site.yml
+
+To use the values in a template of your own, read `{name}_parameters`. All variables, with their
+defaults, are in `defaults/main.yml`.
+"""
+
+
+def _yaml(value: object) -> str:
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=96)
+    return text

@@ -1,0 +1,118 @@
+"""The lab as Docker Compose: server, backend and load, to look at the result on another machine.
+
+What a container adds (its network, its file system, its scheduler's limits) is part of whatever is
+measured there, so figures of it are no figures of the study.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import yaml
+
+from tuner.errors import DefinitionError
+from tuner.export.configuration import choose, comment, provenance
+from tuner.export.places import Place, place_of
+from tuner.render import EXPORT, render_backend
+from tuner.report.result import StudyResult
+from tuner.site import generate
+from tuner.workload import Workload, load_workload
+
+_PORT = 8080
+"""Of the server on the machine that runs Compose."""
+_BACKEND_PORT = 8080
+"""Of the backend, in the network that it shares with the server: where an export looks for it."""
+
+
+def compose(
+    study: StudyResult, *, candidate: bool = False, minimal: bool = False
+) -> dict[str, str | bytes]:
+    """``compose.yaml`` with everything that it mounts, by path.
+
+    Returns:
+        Empty if the record holds no configuration.
+
+    Raises:
+        DefinitionError: the study's workload is no longer there, or its server has no image.
+    """
+    chosen = choose(study, candidate=candidate, minimal=minimal)
+    if chosen is None:
+        return {}
+    server = study.record.server
+    place = place_of(server.name)
+    if not place.image:
+        raise DefinitionError(
+            f"there is no official image of {server.name}; use --format role", path="--format"
+        )
+    workload = load_workload(str(study.record.definition.get("workload", "")))
+    lines = provenance(study, chosen)
+    services: dict[str, object] = {"server": _server(study, place)}
+    files: dict[str, str | bytes] = {
+        f"server/{place.file}": comment(lines) + chosen.text,
+        **{f"server/{file}": text for file, text in chosen.more.items()},
+        **{f"site/{path}": body for path, body in generate(workload).items()},
+    }
+    if workload.backend is not None:
+        services["backend"] = _backend()
+        listen = f"127.0.0.1:{_BACKEND_PORT}"
+        placement = replace(EXPORT, listen=listen, upstreams=(), run_dir="/tmp")  # noqa: S108 - in a container of its own
+        files["backend/nginx.conf"] = render_backend(workload, placement)
+    services["load"] = _load(study, workload)
+    text = yaml.safe_dump({"services": services}, sort_keys=False, allow_unicode=True, width=96)
+    return {"compose.yaml": comment(lines) + _HOW + text, **files}
+
+
+_HOW = (
+    "#\n# docker compose up server            serves at http://localhost:8080/\n"
+    "# TUNER_LOADGEN=$(command -v tuner-loadgen) docker compose run --rm load\n"
+)
+
+
+def _server(study: StudyResult, place: Place) -> dict[str, object]:
+    return {
+        "image": f"{place.image}:{study.record.server.version}",
+        "ports": [f"127.0.0.1:{_PORT}:80"],
+        "volumes": [
+            f"./server/{place.file}:{place.path}:ro",
+            "./site:/var/www/html:ro",
+        ],
+        "ulimits": {"nofile": {"soft": 65536, "hard": 65536}},
+        "labels": {
+            "org.tuner.study": study.record.name,
+            "org.tuner.verdict": str(study.verdict.kind) if study.verdict else "none",
+        },
+    }
+
+
+def _backend() -> dict[str, object]:
+    """Beside the server in its network, so that the exported address holds."""
+    return {
+        "image": "nginx:stable",
+        "network_mode": "service:server",
+        "volumes": ["./backend/nginx.conf:/etc/nginx/nginx.conf:ro"],
+    }
+
+
+def _load(study: StudyResult, workload: Workload) -> dict[str, object]:
+    """The study's load on one path; ``tuner workload show`` has the whole mix."""
+    calibration = study.record.calibration
+    rate = round(calibration.rate_per_s) if calibration else 1000
+    path = workload.requests[0].path if workload.requests else "/"
+    return {
+        "image": "debian:stable-slim",
+        "profiles": ["load"],
+        "network_mode": "service:server",
+        "depends_on": ["server"],
+        "volumes": ["${TUNER_LOADGEN:?path of tuner-loadgen}:/usr/local/bin/tuner-loadgen:ro"],
+        "command": [
+            "tuner-loadgen",
+            "run",
+            f"http://127.0.0.1{path}",
+            "-R",
+            str(rate),
+            "-c",
+            str(workload.connections),
+            "-d",
+            "10s",
+        ],
+    }

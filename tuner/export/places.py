@@ -1,0 +1,42 @@
+"""Where each server keeps its configuration on a usual system, and how it checks one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One server on a usual system: the Debian packages' and official images' habits."""
+
+    file: str
+    """Name of its configuration file."""
+    path: str
+    """Where that lies."""
+    validate: str
+    """Command that refuses a bad file, whose path stands where ``%s`` is; empty: it has none."""
+    service: str
+    """systemd's unit."""
+    image: str
+    """Official container image, without the version; empty: there is none."""
+
+
+PLACES: Mapping[str, Place] = {
+    "nginx": Place("nginx.conf", "/etc/nginx/nginx.conf", "nginx -t -c %s", "nginx", "nginx"),
+    "caddy": Place(
+        "Caddyfile",
+        "/etc/caddy/Caddyfile",
+        "caddy validate --adapter caddyfile --config %s",
+        "caddy",
+        "caddy",
+    ),
+    "nghttpx": Place("nghttpx.conf", "/etc/nghttpx/nghttpx.conf", "", "nghttpx", ""),
+}
+
+
+def place_of(server: str) -> Place:
+    """The place of a server; of one that is not known, a plain guess."""
+    return PLACES.get(
+        server, Place(f"{server}.conf", f"/etc/{server}/{server}.conf", "", server, "")
+    )

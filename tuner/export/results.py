@@ -1,0 +1,65 @@
+"""A study's results as a folder to be kept: what a visitor reads before he installs anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tuner.export.ansible import variables
+from tuner.export.configuration import export_files
+from tuner.record_file import write_record
+from tuner.report.charts import charts, titles
+from tuner.report.markdown import render_markdown
+from tuner.report.pictures import write_pictures
+from tuner.report.result import StudyResult
+from tuner.stats.words import counted
+
+SHOWN = ("effect", "blocks", "spectra", "load-points", "rates", "search", "front")
+"""Charts that the page shows open, in this order; the others are folded."""
+
+
+def write_results(study: StudyResult, folder: Path) -> list[Path]:
+    """Write report.md with its charts, the configurations, and the record in a small form.
+
+    Returns:
+        The paths written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    specs, names = charts(study), titles(study)
+    written = write_pictures(specs, names, folder / "charts", ["svg"])
+    report = folder / "report.md"
+    report.write_text(_page(study, list(specs), names), encoding="utf-8")
+    record = folder / "record.json.gz"
+    write_record(study.record, record)
+    written += [report, record]
+    kinds = [("baseline", False)] if study.candidate is None else [("tuned", True)]
+    for name, candidate in kinds:
+        files = export_files(study, candidate=candidate) | variables(study, candidate=candidate)
+        for file, text in files.items():
+            path = folder / name / file
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            written.append(path)
+    return written
+
+
+def _page(study: StudyResult, drawn: list[str], names: dict[str, str]) -> str:
+    shown = [name for name in SHOWN if name in drawn]
+    folded = [name for name in drawn if name not in shown]
+    head, _, rest = render_markdown(study).partition("\n\n**")
+    parts = [
+        head,
+        f"**{rest.partition(chr(10))[0]}",
+        *(_picture(name, names) for name in shown[:1]),
+        rest.partition("\n\n")[2].rstrip("\n"),
+        *(_picture(name, names) for name in shown[1:]),
+    ]
+    if folded:
+        inner = "\n\n".join(_picture(name, names) for name in folded)
+        summary = f"{counted(len(folded), 'further chart')}"
+        parts.append(f"<details>\n<summary>{summary}</summary>\n\n{inner}\n\n</details>")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _picture(name: str, names: dict[str, str]) -> str:
+    words = names.get(name, name).replace("[", "(").replace("]", ")")
+    return f"![{' '.join(words.split())}](charts/{name}.svg)"

@@ -1,0 +1,64 @@
+"""What a window used, from readings of the kernel's counters in the gaps around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tuner.load.port import LoadGenerator, Plan, ShowsProcesses
+from tuner.resources import Reading, Resources, between
+
+ReadCounters = Callable[[Sequence[int]], Reading]
+"""From process ids to their counters and the host's, now."""
+
+
+class Watch:
+    """Reads before the first window and on both sides of every gap.
+
+    Twice in each gap, so that what tuner itself does there (the record goes to the disk) belongs
+    to no window.
+
+    Args:
+        read: reads the counters; None where server, backend and generator are on hosts whose
+            counters cannot be read from here: nothing is then told.
+        generator: whose processes are read as well, if it shows them.
+        backend: process ids of the workload's backend.
+    """
+
+    def __init__(
+        self, read: ReadCounters | None, generator: LoadGenerator, backend: Sequence[int]
+    ) -> None:
+        self._read = read
+        self._generator = generator
+        self._backend = tuple(backend)
+        self._servers: dict[str, tuple[int, ...]] = {}
+        self._loaded_s: dict[str, float] = {}
+        self._before: Reading | None = None
+
+    def begin(self, plan: Plan) -> None:
+        """Before the first window of a plan."""
+        self._servers = {endpoint.instance: endpoint.pids for endpoint in plan.endpoints}
+        self._loaded_s = {w.window_id: w.warmup_s + w.duration_s for w in plan.windows}
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Right before the next window."""
+        if self._read is not None:
+            pids = [pid for pids in self._servers.values() for pid in pids]
+            self._before = self._read([*pids, *self._backend, *self._generating()])
+
+    def end(self, window_id: str, instance: str) -> Resources | None:
+        """Right after a window; None if nothing can be read."""
+        if self._read is None or self._before is None:
+            return None
+        groups = {
+            "server": self._servers.get(instance, ()),
+            "backend": self._backend,
+            "generator": self._generating(),
+        }
+        after = self._read([pid for pids in groups.values() for pid in pids])
+        loaded_s = self._loaded_s.get(window_id, 0.0)
+        return between(self._before, after, groups, loaded_s=loaded_s)
+
+    def _generating(self) -> tuple[int, ...]:
+        shown = self._generator
+        return shown.pids if isinstance(shown, ShowsProcesses) else ()

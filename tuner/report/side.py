@@ -1,0 +1,123 @@
+"""Several studies side by side: a table, and their ratios with intervals in one picture.
+
+Each ratio is against the study's own baseline under its own workload, so the picture says which
+studies gained, not which configuration is the best of all. Where the studies differ in what they
+must share to be compared, the page says so first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from tuner.report.facts import baseline_name
+from tuner.report.html import page
+from tuner.report.markdown import plain, table_of
+from tuner.report.result import StudyResult
+from tuner.report.words import UNKNOWN, figure, interval, moment, ratio
+
+HEAD = (
+    *("study", "verdict", "ratio", "95 % interval", "baseline", "tuned", "blocks"),
+    *("objective", "server", "workload", "host", "begun"),
+)
+
+
+def rows(studies: Sequence[StudyResult]) -> list[tuple[str, ...]]:
+    """A row for every study under ``HEAD``."""
+    return [_row(study) for study in studies]
+
+
+def differences(studies: Sequence[StudyResult]) -> list[str]:
+    """In what the studies differ that makes their ratios different questions; empty if nothing."""
+    found = []
+    for name, of in _SHARED:
+        values = list(dict.fromkeys(of(study) for study in studies))
+        if len(values) > 1:
+            found.append(f"The {name} differs: {', '.join(values)}.")
+    return found
+
+
+def side_lines(studies: Sequence[StudyResult]) -> list[str]:
+    """The table for a terminal, without what is too wide for one."""
+    shown = [HEAD[:7], *(row[:7] for row in rows(studies))]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if place < 2 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in shown
+    ]
+    notes = differences(studies)
+    return [*lines, "", *notes] if notes else lines
+
+
+def render_side_markdown(studies: Sequence[StudyResult]) -> str:
+    """The studies side by side as Markdown."""
+    parts = [
+        "# Studies side by side",
+        table_of(HEAD, [tuple(map(plain, row)) for row in rows(studies)]),
+        *(f"- {plain(line)}" for line in differences(studies)),
+        f"*{_NOTE}*",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def render_side_html(studies: Sequence[StudyResult]) -> str:
+    """The studies side by side as one self-contained HTML file."""
+    from tuner.report.charts_of_studies import forest_chart
+
+    chart = forest_chart(studies)
+    specs = {} if chart is None else {"forest": chart}
+    context = {
+        "sections": [("table", "Table"), ("single", "Single studies")],
+        "head": HEAD,
+        "rows": [
+            (study.verdict.kind.value if study.verdict else "none", row)
+            for study, row in zip(studies, rows(studies), strict=True)
+        ],
+        "differences": differences(studies),
+        "note": _NOTE,
+        "studies": studies,
+    }
+    return page("side.html.j2", specs, context)
+
+
+_NOTE = (
+    "Each ratio is tuned ÷ baseline of its own study. The intervals are not adjusted for the number"
+    " of studies."
+)
+
+
+def _row(study: StudyResult) -> tuple[str, ...]:
+    found, claim = study.estimate, study.figures[0] if study.figures else None
+    record = study.record
+    return (
+        record.name,
+        str(study.verdict.kind) if study.verdict else f"none: {study.status}",
+        ratio(found.ratio) if found else UNKNOWN,
+        interval(found) if found else UNKNOWN,
+        figure(claim.baseline, claim.unit) if claim else UNKNOWN,
+        figure(claim.candidate, claim.unit) if claim else UNKNOWN,
+        str(found.n) if found else "0",
+        study.goals.words,
+        f"{record.server.name} {record.server.version}",
+        str(record.definition.get("workload", UNKNOWN)),
+        record.host.hostname,
+        moment(record.started_unix_s)[:10],
+    )
+
+
+def _rate(study: StudyResult) -> str:
+    calibration = study.record.calibration
+    return figure(calibration.rate_per_s if calibration else math.nan, "/s")
+
+
+_SHARED: tuple[tuple[str, Callable[[StudyResult], str]], ...] = (
+    ("objective", lambda study: study.goals.words),
+    ("server", lambda study: f"{study.record.server.name} {study.record.server.version}"),
+    ("workload", lambda study: str(study.record.definition.get("workload", UNKNOWN))),
+    ("baseline", baseline_name),
+    ("host", lambda study: study.record.host.hostname),
+    ("offered rate", _rate),
+)

@@ -1,0 +1,167 @@
+"""What processes and host used around one window: counters read before and after, subtracted.
+
+Nothing is read while a window runs. The kernel keeps the counters anyway (proc(5)), and they are
+read in the gaps between windows, so what is told covers warm-up, window and drain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessCounters:
+    """One process as the kernel counts it, all its threads together."""
+
+    user_s: float
+    system_s: float
+    memory_bytes: int
+    """Resident now; shared pages count for every process that holds them."""
+    peak_bytes: int
+    """Most that was ever resident since the process started (``VmHWM``)."""
+    waits: int
+    """Voluntary context switches: it had to wait for something."""
+    preemptions: int
+    """Involuntary ones: the core was given to somebody else."""
+    read_bytes: int | None
+    """From storage; None where the kernel does not let us look."""
+    written_bytes: int | None
+    descriptors: int | None
+    """Open now."""
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostCounters:
+    """The host as the kernel counts it."""
+
+    received_bytes: int
+    """By all network interfaces, loopback among them."""
+    sent_bytes: int
+    disk_read_bytes: int
+    """By all disks; partitions and layers above disks are not counted again."""
+    disk_written_bytes: int
+    load: float
+    """Load average over one minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All counters at one instant."""
+
+    at_s: float
+    """On a monotonic clock."""
+    processes: Mapping[int, ProcessCounters]
+    """By process id; a process that is gone is left out."""
+    host: HostCounters
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUsage:
+    """What a group of processes used: the server's, the backend's or the generator's."""
+
+    user_s: float
+    system_s: float
+    memory_mean_bytes: float
+    """Mean of what was resident before and after."""
+    memory_peak_bytes: int
+    """Sum of each process's most since it started."""
+    waits: int
+    preemptions: int
+    read_bytes: int | None
+    written_bytes: int | None
+    descriptors: int | None
+    """Open at the end."""
+    threads: int
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time in user code and kernel."""
+        return self.user_s + self.system_s
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What was used around one window, warm-up and drain included."""
+
+    span_s: float
+    """Between the two readings."""
+    loaded_s: float
+    """Of it under load: warm-up and window."""
+    server: ProcessUsage | None
+    """None where its processes cannot be read; so for the two below."""
+    backend: ProcessUsage | None
+    generator: ProcessUsage | None
+    received_bytes: int
+    """The host's own, as in ``HostCounters``: whatever else runs there is in it."""
+    sent_bytes: int
+    disk_read_bytes: int
+    disk_written_bytes: int
+    load: float
+
+
+def between(
+    before: Reading, after: Reading, groups: Mapping[str, Iterable[int]], *, loaded_s: float
+) -> Resources:
+    """What was used from one reading to another.
+
+    Args:
+        groups: process ids of ``server``, ``backend`` and ``generator``, as far as known. A process
+            that is not in the first reading was started since then, so all it used counts.
+        loaded_s: time under load between the readings.
+    """
+    return Resources(
+        span_s=after.at_s - before.at_s,
+        loaded_s=loaded_s,
+        server=_used(before, after, groups.get("server", ())),
+        backend=_used(before, after, groups.get("backend", ())),
+        generator=_used(before, after, groups.get("generator", ())),
+        received_bytes=after.host.received_bytes - before.host.received_bytes,
+        sent_bytes=after.host.sent_bytes - before.host.sent_bytes,
+        disk_read_bytes=after.host.disk_read_bytes - before.host.disk_read_bytes,
+        disk_written_bytes=after.host.disk_written_bytes - before.host.disk_written_bytes,
+        load=after.host.load,
+    )
+
+
+def _used(before: Reading, after: Reading, pids: Iterable[int]) -> ProcessUsage | None:
+    ends = [
+        (before.processes.get(pid), after.processes[pid]) for pid in pids if pid in after.processes
+    ]
+    if not ends:
+        return None
+    last = [end for _, end in ends]
+    memory = fmean(
+        sum((start or end).memory_bytes if first else end.memory_bytes for start, end in ends)
+        for first in (True, False)
+    )
+    return ProcessUsage(
+        user_s=sum(end.user_s - (start.user_s if start else 0.0) for start, end in ends),
+        system_s=sum(end.system_s - (start.system_s if start else 0.0) for start, end in ends),
+        memory_mean_bytes=memory,
+        memory_peak_bytes=sum(end.peak_bytes for end in last),
+        waits=sum(end.waits - (start.waits if start else 0) for start, end in ends),
+        preemptions=sum(
+            end.preemptions - (start.preemptions if start else 0) for start, end in ends
+        ),
+        read_bytes=_total(
+            (start.read_bytes if start else 0, end.read_bytes) for start, end in ends
+        ),
+        written_bytes=_total(
+            (start.written_bytes if start else 0, end.written_bytes) for start, end in ends
+        ),
+        descriptors=_total((0, end.descriptors) for end in last),
+        threads=sum(end.threads for end in last),
+    )
+
+
+def _total(ends: Iterable[tuple[int | None, int | None]]) -> int | None:
+    """Sum of the differences; None if one of them is unknown."""
+    total = 0
+    for first, last in ends:
+        if first is None or last is None:
+            return None
+        total += last - first
+    return total
