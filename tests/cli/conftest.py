@@ -16,6 +16,7 @@ from tests.servers.test_nginx import DEBIAN
 from tuner import cli
 from tuner.cli import notes, session
 from tuner.configuration import Value
+from tuner.hosts import counters
 from tuner.hosts.port import InstanceSpec, InstanceState
 from tuner.servers import nginx
 from tuner.testing.lab import (
@@ -133,5 +134,5 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     found = nginx.parse_build(DEBIAN, "/usr/sbin/nginx")
     monkeypatch.setattr(nginx, "detect", lambda: found)
     monkeypatch.setattr(session, "loadgen_binary", lambda: Path("/usr/bin/tuner-loadgen"))
-    monkeypatch.setattr(session.counters, "read", None)
+    monkeypatch.setattr(counters, "read", None)
     monkeypatch.setattr(notes, "noise_notes", lambda _: [])
