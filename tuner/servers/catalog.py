@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tuner.errors import DefinitionError
-from tuner.servers import nginx
+from tuner.servers import caddy, nghttpx, nginx
 from tuner.servers.port import Server
 
-SERVERS: Mapping[str, Server] = {"nginx": nginx}
+SERVERS: Mapping[str, Server] = {"nginx": nginx, "caddy": caddy, "nghttpx": nghttpx}
 """By name: those of ``tuner.facts.SERVER_NAMES``, which definitions are checked against."""
 
 

@@ -1,0 +1,126 @@
+"""Real instances of every server, as the lab would deploy them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tuner.configuration import Configuration, Value
+from tuner.errors import HostError
+from tuner.facts import ServerFacts
+from tuner.hosts import local
+from tuner.hosts.ansible import AnsibleDeployer
+from tuner.hosts.port import InstanceSpec, InstanceState
+from tuner.servers import nginx
+from tuner.servers.catalog import server
+from tuner.servers.certificate import Certificate
+from tuner.servers.ground import Ground
+from tuner.site import generate
+from tuner.space import Space, load_space
+from tuner.wire import Protocol
+from tuner.workload import Workload, load_workload
+
+ROLES = {
+    "nginx/static": "static",
+    "nginx/proxy": "proxy",
+    "caddy/static": "static",
+    "caddy/proxy": "proxy",
+    "nghttpx/terminator": "proxy",
+}
+"""A workload that each built-in space is for."""
+
+
+def here(name: str) -> ServerFacts:
+    """What is installed; the test is skipped, aloud, where nothing is."""
+    try:
+        return server(name).detect()
+    except HostError as error:
+        pytest.skip(f"nothing real was tested: {error}")
+
+
+def free_ports(count: int) -> list[int]:
+    """So many ports that nothing listens on; other labs on this machine take theirs in order."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in sockets:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in sockets]
+
+
+class ServerLab:
+    """A lab of its own with the real deployer on it, and a backend where the space needs one."""
+
+    def __init__(self, study: Path, space: str, protocol: Protocol = "http1") -> None:
+        name = space.partition("/")[0]
+        self.adapter = server(name)
+        self.facts = here(name)
+        self.workload: Workload = load_workload(ROLES[space])
+        self.lab = local.lab_folder(study)
+        self.deployer = AnsibleDeployer(self.lab, study / "work", user=local.lab_user())
+        cpus = (max(os.sched_getaffinity(0)),)
+        self.space: Space = load_space(
+            space,
+            server_cores=1,
+            connections=32,
+            memory_bytes=8 << 30,
+            server_version=self.facts.version_tuple,
+            modules=self.facts.modules,
+        )
+        self.ground = Ground(
+            binary=self.facts.binary,
+            instances_dir=self.deployer.instances_dir,
+            backends_dir=self.deployer.backends_dir,
+            site_dir=self.deployer.site_dir,
+            cpus=cpus,
+            backend_cpus=cpus,
+            upstreams=(),
+            protocol=protocol,
+        )
+
+    def open(self, certificate: Certificate | None) -> None:
+        """Publish the site, or start the backend."""
+        self.ground = replace(self.ground, certificate=certificate)
+        if self.workload.backend is None:
+            self.deployer.publish(generate(self.workload))
+            return
+        behind = replace(self.ground, binary=here("nginx").binary)
+        (port,) = free_ports(1)
+        spec = nginx.backend(self.workload, behind, port)
+        state = self.deployer.deploy_backends([spec])["backend"]
+        assert (state.state, state.message) == ("live", "")
+        self.ground = replace(self.ground, upstreams=(f"127.0.0.1:{port}",))
+
+    def configuration(self, **values: Value) -> Configuration:
+        """The baseline with some values of one's own."""
+        return self.space.complete(values, self.space.baseline("stock"))
+
+    def spec(self, label: str, port: int, configuration: Configuration) -> InstanceSpec:
+        """An instance."""
+        return self.adapter.instance(label, configuration, self.space, self.ground, port)
+
+    def start(self, configuration: Configuration) -> tuple[int, InstanceState]:
+        """One instance, deployed; its port and what became of it."""
+        (port,) = free_ports(1)
+        return port, self.deployer.deploy([self.spec("one", port, configuration)])["one"]
+
+
+@contextmanager
+def server_lab(
+    study: Path, space: str, protocol: Protocol = "http1", certificate: Certificate | None = None
+) -> Iterator[ServerLab]:
+    """A lab that is gone afterwards, whatever happened in it."""
+    made = ServerLab(study, space, protocol)
+    try:
+        made.open(certificate)
+        yield made
+    finally:
+        made.deployer.stop()
+        shutil.rmtree(made.lab, ignore_errors=True)

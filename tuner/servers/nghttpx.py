@@ -1,0 +1,147 @@
+"""nghttpx, the proxy of nghttp2: a terminator of TLS and HTTP/2 in front of HTTP/1.1.
+
+It has no dry run, so a configuration is tried for a moment on a socket in the instance's folder.
+It answers nothing by itself, so the proof that an instance is live is its ``server`` header.
+https://nghttp2.org/documentation/nghttpx.1.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tuner.configuration import Configuration, Value
+from tuner.errors import DefinitionError, HostError
+from tuner.facts import ServerFacts
+from tuner.hosts.port import InstanceSpec
+from tuner.parameter import Parameter
+from tuner.render import EXPORT, Placement, render
+from tuner.servers.ground import Ground
+from tuner.servers.program import ask, find
+from tuner.space import Space
+from tuner.syntax import Syntax, plain_text
+from tuner.wire import Wire
+
+name = "nghttpx"
+file_name = "nghttpx.conf"
+
+_CANDIDATES = ("nghttpx", "/usr/sbin/nghttpx", "/usr/local/bin/nghttpx")
+_CHECKED = "check.conf"
+_CHECK_SOCKET = "run/check.sock"
+# Accepting comes before the certificate is read: a moment more shows whether it goes on.
+_CHECK = """
+"$1" --conf="$2" & pid=$!
+tries=150
+while [ $tries -gt 0 ] && kill -0 $pid 2>/dev/null; do
+    if [ -S "$3" ]; then
+        sleep 0.2
+        kill $pid 2>/dev/null && { wait $pid; exit 0; }
+    fi
+    tries=$((tries - 1))
+    sleep 0.02
+done
+kill $pid 2>/dev/null && echo "does not listen within 3 s"
+wait $pid
+exit 1
+"""
+
+
+def quote_nghttpx(value: object) -> str:
+    """Write one value: a line has one, and there are no quotes.
+
+    Raises:
+        DefinitionError: ``,`` and ``;`` would begin another part of the value, blanks at its ends
+            would be lost, and a control character might begin another line.
+    """
+    text = plain_text(value, on="yes", off="no")
+    if any(char in text for char in ",;") or text != text.strip():
+        raise DefinitionError(f"{value!r} cannot be written: nghttpx has no quotes")
+    return text
+
+
+def write_nghttpx(parameter: Parameter, value: Value) -> str:
+    """Sizes as ``64K``, times as ``75s``, switches as ``yes`` and ``no``."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = parameter.format(value)
+    return text.upper() if parameter.unit == "bytes" else text
+
+
+syntax = Syntax(server=name, suffix="conf", quote=quote_nghttpx, write=write_nghttpx)
+
+
+def detect(binary: str | None = None) -> ServerFacts:
+    """Find nghttpx and ask what it is.
+
+    Raises:
+        HostError: there is none, or it does not answer; the message says what to install.
+    """
+    found = find(
+        (binary,) if binary else _CANDIDATES,
+        "no nghttpx found on this machine; install it (Debian, Ubuntu: apt-get install"
+        " nghttp2-proxy; Fedora: dnf install nghttp2)",
+    )
+    said, _ = ask(found, "--version")
+    return parse_build(said, found)
+
+
+def parse_build(text: str, binary: str) -> ServerFacts:
+    """Read the text of ``nghttpx --version``."""
+    version = re.search(r"nghttp2/([0-9]+(?:\.[0-9]+)+)", text)
+    if version is None:
+        raise HostError(f"{binary} --version does not tell a version: {text[:200]!r}")
+    return ServerFacts(name, binary, version.group(1), (), text.strip())
+
+
+def refuses(server: ServerFacts, wire: Wire) -> str:
+    """See ``Server.refuses``."""
+    if wire.protocol == "http3":
+        return f"{server.binary} is used without HTTP/3 here, which {wire.words} needs"
+    return ""
+
+
+def instance(
+    label: str, configuration: Configuration, space: Space, ground: Ground, port: int
+) -> InstanceSpec:
+    """See ``Server.instance``."""
+    directory = ground.instances_dir / label
+    placement = ground.place(directory, port, configuration.digest)
+    # The same on a socket, with its own words where they are read.
+    check = replace(
+        placement, listen=f"unix:{_CHECK_SOCKET}", run_dir=f"{placement.run_dir}/check", log_dir=""
+    )
+    conf, checked = str(directory / file_name), str(directory / _CHECKED)
+    return InstanceSpec(
+        instance=label,
+        directory=str(directory),
+        files={
+            file_name: render(space.template, configuration, space, placement, syntax),
+            _CHECKED: render(space.template, configuration, space, check, syntax),
+            **ground.tls_files,
+        },
+        folders=("run", "run/check", "logs"),
+        validate=("sh", "-c", _CHECK, name, ground.binary, checked, _CHECK_SOCKET),
+        start=(ground.binary, f"--conf={conf}", "--daemon"),
+        pid_file=f"{placement.run_dir}/nghttpx.pid",
+        live_url=ground.live_url(port, "/"),
+        live_token=configuration.digest,
+        live_header="server",
+        environment={},
+        cpus=ground.cpus,
+    )
+
+
+def export_text(configuration: Configuration, space: Space, placement: Placement = EXPORT) -> str:
+    """See ``Server.export_text``."""
+    placement = replace(placement, log_dir="/var/log/nghttpx")
+    return render(space.template, configuration, space, placement, syntax)
+
+
+def export_files(
+    configuration: Configuration,  # noqa: ARG001 - the port's, for servers with more than a file
+    space: Space,  # noqa: ARG001
+    server: ServerFacts,  # noqa: ARG001
+) -> Mapping[str, str]:
+    """See ``Server.export_files``: its file says everything."""
+    return {}
