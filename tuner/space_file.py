@@ -155,7 +155,9 @@ def _fresh(parameters: Node, seen: dict[str, Node]) -> Iterator[tuple[str, Node]
 
 
 def _never(parameter: Parameter, server: str, node: Node, force: Collection[str]) -> str:
-    """Why a parameter was forced; empty if it needs no force."""
+    """Why a parameter was forced; empty if it needs no force, as one that is fixed."""
+    if parameter.role == "fixed":
+        return ""
     for name in filter(None, (parameter.name, parameter.directive)):
         reason = refusal(server, name)
         if reason and parameter.name in force:

@@ -52,6 +52,7 @@ def refusal(spec: InstanceSpec) -> str:
         path.write_text(text, encoding="utf-8")
     done = subprocess.run(
         list(spec.validate),
+        cwd=directory,
         capture_output=True,
         text=True,
         check=False,
