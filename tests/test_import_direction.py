@@ -38,6 +38,7 @@ ROOMS = {
     "facts": 1,
     "goals": 1,
     "instrument": 1,
+    "kernel": 1,
     "latency": 1,
     "located": 1,
     "log_mix": 1,

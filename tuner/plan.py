@@ -32,10 +32,14 @@ class BlockPlan:
     """Before the first window of a fresh instance."""
     warmup_s: float
     """Before every other window: the connections stand, the server is warm."""
+    exclusive: bool = False
+    """One instance at a time, started afresh for each of its windows."""
 
     def cost_s(self, instances: int) -> float:
         """Expected wall-clock of the block."""
         windows = instances * self.rounds
+        if self.exclusive:
+            return windows * (DEPLOY_S + self.window_s + self.first_warmup_s + GAP_S)
         warm = instances * self.first_warmup_s + (windows - instances) * self.warmup_s
         return DEPLOY_S + windows * (self.window_s + GAP_S) + warm
 
@@ -73,19 +77,24 @@ _LEAST_RUNGS = 7
 _MOST_ROUNDS = 12
 
 
-def plan_blocks(goals: Goals, rate_per_s: float, time_s: float) -> StudyPlan:
+def plan_blocks(
+    goals: Goals, rate_per_s: float, time_s: float, *, exclusive: bool = False
+) -> StudyPlan:
     """Choose windows that hold enough samples and still leave time for blocks.
 
     Many short windows are better than few long ones: a disturbance of the host spoils one of
     them, and the median over rounds does not follow it. A window holds the samples that the
     goals need if that takes at most a hundredth of the study; at lower rates it holds fewer,
-    and the record declares how many.
+    and the record declares how many. Where every window costs a start of its own, windows are
+    twice as long, and so fewer.
     """
     needed = goals.samples_needed
     longest_s = max(0.5, time_s / 100)
     sample_s = needed * STALL_ALLOWANCE / rate_per_s if goals.mode == "open" else 0.5
     # A capacity has many windows of its own, and each may be shorter.
     shortest_s, shortest_confirm_s = (0.4, 0.5) if goals.seek else (0.5, 0.75)
+    if exclusive:
+        shortest_s, shortest_confirm_s = 2 * shortest_s, 2 * shortest_confirm_s
     search_s = min(max(shortest_s, sample_s), longest_s)
     confirm_s = min(max(shortest_confirm_s, sample_s), 1.5 * longest_s)
     if goals.mode == "open":
@@ -94,18 +103,21 @@ def plan_blocks(goals: Goals, rate_per_s: float, time_s: float) -> StudyPlan:
     fresh_s = max(0.25, settle_s)
     brief = min(1.0, time_s / 600)
     least = _LEAST_RUNGS if goals.seek else _LEAST_ROUNDS
-    confirm = BlockPlan(_rounds(brief * _ARM_S, confirm_s, least), confirm_s, fresh_s, settle_s)
+
+    def block(measured_s: float, window_s: float) -> BlockPlan:
+        rounds = _rounds(brief * measured_s, window_s, least)
+        return BlockPlan(rounds, window_s, fresh_s, settle_s, exclusive)
+
+    confirm = block(_ARM_S, confirm_s)
     return StudyPlan(
         capacity=CLOSED,
         aa=confirm,
         aa_blocks=3,
         aa_instances=3,
-        search=BlockPlan(_rounds(brief * _LOOK_S, search_s, least), search_s, fresh_s, settle_s),
+        search=block(_LOOK_S, search_s),
         candidates=5,
         confirm=confirm,
-        load_points=BlockPlan(
-            _rounds(brief * _LOOK_S, confirm_s, least), confirm_s, fresh_s, settle_s
-        ),
+        load_points=block(_LOOK_S, confirm_s),
         samples_needed=needed,
     )
 

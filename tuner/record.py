@@ -38,6 +38,8 @@ class ConfigurationRecord:
     """What that file is usually called."""
     more: Mapping[str, str] = field(default_factory=dict)
     """Text of further files that belong to an export, by name."""
+    kernel: Mapping[str, str] = field(default_factory=dict)
+    """What the kernel is set to, by its own names; empty unless that is part of the study."""
 
     @property
     def configuration(self) -> Configuration:

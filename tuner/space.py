@@ -361,20 +361,24 @@ def _forced_in_template(path: Path, server: str, force: Collection[str]) -> dict
 
 
 def spaces() -> tuple[str, ...]:
-    """Names of the built-in spaces; files that begin with ``_`` are parts of others."""
+    """Names of the built-in spaces of servers; ``kernel/net`` goes beside one of them.
+
+    Files that begin with ``_`` are parts of others.
+    """
     folder = data_dir("spaces")
-    return tuple(
-        sorted(
-            str(file.relative_to(folder).with_suffix("")) for file in folder.glob("*/[!_]*.yaml")
-        )
-    )
+    files = folder.glob("*/[!_]*.yaml")
+    found = sorted(str(file.relative_to(folder).with_suffix("")) for file in files)
+    return tuple(name for name in found if name not in _KERNELS)
+
+
+_KERNELS = ("kernel/net",)
 
 
 def _find(name_or_path: str) -> Path:
     if name_or_path.endswith((".yaml", ".yml")):
         return Path(name_or_path)
     known = spaces()
-    if name_or_path not in known:
+    if name_or_path not in (*known, *_KERNELS):
         raise DefinitionError(
             f"there is no space {name_or_path!r}; built in: {', '.join(known)}"
             f"{did_you_mean(name_or_path, known)} (a file of your own is named by a path "

@@ -25,6 +25,8 @@ KINDS: tuple[Kind, ...] = ("boolean", "integer", "real", "choice")
 APPLIES: tuple[Apply, ...] = ("reload", "restart")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_KERNEL_NAME = re.compile(r"[a-z][a-z0-9_.]{0,63}")
+"""The kernel's own names have dots: net.core.somaxconn."""
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNIT = re.compile(r"[A-Za-z][A-Za-z /]{0,31}")
 _SPACE_NAME = re.compile(r"[a-z]+/[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -87,15 +89,16 @@ def bind(root: Node, facts: SpaceFacts, force: Collection[str] = ()) -> BoundFil
         DefinitionError: the file is wrong, at its line.
     """
     keys = root.mapping(required=("space", "server", "parameters"), optional=_OPTIONAL)
-    server = keys["server"].one_of(SERVER_NAMES)
+    server = keys["server"].one_of((*SERVER_NAMES, "kernel"))
     name = keys["space"].text()
     if not _SPACE_NAME.fullmatch(name) or not name.startswith(f"{server}/"):
         raise keys["space"].error(f"{name!r} is no name of a space; write {server}/NAME")
     bound: dict[str, Parameter] = {}
     left_out: dict[str, Unavailable] = {}
     forced: dict[str, str] = {}
+    names = _KERNEL_NAME if server == "kernel" else _NAME
     for key, node in parameter_nodes(root):
-        if not _NAME.fullmatch(key) or key in RESERVED:
+        if not names.fullmatch(key) or key in RESERVED:
             raise node.error(f"{key!r} is no name; allowed: a-z, 0-9 and _")
         try:
             parameter = _parameter(node, key, facts, bound, left_out)

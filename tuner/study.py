@@ -28,6 +28,7 @@ MOST_FINALISTS = 8
 MOST_BASELINES = 4
 """Each is one arm more in every block of the confirmation."""
 PUBLISHED = "published"
+KERNEL_LAYER = "kernel"
 RESERVED_NAMES = ("workloads", "results")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -35,7 +36,7 @@ _KEYS = (
     *("name", "summary", "server", "space", "workload", "objective", "baseline", "trials"),
     *("time", "rate", "connections", "allow", "seed", "storage", "effect"),
     *("slo", "constraint", "choose", "sequential", "finalists"),
-    *("load", "published", "force"),
+    *("load", "published", "force", "layer"),
 )
 
 
@@ -86,6 +87,8 @@ class StudyDefinition:
     """File of the configuration that the baseline ``published`` is; empty: there is none."""
     force: tuple[str, ...] = ()
     """Parameters that are never searched (``tuner.never``) and are all the same."""
+    layer: str = ""
+    """``kernel``, or the file of a kernel's space: searched beside the server's; empty: none."""
 
     @property
     def goals(self) -> Goals:
@@ -119,6 +122,7 @@ class StudyDefinition:
             "finalists": self.finalists,
             "published": self.published or None,
             "force": list(self.force),
+            "layer": self.layer or None,
         }
 
 
@@ -158,7 +162,7 @@ def load_study(
     """
     file = _find(str(path))
     keys = read_yaml(file).mapping(optional=_KEYS)
-    for key in ("space", "workload", "baseline", "published"):
+    for key in ("space", "workload", "baseline", "published", "layer"):
         if key in keys:
             keys[key] = _beside(keys[key], file.parent)
     for key, value in (overrides or {}).items():
@@ -229,6 +233,7 @@ def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
         beside=baselines[1:],
         published=published,
         force=_names(keys["force"]) if "force" in keys else (),
+        layer=_layer(keys["layer"]) if "layer" in keys else "",
     )
 
 
@@ -324,6 +329,11 @@ def _baseline(node: Node, published: str) -> str:
             "this study names no published configuration; write its file under 'published'"
         )
     return text if _is_file(text) else node.one_of((*BASELINES, PUBLISHED, "FILE.yaml"))
+
+
+def _layer(node: Node) -> str:
+    text = node.text()
+    return text if _is_file(text) else node.one_of((KERNEL_LAYER, "FILE.yaml"))
 
 
 def _published(node: Node) -> str:

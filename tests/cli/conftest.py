@@ -104,6 +104,12 @@ class Deployer:
         ]
         return self._deployer.deploy(texts)
 
+    def switch(self, instance: InstanceSpec) -> InstanceState:
+        """See ``Deployer.switch``."""
+        text = {"text": instance.files["nginx.conf"], "kernel": dict(instance.kernel)}
+        files = {"configuration.json": json.dumps(text)}
+        return self._deployer.switch(replace(instance, files=files))
+
     def stop(self) -> None:
         """See ``Deployer.stop``."""
         self._deployer.stop()

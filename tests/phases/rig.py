@@ -88,6 +88,7 @@ class Rig:
     """More of the definition: slo, constraint, choose."""
     baseline: Configuration = STOCK
     beside: tuple[Configuration, ...] = ()
+    exclusive: bool = False
     names: tuple[str, ...] = ()
     """Of the baselines, as the user gave them."""
     progress: Notes = field(default_factory=Notes)
@@ -148,6 +149,7 @@ class Rig:
             seed=self.host.seed,
             clock=self.host.clock,
             beside=self.beside,
+            exclusive=self.exclusive,
         )
 
     def run(self) -> Record:

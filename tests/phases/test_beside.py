@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.phases.rig import HAND, SPACE, STOCK, Rig, blocks, fast_is_better, rig
-from tuner.cli.results import as_data
 from tuner.configuration import Configuration, Value
 from tuner.paths import data_dir
 from tuner.phases.study import calibrate, confirm
 from tuner.plan import Design
 from tuner.record import Record
+from tuner.report.data import as_data
 from tuner.report.html import render_html
 from tuner.report.markdown import render_markdown
 from tuner.report.result import StudyResult, evaluate

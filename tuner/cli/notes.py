@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tuner.facts import CoreSplit, HostFacts
 from tuner.instrument import Instrument
+from tuner.kernel import is_kernels
 from tuner.load.port import LoadGenerator, WatchesStalls
 from tuner.space import Space
 from tuner.workload import Workload
@@ -43,6 +44,16 @@ def preflight_notes(
     if isinstance(generator, WatchesStalls):
         notes += noise_notes(generator)
     return tuple(notes)
+
+
+def kernel_note(space: Space, lease_s: float) -> str:
+    """What the layer of the kernel does to the host, and how it ends."""
+    names = [p.name for p in space.parameters if is_kernels(p.name)]
+    return (
+        f"{len(names)} settings of the host's kernel are part of every configuration: set anew"
+        " before each window, in which its instance has the host to itself, and put back at the"
+        f" end; without a sign of life for {lease_s:.0f} s the target puts them back by itself"
+    )
 
 
 def _tool_notes(tool: Instrument, workload: Workload) -> list[str]:

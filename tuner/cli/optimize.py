@@ -36,6 +36,7 @@ Examples:
   tuner optimize --workload proxy --time 20m --name proxy
   tuner optimize --allow open_file_cache --allow access_log_buffer
   tuner optimize --baseline studies/proxy/best/configuration.yaml --workload proxy
+  sudo tuner optimize --layer kernel --workload proxy --time 2h
   tuner optimize --sequential --finalists 3 --time 30m
   tuner optimize --baseline distro --baseline stock --baseline hand --time 30m
   tuner optimize --resume --name proxy

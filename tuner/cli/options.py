@@ -30,6 +30,11 @@ _WORKLOAD = [
     ),
     click.option("--workload", metavar="NAME|FILE", help="static, proxy, or a YAML file."),
     click.option("--space", metavar="NAME|FILE", help="Parameters to search, e.g. nginx/static."),
+    click.option(
+        "--layer",
+        metavar="kernel|FILE",
+        help="Search the kernel's network settings too (needs root; docs/kernel.md).",
+    ),
     click.option("--rate", metavar="N", help="Offered rate per second [70 % of capacity]."),
     click.option("--connections", type=int, metavar="N", help="Open connections."),
     click.option("--load", metavar="NAME", help="Load generator: native, wrk2 or h2load [native]."),

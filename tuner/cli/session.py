@@ -25,8 +25,20 @@ from tuner.errors import DefinitionError, HostError
 from tuner.facts import CoreSplit, HostFacts, ServerFacts, split_cores
 from tuner.goals import Goals
 from tuner.hosts import counters, local
-from tuner.hosts.ansible import AnsibleDeployer
+from tuner.hosts.ansible import AnsibleDeployer, Loan
+from tuner.hosts.kernel import look
 from tuner.instrument import Load
+from tuner.kernel import (
+    BUILT_IN,
+    LAYER,
+    Seen,
+    checked,
+    joined,
+    open_files,
+    server_part,
+    setting_of,
+    settings_of,
+)
 from tuner.load.h2load import H2loadGenerator
 from tuner.load.native import NativeGenerator
 from tuner.load.port import LoadGenerator
@@ -71,6 +83,8 @@ class Preflight:
     notes: tuple[str, ...]
     backend: ServerFacts | None = None
     """What answers behind a proxy: an Nginx, whatever the server under test is."""
+    kernel: Seen | None = None
+    """What the kernel is set to, where that is part of the configuration."""
 
     @property
     def adapter(self) -> Server:
@@ -105,11 +119,18 @@ def preflight(definition: StudyDefinition) -> Preflight:
             f" {definition.server}",
             path="--space",
         )
+    kernel = None
+    if definition.layer:
+        name = BUILT_IN if definition.layer == LAYER else definition.layer
+        layer = checked(bind_space(name, facts))
+        kernel = look([setting_of(p.name) for p in layer.parameters], host.file_limit)
+        space = joined(space, layer, kernel)
     space.searched(definition.allow)
     baseline, *beside = read_baselines(definition, space)
     # Rendered once for nothing, so that a space that does not fit the workload is found out now.
     upstreams = EXPORT.upstreams if workload.backend else ()
-    adapter.export_text(baseline, space, replace(EXPORT, upstreams=upstreams))
+    placement = replace(EXPORT, upstreams=upstreams)
+    adapter.export_text(server_part(baseline), space, placement)
     refusal = adapter.refuses(found, workload.wire)
     if refusal:
         raise DefinitionError(refusal, path="--workload")
@@ -129,8 +150,12 @@ def preflight(definition: StudyDefinition) -> Preflight:
         baseline=baseline,
         beside=tuple(beside),
         generator=generator,
-        notes=notes.preflight_notes(host, cores, workload, generator, space),
+        notes=(
+            *notes.preflight_notes(host, cores, workload, generator, space),
+            *(() if kernel is None else (notes.kernel_note(space, _loan(definition).lease_s),)),
+        ),
         backend=_detect_backend(found) if workload.backend else None,
+        kernel=kernel,
     )
 
 
@@ -224,7 +249,8 @@ def open_bench(
 ) -> Iterator[tuple[Bench, StudySpec]]:
     """The lab of a study on this machine, taken down again whatever happens."""
     lab, work = local.lab_folder(folder), folder / "work"
-    deployer = AnsibleDeployer(lab, work.resolve(), user=local.lab_user())
+    loan = _loan(found.definition) if found.kernel else None
+    deployer = AnsibleDeployer(lab, work.resolve(), user=local.lab_user(), loan=loan)
     ground = Ground(
         binary=found.server.binary,
         instances_dir=deployer.instances_dir,
@@ -234,7 +260,7 @@ def open_bench(
         backend_cpus=found.cores.backend,
         upstreams=(),
     )
-    claim = local.claim(folder, lab, work.resolve())
+    claim = local.claim(folder, lab, work.resolve(), kernel=loan is not None)
     try:
         deployer.publish(generate(found.workload))
         ground, backend = _with_backend(found, deployer, ground)
@@ -257,11 +283,13 @@ def sweep_strays() -> list[str]:
     done = []
     for stray in local.strays():
         lab = Path(stray.lab)
-        if lab.exists():
-            AnsibleDeployer(lab, Path(stray.work), user="").stop()
+        if lab.exists() or stray.kernel:
+            loan = Loan() if stray.kernel else None
+            AnsibleDeployer(lab, Path(stray.work), user="", loan=loan).stop()
             shutil.rmtree(lab, ignore_errors=True)
             shutil.rmtree(stray.work, ignore_errors=True)
-            done.append(f"stopped what the dead study {stray.study} had left running")
+            words = f"stopped what the dead study {stray.study} had left running"
+            done.append(words + ", and put the kernel's settings back" * stray.kernel)
         local.release(stray)
     return done
 
@@ -308,13 +336,15 @@ def open_store(name: str, storage: str | None) -> Store:
 def describe(found: Preflight, configuration: Configuration) -> ConfigurationRecord:
     """A configuration with its text as it would be exported."""
     adapter = found.adapter
+    own = server_part(configuration)
     return ConfigurationRecord(
         found.space.name,
         configuration.digest,
         configuration.values,
-        adapter.export_text(configuration, found.space),
+        adapter.export_text(own, found.space),
         adapter.file_name,
-        adapter.export_files(configuration, found.space, found.server),
+        adapter.export_files(own, found.space, found.server),
+        settings_of(configuration, found.kernel),
     )
 
 
@@ -340,8 +370,10 @@ def _bench(
         store=store,
         progress=progress,
         baseline=found.baseline,
-        make_instance=lambda label, configuration, port: found.adapter.instance(
-            label, configuration, found.space, ground, port
+        make_instance=lambda label, configuration, port: replace(
+            found.adapter.instance(label, server_part(configuration), found.space, ground, port),
+            kernel=settings_of(configuration, found.kernel),
+            open_files=open_files(configuration),
         ),
         describe=lambda configuration: describe(found, configuration),
         free_ports=local.free_ports,
@@ -353,7 +385,13 @@ def _bench(
         clock=time.time,
         beside=found.beside,
         read_counters=counters.read,
+        exclusive=found.kernel is not None,
     )
+
+
+def _loan(definition: StudyDefinition) -> Loan:
+    """Long enough for the longest window of the study, three times over."""
+    return Loan(lease_s=max(300.0, definition.time_s / 20))
 
 
 def _spec(found: Preflight) -> StudySpec:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.errors import DefinitionError
+from tuner.kernel import SYSCTL_FILE, sysctl_file
 from tuner.record import ConfigurationRecord
 from tuner.report.ablation import ablation_sentence
 from tuner.report.result import StudyResult
@@ -38,11 +39,14 @@ def export_files(
     if chosen is None:
         return {}
     lines = provenance(study, chosen)
-    return {
+    files = {
         chosen.file_name: comment(lines) + chosen.text,
         **chosen.more,
         VALUES_NAME: configuration_yaml(chosen.configuration, lines),
     }
+    found = study.record.configurations.get(study.record.baseline)
+    kernel = sysctl_file(chosen.kernel, found.kernel if found else {}, lines)
+    return {**files, SYSCTL_FILE: kernel} if kernel else files
 
 
 def choose(

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,19 @@ LOCAL_INVENTORY: Mapping[str, Any] = {
         }
     }
 }
+KERNEL_FOLDER = "/run/tuner-kernel"
+"""Where a target keeps what its kernel was set to; a reboot empties it, and resets the kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """Terms on which a target lends its kernel's settings."""
+
+    lease_s: float = 300.0
+    """The target puts the old settings back by itself so long after the last sign of life."""
+    folder: str = KERNEL_FOLDER
+
+
 _KEPT_OUTPUT = 2_000
 """Characters of Ansible's own output that an error message quotes: its last words."""
 
@@ -44,6 +57,7 @@ class AnsibleDeployer:
         work: folder on this machine for Ansible's own files.
         user: unprivileged account for the instances when Ansible runs as root there.
         inventory: an Ansible inventory as data; by default this machine.
+        loan: for ``switch``; None if the kernel's settings are not touched.
     """
 
     def __init__(
@@ -53,11 +67,14 @@ class AnsibleDeployer:
         *,
         user: str,
         inventory: Mapping[str, Any] = LOCAL_INVENTORY,
+        loan: Loan | None = None,
     ) -> None:
         self._lab = lab
         self._work = work
         self._user = user
         self._inventory = inventory
+        self._loan = loan
+        self._switched = False
 
     @property
     def instances_dir(self) -> Path:
@@ -93,33 +110,59 @@ class AnsibleDeployer:
         """See ``Deployer.deploy``."""
         return self._deploy(self.instances_dir, instances)
 
+    def switch(self, instance: InstanceSpec) -> InstanceState:
+        """See ``Deployer.switch``."""
+        loan = self._loan or Loan()
+        variables = self._wanted(self.instances_dir, [instance])
+        settings = self._work / "kernel.json"
+        settings.write_text(json.dumps(dict(instance.kernel)))
+        # After a failure nobody knows what holds: the next call begins anew.
+        continues, self._switched = self._switched, False
+        result = self._play(
+            "switch.yml",
+            {
+                **variables,
+                "tuner_kernel_folder": loan.folder,
+                "tuner_kernel_owner": str(self._lab),
+                "tuner_kernel_lease_s": loan.lease_s,
+                "tuner_kernel_continues": continues,
+                "tuner_kernel_file": str(settings),
+            },
+        )
+        self._switched = True
+        if "instances" not in result:
+            return InstanceState(instance.instance, "refused", result["message"], ())
+        return _states(result, [instance])[instance.instance]
+
     def stop(self) -> None:
         """See ``Deployer.stop``."""
         labs = [str(self.instances_dir), str(self.backends_dir)]
-        self._play("stop.yml", {"tuner_labs": labs})
+        try:
+            self._play("stop.yml", {"tuner_labs": labs})
+        finally:
+            if self._loan is not None:
+                self._switched = False
+                self._play("kernel.yml", {"tuner_kernel_folder": self._loan.folder})
 
     def _deploy(
         self, folder: Path, instances: Sequence[InstanceSpec]
     ) -> Mapping[str, InstanceState]:
+        result = self._play("deploy.yml", self._wanted(folder, instances))
+        return _states(result, instances)
+
+    def _wanted(self, folder: Path, instances: Sequence[InstanceSpec]) -> dict[str, Any]:
+        """What is to run, for the module that runs it."""
         self._work.mkdir(parents=True, exist_ok=True)
         wanted = self._work / "instances.json"
-        wanted.write_text(json.dumps([asdict(instance) for instance in instances]))
-        variables = {
+        data = [asdict(instance) for instance in instances]
+        for entry in data:
+            del entry["kernel"]  # another module's matter
+        wanted.write_text(json.dumps(data))
+        return {
             "tuner_lab": str(folder),
             "tuner_user": self._user,
             "tuner_instances_file": str(wanted),
         }
-        result = self._play("deploy.yml", variables)
-        states = {
-            state["instance"]: InstanceState(
-                state["instance"], state["state"], state["message"], tuple(state.get("pids", ()))
-            )
-            for state in result["instances"]
-        }
-        missing = [i.instance for i in instances if i.instance not in states]
-        if missing:
-            raise HostError(f"the deployment said nothing of {', '.join(missing)}")
-        return states
 
     def _play(self, playbook: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run one playbook; the result of its last task that had one."""
@@ -158,6 +201,21 @@ class AnsibleDeployer:
             words = "; ".join(failures) or runner.stdout.read()[-_KEPT_OUTPUT:].strip()
             raise HostError(f"{playbook} failed: {words}")
         return results[-1] if results else {}
+
+
+def _states(
+    result: Mapping[str, Any], instances: Sequence[InstanceSpec]
+) -> Mapping[str, InstanceState]:
+    states = {
+        state["instance"]: InstanceState(
+            state["instance"], state["state"], state["message"], tuple(state.get("pids", ()))
+        )
+        for state in result["instances"]
+    }
+    missing = [i.instance for i in instances if i.instance not in states]
+    if missing:
+        raise HostError(f"the deployment said nothing of {', '.join(missing)}")
+    return states
 
 
 @contextmanager

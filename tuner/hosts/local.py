@@ -85,9 +85,11 @@ class Claim:
     study: str
     lab: str
     work: str
+    kernel: bool = False
+    """Whether it borrowed the kernel's settings."""
 
 
-def claim(study: Path, lab: Path, work: Path) -> Claim:
+def claim(study: Path, lab: Path, work: Path, *, kernel: bool = False) -> Claim:
     """Note that this process runs a study; ``release`` it once the lab is stopped.
 
     Raises:
@@ -95,7 +97,9 @@ def claim(study: Path, lab: Path, work: Path) -> Claim:
     """
     folder = _claims_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    mine = Claim(os.getpid(), _started(os.getpid()), str(study.resolve()), str(lab), str(work))
+    mine = Claim(
+        os.getpid(), _started(os.getpid()), str(study.resolve()), str(lab), str(work), kernel
+    )
     for other in claims():
         if other.study == mine.study and _alive(other) and other.pid != mine.pid:
             raise HostError(f"{study} is being run by process {other.pid}; wait for it or stop it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 
@@ -32,6 +32,10 @@ class InstanceSpec:
     environment: Mapping[str, str]
     cpus: tuple[int, ...]
     """CPUs that the instance is confined to."""
+    kernel: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the host's kernel by name, which hold while it runs; only for ``switch``."""
+    open_files: int = 0
+    """It may have at least so many files open, where the host allows it."""
     live_header: str = ""
     """Header of the answer at ``live_url`` that is the token; empty: the body is."""
     live_socket: str = ""
@@ -67,6 +71,23 @@ class Deployer(Protocol):
         """
         ...
 
+    def switch(self, instance: InstanceSpec) -> InstanceState:
+        """Run this instance alone, under its own settings of the kernel, in place of what ran.
+
+        It is started afresh after the kernel was set, because some settings count only when a
+        socket is opened. A setting that the kernel refuses is the configuration's fault, and so
+        ``refused``. The target puts the old settings back by itself if nothing is heard of this
+        deployer for a while.
+
+        Raises:
+            HostError: the host is gone, the deployment broke, or the settings of the last call
+                did not hold until this one.
+        """
+        ...
+
     def stop(self) -> None:
-        """Stop everything that was started and remove its folders. Safe to call twice."""
+        """Stop everything that was started, remove its folders, put the kernel's settings back.
+
+        Safe to call twice.
+        """
         ...

@@ -95,6 +95,8 @@ class Bench:
     """Reads what the kernel counts of processes and host; None where it cannot be read."""
     backend_pids: tuple[int, ...] = ()
     """Processes of the workload's backend, as far as they are on this machine."""
+    exclusive: bool = False
+    """Whether only one instance can live at a time, since each has the whole host to itself."""
 
     @property
     def objective(self) -> Objective:

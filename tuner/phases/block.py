@@ -1,5 +1,8 @@
 """One block: deploy its instances side by side, measure them in random order, keep every window.
 
+Where only one instance can live at a time (settings of the whole host are part of what is
+measured), each is started anew for each of its windows, in random order all the same.
+
 A block is a randomised complete block: every round measures every instance once, in an order
 drawn from the study's seed and the block's number, so that the comparison of instances within a
 round is fair by design under any drift of the host (Fisher 1935; Abedi and Brecht, ICPE 2017).
@@ -18,6 +21,7 @@ from tuner.capacity import next_rate
 from tuner.configuration import Configuration
 from tuner.constraint import Constraint
 from tuner.errors import HostError, InstrumentError, Interrupted
+from tuner.hosts.port import InstanceSpec, InstanceState
 from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.measurement import Measurement, RawWindow, measure
 from tuner.phases.bench import Bench
@@ -139,6 +143,8 @@ class _Run:
         self._started = bench.clock()
         self._instances = {i.instance: i for i in _planned(spec.arms)}
         self._endpoints: list[Endpoint] = []
+        self._alone: dict[str, tuple[InstanceSpec, int]] = {}
+        """What a window switches to, with its port, where only one instance can live."""
         self._windows: list[Measurement] = []
         self._stopped = False
         self._watch = Watch(bench.read_counters, bench.generator, bench.backend_pids)
@@ -149,22 +155,33 @@ class _Run:
             self._bench.make_instance(arm.label, arm.configuration, port)
             for arm, port in zip(self._spec.arms, ports, strict=True)
         ]
+        if self._bench.exclusive:
+            self._alone = {
+                spec.instance: (spec, port) for spec, port in zip(specs, ports, strict=True)
+            }
+            return
         states = self._bench.deployer.deploy(specs)
         for spec, port in zip(specs, ports, strict=True):
-            state = states[spec.instance]
-            self._instances[spec.instance] = replace(
-                self._instances[spec.instance], state=state.state, message=state.message
-            )
-            if state.state == "failed":
-                raise HostError(f"{spec.instance} did not start: {state.message}")
-            if state.state == "live":
-                self._endpoints.append(Endpoint(spec.instance, f"127.0.0.1:{port}", state.pids))
-        baseline = self._instances.get(BASELINE)
-        if baseline is not None and baseline.state == "refused":
-            raise HostError(f"the server refuses the baseline itself: {baseline.message}")
+            self._begun(states[spec.instance], port)
+
+    def _begun(self, state: InstanceState, port: int) -> Endpoint | None:
+        """Note what became of an instance; where it answers, if it lives."""
+        label = state.instance
+        self._instances[label] = replace(
+            self._instances[label], state=state.state, message=state.message
+        )
+        if state.state == "failed":
+            raise HostError(f"{label} did not start: {state.message}")
+        if state.state == "refused":
+            if label == BASELINE:
+                raise HostError(f"the server refuses the baseline itself: {state.message}")
+            return None
+        endpoint = Endpoint(label, f"127.0.0.1:{port}", state.pids)
+        self._endpoints.append(endpoint)
+        return endpoint
 
     def measure(self) -> None:
-        live = [endpoint.instance for endpoint in self._endpoints]
+        live = [*self._alone] or [endpoint.instance for endpoint in self._endpoints]
         if live in ([], [BASELINE]) and len(self._spec.arms) > 1:
             return
         random = np.random.default_rng([self._bench.seed, self._number])
@@ -182,9 +199,23 @@ class _Run:
                 return
 
     def _run(self, windows: tuple[WindowSpec, ...]) -> None:
-        plan = Plan(self._bench.workload, tuple(self._endpoints), windows)
-        self._watch.begin(plan)
-        self._bench.generator.run(plan, self._after)
+        if not self._alone:
+            plan = Plan(self._bench.workload, tuple(self._endpoints), windows)
+            self._watch.begin(plan)
+            self._bench.generator.run(plan, self._after)
+            return
+        for window in windows:
+            if not self._stopped and window.instance in self._staying:
+                self._run_alone(window)
+
+    def _run_alone(self, window: WindowSpec) -> None:
+        """One window of an instance that has the host to itself, and was started for it."""
+        spec, port = self._alone[window.instance]
+        endpoint = self._begun(self._bench.deployer.switch(spec), port)
+        if endpoint is not None:
+            plan = Plan(self._bench.workload, (endpoint,), (window,))
+            self._watch.begin(plan)
+            self._bench.generator.run(plan, self._after)
 
     def _order(
         self, live: Sequence[str], random: np.random.Generator, round_: int
@@ -195,7 +226,7 @@ class _Run:
         every instance is offered the very same arrivals.
         """
         spec = self._spec
-        fresh = round_ == 0 or spec.seek is not None
+        fresh = round_ == 0 or spec.seek is not None or self._bench.exclusive
         seed = int(random.integers(2**53))
         return tuple(
             WindowSpec(
@@ -224,7 +255,7 @@ class _Run:
                 ),
             )
             for window in round_
-            if self._instances[window.instance].state == "live"
+            if window.instance in self._staying
         )
 
     def _after(self, raw: RawWindow) -> Next:
@@ -251,15 +282,16 @@ class _Run:
             self._instances[label] = replace(
                 self._instances[label], state="dropped", message=reason
             )
-        contenders = [i for i in self._instances.values() if i.state == "live"]
-        alone = len(self._spec.arms) > 1 and [i.instance for i in contenders] == [BASELINE]
+        alone = len(self._spec.arms) > 1 and self._staying == {BASELINE}
         self._stopped = alone or self._enough()
         return Next(drop=tuple(leaving), stop=self._stopped)
 
     @property
     def _staying(self) -> frozenset[str]:
-        """Labels of the instances that live and have not left."""
-        return frozenset(i.instance for i in self._instances.values() if i.state == "live")
+        """Labels of the instances that live, or will, and have not left."""
+        return frozenset(
+            i.instance for i in self._instances.values() if i.state in ("planned", "live")
+        )
 
     def _enough(self) -> bool:
         """Whether the rounds are all there, or can no longer be."""

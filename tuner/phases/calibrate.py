@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,12 +52,12 @@ def measure_capacity(bench: Bench, baseline: Configuration, server_cores: int) -
         phase="capacity",
         index=0,
         arms=(Arm(BASELINE, baseline),),
-        plan=CLOSED,
+        plan=replace(CLOSED, exclusive=bench.exclusive),
         mode="closed",
         rate_per_s=0.0,
         needs_all=True,
     )
-    bench.progress.phase("capacity of the baseline", CLOSED.cost_s(1))
+    bench.progress.phase("capacity of the baseline", spec.plan.cost_s(1))
     windows = repeat_until_complete(bench, spec).windows
     per_s = min(window.completed_per_s for window in windows if window.valid)
     busy = statistics.median(window.generator_busy_share for window in windows)

@@ -31,7 +31,7 @@ def measure_one(bench: Bench, spec: StudySpec) -> Measured:
     saturated = replace(bench, gates=SATURATION_GATES)
     capacity = measure_capacity(saturated, bench.baseline, spec.server_cores)
     rate_per_s, source = load_point(capacity, spec.rate_per_s)
-    plan = plan_blocks(bench.goals, rate_per_s, spec.time_s)
+    plan = plan_blocks(bench.goals, rate_per_s, spec.time_s, exclusive=bench.exclusive)
     if bench.goals.seek:
         seeking = gated(bench, plan, rate_per_s / capacity.per_s)
         rate_per_s, source = limit_point(

@@ -127,13 +127,13 @@ def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
     """Capacity, load point and noise; taken from the record where they are in it."""
     found = bench.store.record().calibration
     if found is not None:
-        plan = plan_blocks(bench.goals, found.rate_per_s, spec.time_s)
+        plan = _planned(bench, found.rate_per_s, spec)
         return _calibrated(bench, found, plan, spec)
     saturated = replace(bench, gates=SATURATION_GATES)
     capacity = measure_capacity(saturated, bench.baseline, spec.server_cores)
     load = load_point(capacity, spec.rate_per_s)
     if bench.goals.seek:
-        plan = plan_blocks(bench.goals, load[0], spec.time_s)
+        plan = _planned(bench, load[0], spec)
         ready = gated(bench, plan, load[0] / capacity.per_s)
         load = limit_point(ready, bench.baseline, bench.goals.seek, load[0], plan)
     bench.progress.note(
@@ -141,7 +141,7 @@ def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
         f" load point {load[0]:,.0f}/s ({load[1]})"
     )
     blocks, load = _noise(bench, spec, capacity, load)
-    plan = plan_blocks(bench.goals, load[0], spec.time_s)
+    plan = _planned(bench, load[0], spec)
     found = calibration(
         bench,
         blocks,
@@ -174,7 +174,7 @@ def _noise(
 def _aa_at(
     bench: Bench, spec: StudySpec, capacity: Capacity, load: tuple[float, str], *, picky: bool
 ) -> list[Block]:
-    plan = plan_blocks(bench.goals, load[0], spec.time_s)
+    plan = _planned(bench, load[0], spec)
     ready = gated(bench, plan, load[0] / capacity.per_s)
     blocks = spec.design.worth(Budget(spec.time_s).confirm_blocks(plan, spec.design))
     limit = math.inf
@@ -199,6 +199,10 @@ def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySp
         )
     ready = gated(bench, plan, found.rate_per_s / found.capacity_per_s)
     return Calibrated(ready, found, plan, blocks, spec.design)
+
+
+def _planned(bench: Bench, rate_per_s: float, spec: StudySpec) -> StudyPlan:
+    return plan_blocks(bench.goals, rate_per_s, spec.time_s, exclusive=bench.exclusive)
 
 
 def gated(bench: Bench, plan: StudyPlan, utilisation: float) -> Bench:

@@ -150,6 +150,8 @@ class SimulatedHost:
     """Unix time on the host."""
     running: dict[str, Instance] = field(default_factory=dict, init=False)
     """By address."""
+    kernel: dict[str, str] = field(default_factory=dict, init=False)
+    """What the host's kernel is set to by whom it is lent to; empty: as it was found."""
     deployments: int = field(default=0, init=False)
     windows: int = field(default=0, init=False)
     _level: float = field(default=0.0, init=False)
@@ -383,9 +385,16 @@ class SimulatedDeployer:
                 states[spec.instance] = self.host.start(spec, number)
         return states
 
+    def switch(self, instance: InstanceSpec) -> InstanceState:
+        """See ``Deployer.switch``."""
+        state = self.deploy([instance])[instance.instance]
+        self.host.kernel = dict(instance.kernel) if state.state == "live" else {}
+        return state
+
     def stop(self) -> None:
         """See ``Deployer.stop``."""
         self.host.running.clear()
+        self.host.kernel = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,407 @@
+#!/usr/bin/python3
+"""Change network settings of this host's kernel for a while, and put them back whatever happens.
+
+    tuner_kernel_guard.py FOLDER apply     settings as JSON on standard input; renews the time limit
+    tuner_kernel_guard.py FOLDER restore   put the old values back now
+    tuner_kernel_guard.py FOLDER watch     put them back once nobody renews the time limit
+
+The old values are on disk, and the watching process holds its lock, before the first setting is
+changed. So a caller that is killed, or a connection that is lost, leaves the host as it was found
+after the time limit; what was done stands in FOLDER/log. FOLDER belongs on a file system that does
+not outlive the kernel (/run): after a reboot there is nothing to put back.
+
+Only Python's standard library, 3.8 or newer, is used: the program runs on the target.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+SETTING = re.compile(r"net\.(core|ipv4)\.[a-z0-9_]+")
+REFUSALS = (errno.EINVAL, errno.ERANGE, errno.ENOENT)
+"""Of a write to a setting that is there: the value is wrong (ENOENT: no such algorithm).
+
+Anything else (EACCES, EROFS) is the host's fault, and no configuration's.
+"""
+PATIENCE_S = 10.0
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class GuardError(Exception):
+    """The host is not as it has to be; the words say how."""
+
+
+def path_of(name):
+    """Where the kernel keeps a setting.
+
+    Raises:
+        GuardError: it is none that may be changed here.
+    """
+    if not SETTING.fullmatch(name):
+        raise GuardError(f"{name!r} is no setting of net.core or net.ipv4")
+    return "/proc/sys/" + name.replace(".", "/")
+
+
+def read(name):
+    """A setting's value, its fields separated by one blank."""
+    with open(path_of(name), encoding="ascii") as stream:
+        return " ".join(stream.read().split())
+
+
+def write(name, text):
+    """Change a setting, in one write as the kernel wants it."""
+    descriptor = os.open(path_of(name), os.O_WRONLY)
+    try:
+        os.write(descriptor, text.encode("ascii"))
+    finally:
+        os.close(descriptor)
+
+
+def put(name, text):
+    """Change a setting and read it back; what the kernel says against it, or nothing."""
+    if read(name) == text:
+        return ""
+    try:
+        write(name, text)
+    except OSError as error:
+        if error.errno not in REFUSALS:
+            raise
+        return f"{name}: the kernel refuses {text!r} ({error.strerror})"
+    found = read(name)
+    return "" if found == text else f"{name}: the kernel made {found!r} of {text!r}"
+
+
+class Guard:
+    """The state in one folder: what was found, whose it is, until when it is lent."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.state = os.path.join(folder, "saved.json")
+        self.alive = os.path.join(folder, "watch.lock")
+
+    # --- files ------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def locked(self):
+        """Nobody else changes the state or a setting meanwhile."""
+        with open(os.path.join(self.folder, "lock"), "w", encoding="ascii") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            yield
+
+    def load(self):
+        """The state, or None where nothing is changed."""
+        try:
+            with open(self.state, encoding="utf-8") as stream:
+                saved = json.load(stream)
+        except FileNotFoundError:
+            return None
+        if saved["boot"] != boot_id():
+            self.log("the host was started anew since, which put everything back")
+            os.unlink(self.state)
+            return None
+        if saved["namespace"] != namespace():
+            raise GuardError(
+                f"{self.state} is about another network namespace ({saved['namespace']}, this is"
+                f" {namespace()}); wait until its time limit is over, or restore it there"
+            )
+        return saved
+
+    def save(self, saved):
+        """Put the state on the disk before anything relies on it."""
+        draft = self.state + ".new"
+        with open(draft, "w", encoding="utf-8") as stream:
+            json.dump(saved, stream, indent=1)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(draft, self.state)
+
+    def log(self, words):
+        """Say what was done, for whoever looks later."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        with open(os.path.join(self.folder, "log"), "a", encoding="utf-8") as stream:
+            stream.write(f"{now} {words}\n")
+
+    def last_words(self):
+        """The last line of the log."""
+        try:
+            with open(os.path.join(self.folder, "log"), encoding="utf-8") as stream:
+                return stream.read().strip().rpartition("\n")[2]
+        except FileNotFoundError:
+            return "nothing"
+
+    # --- commands ---------------------------------------------------------------------------
+
+    def apply(self, owner, lease_s, settings, continues):
+        """Make the settings hold until somebody else's do, or the time limit is over.
+
+        What an earlier call changed and this one does not name is put back. A value that the
+        kernel refuses, or makes another of, is told, and all old values hold again.
+
+        Returns:
+            What the kernel says against the settings; empty if they hold.
+
+        Raises:
+            GuardError: the settings of the last call do not hold any more, or are another's.
+        """
+        with self.locked():
+            saved = self._mine(owner, continues)
+            for name in settings:
+                if name not in saved["values"]:
+                    saved["values"][name] = read(name)
+            saved["deadline"] = now_s() + lease_s
+            self.save(saved)
+            self._start_watching()
+            wanted = dict(saved["values"], **settings)
+            told = self._hold(saved, wanted)
+            saved["applied"] = {name: read(name) for name in wanted}
+            saved["deadline"] = now_s() + lease_s
+            self.save(saved)
+        return "; ".join(told)
+
+    def _hold(self, saved, wanted):
+        """Change all or nothing; what the kernel says against it."""
+        told = []
+        try:
+            told = [words for words in (put(*item) for item in wanted.items()) if words]
+        except OSError as error:
+            self._put_back(saved, "a setting cannot be written")
+            raise GuardError(f"the kernel's settings cannot be written: {error}") from error
+        if told:
+            for name, text in saved["values"].items():
+                put(name, text)
+        return told
+
+    def _mine(self, owner, continues):
+        saved = self.load()
+        if saved is not None and saved["owner"] != owner:
+            if now_s() < saved["deadline"]:
+                left_s = saved["deadline"] - now_s()
+                raise GuardError(
+                    f"the kernel's settings are lent to {saved['owner']} for another {left_s:.0f} s"
+                    " at most; only one study at a time can change them"
+                )
+            self._put_back(saved, f"the time limit of {saved['owner']} was over")
+            saved = None
+        if saved is None:
+            if continues:
+                raise GuardError(
+                    "the kernel's old settings were put back meanwhile, so what was measured since"
+                    f" does not count: {self.last_words()}"
+                )
+            self.log(f"{owner} borrows the kernel's settings")
+            return {
+                "owner": owner,
+                "boot": boot_id(),
+                "namespace": namespace(),
+                "values": {},
+                "applied": {},
+                "deadline": 0.0,
+            }
+        changed = [
+            f"{name} is {read(name)!r}, was {text!r}"
+            for name, text in saved["applied"].items()
+            if read(name) != text
+        ]
+        if changed and continues:
+            # Taken as it is from now on, so that the next call can go on.
+            saved["applied"] = {name: read(name) for name in saved["applied"]}
+            self.save(saved)
+            raise GuardError(f"something else changed the kernel's settings: {'; '.join(changed)}")
+        return saved
+
+    def restore(self, reason):
+        """Put the old values back, if there are any; may be called any number of times.
+
+        Returns:
+            Names of the settings that were put back.
+        """
+        with self.locked():
+            saved = self.load()
+            back = self._put_back(saved, reason) if saved is not None else []
+        self._dismiss()
+        return back
+
+    def _put_back(self, saved, reason):
+        back = [name for name, text in saved["values"].items() if read(name) != text]
+        told = []
+        for name, text in saved["values"].items():
+            try:
+                told.append(put(name, text))
+            except OSError as error:
+                told.append(f"{name}: {error.strerror}")
+        wrong = [words for words in told if words]
+        if wrong:
+            self.log(f"could not put back: {'; '.join(wrong)} ({reason})")
+            raise GuardError(f"could not put back: {'; '.join(wrong)}")
+        values = (
+            ", ".join(f"{name} = {saved['values'][name]}" for name in back) or "nothing differed"
+        )
+        self.log(f"put back: {values} ({reason})")
+        os.unlink(self.state)
+        return back
+
+    # --- the watching process ---------------------------------------------------------------
+
+    def watch(self):
+        """Sleep until the time limit, look whether it was renewed, else put everything back.
+
+        Asked to end (SIGTERM), it puts everything back at once.
+        """
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        with open(self.alive, "a+", encoding="ascii") as stream:
+            if not patiently(lambda: try_lock(stream)):
+                return  # another one watches
+            stream.truncate(0)
+            stream.write(str(os.getpid()))
+            stream.flush()
+            asked = None
+            while True:
+                with self.locked():
+                    saved = self.load()
+                    if saved is None:
+                        return
+                    left_s = saved["deadline"] - now_s()
+                    if asked is not None or left_s <= 0:
+                        why = (
+                            "the watching process was ended" if asked else "nobody renewed the time"
+                        )
+                        try:
+                            self._put_back(saved, f"{why}; lent to {saved['owner']}")
+                            return
+                        except GuardError:
+                            left_s = PATIENCE_S  # said in the log; tried again
+                # Asleep for the whole of it: nothing is to run beside a measurement.
+                asked = signal.sigtimedwait(SIGNALS, left_s)
+
+    def _start_watching(self):
+        if self._watched():
+            return
+        command = [sys.executable, os.path.abspath(__file__), self.folder, "watch"]
+        if not (has_systemd() and systemd_run(command)):
+            subprocess.Popen(
+                command,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        if not patiently(self._watched):
+            raise GuardError("the process that would put the settings back does not start")
+
+    def _watched(self):
+        """Whether a watching process lives: it holds the lock as long as it does."""
+        with open(self.alive, "a", encoding="ascii") as stream:
+            return not try_lock(stream)
+
+    def _dismiss(self):
+        """End the watching process: it has nothing to do any more."""
+        if not self._watched():
+            return
+        with open(self.alive, encoding="ascii") as stream:
+            pid = stream.read().strip()
+        if pid.isdigit():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGTERM)
+        patiently(lambda: not self._watched())
+
+
+def try_lock(stream):
+    """Take a lock unless somebody holds it; released as the file is closed."""
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def patiently(holds):
+    """Wait until something holds, for a while; whether it does."""
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def now_s():
+    """Seconds since the host was started, those in which it slept too."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def boot_id():
+    """Which start of the host this is."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
+        return stream.read().strip()
+
+
+def namespace():
+    """Which network namespace the settings are of."""
+    return os.readlink("/proc/self/ns/net")
+
+
+def has_systemd():
+    """Whether systemd can run the watching process: it may end a login's own ones with the login.
+
+    What it starts is in the namespace of process 1, which must be this one.
+    """
+    try:
+        here = os.readlink("/proc/1/ns/net") == namespace()
+    except OSError:
+        return False
+    return here and os.path.isdir("/run/systemd/system") and shutil.which("systemd-run") is not None
+
+
+def systemd_run(command):
+    """Start a process outside of this login; whether that worked."""
+    options = ["--quiet", "--collect", "--description=puts kernel settings back after tuner"]
+    done = subprocess.run(
+        ["systemd-run", *options, *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    return done.returncode == 0
+
+
+def answer(guard, command):
+    """Carry out a command; what it has to say."""
+    if command == "watch":
+        guard.watch()
+        return {}
+    if command == "restore":
+        return {"restored": guard.restore("asked to")}
+    asked = json.load(sys.stdin)
+    message = guard.apply(
+        asked["owner"], asked["lease_s"], asked["settings"], asked.get("continues", False)
+    )
+    return {"state": "refused" if message else "applied", "message": message}
+
+
+def main():
+    """Exit code 1 and the words as JSON if the host is not as it has to be."""
+    if len(sys.argv) != 3 or sys.argv[2] not in ("apply", "restore", "watch"):
+        sys.exit(__doc__)
+    try:
+        os.makedirs(sys.argv[1], mode=0o700, exist_ok=True)
+        found = answer(Guard(sys.argv[1]), sys.argv[2])
+    except (GuardError, OSError) as error:
+        sys.stdout.write(json.dumps({"failed": str(error)}) + "\n")
+        sys.exit(1)
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()

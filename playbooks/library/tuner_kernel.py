@@ -1,0 +1,121 @@
+#!/usr/bin/python
+"""Ansible module: lend the kernel's network settings to a study, with a way back of the host's own.
+
+All is done by a program that is put on the target (``playbooks/files/tuner_kernel_guard.py``): it
+must outlive the module, and an administrator may call it by hand.
+
+Only Python's standard library, 3.8 or newer, is used: the module runs on the target.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: tuner_kernel
+short_description: Change kernel network settings for a while
+description:
+  - Makes O(settings) hold for the whole host. The old values are kept in O(folder) and are put back
+    with O(state=absent), or by a process on the target itself once O(lease_s) have passed since
+    the last call.
+  - A value that the kernel refuses, or makes another of, is reported with V(refused); all old
+    values hold then. Whatever else goes wrong is a failure.
+options:
+  folder:
+    description: Absolute folder of state and log, on a file system that a reboot empties.
+    type: path
+    default: /run/tuner-kernel
+  state:
+    description: Whether the settings hold, or the old ones.
+    type: str
+    choices: [present, absent]
+    default: present
+  guard:
+    description: Text of the program that does it.
+    type: str
+    required: true
+  owner:
+    description: Whose settings they are; only one owner at a time.
+    type: str
+    default: ""
+  lease_s:
+    description: Seconds after which the target puts the old values back by itself.
+    type: float
+    default: 300
+  settings:
+    description: Values by name, C(net.core.…) and C(net.ipv4.…) only.
+    type: dict
+    default: {}
+  continues:
+    description: Fail unless the settings of the last call still hold.
+    type: bool
+    default: false
+"""
+
+ARGUMENTS = {
+    "folder": {"type": "path", "default": "/run/tuner-kernel"},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "guard": {"type": "str", "required": True},
+    "owner": {"type": "str", "default": ""},
+    "lease_s": {"type": "float", "default": 300.0},
+    "settings": {"type": "dict", "default": {}},
+    "continues": {"type": "bool", "default": False},
+}
+PATIENCE_S = 60.0
+
+
+def put_in_place(folder, text):
+    """The program's path, in a folder that nobody else can write to."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    found = os.lstat(folder)
+    if os.path.islink(folder) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise RuntimeError(f"{folder} belongs to somebody else; remove it")
+    path = os.path.join(folder, "guard.py")
+    draft = path + ".new"
+    with open(draft, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    os.replace(draft, path)
+    return path
+
+
+def main():
+    """Carry out what the task asks for."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    asked = module.params
+    present = asked["state"] == "present"
+    if module.check_mode:
+        module.exit_json(changed=present)
+    if os.geteuid() != 0:
+        module.fail_json(msg="the kernel's settings belong to the whole host and need root")
+    keys = ("owner", "lease_s", "settings", "continues")
+    try:
+        program = put_in_place(asked["folder"], asked["guard"])
+        done = subprocess.run(
+            [sys.executable, program, asked["folder"], "apply" if present else "restore"],
+            input=json.dumps({key: asked[key] for key in keys}),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        found = json.loads(done.stdout)
+    except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
+        module.fail_json(msg=f"{type(error).__name__}: {error}")
+    else:
+        if done.returncode != 0:
+            module.fail_json(msg=found.get("failed", done.stderr))
+        module.exit_json(
+            changed=present or bool(found["restored"]),
+            kernel=found.get("state", "restored"),
+            message=found.get("message", ""),
+            restored=found.get("restored", []),
+        )
+
+
+if __name__ == "__main__":
+    main()

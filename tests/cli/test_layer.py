@@ -1,0 +1,58 @@
+"""``--layer kernel`` on the command line: refused without root, and put back at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Tuner
+from tests.core.test_kernel import SEEN
+from tuner.cli import session
+from tuner.configuration import Value
+from tuner.hosts import local
+from tuner.store import Store, sqlite_url
+from tuner.testing.lab import Effect, SimulatedHost
+
+SHORT = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet", "--name", "mine")
+IDLE = "net.ipv4.tcp_slow_start_after_idle"
+
+
+def kernel_helps(values: Mapping[str, Value]) -> Effect:
+    """One setting of the kernel takes 40 % away."""
+    settings: object = values.get("kernel")
+    helps = isinstance(settings, dict) and settings.get(IDLE) == "0"
+    return Effect(ln_latency=-0.5 * helps, capacity_per_s=4_000.0)
+
+
+def test_without_root_it_is_refused_with_the_way_out(
+    tuner: Tuner, host: SimulatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is started."""
+    monkeypatch.setattr("tuner.hosts.kernel.os.geteuid", lambda: 1_000)
+    done = tuner("optimize", *SHORT, "--layer", "kernel")
+    assert done.code == 2
+    assert "need root: run tuner as root" in done.err
+    assert "leave the layer out" in done.err
+    assert host.deployments == 0
+
+
+def test_the_winner_has_settings_of_the_kernel_and_the_host_has_its_own_again(
+    tuner: Tuner, host: SimulatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file for sysctl.d beside the server's, with where it comes from."""
+    monkeypatch.setattr(session, "look", lambda *_: SEEN)
+    host.truth = kernel_helps
+    done = tuner("optimize", *SHORT, "--layer", "kernel")
+    assert done.code == 0, done.err
+    assert done.out.startswith("Better: ")
+    assert "settings of the host's kernel are part of every configuration" in done.out
+    best = Path("studies/mine/best/90-tuner.conf").read_text()
+    assert f"{IDLE} = 0" in best.splitlines()
+    assert "From tuner" in best
+    assert "net.ipv4.tcp_wmem" not in best, "what trades something was not allowed"
+    record = Store.open(sqlite_url(Path("studies/mine")), "mine").record()
+    assert record.configurations[record.baseline].kernel[IDLE] == "1"
+    assert (host.running, host.kernel) == ({}, {})
+    assert local.claims() == []

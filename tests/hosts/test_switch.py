@@ -1,0 +1,130 @@
+"""Switching between instances of the whole host: the fake, and Ansible with a real kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hosts.namespaces import Namespace, namespace, needs_namespace
+from tests.hosts.nginxes import needs_nginx
+from tests.phases.rig import HAND, STOCK
+from tuner.testing.lab import Faults, SimulatedDeployer, SimulatedHost
+
+TOP = Path(__file__).resolve().parents[2]
+DRIVER = TOP / "tests" / "hosts" / "switching.py"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TOP)}
+real = [*needs_nginx, needs_namespace]
+
+
+@pytest.fixture
+def network() -> Iterator[Namespace]:
+    """A namespace of the test's own."""
+    with namespace() as made:
+        yield made
+
+
+def test_the_fake_runs_one_instance_alone_under_its_settings() -> None:
+    """What ran before is gone, a refusal leaves the kernel as it was, and so does stopping."""
+    host = SimulatedHost(faults=Faults(refuse=lambda values: "no" if values["size"] == 1 else ""))
+    deployer = SimulatedDeployer(host)
+    one = replace(host.instance("baseline", STOCK, 18_080), kernel={"net.core.somaxconn": "1"})
+    two = replace(host.instance("candidate", HAND, 18_081), kernel={"net.core.somaxconn": "2"})
+    for spec in (one, two, one):
+        assert deployer.switch(spec).state == "live"
+        assert [i.spec for i in host.running.values()] == [spec]
+        assert host.kernel == spec.kernel
+    bad = replace(two, files={"configuration.json": json.dumps({"size": 1})})
+    assert deployer.switch(bad).state == "refused"
+    assert (host.running, host.kernel) == ({}, {})
+    deployer.switch(one)
+    deployer.stop()
+    assert (host.running, host.kernel) == ({}, {})
+
+
+class TestReal:
+    """Ansible, a real Nginx, and the settings of a real kernel in a namespace of its own."""
+
+    pytestmark = real
+
+    def test_settings_follow_the_instance_and_come_back(
+        self, network: Namespace, tmp_path: Path
+    ) -> None:
+        """Each runs alone under its own; refusals and disturbances are told apart."""
+        done = subprocess.run(
+            network.command(sys.executable, str(DRIVER), str(tmp_path), "60"),
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        steps: dict[str, Any] = {
+            found["step"]: found for found in map(json.loads, done.stdout.splitlines())
+        }
+        before = steps["before"]["values"]
+        assert steps["one"]["state"] == "live"
+        assert steps["one"]["answer"] == steps["after"]["token"]
+        assert steps["one"]["values"] == {**before, "net.core.somaxconn": "1111"}
+        assert int(steps["one"]["limit"]) >= 4_096
+        assert steps["two"]["state"] == "live"
+        assert steps["two"]["other"] is None
+        assert steps["two"]["values"] == {
+            **before,
+            "net.core.somaxconn": "2222",
+            "net.ipv4.tcp_autocorking": "0",
+        }
+        assert steps["refused"]["state"] == "refused"
+        assert "the kernel refuses '-1'" in steps["refused"]["message"]
+        assert steps["refused"]["values"] == before
+        assert "something else changed the kernel's settings" in steps["disturbed"]["message"]
+        assert steps["after"]["values"] == before
+        assert steps["after"]["answer"] is None
+        assert not (tmp_path / "guard" / "saved.json").exists()
+
+    def test_a_tuner_that_is_killed_leaves_the_kernel_as_it_was_found(
+        self, network: Namespace, tmp_path: Path
+    ) -> None:
+        """``kill -9``: the target puts the settings back by itself, and the log says so."""
+        before = network.values()
+        command = network.command(sys.executable, str(DRIVER), str(tmp_path), "2", "wait")
+        with subprocess.Popen(
+            command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, start_new_session=True
+        ) as tuner:
+            assert tuner.stdout is not None
+            steps = [json.loads(tuner.stdout.readline()) for _ in range(2)]
+            os.killpg(tuner.pid, signal.SIGKILL)
+        for pid in _nginx_of(tmp_path):
+            os.kill(pid, signal.SIGKILL)
+        assert steps[1]["values"]["net.core.somaxconn"] == "1111"
+        end = time.monotonic() + 20
+        while network.values() != before:
+            assert time.monotonic() < end, "the target did not put its settings back"
+            time.sleep(0.1)
+        log = (tmp_path / "guard" / "log").read_text()
+        assert "put back: net.core.somaxconn" in log
+        assert "nobody renewed the time" in log
+
+
+def _nginx_of(folder: Path) -> list[int]:
+    """Nginx processes of a lab below a folder, which the killed tuner left."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().decode(errors="replace")
+                inside = str((entry / "cwd").readlink()).startswith(str(folder))
+            except OSError:
+                continue
+            if inside or f"{folder}/study" in words:
+                found.append(int(entry.name))
+    return [pid for pid in found if pid != os.getpid()]
