@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -172,3 +173,16 @@ def test_a_servers_space_is_no_layer() -> None:
     with pytest.raises(DefinitionError, match="not of the kernel"):
         checked(load("nginx/static"))
     assert setting_of("net.ipv4.tcp_rmem.max") == "net.ipv4.tcp_rmem"
+
+
+def test_the_space_fits_the_published_schema() -> None:
+    """So an editor completes it, dots and all."""
+    import jsonschema
+    import yaml
+
+    from tuner.paths import data_dir
+
+    folder = data_dir("spaces")
+    schema = json.loads((folder / "space.schema.json").read_text(encoding="utf-8"))
+    written = (folder / f"{BUILT_IN}.yaml").read_text(encoding="utf-8")
+    jsonschema.validate(yaml.load(written, Loader=yaml.BaseLoader), schema)  # noqa: S506 - text only

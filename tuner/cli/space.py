@@ -20,6 +20,7 @@ from tuner.configuration import Configuration
 from tuner.errors import DefinitionError, HostError
 from tuner.facts import SERVER_NAMES, ServerFacts, split_cores
 from tuner.hosts import local
+from tuner.kernel import BUILT_IN, LAYER, checked
 from tuner.located import did_you_mean, read_yaml
 from tuner.paths import data_dir
 from tuner.servers.catalog import server as server_of
@@ -109,7 +110,7 @@ def explain(
     """What a parameter does, what it may be here, and what it trades."""
     known: set[str] = set()
     told = False
-    for candidate in (name,) if name else spaces():
+    for candidate in (name,) if name else (*spaces(), BUILT_IN):
         try:
             bound = _bind(candidate, workload, force, assume)
         except HostError:
@@ -164,6 +165,13 @@ def check(
     if assume:
         raise DefinitionError("only a server that is here can validate", path="--assume")
     bound = _bind(name, workload, force, None)
+    if bound.space.server == LAYER:
+        count = len(checked(bound.space).parameters)
+        click.echo(
+            f"{bound.space.name}: {count} parameters; what a value is worth only the kernel of a"
+            " target says, when a study runs"
+        )
+        return
     if refused := server_of(bound.space.server).refuses(bound.server, bound.workload.wire):
         raise DefinitionError(refused, path="--workload")
     bases = {base: bound.space.baseline(base) for base in BASELINES}
@@ -269,7 +277,9 @@ def _server_name(name: str) -> str:
     if not name.endswith((".yaml", ".yml")):
         return name.partition("/")[0] if name in spaces() else "nginx"
     told = read_yaml(Path(name)).entries().get("server")
-    return told.one_of(SERVER_NAMES) if told else "nginx"
+    # A space of the kernel goes beside that of any server.
+    server = told.one_of((*SERVER_NAMES, LAYER)) if told else "nginx"
+    return "nginx" if server == LAYER else server
 
 
 def _is_proxy(name: str) -> bool:
