@@ -22,6 +22,8 @@ Role = Literal["search", "floor", "fixed"]
 Apply = Literal["reload", "restart"]
 
 BASELINES = ("stock", "distro", "hand")
+OWN = "own"
+"""The baseline that is the user's own configuration, where one is given."""
 
 
 def same(one: Value, other: Value) -> bool:

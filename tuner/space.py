@@ -12,7 +12,7 @@ from tuner.configuration import Configuration, Value
 from tuner.errors import DefinitionError
 from tuner.located import Node, did_you_mean, read_yaml
 from tuner.never import in_template
-from tuner.parameter import BASELINES, Condition, Parameter
+from tuner.parameter import BASELINES, OWN, Condition, Parameter
 from tuner.paths import data_dir
 from tuner.space_facts import SpaceFacts
 from tuner.space_file import Order, bind
@@ -92,10 +92,15 @@ class Space:
         return parameter.is_active(values)
 
     def baseline(self, name: str) -> Configuration:
-        """The configuration ``stock``, ``distro`` or ``hand``, with the floors applied."""
-        if name not in BASELINES:
-            raise DefinitionError(f"unknown baseline {name!r}; allowed: {', '.join(BASELINES)}")
-        defaults = {parameter.name: parameter.defaults[name] for parameter in self.parameters}
+        """The configuration ``stock``, ``distro`` or ``hand``, with the floors applied.
+
+        A space that was bound to a configuration of the user's has ``own`` too.
+        """
+        known = [each for each in (*BASELINES, OWN) if each in self.parameters[0].defaults]
+        if name not in known:
+            raise DefinitionError(f"unknown baseline {name!r}; allowed: {', '.join(known)}")
+        # What is no part of the user's file is as it is where nothing is said of it.
+        defaults = {p.name: p.defaults.get(name, p.defaults["stock"]) for p in self.parameters}
         return self.complete(defaults, Configuration.of(self.name, {}))
 
     def complete(self, values: Mapping[str, Value], base: Configuration) -> Configuration:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tuner.constraint import Constraint
 from tuner.errors import DefinitionError
@@ -17,7 +18,7 @@ from tuner.facts import SERVER_NAMES
 from tuner.goals import Goals, parse_goals
 from tuner.instrument import LOADS, Load
 from tuner.located import Node, did_you_mean, read_yaml
-from tuner.parameter import BASELINES
+from tuner.parameter import BASELINES, OWN
 from tuner.paths import data_dir
 from tuner.space import spaces
 from tuner.workload import load_workload
@@ -37,6 +38,7 @@ _KEYS = (
     *("time", "rate", "connections", "allow", "seed", "storage", "effect"),
     *("slo", "constraint", "choose", "sequential", "finalists"),
     *("load", "published", "force", "layer"),
+    *("config", "server_name", "root", "keep_upstreams"),
 )
 
 
@@ -89,6 +91,14 @@ class StudyDefinition:
     """Parameters that are never searched (``tuner.never``) and are all the same."""
     layer: str = ""
     """``kernel``, or the file of a kernel's space: searched beside the server's; empty: none."""
+    config: str = ""
+    """The user's own configuration file, which is then a baseline called ``own``."""
+    server_name: str = ""
+    """Which server of it is meant; empty: the default one."""
+    root: str = ""
+    """Folder of its files, where they are not where it says."""
+    keep_upstreams: bool = False
+    """Whether it asks the servers behind it that it names."""
 
     @property
     def goals(self) -> Goals:
@@ -123,6 +133,10 @@ class StudyDefinition:
             "published": self.published or None,
             "force": list(self.force),
             "layer": self.layer or None,
+            "config": self.config or None,
+            "server_name": self.server_name or None,
+            "root": self.root or None,
+            "keep_upstreams": self.keep_upstreams,
         }
 
 
@@ -165,6 +179,10 @@ def load_study(
     for key in ("space", "workload", "baseline", "published", "layer"):
         if key in keys:
             keys[key] = _beside(keys[key], file.parent)
+    for key in ("config", "root"):
+        if key in keys:
+            keys[key] = replace(keys[key], content=str(file.parent / keys[key].text()))
+    given = set()
     for key, value in (overrides or {}).items():
         if key not in _KEYS:
             raise DefinitionError(
@@ -173,6 +191,10 @@ def load_study(
             )
         if value is not None and value not in ((), []):
             keys[key] = Node.option(key, value)
+            given.add(key)
+    if "config" in given and "baseline" not in given:
+        # Whoever names a configuration of their own means it, whatever the study's file says.
+        keys.pop("baseline", None)
     return _definition(keys, file)
 
 
@@ -208,7 +230,10 @@ def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
     workload = keys["workload"].text() if "workload" in keys else "static"
     goals = _goals(keys)
     published = _published(keys["published"]) if "published" in keys else ""
-    baselines = _baselines(keys["baseline"], published) if "baseline" in keys else ("stock",)
+    known = (OWN, *BASELINES) if "config" in keys else BASELINES
+    baselines: tuple[str, ...] = known[:1]
+    if "baseline" in keys:
+        baselines = _baselines(keys["baseline"], known, published)
     return StudyDefinition(
         name=_name(keys.get("name"), file),
         server=server,
@@ -234,6 +259,7 @@ def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
         published=published,
         force=_names(keys["force"]) if "force" in keys else (),
         layer=_layer(keys["layer"]) if "layer" in keys else "",
+        **_own(keys),
     )
 
 
@@ -310,10 +336,10 @@ def _space_for(server: str, workload: str) -> str:
     return f"{server}/{'static' if load_workload(workload).backend is None else 'proxy'}"
 
 
-def _baselines(node: Node, published: str) -> tuple[str, ...]:
+def _baselines(node: Node, known: Sequence[str], published: str) -> tuple[str, ...]:
     """The baseline of the study, and those that are confirmed beside it."""
     items = _items(node)
-    names = tuple(_baseline(item, published) for item in items)
+    names = tuple(_baseline(item, known, published) for item in items)
     for item, name in zip(items, names, strict=True):
         if names.count(name) > 1:
             raise item.error(f"{name!r} stands twice")
@@ -322,13 +348,25 @@ def _baselines(node: Node, published: str) -> tuple[str, ...]:
     return names
 
 
-def _baseline(node: Node, published: str) -> str:
+def _baseline(node: Node, known: Sequence[str], published: str) -> str:
     text = node.text()
     if text == PUBLISHED and not published:
         raise node.error(
             "this study names no published configuration; write its file under 'published'"
         )
-    return text if _is_file(text) else node.one_of((*BASELINES, PUBLISHED, "FILE.yaml"))
+    return text if _is_file(text) else node.one_of((*known, PUBLISHED, "FILE.yaml"))
+
+
+def _own(keys: Mapping[str, Node]) -> dict[str, Any]:
+    """What is said of the user's own configuration."""
+    if "config" not in keys:
+        for key in ("server_name", "root", "keep_upstreams"):
+            if key in keys and keys[key].text().lower() not in ("false", "off", "no"):
+                raise keys[key].error("belongs to a configuration of your own; name it: --config")
+        return {}
+    texts = {k: keys[k].text() for k in ("config", "server_name", "root") if k in keys}
+    kept = keys["keep_upstreams"].boolean() if "keep_upstreams" in keys else False
+    return {**texts, "keep_upstreams": kept}
 
 
 def _layer(node: Node) -> str:

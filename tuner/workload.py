@@ -29,6 +29,7 @@ _SET_BY_GENERATOR = ("connection", "content-length", "transfer-encoding")
 LARGEST_SITE = 64 << 20
 LARGEST_BACKEND_BODY = 256 << 10
 INDEX = "index.html"
+OWN_SITE = "own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,8 @@ class Workload:
     site: tuple[SiteFile, ...]
     backend: Backend | None
     """Set if the server under test is a proxy."""
+    own_site: bool = False
+    """Whether the files are the user's own, where the server under test has them."""
 
 
 def load_workload(name_or_path: str) -> Workload:
@@ -111,15 +114,16 @@ _KEYS = ("summary", "connections", "arrival", "timeout", "site", "backend")
 
 def _workload(root: Node, folder: Path) -> Workload:
     keys = root.mapping(required=("workload", "requests"), optional=(*_WIRE, *_KEYS))
-    site = _site(keys["site"]) if "site" in keys else ()
+    own_site = "site" in keys and keys["site"].content == OWN_SITE
+    site = _site(keys["site"]) if "site" in keys and not own_site else ()
     backend = _backend(keys["backend"]) if "backend" in keys else None
-    if not site and backend is None:
+    if not site and backend is None and not own_site:
         raise root.error("a workload needs a 'site' or a 'backend' to ask")
     answers = {file.path: content(file) for file in site}
     requests = tuple(
         request
         for node in keys["requests"].sequence()
-        for request in _requests(node, answers, backend, folder)
+        for request in _requests(node, None if own_site else answers, backend, folder)
     )
     if not requests:
         raise keys["requests"].error("at least one request is needed")
@@ -133,6 +137,7 @@ def _workload(root: Node, folder: Path) -> Workload:
         timeout_s=keys["timeout"].duration_s(0.01, 300) if "timeout" in keys else 5.0,
         site=site,
         backend=backend,
+        own_site=own_site,
     )
 
 
@@ -182,7 +187,7 @@ def _backend(node: Node) -> Backend:
 
 
 def _requests(
-    node: Node, answers: Mapping[str, bytes], backend: Backend | None, folder: Path
+    node: Node, answers: Mapping[str, bytes] | None, backend: Backend | None, folder: Path
 ) -> list[Request]:
     """What one entry asks: one request, or those of a file of URLs, which share its weight."""
     entries = node.entries()
@@ -260,7 +265,7 @@ def _body(keys: Mapping[str, Node], folder: Path) -> bytes:
 
 
 def _request(
-    node: Node, answers: Mapping[str, bytes], backend: Backend | None, folder: Path
+    node: Node, answers: Mapping[str, bytes] | None, backend: Backend | None, folder: Path
 ) -> Request:
     keys = node.mapping(
         required=("path",),
@@ -276,8 +281,9 @@ def _request(
             "characters beyond ASCII (write them as %20, %C3%A9)"
         )
     status, length, sha256, checked = _expect(keys.get("expect"))
-    answer = backend.body if backend else _lookup(path, answers)
-    if answer is None and status is None:
+    answer = backend.body if backend else _lookup(path, answers or {})
+    # What the user's own files hold is not known here, so only the status is expected.
+    if answer is None and status is None and answers is not None:
         raise keys["path"].error(
             f"the site has no {path!r}; it has: {', '.join(answers)} (to ask for what is not "
             "there, say what to expect: expect: {status: 404})"

@@ -12,8 +12,9 @@ from tuner.configuration import Configuration, Value
 from tuner.own.edits import change_texts, change_tree
 from tuner.own.patch import common_folder, patch
 from tuner.own.serving import Serving, serving
-from tuner.own.table import GROUPS, OWN, UNPLACED, Bound, bind, changes
+from tuner.own.table import GROUPS, UNPLACED, Bound, bind, changes
 from tuner.own.tree import equal, parse
+from tuner.parameter import OWN
 from tuner.space import Space, load_space, spaces
 
 MAIN = """\

@@ -34,6 +34,7 @@ Examples:
   tuner compare before.yaml after.yaml --fail-if worse
   tuner compare stock hand --constraint 'memory <= 1.2x baseline' --fail-if violated
   tuner compare stock hand --sequential
+  tuner compare own hand --config /etc/nginx/nginx.conf
   tuner compare distro studies/proxy/best/configuration.yaml --workload proxy --time 5m
 """
 
@@ -42,6 +43,7 @@ Examples:
 @click.argument("baseline", metavar="A")
 @click.argument("candidate", metavar="B")
 @options.workload
+@options.own
 @click.option(
     "--fail-if",
     type=click.Choice(_VERDICTS),
@@ -66,7 +68,8 @@ def command(
 ) -> None:
     """Prove B against A: calibration, frozen protocol, randomised blocks, verdict.
 
-    A and B are stock, distro, hand, or configuration files as `tuner export` writes them.
+    A and B are stock, distro, hand, or configuration files as `tuner export` writes them; with
+    --config, your own configuration is called own.
     """
     progress = TerminalProgress(quiet=quiet)
     for done in sweep_strays():

@@ -9,7 +9,8 @@ import click
 
 from tuner.cli import results
 from tuner.cli.session import STUDIES, open_store
-from tuner.export import export_files
+from tuner.errors import DefinitionError
+from tuner.export import PATCH_NAME, export_files
 from tuner.report.result import StudyResult, evaluate
 
 _EPILOG = """
@@ -22,6 +23,7 @@ Examples:
   tuner export quickstart --format role --output roles
   tuner export quickstart --format compose --output lab
   tuner export quickstart --results studies/results/quickstart
+  tuner export mine --diff | patch -p0 -d /etc/nginx
 """
 _FORMATS = {
     "config": "best",
@@ -37,6 +39,7 @@ _FORMATS = {
 @click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/].")
 @click.option("--output", metavar="FOLDER", type=Path, help="Where to write [studies/NAME/best].")
 @click.option("--candidate", is_flag=True, help="The candidate, even if not shown to be better.")
+@click.option("--diff", is_flag=True, help="Print the patch of your own files; write nothing.")
 @click.option("--minimal", is_flag=True, help="Only what `tuner ablate` found to be needed.")
 @click.option(
     "--format",
@@ -58,6 +61,7 @@ def command(
     storage: str | None,
     output: Path | None,
     candidate: bool,
+    diff: bool,
     minimal: bool,
     kind: str,
     kept: Path | None,
@@ -69,6 +73,10 @@ def command(
     Every form says where it comes from: study, hash, verdict.
     """
     study = evaluate(open_store(name, storage).record())
+    if diff:
+        patch = export_files(study, candidate=candidate, minimal=minimal).get(PATCH_NAME)
+        click.echo(patch or _without_patch(study), nl=False, err=patch is None)
+        return
     if kept is not None:
         from tuner.export.results import write_results
 
@@ -107,3 +115,12 @@ def _compose(study: StudyResult, **chosen: bool) -> Mapping[str, str | bytes]:
     from tuner.export.compose import compose
 
     return compose(study, **chosen)
+
+
+def _without_patch(study: StudyResult) -> str:
+    if not study.record.definition.get("config"):
+        raise DefinitionError(
+            "this study tuned no configuration of yours (--config), so there is nothing to patch",
+            path="--diff",
+        )
+    return "nothing to change: the recommendation is your configuration as it was\n"

@@ -23,6 +23,7 @@ _EPILOG = """
 Examples:
   tuner measure stock
   tuner measure studies/quickstart/best/configuration.yaml --rate 20000 --json
+  tuner measure own --config /etc/nginx/nginx.conf
   tuner measure stock --load wrk2 --rate 5000
   tuner measure stock --load h2load --objective throughput
   tuner measure stock --objective capacity --slo 'p99<5ms'
@@ -32,6 +33,7 @@ Examples:
 @click.command(epilog=_EPILOG)
 @click.argument("configuration", default="stock")
 @options.workload
+@options.own
 @options.study_file
 @options.study
 @options.output

@@ -35,6 +35,7 @@ Examples:
   tuner optimize --objective p99 --objective memory --choose 'memory <= 1.1x baseline'
   tuner optimize --workload proxy --time 20m --name proxy
   tuner optimize --allow open_file_cache --allow access_log_buffer
+  tuner optimize --config /etc/nginx/nginx.conf --server-name shop.example
   tuner optimize --baseline studies/proxy/best/configuration.yaml --workload proxy
   sudo tuner optimize --layer kernel --workload proxy --time 2h
   tuner optimize --sequential --finalists 3 --time 30m
@@ -45,6 +46,7 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @options.workload
+@options.own
 @click.option(
     "--baseline",
     metavar="NAME|FILE",

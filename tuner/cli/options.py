@@ -41,6 +41,17 @@ _WORKLOAD = [
     click.option("--time", metavar="T", help="Time for the whole run: 10m, 90s."),
     click.option("--seed", type=int, metavar="N", help="Seed of every random choice."),
 ]
+_OWN = [
+    click.option("--config", metavar="FILE", help="Your own server's configuration, to be tuned."),
+    click.option("--server-name", metavar="NAME", help="Which server of it [the default one]."),
+    click.option("--root", metavar="FOLDER", help="Its files, if not where it says."),
+    click.option(
+        "--keep-upstreams",
+        is_flag=True,
+        default=None,
+        help="Ask the servers behind it that it names, not the lab's.",
+    ),
+]
 _CONFIRMATION = [
     click.option(
         "--sequential",
@@ -73,6 +84,11 @@ def study_file(function: _F) -> _F:
 def workload(function: _F) -> _F:
     """What is asked of which server, and for how long."""
     return _apply(function, _WORKLOAD)
+
+
+def own(function: _F) -> _F:
+    """The user's own configuration."""
+    return _apply(function, _OWN)
 
 
 def confirmation(function: _F) -> _F:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.cli.session import Preflight, open_store, preflight
+from tuner.cli.session import Preflight, describe, open_store, preflight
 from tuner.errors import DefinitionError
 from tuner.record import Record
 from tuner.store import Store
@@ -41,6 +41,10 @@ def _check_same(found: Preflight, record: Record, path: str) -> None:
         "server": (record.server.build, found.server.build),
         "cores": (record.cores, found.cores),
     }
+    if found.own is not None and record.baseline in record.configurations:
+        # Values alone do not tell: the user may have changed anything else in their files.
+        text = record.configurations[record.baseline].text
+        here["configuration"] = (text, describe(found, found.baseline).text)
     changed = [what for what, (then, now) in here.items() if then != now]
     if changed:
         raise DefinitionError(

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from tuner.cli.progress import TerminalProgress
-from tuner.export import export_files
+from tuner.export import PATCH_NAME, export_files
 from tuner.record import Record
 from tuner.report.data import as_data
 from tuner.report.result import StudyResult, evaluate
@@ -50,7 +50,11 @@ def write_export(
     study: StudyResult, folder: Path, *, candidate: bool = False, minimal: bool = False
 ) -> list[Path]:
     """Write the configuration to be used; the paths written."""
-    return write_files(folder, export_files(study, candidate=candidate, minimal=minimal))
+    files = export_files(study, candidate=candidate, minimal=minimal)
+    # A patch that an earlier recommendation left would be applied by mistake.
+    if PATCH_NAME not in files:
+        (folder / PATCH_NAME).unlink(missing_ok=True)
+    return write_files(folder, files)
 
 
 def write_files(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:

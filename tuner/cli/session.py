@@ -43,6 +43,9 @@ from tuner.load.h2load import H2loadGenerator
 from tuner.load.native import NativeGenerator
 from tuner.load.port import LoadGenerator
 from tuner.load.wrk2 import Wrk2Generator
+from tuner.own.nginx import Own, Wishes, adapt
+from tuner.own.nginx import read as read_own
+from tuner.parameter import OWN
 from tuner.paths import loadgen_binary
 from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
@@ -85,11 +88,13 @@ class Preflight:
     """What answers behind a proxy: an Nginx, whatever the server under test is."""
     kernel: Seen | None = None
     """What the kernel is set to, where that is part of the configuration."""
+    own: Server | None = None
+    """The user's own server, where its configuration is given."""
 
     @property
     def adapter(self) -> Server:
         """What knows the server under test."""
-        return catalog.server(self.server.name)
+        return self.own or catalog.server(self.server.name)
 
     @property
     def tells_stalls(self) -> bool:
@@ -107,6 +112,14 @@ def preflight(definition: StudyDefinition) -> Preflight:
     workload = load_workload(definition.workload)
     if definition.connections is not None:
         workload = replace(workload, connections=definition.connections)
+    if workload.own_site and not definition.config:
+        raise DefinitionError(
+            f"workload {workload.name!r} asks for files of your own server; name its"
+            " configuration: --config /etc/nginx/nginx.conf",
+            path="--workload",
+        )
+    mine = _read_own(definition, workload)
+    workload = mine.workload if mine else workload
     host = local.facts()
     adapter = catalog.server(definition.server)
     found = adapter.detect()
@@ -119,6 +132,8 @@ def preflight(definition: StudyDefinition) -> Preflight:
             f" {definition.server}",
             path="--space",
         )
+    own, own_notes = adapt(mine, space, found) if mine else (None, ())
+    space = own.bound.space if own else space
     kernel = None
     if definition.layer:
         name = BUILT_IN if definition.layer == LAYER else definition.layer
@@ -127,10 +142,11 @@ def preflight(definition: StudyDefinition) -> Preflight:
         space = joined(space, layer, kernel)
     space.searched(definition.allow)
     baseline, *beside = read_baselines(definition, space)
-    # Rendered once for nothing, so that a space that does not fit the workload is found out now.
-    upstreams = EXPORT.upstreams if workload.backend else ()
-    placement = replace(EXPORT, upstreams=upstreams)
-    adapter.export_text(server_part(baseline), space, placement)
+    if own is None:
+        # Rendered once for nothing, so that a space that does not fit the workload is found out.
+        upstreams = EXPORT.upstreams if workload.backend else ()
+        placement = replace(EXPORT, upstreams=upstreams)
+        adapter.export_text(server_part(baseline), space, placement)
     refusal = adapter.refuses(found, workload.wire)
     if refusal:
         raise DefinitionError(refusal, path="--workload")
@@ -151,12 +167,32 @@ def preflight(definition: StudyDefinition) -> Preflight:
         beside=tuple(beside),
         generator=generator,
         notes=(
+            *own_notes,
             *notes.preflight_notes(host, cores, workload, generator, space),
             *(() if kernel is None else (notes.kernel_note(space, _loan(definition).lease_s),)),
         ),
         backend=_detect_backend(found) if workload.backend else None,
         kernel=kernel,
+        own=own,
     )
+
+
+def _read_own(definition: StudyDefinition, workload: Workload) -> Own | None:
+    """The user's own configuration, if one is given."""
+    if not definition.config:
+        return None
+    if definition.server != "nginx":
+        raise DefinitionError(
+            f"a configuration of your own is read for nginx, not yet for {definition.server}",
+            path="--config",
+        )
+    wishes = Wishes(
+        definition.config,
+        server_name=definition.server_name,
+        root=definition.root,
+        keep_upstreams=definition.keep_upstreams,
+    )
+    return read_own(wishes, workload)
 
 
 def open_generator(load: Load, cores: CoreSplit) -> LoadGenerator:
@@ -199,7 +235,7 @@ def read_configuration(name_or_path: str, space: Space, published: str = "") -> 
         space: bound to this host and server.
         published: the file that the study publishes.
     """
-    if name_or_path in BASELINES:
+    if name_or_path in (*BASELINES, OWN):
         return space.baseline(name_or_path)
     if name_or_path == PUBLISHED:
         if not published:

@@ -3,6 +3,6 @@
 Pure functions of the study's result: texts by file name, each with where it comes from.
 """
 
-from tuner.export.configuration import export_files
+from tuner.export.configuration import PATCH_NAME, export_files
 
-__all__ = ["export_files"]
+__all__ = ["PATCH_NAME", "export_files"]

@@ -17,6 +17,7 @@ from tuner.space import configuration_yaml
 from tuner.stats.verdict import VerdictKind
 
 VALUES_NAME = "configuration.yaml"
+PATCH_NAME = "own.patch"
 
 
 def export_files(

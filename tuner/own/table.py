@@ -21,11 +21,8 @@ from tuner.own.edits import Edit
 from tuner.own.places import Group, ListenOptions, Pair, Plain, Scope, UnplacedError
 from tuner.own.serving import Serving
 from tuner.own.tls_and_disk import FileThreads, KernelTls, SessionCache
-from tuner.parameter import Parameter
+from tuner.parameter import OWN, Parameter
 from tuner.space import Space
-
-OWN = "own"
-"""Name of the baseline that is the user's configuration."""
 
 GROUPS: tuple[Group, ...] = (
     WorkerProcesses(),
@@ -184,7 +181,8 @@ def _read(space: Space, group: Group, serving: Serving) -> dict[str, Value]:
 
 def _needed(parameter: Parameter) -> list[str]:
     """The parameters that its conditions refer to."""
-    return [condition.parameter for condition in parameter.when]
+    either = (condition for group in parameter.either for condition in group)
+    return [condition.parameter for condition in (*parameter.when, *either)]
 
 
 def _own(parameter: Parameter, value: Value) -> Parameter:

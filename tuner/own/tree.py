@@ -123,9 +123,9 @@ def walk(directives: Iterable[Directive]) -> Iterator[Directive]:
 def parse(path: str | Path) -> Tree:
     """Read a configuration with all that it includes.
 
-    Relative includes count from the main file's folder, as Nginx has it. An absolute one below
-    ``/etc/nginx`` that is not there is looked for beside the main file, so that a checked-out
-    folder or a container's copy can be read where it lies.
+    Relative includes count from the main file's folder, as Nginx has it. What is not there is
+    looked for in ``/etc/nginx``, and what is not in ``/etc/nginx``, beside the main file: so a
+    checked-out folder or a container's copy can be read where it lies.
 
     Raises:
         DefinitionError: a file cannot be read, or is no configuration of Nginx; with its line.
@@ -216,11 +216,13 @@ class _Reader:
         """The files that an include means, in Nginx's order."""
         wanted = self.main.parent / include.args[0]
         found = _matches(wanted)
-        if not found and wanted.is_relative_to(PACKAGED) and self.main.parent != PACKAGED:
-            beside = self.main.parent / wanted.relative_to(PACKAGED)
-            found = _matches(beside)
+        elsewhere = PACKAGED / include.args[0]
+        if wanted.is_relative_to(PACKAGED):
+            elsewhere = self.main.parent / wanted.relative_to(PACKAGED)
+        if not found and elsewhere != wanted:
+            found = _matches(elsewhere)
             if found:
-                self.notes.append(f"{include.where}: {wanted} is not here; {beside} was read")
+                self.notes.append(f"{include.where}: {wanted} is not here; {elsewhere} was read")
         # Nginx takes a mask that matches nothing for an empty one.
         if not found and not glob.has_magic(str(wanted)):
             raise DefinitionError(

@@ -80,7 +80,7 @@ def instance(
     directory = ground.instances_dir / label
     placement = ground.place(directory, port, configuration.digest)
     text = render(space.template, configuration, space, placement)
-    return _spec(label, text, ground, directory, port=port, live=configuration.digest)
+    return spec(label, text, ground, directory, port=port, live=configuration.digest)
 
 
 def export_text(configuration: Configuration, space: Space, placement: Placement = EXPORT) -> str:
@@ -112,12 +112,22 @@ def backend(workload: Workload, ground: Ground, port: int) -> InstanceSpec:
     directory = ground.backends_dir / _BACKEND
     placement = replace(behind.place(directory, port, _BACKEND), workers=len(ground.backend_cpus))
     text = render_backend(workload, placement)
-    return _spec(_BACKEND, text, behind, directory, port=port, live=_BACKEND)
+    return spec(_BACKEND, text, behind, directory, port=port, live=_BACKEND)
 
 
-def _spec(
+def spec(
     label: str, text: str, ground: Ground, directory: Path, *, port: int, live: str
 ) -> InstanceSpec:
+    """An Nginx with a configuration of this text, as an instance in a folder of its own.
+
+    Args:
+        label: unique in the block.
+        text: of the configuration.
+        ground: what it stands on.
+        directory: the instance's own.
+        port: on the loopback.
+        live: what it answers as a proof.
+    """
     config = directory / file_name
     error_log = directory / "logs" / "error.log"
     command = (ground.binary, "-p", f"{directory}/", "-c", str(config), "-e", str(error_log))

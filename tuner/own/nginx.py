@@ -1,0 +1,325 @@
+"""The user's own Nginx as a server like the others: behind the same port, made of other text."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tuner.configuration import Configuration
+from tuner.errors import DefinitionError
+from tuner.facts import ServerFacts
+from tuner.hosts.port import InstanceSpec
+from tuner.own.edits import Edit, change_texts, change_tree
+from tuner.own.lab import Carried, Stand, carry
+from tuner.own.patch import common_folder, patch
+from tuner.own.serving import Serving, effective, serving
+from tuner.own.table import Bound, bind, changes
+from tuner.own.tree import Directive, Tree, lines, parse, write
+from tuner.render import EXPORT, Placement, cpu_mask
+from tuner.servers import nginx
+from tuner.servers.certificate import make_certificate
+from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, Ground
+from tuner.space import Space
+from tuner.syntax import Syntax
+from tuner.wire import Tls, Wire
+from tuner.workload import Workload
+
+PATCH = "own.patch"
+APPLIED = "own"
+"""Folder of an export with the changed files."""
+_PORT = 18_080
+"""For the trial with ``nginx -t``, which does not mind if somebody listens there."""
+
+_UNKNOWN = re.compile(r'unknown directive "([^"]+)"')
+_LINE = re.compile(r" in (\S+):(\d+)")
+_MOST_UNKNOWN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user says of their configuration."""
+
+    config: str
+    server_name: str = ""
+    root: str = ""
+    keep_upstreams: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A configuration that was read, and what of it a workload reaches."""
+
+    wishes: Wishes
+    serving: Serving
+    workload: Workload
+    """As it must be asked here: over TLS where the server speaks nothing else."""
+
+    @property
+    def tree(self) -> Tree:
+        """The configuration."""
+        return self.serving.tree
+
+
+def read(wishes: Wishes, workload: Workload) -> Own:
+    """Read a configuration and find what the workload reaches.
+
+    Raises:
+        DefinitionError: at file and line.
+    """
+    tree = parse(wishes.config)
+    found = serving(
+        tree,
+        [request.path for request in workload.requests],
+        server_name=wishes.server_name,
+        tls=workload.wire.tls is not None,
+        proxied=workload.backend is not None,
+    )
+    if found.tls and workload.wire.tls is None:
+        workload = replace(workload, wire=replace(workload.wire, tls=Tls()))
+    _check_protocol(found, workload.wire)
+    return Own(wishes, found, workload)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNginx:
+    """Behind ``tuner.servers.port.Server``, with instances and exports of the user's files."""
+
+    own: Own
+    bound: Bound
+    modules_dir: str
+    unknown: frozenset[str] = frozenset()
+    """Directives that this build of Nginx does not know."""
+
+    @property
+    def name(self) -> str:
+        """See ``Server``."""
+        return nginx.name
+
+    @property
+    def syntax(self) -> Syntax:
+        """See ``Server``."""
+        return nginx.syntax
+
+    @property
+    def file_name(self) -> str:
+        """See ``Server``."""
+        return nginx.file_name
+
+    def detect(self, binary: str | None = None) -> ServerFacts:
+        """See ``Server``."""
+        return nginx.detect(binary)
+
+    def refuses(self, server: ServerFacts, wire: Wire) -> str:
+        """See ``Server``."""
+        return nginx.refuses(server, wire)
+
+    def instance(
+        self,
+        label: str,
+        configuration: Configuration,
+        space: Space,  # noqa: ARG002 - the port's; ``bound`` has it with the user's values
+        ground: Ground,
+        port: int,
+    ) -> InstanceSpec:
+        """See ``Server``."""
+        directory = ground.instances_dir / label
+        text = _plain(write(self.carried(configuration, ground, directory, port).directives))
+        return nginx.spec(label, text, ground, directory, port=port, live=configuration.digest)
+
+    def export_text(
+        self,
+        configuration: Configuration,
+        space: Space,  # noqa: ARG002 - as for ``instance``
+        placement: Placement = EXPORT,  # noqa: ARG002 - the user's own places stay
+    ) -> str:
+        """The user's configuration, includes in place, with the values of this one."""
+        return _plain(write(change_tree(self.own.tree, self._changes(configuration))))
+
+    def export_files(
+        self,
+        configuration: Configuration,
+        space: Space,  # noqa: ARG002 - as for ``instance``
+        server: ServerFacts,  # noqa: ARG002 - the port's
+    ) -> Mapping[str, str]:
+        """The patch of the user's files, and the patched files; nothing if nothing changes."""
+        tree = self.own.tree
+        changed = change_texts(tree, self._changes(configuration))
+        if not changed:
+            return {}
+        folder = common_folder(changed, tree.file)
+        head = (
+            f"Configuration {configuration.digest}. To apply it:\n"
+            f"  patch -p0 -d {folder} < {PATCH}    (or in that folder: git apply -p0)\n"
+            "and then: nginx -t\n\n"
+        )
+        copies = {
+            f"{APPLIED}/{Path(file).relative_to(folder).as_posix()}": _plain(text)
+            for file, text in changed.items()
+        }
+        return {PATCH: head + _plain(patch(tree.texts, changed, folder)), **copies}
+
+    def carried(
+        self, configuration: Configuration, ground: Ground, directory: Path, port: int
+    ) -> Carried:
+        """A configuration as the lab serves it."""
+        wanted = changes(self.bound, self.own.serving, configuration)
+        directives = change_tree(self.own.tree, wanted)
+        stand = self._stand(ground, directory, port, configuration.digest)
+        return carry(self.own.serving, directives, stand)
+
+    def _changes(self, configuration: Configuration) -> list[Edit]:
+        bound, found = self.bound, self.own.serving
+        return list(changes(bound, found, configuration, reference=bound.baseline))
+
+    def _stand(self, ground: Ground, directory: Path, port: int, token: str) -> Stand:
+        workload, wishes = self.own.workload, self.own.wishes
+        return Stand(
+            address=f"127.0.0.1:{port}",
+            run_dir=str(directory / "run"),
+            log_dir=str(directory / "logs"),
+            modules_dir=self.modules_dir,
+            workers=len(ground.cpus),
+            cpu_mask=cpu_mask(ground.cpus),
+            backend=next(iter(ground.upstreams), ""),
+            root=wishes.root if workload.own_site else str(ground.site_dir),
+            own_site=workload.own_site,
+            tls_dir=str(directory / TLS_FOLDER) if ground.certificate else "",
+            protocol=workload.wire.protocol,
+            keep_upstreams=wishes.keep_upstreams,
+            readable=_is_readable,
+            unknown=self.unknown,
+            live_path=LIVE_PATH,
+            token=token,
+        )
+
+
+def adapt(own: Own, space: Space, server: ServerFacts) -> tuple[OwnNginx, tuple[str, ...]]:
+    """The user's Nginx behind the port, and what the lab does otherwise, in words.
+
+    The baseline is given to ``nginx -t`` as the lab would serve it, so that what this build does
+    not know, or what is wrong, is said with the user's file and line before anything starts.
+
+    Raises:
+        DefinitionError: Nginx refuses the configuration, or nothing in it can be tuned.
+    """
+    prefix = re.search(r"--prefix=(\S+)", server.build)
+    made = OwnNginx(
+        own, bind(space, own.serving), prefix.group(1) if prefix else "/usr/local/nginx"
+    )
+    with tempfile.TemporaryDirectory(prefix="tuner-") as folder:
+        for _ in range(_MOST_UNKNOWN):
+            carried = _try_out(made, server, Path(folder))
+            if isinstance(carried, Carried):
+                return made, _notes(made, carried)
+            made = replace(made, unknown=made.unknown | {carried})
+    raise DefinitionError(
+        f"{server.binary} does not know {', '.join(sorted(made.unknown))} and more; name the Nginx"
+        " that this configuration is for",
+        path=own.tree.file,
+    )
+
+
+def _try_out(made: OwnNginx, server: ServerFacts, folder: Path) -> Carried | str:
+    """The baseline as the lab will serve it, or a directive that this build does not know."""
+    certificate = make_certificate() if made.own.workload.wire.tls else None
+    ground = Ground(
+        binary=server.binary,
+        instances_dir=folder,
+        backends_dir=folder,
+        site_dir=folder,
+        cpus=(0,),
+        backend_cpus=(),
+        upstreams=(f"127.0.0.1:{_PORT}",) if made.own.workload.backend else (),
+        protocol=made.own.workload.wire.protocol,
+        certificate=certificate,
+    )
+    spec = made.instance("t", made.bound.baseline, made.bound.space, ground, _PORT)
+    carried = made.carried(made.bound.baseline, ground, folder / "t", _PORT)
+    for name in spec.folders:
+        (folder / "t" / name).mkdir(parents=True, exist_ok=True)
+    for name, text in spec.files.items():
+        (folder / "t" / name).parent.mkdir(exist_ok=True)
+        (folder / "t" / name).write_text(text, encoding="utf-8")
+    done = subprocess.run(spec.validate, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return carried
+    unknown = _UNKNOWN.search(done.stderr)
+    if unknown:
+        return unknown.group(1)
+    raise _refusal(done.stderr, list(lines(carried.directives)), made.own.tree.file)
+
+
+def _refusal(said: str, written: list[tuple[str, Directive]], main: str) -> DefinitionError:
+    """Nginx's words, at the line of the user's file that they are about."""
+    words = next((line for line in said.splitlines() if "[emerg]" in line), said.strip())
+    message = words.partition("[emerg] ")[2] or words
+    place = _LINE.search(message)
+    found = written[int(place.group(2)) - 1][1] if place else None
+    where = found if found is not None and found.place is not None else None
+    return DefinitionError(
+        f"Nginx refuses it: {_LINE.sub('', message)}",
+        path=where.file if where else main,
+        line=where.line if where else None,
+    )
+
+
+def _notes(made: OwnNginx, carried: Carried) -> tuple[str, ...]:
+    own, bound = made.own, made.bound
+    notes = [f"own configuration: {own.tree.file}, {len(own.tree.texts)} files"]
+    if own.workload.wire.tls is not None and own.serving.tls:
+        notes.append(f"{own.serving.server.where} is asked over TLS")
+    raised = [
+        f"{name} is {bound.space.parameter(name).format(value)} in the lab, not"
+        f" {bound.space.parameter(name).format(bound.said[name])}: the load needs it"
+        for name, value in bound.baseline.items
+        if value != bound.said[name]
+    ]
+    return (*notes, *own.tree.notes, *raised, *carried.notes)
+
+
+def _check_protocol(found: Serving, wire: Wire) -> None:
+    """Whether the server speaks what the workload asks.
+
+    Raises:
+        DefinitionError: it does not.
+    """
+    blocks = (found.http, found.server)
+    on = {name for name in ("http2", "http3") if _is_on(effective(blocks, name))}
+    if any("http2" in listen.args for listen in found.listens):
+        on.add("http2")
+    quic = [listen for listen in found.server.children("listen") if "quic" in listen.args]
+    if wire.protocol == "http3" and quic:
+        return
+    if wire.protocol != "http1" and (wire.protocol not in on or wire.protocol == "http3"):
+        raise DefinitionError(
+            f"the workload asks over {wire.protocol}, which this server does not speak; choose a"
+            " workload over http1 (--workload), or another server (--server-name)",
+            path=found.server.file,
+            line=found.server.line,
+        )
+
+
+def _is_on(found: tuple[Directive, ...]) -> bool:
+    return any(directive.args == ("on",) for directive in found)
+
+
+def _is_readable(path: str) -> bool:
+    """Whether the account of the instances may read a file; as root they are somebody else."""
+    if os.geteuid() != 0:
+        return os.access(path, os.R_OK)
+    try:
+        parents = all(p.stat().st_mode & stat.S_IXOTH for p in Path(path).resolve().parents)
+        return parents and bool(Path(path).stat().st_mode & stat.S_IROTH)
+    except OSError:
+        return False
+
+
+def _plain(text: str) -> str:
+    """Text that any file and record can hold; what was no UTF-8 is shown as a mark."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
