@@ -37,7 +37,7 @@ _KEYS = (
     *("name", "summary", "server", "space", "workload", "objective", "baseline", "trials"),
     *("time", "rate", "connections", "allow", "seed", "storage", "effect"),
     *("slo", "constraint", "choose", "sequential", "finalists"),
-    *("load", "published", "force", "layer"),
+    *("load", "published", "force", "layer", "inventory"),
     *("config", "server_name", "root", "keep_upstreams"),
 )
 
@@ -99,6 +99,8 @@ class StudyDefinition:
     """Folder of its files, where they are not where it says."""
     keep_upstreams: bool = False
     """Whether it asks the servers behind it that it names."""
+    inventory: str | None = None
+    """Path of an Ansible inventory; None: everything on this machine."""
 
     @property
     def goals(self) -> Goals:
@@ -137,6 +139,7 @@ class StudyDefinition:
             "server_name": self.server_name or None,
             "root": self.root or None,
             "keep_upstreams": self.keep_upstreams,
+            "inventory": self.inventory,
         }
 
 
@@ -176,7 +179,7 @@ def load_study(
     """
     file = _find(str(path))
     keys = read_yaml(file).mapping(optional=_KEYS)
-    for key in ("space", "workload", "baseline", "published", "layer"):
+    for key in ("space", "workload", "baseline", "published", "layer", "inventory"):
         if key in keys:
             keys[key] = _beside(keys[key], file.parent)
     for key in ("config", "root"):
@@ -260,6 +263,7 @@ def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
         force=_names(keys["force"]) if "force" in keys else (),
         layer=_layer(keys["layer"]) if "layer" in keys else "",
         **_own(keys),
+        inventory=keys["inventory"].text() if "inventory" in keys else None,
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.servers.test_nginx import DEBIAN
 from tuner import cli
-from tuner.cli import notes, session
+from tuner.cli import notes, premises
 from tuner.configuration import Value
 from tuner.hosts import counters
 from tuner.hosts.port import InstanceSpec, InstanceState
@@ -130,8 +130,8 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> SimulatedHost:
         faults=Faults(),
     )
     quiet(monkeypatch)
-    monkeypatch.setattr(session, "NativeGenerator", lambda *_: SimulatedGenerator(made))
-    monkeypatch.setattr(session, "AnsibleDeployer", lambda lab, _work, **_: Deployer(made, lab))
+    monkeypatch.setattr(premises, "NativeGenerator", lambda *_: SimulatedGenerator(made))
+    monkeypatch.setattr(premises, "AnsibleDeployer", lambda lab, _work, **_: Deployer(made, lab))
     return made
 
 
@@ -139,6 +139,6 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Preflight with a server and a generator that need not be installed, and no look at noise."""
     found = nginx.parse_build(DEBIAN, "/usr/sbin/nginx")
     monkeypatch.setattr(nginx, "detect", lambda: found)
-    monkeypatch.setattr(session, "loadgen_binary", lambda: Path("/usr/bin/tuner-loadgen"))
+    monkeypatch.setattr(premises, "loadgen_binary", lambda: Path("/usr/bin/tuner-loadgen"))
     monkeypatch.setattr(counters, "read", None)
     monkeypatch.setattr(notes, "noise_notes", lambda _: [])

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Tuner, quiet
 from tuner import __version__
-from tuner.cli import session
+from tuner.cli import premises
 from tuner.errors import DefinitionError
 from tuner.load import program
 from tuner.servers import nginx
@@ -83,7 +83,7 @@ def test_what_is_wrong_is_said_in_one_message_and_nothing_is_started(
         pytest.fail("the lab was opened")
 
     quiet(monkeypatch)
-    monkeypatch.setattr(session, "AnsibleDeployer", started)
+    monkeypatch.setattr(premises, "AnsibleDeployer", started)
     done = tuner(*arguments)
     assert done.code == 2
     assert words in done.err

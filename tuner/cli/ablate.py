@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from tuner.cli import options, results
+from tuner.cli.premises import sweep_strays
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.reopen import reopen
-from tuner.cli.session import STUDIES, open_bench, sweep_strays
+from tuner.cli.session import STUDIES, open_bench
 from tuner.errors import DefinitionError
 from tuner.phases.ablate import run_ablation
 from tuner.phases.study import calibrate

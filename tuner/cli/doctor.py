@@ -12,7 +12,7 @@ import click
 
 from tuner.cli.lint import lint_command
 from tuner.cli.notes import noise_notes
-from tuner.cli.session import sweep_strays
+from tuner.cli.premises import sweep_strays
 from tuner.errors import HostError, TunerError
 from tuner.facts import split_cores
 from tuner.hosts import local

@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from tuner.cli import options
+from tuner.cli.premises import sweep_strays
 from tuner.cli.progress import TerminalProgress
-from tuner.cli.session import STUDIES, create_store, free_name, open_bench, preflight, sweep_strays
+from tuner.cli.session import STUDIES, create_store, free_name, open_bench, preflight
 from tuner.measurement import Measurement
 from tuner.phases.measure import Measured, measure_one
 from tuner.study import DEFAULT_STUDY, load_study

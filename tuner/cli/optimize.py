@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tuner.cli import options, results
+from tuner.cli.premises import sweep_strays
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.reopen import reopen
 from tuner.cli.session import (
@@ -19,7 +20,6 @@ from tuner.cli.session import (
     free_name,
     open_bench,
     preflight,
-    sweep_strays,
 )
 from tuner.errors import DefinitionError
 from tuner.phases.study import run_study
@@ -40,6 +40,7 @@ Examples:
   sudo tuner optimize --layer kernel --workload proxy --time 2h
   tuner optimize --sequential --finalists 3 --time 30m
   tuner optimize --baseline distro --baseline stock --baseline hand --time 30m
+  tuner optimize --inventory hosts.yml --time 30m
   tuner optimize --resume --name proxy
 """
 

@@ -63,6 +63,9 @@ _CONFIRMATION = [
 _STUDY = [
     click.option("--name", help="Name of the study; its results go to studies/NAME/."),
     click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/]."),
+    click.option(
+        "--inventory", metavar="FILE", help="Ansible inventory: targets, generators, backends."
+    ),
 ]
 _CI = [
     click.option("--junit", metavar="FILE", type=Path, help="JUnit XML for a CI server."),

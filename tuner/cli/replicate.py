@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tuner.cli import options, results
+from tuner.cli.premises import sweep_strays
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.session import (
     STUDIES,
@@ -20,7 +21,6 @@ from tuner.cli.session import (
     open_bench,
     open_store,
     preflight,
-    sweep_strays,
 )
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
 from tuner.phases.study import calibrate, confirm

@@ -1,14 +1,12 @@
-"""From a study's definition to a bench on this machine: preflight, lab, ports.
+"""From a study's definition to a bench: preflight, lab, ports.
 
-The only place where adapters are made and put together.
+With ``tuner.cli.premises`` the only place where adapters are made and put together.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shlex
-import shutil
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -19,15 +17,14 @@ import click
 
 from tuner import __version__
 from tuner.cli import notes
+from tuner.cli.premises import Lab, Premises, open_premises
 from tuner.cli.progress import TerminalProgress
 from tuner.configuration import Configuration
 from tuner.errors import DefinitionError, HostError
-from tuner.facts import CoreSplit, HostFacts, ServerFacts, split_cores
+from tuner.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.goals import Goals
-from tuner.hosts import counters, local
-from tuner.hosts.ansible import AnsibleDeployer, Loan
+from tuner.hosts.ansible import Loan
 from tuner.hosts.kernel import look
-from tuner.instrument import Load
 from tuner.kernel import (
     BUILT_IN,
     LAYER,
@@ -39,14 +36,10 @@ from tuner.kernel import (
     setting_of,
     settings_of,
 )
-from tuner.load.h2load import H2loadGenerator
-from tuner.load.native import NativeGenerator
 from tuner.load.port import LoadGenerator
-from tuner.load.wrk2 import Wrk2Generator
 from tuner.own.nginx import Own, Wishes, adapt
 from tuner.own.nginx import read as read_own
 from tuner.parameter import OWN
-from tuner.paths import loadgen_binary
 from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
 from tuner.plan import Design
@@ -73,6 +66,7 @@ class Preflight:
     """What is known before anything is deployed."""
 
     definition: StudyDefinition
+    premises: Premises
     host: HostFacts
     server: ServerFacts
     cores: CoreSplit
@@ -120,10 +114,11 @@ def preflight(definition: StudyDefinition) -> Preflight:
         )
     mine = _read_own(definition, workload)
     workload = mine.workload if mine else workload
-    host = local.facts()
+    premises = open_premises(definition.inventory)
+    host = premises.host
     adapter = catalog.server(definition.server)
-    found = adapter.detect()
-    cores = split_cores(host.cpus, backend=workload.backend is not None)
+    found = premises.detect(adapter)
+    cores = premises.cores(backend=workload.backend is not None)
     facts = space_facts(host, found, workload, len(cores.server))
     space = bind_space(definition.space, facts, definition.force)
     if space.server != definition.server:
@@ -136,6 +131,12 @@ def preflight(definition: StudyDefinition) -> Preflight:
     space = own.bound.space if own else space
     kernel = None
     if definition.layer:
+        if definition.inventory:
+            raise DefinitionError(
+                "the kernel is looked at and set on this machine only; leave out --inventory or"
+                " --layer",
+                path="--layer",
+            )
         name = BUILT_IN if definition.layer == LAYER else definition.layer
         layer = checked(bind_space(name, facts))
         kernel = look([setting_of(p.name) for p in layer.parameters], host.file_limit)
@@ -150,13 +151,14 @@ def preflight(definition: StudyDefinition) -> Preflight:
     refusal = adapter.refuses(found, workload.wire)
     if refusal:
         raise DefinitionError(refusal, path="--workload")
-    generator = open_generator(definition.load, cores)
+    generator = premises.generator(definition.load, cores)
     for objective in definition.goals.objectives:
         refusal = generator.refuses(workload, objective.mode)
         if refusal:
             raise DefinitionError(f"{definition.load} {refusal}", path="--load")
     return Preflight(
         definition=definition,
+        premises=premises,
         host=host,
         server=found,
         cores=cores,
@@ -171,7 +173,7 @@ def preflight(definition: StudyDefinition) -> Preflight:
             *notes.preflight_notes(host, cores, workload, generator, space),
             *(() if kernel is None else (notes.kernel_note(space, _loan(definition).lease_s),)),
         ),
-        backend=_detect_backend(found) if workload.backend else None,
+        backend=premises.detect_backend(found) if workload.backend else None,
         kernel=kernel,
         own=own,
     )
@@ -193,19 +195,6 @@ def _read_own(definition: StudyDefinition, workload: Workload) -> Own | None:
         keep_upstreams=definition.keep_upstreams,
     )
     return read_own(wishes, workload)
-
-
-def open_generator(load: Load, cores: CoreSplit) -> LoadGenerator:
-    """What offers the load.
-
-    Raises:
-        InstrumentError: it is not on this machine.
-    """
-    if load == "wrk2":
-        return Wrk2Generator(cores)
-    if load == "h2load":
-        return H2loadGenerator(cores)
-    return NativeGenerator(loadgen_binary(), cores, StallRule())
 
 
 def read_baselines(definition: StudyDefinition, space: Space) -> list[Configuration]:
@@ -257,10 +246,7 @@ def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) 
         "workload": f"{workload.name}: {workload.summary} ({workload.wire.words})",
         "host": f"{host.cpu_model}, {len(host.cpus)} cores, {host.distribution}, {host.kernel}",
         "cores": f"generator {_ids(cores.generator)}, server {_ids(cores.server)}{backend}",
-        "limits": (
-            f"{host.file_limit:,} open files, somaxconn {host.somaxconn:,},"
-            f" instances on ports from {local.free_ports(1)[0]}"
-        ),
+        "limits": f"{host.file_limit:,} open files, somaxconn {host.somaxconn:,}",
         "baseline": ", ".join(
             f"{name} ({configuration.digest})"
             for name, configuration in zip(
@@ -274,6 +260,8 @@ def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) 
     }
     if not search:
         del rows["search"]
+    if found.premises.words:
+        rows["fleet"] = found.premises.words
     rows.update({f"note {i}": note for i, note in enumerate(found.notes, 1)})
     for title, text in rows.items():
         click.echo(f"{title:<10} {text}", err=True)
@@ -283,51 +271,28 @@ def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) 
 def open_bench(
     found: Preflight, folder: Path, progress: TerminalProgress, store: Store
 ) -> Iterator[tuple[Bench, StudySpec]]:
-    """The lab of a study on this machine, taken down again whatever happens."""
-    lab, work = local.lab_folder(folder), folder / "work"
+    """The lab of a study, taken down again whatever happens."""
     loan = _loan(found.definition) if found.kernel else None
-    deployer = AnsibleDeployer(lab, work.resolve(), user=local.lab_user(), loan=loan)
-    ground = Ground(
-        binary=found.server.binary,
-        instances_dir=deployer.instances_dir,
-        backends_dir=deployer.backends_dir,
-        site_dir=deployer.site_dir,
-        cpus=found.cores.server,
-        backend_cpus=found.cores.backend,
-        upstreams=(),
-    )
-    claim = local.claim(folder, lab, work.resolve(), kernel=loan is not None)
-    try:
-        deployer.publish(generate(found.workload))
-        ground, backend = _with_backend(found, deployer, ground)
-        found, ground = _with_certificate(found, ground, work)
+    with found.premises.lab(folder, loan) as lab:
+        ground = Ground(
+            binary=found.server.binary,
+            instances_dir=lab.deployer.instances_dir,
+            backends_dir=lab.deployer.backends_dir,
+            site_dir=lab.deployer.site_dir,
+            cpus=found.cores.server,
+            backend_cpus=found.cores.backend,
+            upstreams=(),
+            address=lab.address,
+            backend_address=lab.backend_address,
+        )
+        lab.deployer.publish(generate(found.workload))
+        ground, backend = _with_backend(found, lab, ground)
+        found, ground = _with_certificate(found, ground, lab.work)
         # Here and not where the record begins: a study may have been killed in between.
         for configuration in (found.baseline, *found.beside):
             store.add_configuration(describe(found, configuration))
-        bench = _bench(found, deployer, ground, progress, store)
+        bench = _bench(found, lab, ground, progress, store)
         yield replace(bench, backend_pids=backend), _spec(found)
-    finally:
-        with _undisturbed():
-            deployer.stop()
-            shutil.rmtree(lab, ignore_errors=True)
-            shutil.rmtree(work, ignore_errors=True)
-            local.release(claim)
-
-
-def sweep_strays() -> list[str]:
-    """Stop what studies left running whose process is gone; what was done, in words."""
-    done = []
-    for stray in local.strays():
-        lab = Path(stray.lab)
-        if lab.exists() or stray.kernel:
-            loan = Loan() if stray.kernel else None
-            AnsibleDeployer(lab, Path(stray.work), user="", loan=loan).stop()
-            shutil.rmtree(lab, ignore_errors=True)
-            shutil.rmtree(stray.work, ignore_errors=True)
-            words = f"stopped what the dead study {stray.study} had left running"
-            done.append(words + ", and put the kernel's settings back" * stray.kernel)
-        local.release(stray)
-    return done
 
 
 def create_store(found: Preflight, folder: Path) -> Store:
@@ -395,13 +360,13 @@ def free_name(wanted: str) -> str:
 
 def _bench(
     found: Preflight,
-    deployer: AnsibleDeployer,
+    lab: Lab,
     ground: Ground,
     progress: TerminalProgress,
     store: Store,
 ) -> Bench:
     return Bench(
-        deployer=deployer,
+        deployer=lab.deployer,
         generator=found.generator,
         store=store,
         progress=progress,
@@ -412,7 +377,7 @@ def _bench(
             open_files=open_files(configuration),
         ),
         describe=lambda configuration: describe(found, configuration),
-        free_ports=local.free_ports,
+        free_ports=lab.free_ports,
         workload=found.workload,
         goals=found.goals,
         rule=StallRule() if found.tells_stalls else None,
@@ -420,7 +385,8 @@ def _bench(
         seed=found.definition.seed,
         clock=time.time,
         beside=found.beside,
-        read_counters=counters.read,
+        read_counters=lab.read_counters,
+        address=lab.address,
         exclusive=found.kernel is not None,
     )
 
@@ -447,19 +413,17 @@ def _spec(found: Preflight) -> StudySpec:
     )
 
 
-def _with_backend(
-    found: Preflight, deployer: AnsibleDeployer, ground: Ground
-) -> tuple[Ground, tuple[int, ...]]:
+def _with_backend(found: Preflight, lab: Lab, ground: Ground) -> tuple[Ground, tuple[int, ...]]:
     """The ground with the workload's backend, and its processes."""
     if found.workload.backend is None:
         return ground, ()
-    port = local.free_ports(1)[0]
+    port = lab.backend_ports(1)[0]
     behind = replace(ground, binary=(found.backend or found.server).binary)
-    states = deployer.deploy_backends([nginx.backend(found.workload, behind, port)])
+    states = lab.deployer.deploy_backends([nginx.backend(found.workload, behind, port)])
     state = states["backend"]
     if state.state != "live":
         raise HostError(f"the backend does not start: {state.message}")
-    return replace(ground, upstreams=(f"127.0.0.1:{port}",)), state.pids
+    return replace(ground, upstreams=(f"{ground.backend_address}:{port}",)), state.pids
 
 
 def _with_certificate(found: Preflight, ground: Ground, work: Path) -> tuple[Preflight, Ground]:
@@ -474,25 +438,6 @@ def _with_certificate(found: Preflight, ground: Ground, work: Path) -> tuple[Pre
     tls = replace(wire.tls, ca_file=wire.tls.ca_file or str(ca))
     workload = replace(found.workload, wire=replace(wire, tls=tls))
     return replace(found, workload=workload), replace(ground, certificate=made)
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Let the lab be taken down even if the user presses Ctrl-C again."""
-    kept = {number: signal.signal(number, signal.SIG_IGN) for number in _STOPPING}
-    try:
-        yield
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
-
-
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-def _detect_backend(server: ServerFacts) -> ServerFacts:
-    """The Nginx behind a proxy: the one under test, where that is one."""
-    return server if server.name == nginx.name else nginx.detect()
 
 
 def _ids(cpus: tuple[int, ...]) -> str:

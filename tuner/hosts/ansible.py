@@ -1,37 +1,20 @@
-"""The one adapter over ansible-runner: playbooks in, plain data out.
-
-ansible-runner has forty options; five are used. It is wrapped here so that nothing else knows
-of it. https://ansible.readthedocs.io/projects/runner/
-"""
+"""The deployer over Ansible: one playbook run for each block, here as on another host."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import HostError, Interrupted
+from tuner.errors import HostError
+from tuner.hosts.playbooks import LOCAL_INVENTORY, Playbooks
 from tuner.hosts.port import InstanceSpec, InstanceState
-from tuner.paths import data_dir
 
-LOCAL_INVENTORY: Mapping[str, Any] = {
-    "targets": {
-        "hosts": {
-            "localhost": {
-                "ansible_connection": "local",
-                "ansible_python_interpreter": sys.executable,
-            }
-        }
-    }
-}
+__all__ = ["KERNEL_FOLDER", "LOCAL_INVENTORY", "AnsibleDeployer", "Loan"]
+
 KERNEL_FOLDER = "/run/tuner-kernel"
 """Where a target keeps what its kernel was set to; a reboot empties it, and resets the kernel."""
 
@@ -45,10 +28,6 @@ class Loan:
     folder: str = KERNEL_FOLDER
 
 
-_KEPT_OUTPUT = 2_000
-"""Characters of Ansible's own output that an error message quotes: its last words."""
-
-
 class AnsibleDeployer:
     """Deploys blocks through ``playbooks/`` with one Ansible run each.
 
@@ -56,7 +35,10 @@ class AnsibleDeployer:
         lab: folder on the target in which everything lives that is started.
         work: folder on this machine for Ansible's own files.
         user: unprivileged account for the instances when Ansible runs as root there.
-        inventory: an Ansible inventory as data; by default this machine.
+        inventory: an Ansible inventory as data, or the path of one; by default this machine.
+        target: pattern of the host that serves.
+        backend: pattern of the host behind a proxy; by default the target.
+        settings: more of Ansible's settings, as environment variables.
         loan: for ``switch``; None if the kernel's settings are not touched.
     """
 
@@ -66,15 +48,20 @@ class AnsibleDeployer:
         work: Path,
         *,
         user: str,
-        inventory: Mapping[str, Any] = LOCAL_INVENTORY,
+        inventory: Mapping[str, Any] | str = LOCAL_INVENTORY,
+        target: str = "targets",
+        backend: str = "",
+        settings: Mapping[str, str] | None = None,
         loan: Loan | None = None,
     ) -> None:
         self._lab = lab
         self._work = work
         self._user = user
-        self._inventory = inventory
         self._loan = loan
         self._switched = False
+        self._playbooks = Playbooks(work, inventory, settings or {})
+        self._target = target
+        self._backend = backend or target
 
     @property
     def instances_dir(self) -> Path:
@@ -100,15 +87,20 @@ class AnsibleDeployer:
             path = source / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        self._play("site.yml", {"tuner_site_source": str(source), "tuner_site": str(self.site_dir)})
+        self._play(
+            "site.yml",
+            self._both,
+            tuner_site_source=str(source),
+            tuner_site=str(self.site_dir),
+        )
 
     def deploy_backends(self, backends: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
         """Start what stands behind the servers; they stay until ``stop``."""
-        return self._deploy(self.backends_dir, backends)
+        return self._deploy(self._backend, self.backends_dir, backends)
 
     def deploy(self, instances: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
         """See ``Deployer.deploy``."""
-        return self._deploy(self.instances_dir, instances)
+        return self._deploy(self._target, self.instances_dir, instances)
 
     def switch(self, instance: InstanceSpec) -> InstanceState:
         """See ``Deployer.switch``."""
@@ -118,37 +110,49 @@ class AnsibleDeployer:
         settings.write_text(json.dumps(dict(instance.kernel)))
         # After a failure nobody knows what holds: the next call begins anew.
         continues, self._switched = self._switched, False
-        result = self._play(
+        results = self._play(
             "switch.yml",
-            {
-                **variables,
-                "tuner_kernel_folder": loan.folder,
-                "tuner_kernel_owner": str(self._lab),
-                "tuner_kernel_lease_s": loan.lease_s,
-                "tuner_kernel_continues": continues,
-                "tuner_kernel_file": str(settings),
-            },
+            self._target,
+            **variables,
+            tuner_kernel_folder=loan.folder,
+            tuner_kernel_owner=str(self._lab),
+            tuner_kernel_lease_s=loan.lease_s,
+            tuner_kernel_continues=continues,
+            tuner_kernel_file=str(settings),
         )
         self._switched = True
-        if "instances" not in result:
-            return InstanceState(instance.instance, "refused", result["message"], ())
-        return _states(result, [instance])[instance.instance]
+        for result in results.values():
+            if "instances" not in result:
+                return InstanceState(instance.instance, "refused", result["message"], ())
+        return _states(results, [instance])[instance.instance]
 
     def stop(self) -> None:
         """See ``Deployer.stop``."""
+        self._stop()
+
+    def remove(self) -> None:
+        """Stop everything, and remove the lab with the site."""
+        self._stop(tuner_folder=str(self._lab))
+
+    def _stop(self, **more: str) -> None:
         labs = [str(self.instances_dir), str(self.backends_dir)]
         try:
-            self._play("stop.yml", {"tuner_labs": labs})
+            self._play("stop.yml", self._both, tuner_labs=labs, **more)
         finally:
             if self._loan is not None:
                 self._switched = False
-                self._play("kernel.yml", {"tuner_kernel_folder": self._loan.folder})
+                folder = self._loan.folder
+                self._play("kernel.yml", self._target, tuner_kernel_folder=folder)
+
+    @property
+    def _both(self) -> str:
+        return ":".join(dict.fromkeys((self._target, self._backend)))
 
     def _deploy(
-        self, folder: Path, instances: Sequence[InstanceSpec]
+        self, hosts: str, folder: Path, instances: Sequence[InstanceSpec]
     ) -> Mapping[str, InstanceState]:
-        result = self._play("deploy.yml", self._wanted(folder, instances))
-        return _states(result, instances)
+        results = self._play("deploy.yml", hosts, **self._wanted(folder, instances))
+        return _states(results, instances)
 
     def _wanted(self, folder: Path, instances: Sequence[InstanceSpec]) -> dict[str, Any]:
         """What is to run, for the module that runs it."""
@@ -164,92 +168,21 @@ class AnsibleDeployer:
             "tuner_instances_file": str(wanted),
         }
 
-    def _play(self, playbook: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Run one playbook; the result of its last task that had one."""
-        # Imported here: it costs a noticeable part of a second, which --help need not pay.
-        import ansible_runner
-
-        results: list[Mapping[str, Any]] = []
-        failures: list[str] = []
-
-        def keep(event: Mapping[str, Any]) -> bool:
-            data = event.get("event_data", {})
-            if event["event"] == "runner_on_ok":
-                results.append(data["res"])
-            elif event["event"] in {"runner_on_failed", "runner_on_unreachable"}:
-                failures.append(f"{data.get('task')}: {data['res'].get('msg', data['res'])}")
-            return False
-
-        folder = data_dir("playbooks")
-        private = self._work / "ansible"
-        private.mkdir(parents=True, exist_ok=True)
-        with _stoppable() as asked_to_stop:
-            runner = ansible_runner.run(
-                private_data_dir=str(private),
-                playbook=str(folder / playbook),
-                inventory=dict(self._inventory),
-                extravars=dict(variables),
-                envvars=_environment(folder, self._work),
-                event_handler=keep,
-                cancel_callback=asked_to_stop,
-                quiet=True,
-                rotate_artifacts=3,
-            )
-        if asked_to_stop():
-            raise Interrupted(f"{playbook} was interrupted")
-        if runner.rc != 0:
-            words = "; ".join(failures) or runner.stdout.read()[-_KEPT_OUTPUT:].strip()
-            raise HostError(f"{playbook} failed: {words}")
-        return results[-1] if results else {}
+    def _play(self, playbook: str, hosts: str, **variables: Any) -> Mapping[str, Mapping[str, Any]]:
+        return self._playbooks.run(playbook, {"tuner_hosts": hosts, **variables})
 
 
 def _states(
-    result: Mapping[str, Any], instances: Sequence[InstanceSpec]
+    results: Mapping[str, Mapping[str, Any]], instances: Sequence[InstanceSpec]
 ) -> Mapping[str, InstanceState]:
     states = {
         state["instance"]: InstanceState(
             state["instance"], state["state"], state["message"], tuple(state.get("pids", ()))
         )
+        for result in results.values()
         for state in result["instances"]
     }
     missing = [i.instance for i in instances if i.instance not in states]
     if missing:
         raise HostError(f"the deployment said nothing of {', '.join(missing)}")
     return states
-
-
-@contextmanager
-def _stoppable() -> Iterator[Callable[[], bool]]:
-    """Let a signal end the playbook, not tuner in the middle of it; gives whether one came.
-
-    Without a callback of ours, ansible-runner would put handlers of its own in place and leave
-    them there: tuner could not be interrupted any more once its first playbook had run. What
-    the caller ignores (while a lab is taken down) stays ignored.
-    """
-    came = threading.Event()
-    kept = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                kept[number] = signal.signal(number, lambda *_: came.set())
-    try:
-        yield came.is_set
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
-
-
-def _environment(playbooks: Path, work: Path) -> dict[str, str]:
-    """Ansible's settings: those that make a run short, and its files under the study's folder."""
-    bins = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
-    return {
-        "PATH": os.pathsep.join(bins),
-        "ANSIBLE_LIBRARY": str(playbooks / "library"),
-        "ANSIBLE_HOME": str(work / "ansible-home"),
-        "ANSIBLE_PIPELINING": "1",
-        "ANSIBLE_GATHERING": "explicit",
-        "ANSIBLE_LOCALHOST_WARNING": "0",
-        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
-        "ANSIBLE_DEPRECATION_WARNINGS": "0",
-        "ANSIBLE_RETRY_FILES_ENABLED": "0",
-    }

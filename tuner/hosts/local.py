@@ -87,9 +87,13 @@ class Claim:
     work: str
     kernel: bool = False
     """Whether it borrowed the kernel's settings."""
+    inventory: str = ""
+    """Of the hosts on which the lab is; empty: it is on this machine."""
 
 
-def claim(study: Path, lab: Path, work: Path, *, kernel: bool = False) -> Claim:
+def claim(
+    study: Path, lab: Path, work: Path, *, kernel: bool = False, inventory: str = ""
+) -> Claim:
     """Note that this process runs a study; ``release`` it once the lab is stopped.
 
     Raises:
@@ -98,7 +102,13 @@ def claim(study: Path, lab: Path, work: Path, *, kernel: bool = False) -> Claim:
     folder = _claims_folder()
     folder.mkdir(parents=True, exist_ok=True)
     mine = Claim(
-        os.getpid(), _started(os.getpid()), str(study.resolve()), str(lab), str(work), kernel
+        os.getpid(),
+        _started(os.getpid()),
+        str(study.resolve()),
+        str(lab),
+        str(work),
+        kernel,
+        inventory,
     )
     for other in claims():
         if other.study == mine.study and _alive(other) and other.pid != mine.pid:

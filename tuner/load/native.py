@@ -11,18 +11,19 @@ import contextlib
 import json
 import os
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from tuner.arrivals import Arrival, Profile, stretch
-from tuner.errors import InstrumentError
+from tuner.errors import HostError, InstrumentError
 from tuner.facts import CoreSplit
 from tuner.instrument import NATIVE, Instrument
+from tuner.load.place import Here, Place
 from tuner.load.port import HOST, Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.measurement import RawWindow, Samples
 from tuner.stalls import StallRule
@@ -34,18 +35,25 @@ _PRIORITY = -20
 _SILENCE_S = 30.0
 """Longest silence beyond what the window itself may take; then the process is ended."""
 
+Put = Callable[[str, str], str]
+"""Put a text under this name beside the generator; where it finds it."""
+
 
 class NativeGenerator:
-    """Runs ``tuner-loadgen plan`` on this machine.
+    """Runs ``tuner-loadgen plan`` on this machine, or wherever ``place`` is.
 
     Args:
-        binary: path of tuner-loadgen.
+        binary: path of tuner-loadgen, where it runs.
         cores: which CPUs offer the load and which serve; the ticker watches the latter.
         rule: the stall rule, whose gap is what the generator reports as a stall.
+        place: where it runs; by default here.
     """
 
-    def __init__(self, binary: Path, cores: CoreSplit, rule: StallRule) -> None:
+    def __init__(
+        self, binary: Path, cores: CoreSplit, rule: StallRule, place: Place | None = None
+    ) -> None:
         self._binary = binary
+        self._place = place or Here(binary)
         self._cores = cores
         self._rule = rule
         self._name: str | None = None
@@ -74,7 +82,10 @@ class NativeGenerator:
 
     def stalls(self, duration_s: float) -> Mapping[str, Any]:
         """Watch the host's cores for stalls, without any load."""
-        cpus = ",".join(str(cpu) for cpu in sorted({*self._cores.generator, *self._cores.server}))
+        watched = set(self._cores.generator)
+        if self._place.watches_server:
+            watched.update(self._cores.server)
+        cpus = ",".join(map(str, sorted(watched)))
         text = self._ask("stalls", "--cpus", cpus, "--duration", str(duration_s), "--json")
         found: Mapping[str, Any] = json.loads(text)
         return found
@@ -85,7 +96,7 @@ class NativeGenerator:
             return
         longest_s = max(window.warmup_s + window.duration_s for window in plan.windows)
         patience_s = longest_s + plan.workload.timeout_s + _SILENCE_S
-        with tempfile.TemporaryDirectory(prefix="tuner-samples-") as samples_dir:
+        with self._place.folder() as samples_dir:
             text = json.dumps(self._plan(plan, samples_dir), separators=(",", ":"))
             with self._process(patience_s) as (process, touch):
                 _write(process, text)
@@ -95,23 +106,34 @@ class NativeGenerator:
                         return
                     if line["type"] != "window":
                         continue
-                    answer = after(_window(line))
+                    answer = after(_window(line, self._place))
                     touch()
                     _write(process, _control(answer))
                 raise InstrumentError(f"tuner-loadgen ended too early: {_last_words(process)}")
 
     def _plan(self, plan: Plan, samples_dir: str) -> dict[str, Any]:
+        def put(name: str, text: str) -> str:
+            return self._place.put(samples_dir, name, text.encode())
+
+        wire = plan.workload.wire
+        if wire.tls is not None and wire.tls.ca_file:
+            ca_file = self._place.finds(Path(wire.tls.ca_file), samples_dir)
+            wire = replace(wire, tls=replace(wire.tls, ca_file=ca_file))
+        beside = self._place.watches_server
         ticker = {"cpus": list(self._cores.server), "period_us": 500, "priority": 50}
         return {
             "version": 1,
             "cpus": list(self._cores.generator),
             "spin": {"last_us": 50} if self._cores.shared else "full",
-            "ticker": None if self._cores.shared else ticker,
+            "ticker": ticker if beside and not self._cores.shared else None,
             "gap_us": self._rule.gap_us,
             "samples_dir": samples_dir,
             "requests": _requests(plan.workload),
-            "instances": [_instance(plan.workload.wire, e) for e in plan.endpoints],
-            "windows": [_asked(plan.workload, spec, Path(samples_dir)) for spec in plan.windows],
+            "instances": [
+                _instance(wire, endpoint if beside else replace(endpoint, pids=()))
+                for endpoint in plan.endpoints
+            ],
+            "windows": [_asked(plan.workload, spec, put) for spec in plan.windows],
         }
 
     @contextlib.contextmanager
@@ -121,7 +143,7 @@ class NativeGenerator:
         """The generator with a watchdog: ``touch`` says that it is alive."""
         try:
             process = subprocess.Popen(
-                [str(self._binary), "plan", "-", "--control"],
+                self._place.command("plan", "-", "--control"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -161,7 +183,7 @@ class NativeGenerator:
                 _close(stream)
 
     def _ask(self, *arguments: str) -> str:
-        command = [str(self._binary), *arguments]
+        command = self._place.command(*arguments)
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         except OSError as error:
@@ -201,13 +223,13 @@ def _instance(wire: Wire, endpoint: Endpoint) -> dict[str, Any]:
     return told
 
 
-def _asked(workload: Workload, spec: WindowSpec, folder: Path) -> dict[str, Any]:
+def _asked(workload: Workload, spec: WindowSpec, put: Put) -> dict[str, Any]:
     """One window of the plan."""
     told = {
         "id": spec.window_id,
         "instance": spec.instance,
         "mode": spec.mode,
-        **_schedule(workload.arrival, spec, folder),
+        **_schedule(workload.arrival, spec, put),
         "seed": spec.seed,
         "connections": workload.connections,
         "warmup_s": spec.warmup_s,
@@ -221,7 +243,7 @@ def _asked(workload: Workload, spec: WindowSpec, folder: Path) -> dict[str, Any]
     return told
 
 
-def _schedule(arrival: Arrival, spec: WindowSpec, folder: Path) -> dict[str, Any]:
+def _schedule(arrival: Arrival, spec: WindowSpec, put: Put) -> dict[str, Any]:
     """When the requests of a window are due, by the plan's fields."""
     if isinstance(arrival, str) or spec.mode == "closed":
         process = arrival if isinstance(arrival, str) else "poisson"
@@ -242,9 +264,8 @@ def _schedule(arrival: Arrival, spec: WindowSpec, folder: Path) -> dict[str, Any
             f"the recording {arrival.path} holds a pause longer than a window of"
             f" {spec.duration_s:g} s at {spec.rate_per_s:,.0f}/s; raise --rate or --time"
         )
-    path = folder / f"{spec.window_id}.instants"
-    path.write_text("".join(f"{instant:.9f}\n" for instant in instants), encoding="ascii")
-    return {"instants_file": str(path)}
+    text = "".join(f"{instant:.9f}\n" for instant in instants)
+    return {"instants_file": put(f"{spec.window_id}.instants", text)}
 
 
 def _requests(workload: Workload) -> list[dict[str, Any]]:
@@ -309,12 +330,13 @@ def _control(answer: Next) -> str:
     return json.dumps(words)
 
 
-def _window(line: Mapping[str, Any]) -> RawWindow:
+def _window(line: Mapping[str, Any], place: Place) -> RawWindow:
     """One line of the generator's output as plain data; its samples are read and removed."""
     stalls = line["stalls"]
-    path = Path(line["samples"])
-    samples = read_samples(path)
-    path.unlink()
+    try:
+        samples = parse_samples(place.taken(line["samples"]), line["samples"])
+    except (OSError, HostError) as error:
+        raise InstrumentError(f"the generator's samples cannot be read: {error}") from error
     return RawWindow(
         window_id=line["id"],
         instance=line["instance"],
@@ -383,6 +405,15 @@ def read_samples(path: Path) -> Samples:
         body = path.read_bytes()
     except OSError as error:
         raise InstrumentError(f"the generator's samples cannot be read: {error}") from error
+    return parse_samples(body, str(path))
+
+
+def parse_samples(body: bytes, path: str) -> Samples:
+    """Columns from the bytes of a samples file.
+
+    Raises:
+        InstrumentError: it is cut short, or of another format.
+    """
     count = int.from_bytes(body[8:16], "little")
     if body[:8] != _MAGIC or len(body) != 16 + 25 * count:
         raise InstrumentError(f"{path}: not a complete samples file ({len(body)} bytes)")

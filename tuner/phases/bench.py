@@ -97,6 +97,8 @@ class Bench:
     """Processes of the workload's backend, as far as they are on this machine."""
     exclusive: bool = False
     """Whether only one instance can live at a time, since each has the whole host to itself."""
+    address: str = "127.0.0.1"
+    """Where the instances listen, as the generator reaches them."""
 
     @property
     def objective(self) -> Objective:

@@ -176,7 +176,7 @@ class _Run:
             if label == BASELINE:
                 raise HostError(f"the server refuses the baseline itself: {state.message}")
             return None
-        endpoint = Endpoint(label, f"127.0.0.1:{port}", state.pids)
+        endpoint = Endpoint(label, f"{self._bench.address}:{port}", state.pids)
         self._endpoints.append(endpoint)
         return endpoint
 

@@ -32,6 +32,9 @@ class Ground:
     protocol: Protocol = "http1"
     certificate: Certificate | None = None
     """What instances show; None: cleartext."""
+    address: str = "127.0.0.1"
+    """Where instances listen."""
+    backend_address: str = "127.0.0.1"
 
     @property
     def tls_files(self) -> Mapping[str, str]:
@@ -48,11 +51,11 @@ class Ground:
 
         Args:
             directory: the instance's own.
-            port: on the loopback.
+            port: at ``address``.
             digest: what it answers as a proof.
         """
         return Placement(
-            listen=f"127.0.0.1:{port}",
+            listen=f"{self.address}:{port}",
             server_name="localhost",
             root=str(self.site_dir),
             run_dir=str(directory / "run"),
@@ -67,4 +70,4 @@ class Ground:
 
     def live_url(self, port: int, path: str = LIVE_PATH) -> str:
         """Where an instance on a port is asked for the proof that it is live."""
-        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{port}{path}"
+        return f"{'https' if self.certificate else 'http'}://{self.address}:{port}{path}"

@@ -107,7 +107,12 @@ def backend(workload: Workload, ground: Ground, port: int) -> InstanceSpec:
     """
     # It speaks cleartext HTTP/1.1, stands in front of nothing, and has the backend's CPUs.
     behind = replace(
-        ground, cpus=ground.backend_cpus, upstreams=(), protocol="http1", certificate=None
+        ground,
+        cpus=ground.backend_cpus,
+        upstreams=(),
+        protocol="http1",
+        certificate=None,
+        address=ground.backend_address,
     )
     directory = ground.backends_dir / _BACKEND
     placement = replace(behind.place(directory, port, _BACKEND), workers=len(ground.backend_cpus))

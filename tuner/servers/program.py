@@ -1,14 +1,43 @@
-"""Finding a server's program on this machine, and asking it something."""
+"""Finding a server's program, and asking it something: on this machine, or ``elsewhere``."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from typing import Protocol
 
 from tuner.errors import HostError
 
 _PATIENCE_S = 30.0
+
+
+class Elsewhere(Protocol):
+    """Another host, on which programs are found and asked."""
+
+    def which(self, name: str) -> str | None:
+        """Path of a program there."""
+        ...
+
+    def said(self, command: Sequence[str], stdin: str | None) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error of a command there."""
+        ...
+
+
+_HOST: ContextVar[Elsewhere | None] = ContextVar("host", default=None)
+"""Not an argument: no server's adapter has to know that hosts other than this one exist."""
+
+
+@contextlib.contextmanager
+def elsewhere(host: Elsewhere) -> Iterator[None]:
+    """Meanwhile programs are found and asked on that host."""
+    token = _HOST.set(host)
+    try:
+        yield
+    finally:
+        _HOST.reset(token)
 
 
 def find(candidates: Sequence[str], missing: str) -> str:
@@ -17,8 +46,9 @@ def find(candidates: Sequence[str], missing: str) -> str:
     Raises:
         HostError: none is; ``missing`` is the message.
     """
+    host = _HOST.get()
     for candidate in candidates:
-        found = shutil.which(candidate)
+        found = shutil.which(candidate) if host is None else host.which(candidate)
         if found is not None:
             return found
     raise HostError(missing)
@@ -31,6 +61,12 @@ def ask(*command: str, stdin: str | None = None) -> tuple[str, str]:
         HostError: it failed, with its words.
     """
     words = " ".join(command)
+    host = _HOST.get()
+    if host is not None:
+        code, out, err = host.said(command, stdin)
+        if code != 0:
+            raise HostError(f"{words} failed: {err.strip() or out.strip()}")
+        return out, err
     try:
         done = subprocess.run(
             command,

@@ -1,0 +1,246 @@
+"""What tuner needs of a host between two windows, over one SSH channel.
+
+Read a line of JSON, answer with a line of JSON: files, clocks, ports, commands, and what the
+host's cores and the server's processes did meanwhile. During a window nothing is written to the
+channel: stalls and samples are kept in memory until they are asked for, because a byte that SSH
+encrypts is work on the host under test.
+
+Sent as source through the channel itself and run by the host's Python, 3.8 or newer, with the
+standard library alone. When the channel ends, what it started and made is taken away.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from json import dumps, loads
+
+PERIOD_S = 0.05
+"""Between two readings of the server's processes: 20 a second are some 2 ms of CPU time."""
+KEPT = 100_000
+"""Samples and stalls kept until they are asked for: the oldest go first."""
+SAID = 20_000
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Sampler(threading.Thread):
+    """CPU time and memory of some processes, again and again, with the monotonic clock."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.pids: tuple[int, ...] = ()
+        self.samples: deque[object] = deque(maxlen=KEPT)
+
+    def run(self):
+        """Sample until the process ends."""
+        while True:
+            pids = self.pids
+            if pids:
+                now = time.monotonic_ns()
+                read = [(pid, cpu_ns(pid), rss_bytes(pid)) for pid in pids]
+                there = [row for row in read if None not in row]
+                cpu = {pid: used for pid, used, _ in there}
+                rss = {pid: resident for pid, _, resident in there}
+                self.samples.append((now, cpu, rss))
+            time.sleep(PERIOD_S)
+
+
+class Ticker(threading.Thread):
+    """``tuner-loadgen ticker`` on this host; its lines are kept here."""
+
+    def __init__(self, command):
+        super().__init__(daemon=True)
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines, words = self.process.stdout, self.process.stderr
+        assert self.lines is not None  # noqa: S101 - Popen was given pipes
+        assert words is not None  # noqa: S101 - likewise
+        first = self.lines.readline()
+        if not first:
+            raise RuntimeError(words.read().strip() or "the ticker said nothing")
+        self.header = loads(first)
+        self.stalls: deque[object] = deque(maxlen=KEPT)
+        self.resolution_us = self.header["resolution_us"]
+        self.steal_s = {}
+
+    def run(self):
+        """Keep lines until the ticker ends."""
+        for line in self.lines or ():
+            told = loads(line)
+            if told["type"] == "stall":
+                self.stalls.append(told["monotonic_ns"])
+            elif told["type"] == "clock":
+                self.steal_s = told["steal_s"]
+                if told["resolution_us"] is not None:
+                    self.resolution_us = max(self.resolution_us, told["resolution_us"])
+
+
+def cpu_ns(pid):
+    """CPU time of a process by its own clock (clock_getcpuclockid(3)); None if it is gone."""
+    try:
+        return time.clock_gettime_ns((~pid << 3) | 2)
+    except OSError:
+        return None
+
+
+def rss_bytes(pid):
+    """Resident memory of a process; None if it is gone."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as stream:
+            return int(stream.read().split()[1]) * PAGE_BYTES
+    except OSError:
+        return None
+
+
+def drain(kept):
+    """All that was kept, which is then forgotten."""
+    told = []
+    with contextlib.suppress(IndexError):
+        while True:
+            told.append(kept.popleft())
+    return told
+
+
+class Agent:
+    """The requests that it answers, one method each."""
+
+    def __init__(self):
+        self.folders = []
+        self.ticker = None
+        self.sampler = Sampler()
+        self.sampler.start()
+
+    def clock(self):
+        """Both clocks: the monotonic one, and the one since 1970."""
+        return {"monotonic_ns": time.monotonic_ns(), "unix_ns": time.time_ns()}
+
+    def run(self, command, given=None, timeout_s=60):
+        """Run a command to its end."""
+        done = subprocess.run(
+            command,
+            input=given,
+            stdin=subprocess.DEVNULL if given is None else None,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
+        return {"code": done.returncode, "out": done.stdout[-SAID:], "err": done.stderr[-SAID:]}
+
+    def which(self, name):
+        """Where a program is, the folders of administrators among them."""
+        path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
+        return {"path": shutil.which(name, path=path)}
+
+    def folder(self):
+        """A new folder for files, removed when the channel ends."""
+        self.folders.append(tempfile.mkdtemp(prefix="tuner-"))
+        return {"path": self.folders[-1]}
+
+    def remove(self, path):
+        """Remove a folder that this agent made."""
+        self.folders.remove(path)
+        shutil.rmtree(path, ignore_errors=True)
+        return {}
+
+    def put(self, path, content):
+        """Write a file."""
+        with open(path, "wb") as stream:
+            stream.write(base64.b64decode(content))
+        return {}
+
+    def take(self, path):
+        """Read a file and remove it."""
+        with open(path, "rb") as stream:
+            content = stream.read()
+        os.unlink(path)
+        return {"content": base64.b64encode(content).decode()}
+
+    def ports(self, address, first, last, count):
+        """So many consecutive ports on which nothing listens."""
+        while first + count <= last:
+            taken = [port for port in range(first, first + count) if not is_free(address, port)]
+            if not taken:
+                return {"first": first}
+            first = taken[-1] + 1
+        return {"first": None}
+
+    def watch(self, command):
+        """Start the ticker."""
+        self.ticker = Ticker(command)
+        self.ticker.start()
+        return self.ticker.header
+
+    def follow(self, pids):
+        """Sample these processes from now on."""
+        self.sampler.pids = tuple(pids)
+        return {}
+
+    def told(self):
+        """What was kept since the last time."""
+        return {
+            "samples": drain(self.sampler.samples),
+            "stalls": drain(self.ticker.stalls) if self.ticker else [],
+            "resolution_us": self.ticker.resolution_us if self.ticker else 0.0,
+            "steal_s": sum(self.ticker.steal_s.values()) if self.ticker else 0.0,
+            "ticks": self.ticker is not None and self.ticker.process.poll() is None,
+        }
+
+    def end(self):
+        """Take away what was started and made."""
+        if self.ticker is not None:
+            self.ticker.process.kill()
+            self.ticker.process.wait()
+        for folder in self.folders:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_free(address, port):
+    """Whether nothing listens there."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True
+
+
+def serve(source, sink):
+    """Answer requests until there are no more."""
+    agent = Agent()
+    try:
+        for line in source:
+            try:
+                asked = loads(line)
+                answer = getattr(agent, asked.pop("what"))(**asked)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other side is told
+                answer = {"error": f"{type(error).__name__}: {error}"}
+            sink.write(dumps(answer) + "\n")
+            sink.flush()
+    finally:
+        agent.end()
+
+
+if __name__ == "__main__":
+    # A hang-up is the end of the channel, not of the cleaning up after it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    serve(sys.stdin, sys.stdout)

@@ -1,0 +1,151 @@
+#!/usr/bin/python
+"""Ansible module: change the files of a service for a while, with a way back to the host's own.
+
+All is done by a program that is put on the target (``playbooks/files/tuner_service_guard.py``): it
+must outlive the module, and an administrator may call it by hand.
+
+Only Python's standard library, 3.8 or newer, is used: the module runs on the target.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: tuner_service
+short_description: Change the files of a service for a while
+description:
+  - Replaces O(files), validates them, and lets the service take them over. The old files are kept
+    in O(folder) beforehand; they are put back with O(state=restored), or, if O(watched), by a
+    process on the target itself once O(lease_s) have passed since the last call.
+  - A refusal by the validator is reported as V(refused), a service that does not run with the new
+    files as V(failed); all files are then as before the call.
+options:
+  state:
+    description: What is to be done.
+    type: str
+    choices: [changed, renewed, kept, restored]
+    default: changed
+  folder:
+    description: Absolute folder of the old files, the state and the log.
+    type: path
+    default: /var/lib/tuner
+  guard:
+    description: Text of the program that does it.
+    type: str
+    required: true
+  owner:
+    description: Whose change it is; only one at a time.
+    type: str
+    default: ""
+  service:
+    description: Name of the service.
+    type: str
+    default: nginx
+  validate:
+    description: Command that refuses a bad configuration; its output says why.
+    type: list
+    elements: str
+    default: []
+  how:
+    description: How the service takes the files over.
+    type: str
+    choices: [reload, restart]
+    default: reload
+  files:
+    description: Text by absolute path.
+    type: dict
+    default: {}
+  lease_s:
+    description: Seconds after which the target puts the old files back by itself.
+    type: float
+    default: 300
+  watched:
+    description: Whether it does.
+    type: bool
+    default: true
+"""
+
+ARGUMENTS = {
+    "state": {
+        "type": "str",
+        "choices": ["changed", "renewed", "kept", "restored"],
+        "default": "changed",
+    },
+    "folder": {"type": "path", "default": "/var/lib/tuner"},
+    "guard": {"type": "str", "required": True},
+    "owner": {"type": "str", "default": ""},
+    "service": {"type": "str", "default": "nginx"},
+    "validate": {"type": "list", "elements": "str", "default": []},
+    "how": {"type": "str", "choices": ["reload", "restart"], "default": "reload"},
+    "files": {"type": "dict", "default": {}},
+    "lease_s": {"type": "float", "default": 300.0},
+    "watched": {"type": "bool", "default": True},
+}
+COMMANDS = {"changed": "change", "renewed": "renew", "kept": "keep", "restored": "restore"}
+PATIENCE_S = 240.0
+
+
+def put_in_place(folder, text):
+    """The program's path, in a folder that nobody else can write to."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    found = os.lstat(folder)
+    if os.path.islink(folder) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise RuntimeError(f"{folder} belongs to somebody else; remove it")
+    path = os.path.join(folder, "guard.py")
+    try:
+        with open(path, encoding="utf-8") as stream:
+            if stream.read() == text:
+                return path
+    except FileNotFoundError:
+        pass
+    draft = path + ".new"
+    with open(draft, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    os.replace(draft, path)
+    return path
+
+
+def main():
+    """Carry out what the task asks for."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    asked = module.params
+    saved = os.path.join(asked["folder"], "saved.json")
+    if asked["state"] != "changed" and not os.path.exists(saved):
+        module.exit_json(changed=False, service="untouched", message="", restored=[])
+    if module.check_mode:
+        module.exit_json(changed=True, service="untouched", message="", restored=[])
+    if os.geteuid() != 0:
+        module.fail_json(msg="a service's files belong to root; use become")
+    keys = ("owner", "service", "validate", "how", "files", "lease_s", "watched")
+    try:
+        program = put_in_place(asked["folder"], asked["guard"])
+        done = subprocess.run(
+            [sys.executable, program, asked["folder"], COMMANDS[asked["state"]]],
+            input=json.dumps({key: asked[key] for key in keys}),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        found = json.loads(done.stdout)
+    except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
+        module.fail_json(msg=f"{type(error).__name__}: {error}")
+    else:
+        if done.returncode != 0:
+            module.fail_json(msg=found.get("failed", done.stderr))
+        module.exit_json(
+            changed=True,
+            service=found.get("state", asked["state"]),
+            message=found.get("message", ""),
+            restored=found.get("restored", []),
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""tuner's side of ``playbooks/files/tuner_agent.py``: questions to a host between two windows."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tuner.clocks import Reading
+from tuner.errors import HostError
+from tuner.hosts.inventory import Host
+from tuner.paths import data_dir
+
+_BOOT = "import sys;exec(compile(sys.stdin.buffer.read({length}),'tuner_agent','exec'))"
+_PATIENCE_S = 30.0
+"""Longest time that an answer may take; then the connection is taken for dead."""
+_FIRST_PORT, _LAST_PORT = 18_080, 28_000
+"""Below Linux's default range of ephemeral ports, so that no client holds one by chance."""
+
+
+class Agent:
+    """One channel to one host, opened at the first question.
+
+    Args:
+        host: where.
+        control_path: socket of the shared SSH connection.
+    """
+
+    def __init__(self, host: Host, control_path: str) -> None:
+        self._host = host
+        self._control_path = control_path
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ask(
+        self, what: str, patience_s: float = _PATIENCE_S, **arguments: object
+    ) -> dict[str, Any]:
+        """One question and its answer.
+
+        Raises:
+            HostError: the host is gone, does not answer in time, or could not do it.
+        """
+        process = self._running()
+        assert process.stdin is not None  # noqa: S101 - Popen was given pipes
+        assert process.stdout is not None  # noqa: S101 - likewise
+        # A watchdog: SSH itself notices a dead peer, but not one that is alive and silent.
+        watchdog = threading.Timer(patience_s, process.kill)
+        watchdog.start()
+        try:
+            process.stdin.write(json.dumps({"what": what, **arguments}).encode() + b"\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except OSError as error:
+            raise HostError(f"{self._host.name} went away: {self._last_words()}") from error
+        finally:
+            watchdog.cancel()
+        if not line:
+            raise HostError(f"{self._host.name} went away: {self._last_words()}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise HostError(f"{self._host.name}: {what}: {answer['error']}")
+        return answer
+
+    def said(
+        self, command: Sequence[str], stdin: str | None = None, patience_s: float = _PATIENCE_S
+    ) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error of a command there."""
+        told = self.ask(
+            "run",
+            patience_s,
+            command=list(command),
+            given=stdin,
+            timeout_s=patience_s * 0.9,
+        )
+        return told["code"], told["out"], told["err"]
+
+    def which(self, name: str) -> str | None:
+        """Path of a program there."""
+        found: str | None = self.ask("which", name=name)["path"]
+        return found
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file."""
+        self.ask("put", path=path, content=base64.b64encode(content).decode())
+
+    def take(self, path: str) -> bytes:
+        """Read a file, which is removed."""
+        return base64.b64decode(self.ask("take", path=path)["content"])
+
+    def free_ports(self, address: str, count: int) -> Sequence[int]:
+        """So many consecutive ports of that address on which nothing listens.
+
+        Raises:
+            HostError: there are none in the range that tuner uses, or the address is not its own.
+        """
+        first = self.ask("ports", address=address, first=_FIRST_PORT, last=_LAST_PORT, count=count)[
+            "first"
+        ]
+        if first is None:
+            raise HostError(
+                f"no {count} consecutive free ports between {_FIRST_PORT} and {_LAST_PORT} on"
+                f" {self._host.name}; is {address} an address of its own? tuner_address in the"
+                " inventory names the one to listen on"
+            )
+        return range(first, first + count)
+
+    def clocks(self) -> dict[str, Reading]:
+        """Its clocks, ``monotonic_ns`` and ``unix_ns``, each between two instants of ours."""
+        asked_ns = time.monotonic_ns()
+        told = self.ask("clock")
+        answered_ns = time.monotonic_ns()
+        return {name: Reading(asked_ns, theirs, answered_ns) for name, theirs in told.items()}
+
+    def close(self) -> None:
+        """End the channel; what the agent started and made goes with it."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                # The other end may be gone already.
+                try:
+                    stream.close()
+                except OSError:
+                    continue
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        """The channel: opened again where it broke, because the host may be back."""
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self.close()
+        source = (data_dir("playbooks") / "files" / "tuner_agent.py").read_bytes()
+        words = (self._host.python, "-uc", _BOOT.format(length=len(source)))
+        command = self._host.command(*words, control_path=self._control_path, master=True)
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # Ctrl-C is tuner's: the channel is needed to clean up behind it.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise HostError(f"{command[0]} does not start: {error}") from error
+        self._process = process
+        try:
+            assert process.stdin is not None  # noqa: S101 - Popen was given pipes
+            process.stdin.write(source)
+            process.stdin.flush()
+        except OSError as error:
+            raise HostError(f"{self._host.name} cannot be reached: {self._last_words()}") from error
+        return process
+
+    def _last_words(self) -> str:
+        process = self._process
+        if process is None or process.stderr is None:
+            return "no words"
+        process.kill()
+        words = process.stderr.read().decode(errors="replace").strip()
+        self.close()
+        return words or "no words (ended after a silence?)"

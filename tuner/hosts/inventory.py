@@ -1,0 +1,236 @@
+"""An ordinary Ansible inventory, read by Ansible itself: who serves, who offers the load.
+
+``ansible-inventory --list`` resolves groups, variables and vault as every playbook would, so that
+nothing of Ansible's rules is written a second time here.
+https://docs.ansible.com/ansible/latest/cli/ansible-inventory.html
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import DefinitionError
+
+TARGETS, GENERATORS, BACKENDS = "targets", "generators", "backends"
+ALIVE = (
+    # A peer that says nothing for 15 s is gone: no study waits for ever.
+    *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", "ConnectTimeout=10"),
+)
+SSH_ARGS = ("-o", "ControlMaster=auto", "-o", "ControlPersist=60s", *ALIVE)
+"""For Ansible's own connections: one TCP connection for all its tasks."""
+_PATIENCE_S = 60
+_KEPT = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One host of an inventory, with its variables as Ansible resolved them."""
+
+    name: str
+    variables: Mapping[str, Any]
+
+    @property
+    def address(self) -> str:
+        """Where its instances listen: ``tuner_address``, or what Ansible connects to."""
+        return str(self.variables.get("tuner_address") or self.connects_to)
+
+    @property
+    def connects_to(self) -> str:
+        """``ansible_host``, or the host's name."""
+        if self.is_local:
+            return "127.0.0.1"
+        return str(self.variables.get("ansible_host", self.name))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether Ansible would not leave this machine for it."""
+        return self.variables.get("ansible_connection") == "local"
+
+    @property
+    def python(self) -> str:
+        """Its Python, as far as the inventory names one."""
+        named = str(self.variables.get("ansible_python_interpreter", "auto"))
+        return "python3" if named.startswith("auto") else named
+
+    @property
+    def becomes(self) -> bool:
+        """Whether commands run with ``become``."""
+        return str(self.variables.get("ansible_become", False)).lower() in {"true", "yes", "1"}
+
+    def command(self, *words: str, control_path: str, master: bool = False) -> list[str]:
+        """The command that runs ``words`` there, with standard streams tied through.
+
+        The same settings that Ansible's own SSH connection reads from the inventory
+        (https://docs.ansible.com/ansible/latest/collections/ansible/builtin/ssh_connection.html).
+
+        Args:
+            words: program and arguments.
+            control_path: socket of the shared connection.
+            master: whether this command makes the connection that others share. It ends with
+                the command, so nothing is left behind.
+
+        Raises:
+            DefinitionError: a setting that asks for a password at a prompt.
+        """
+        given = self.variables
+        inner = [*self._become(), *words]
+        if self.is_local:
+            return inner
+        for key in ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password"):
+            if given.get(key):
+                raise DefinitionError(
+                    f"host {self.name} has {key}: load and measurements need a connection that"
+                    " asks nothing; give it a key (ansible_ssh_private_key_file, or an agent)",
+                    path="--inventory",
+                )
+        port = given.get("ansible_port", given.get("ansible_ssh_port"))
+        user = given.get("ansible_user", given.get("ansible_ssh_user"))
+        key = given.get("ansible_ssh_private_key_file", given.get("ansible_private_key_file"))
+        command = [str(given.get("ansible_ssh_executable", "ssh")), "-T", *ALIVE]
+        command += ["-o", f"ControlMaster={'yes' if master else 'no'}", "-o", "ControlPersist=no"]
+        command += ["-o", f"ControlPath={control_path}", "-o", "BatchMode=yes"]
+        command += ["-p", str(port)] if port else []
+        command += ["-l", str(user)] if user else []
+        command += ["-i", str(Path(str(key)).expanduser())] if key else []
+        if str(self._host_key_checking()).lower() in {"false", "no", "0"}:
+            command += ["-o", "StrictHostKeyChecking=no"]
+        for extra in ("ansible_ssh_common_args", "ansible_ssh_extra_args"):
+            command += shlex.split(str(given.get(extra, "")))
+        return [*command, self.connects_to, shlex.join(inner)]
+
+    def _host_key_checking(self) -> object:
+        """On, unless the user turned it off where Ansible users do."""
+        for key in ("ansible_ssh_host_key_checking", "ansible_host_key_checking"):
+            if key in self.variables:
+                return self.variables[key]
+        return os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "true")
+
+    def _become(self) -> list[str]:
+        if not self.becomes:
+            return []
+        method = str(self.variables.get("ansible_become_method", "sudo"))
+        if method not in {"sudo", "ansible.builtin.sudo"}:
+            raise DefinitionError(
+                f"host {self.name} becomes by {method!r}; load and measurements know sudo only",
+                path="--inventory",
+            )
+        return ["sudo", "-n", "-u", str(self.variables.get("ansible_become_user", "root")), "--"]
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The hosts of a study by what they do."""
+
+    path: str
+    targets: tuple[Host, ...]
+    generators: tuple[Host, ...]
+    backends: tuple[Host, ...] = ()
+
+    @property
+    def target(self) -> Host:
+        """The host that serves."""
+        return self.targets[0]
+
+    @property
+    def generator(self) -> Host:
+        """The host that offers the load."""
+        return self.generators[0]
+
+    @property
+    def backend(self) -> Host:
+        """The host behind a proxy: the target itself where there is none of its own."""
+        return self.backends[0] if self.backends else self.target
+
+    @property
+    def in_use(self) -> tuple[Host, ...]:
+        """The hosts of one study, each once."""
+        used = (self.target, self.generator, self.backend)
+        return tuple({host.name: host for host in used}.values())
+
+
+def read_inventory(path: str, *, generators: bool = True) -> Inventory:
+    """Read an inventory of Ansible's: a file, a folder, or a script.
+
+    Args:
+        path: what ``ansible-playbook -i`` would take.
+        generators: whether at least one generator is needed.
+
+    Raises:
+        DefinitionError: it is not there, cannot be read, or has no host where one is needed.
+    """
+    if not Path(path).exists():
+        raise DefinitionError("there is no such inventory", path=path)
+    command = [_beside_python("ansible-inventory"), "-i", str(Path(path).resolve()), "--list"]
+    environment = {**os.environ, "ANSIBLE_DEPRECATION_WARNINGS": "0", **configuration_file()}
+    # A file that cannot be read shall not look like an empty inventory.
+    environment["ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED"] = "1"
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PATIENCE_S,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DefinitionError(f"ansible-inventory does not answer: {error}", path=path) from error
+    if done.returncode != 0:
+        raise DefinitionError(f"Ansible cannot read it: {done.stderr.strip()[-_KEPT:]}", path=path)
+    return parse_inventory(json.loads(done.stdout), path, generators=generators)
+
+
+def parse_inventory(told: Mapping[str, Any], path: str, *, generators: bool = True) -> Inventory:
+    """The hosts by group, from what ``ansible-inventory --list`` prints.
+
+    Raises:
+        DefinitionError: a group is missing or empty.
+    """
+    variables = told.get("_meta", {}).get("hostvars", {})
+
+    def members(group: str) -> tuple[Host, ...]:
+        names = dict.fromkeys(_names(told, group))
+        return tuple(Host(name, variables.get(name, {})) for name in names)
+
+    found = {group: members(group) for group in (TARGETS, GENERATORS, BACKENDS)}
+    for group, what in ((TARGETS, "serves"), (GENERATORS, "offers the load")):
+        if not found[group] and (group == TARGETS or generators):
+            groups = sorted(set(told) - {"_meta", "all", "ungrouped"})
+            raise DefinitionError(
+                f"no host in the group {group!r}, which {what}; groups here:"
+                f" {', '.join(groups) or 'none'}",
+                path=path,
+            )
+    return Inventory(path, found[TARGETS], found[GENERATORS], found[BACKENDS])
+
+
+def configuration_file() -> dict[str, str]:
+    """``ANSIBLE_CONFIG`` for a run in another folder: what Ansible would find from here."""
+    here = Path("ansible.cfg")
+    if "ANSIBLE_CONFIG" in os.environ or not here.is_file():
+        return {}
+    return {"ANSIBLE_CONFIG": str(here.resolve())}
+
+
+def _names(told: Mapping[str, Any], group: str) -> list[str]:
+    """Hosts of a group and of the groups in it."""
+    entry = told.get(group, {})
+    names = list(entry.get("hosts", ()))
+    for child in entry.get("children", ()):
+        names += _names(told, child)
+    return names
+
+
+def _beside_python(name: str) -> str:
+    """Ansible's command of this Python's environment, or what the PATH has."""
+    beside = Path(sys.executable).parent / name
+    return str(beside) if beside.is_file() else name

@@ -1,0 +1,142 @@
+"""Playbooks through ansible-runner: variables in, each host's last result out.
+
+ansible-runner has forty options; a handful are used. It is wrapped here so that nothing else knows
+of it. https://ansible.readthedocs.io/projects/runner/
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import HostError, Interrupted
+from tuner.hosts.inventory import SSH_ARGS, configuration_file
+from tuner.paths import data_dir
+
+LOCAL_INVENTORY: Mapping[str, Any] = {
+    "targets": {
+        "hosts": {
+            "localhost": {
+                "ansible_connection": "local",
+                "ansible_python_interpreter": sys.executable,
+            }
+        }
+    }
+}
+_KEPT_OUTPUT = 2_000
+"""Characters of Ansible's own output that an error message quotes: its last words."""
+_PATIENCE_S = 600
+"""Longest time that a playbook may take: installing a package over a slow line is the longest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Playbooks:
+    """Runs what lies in ``playbooks/``.
+
+    Args:
+        work: folder on this machine for Ansible's own files.
+        inventory: an Ansible inventory as data, or the path of one; by default this machine.
+        settings: more of Ansible's settings, as environment variables.
+    """
+
+    work: Path
+    inventory: Mapping[str, Any] | str = field(default_factory=lambda: LOCAL_INVENTORY)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, playbook: str, variables: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+        """Run one playbook; by host, the result of its last task that had one.
+
+        Raises:
+            HostError: a task failed, or a host cannot be reached.
+            Interrupted: a signal came meanwhile.
+        """
+        # Imported here: it costs a noticeable part of a second, which --help need not pay.
+        import ansible_runner
+
+        results: dict[str, Mapping[str, Any]] = {}
+        failures: list[str] = []
+
+        def keep(event: Mapping[str, Any]) -> bool:
+            data = event.get("event_data", {})
+            if event["event"] == "runner_on_ok":
+                results[data["host"]] = data["res"]
+            elif event["event"] in {"runner_on_failed", "runner_on_unreachable"}:
+                told = data["res"].get("msg", data["res"])
+                failures.append(f"{data.get('host')}: {data.get('task')}: {told}")
+            return False
+
+        folder = data_dir("playbooks")
+        private = self.work / "ansible"
+        private.mkdir(parents=True, exist_ok=True)
+        inventory = self.inventory
+        with _stoppable() as asked_to_stop:
+            runner = ansible_runner.run(
+                private_data_dir=str(private),
+                playbook=str(folder / playbook),
+                inventory=inventory if isinstance(inventory, str) else dict(inventory),
+                extravars=dict(variables),
+                envvars={**_environment(folder, self.work), **self.settings},
+                event_handler=keep,
+                cancel_callback=asked_to_stop,
+                quiet=True,
+                rotate_artifacts=3,
+                timeout=_PATIENCE_S,
+            )
+        if asked_to_stop():
+            raise Interrupted(f"{playbook} was interrupted")
+        if runner.rc != 0:
+            words = "; ".join(failures) or runner.stdout.read()[-_KEPT_OUTPUT:].strip()
+            raise HostError(f"{playbook} failed: {words}")
+        return results
+
+
+@contextmanager
+def _stoppable() -> Iterator[Callable[[], bool]]:
+    """Let a signal end the playbook, not tuner in the middle of it; gives whether one came.
+
+    Without a callback of ours, ansible-runner would put handlers of its own in place and leave
+    them there: tuner could not be interrupted any more once its first playbook had run. What
+    the caller ignores (while a lab is taken down) stays ignored.
+    """
+    came = threading.Event()
+    kept = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                kept[number] = signal.signal(number, lambda *_: came.set())
+    try:
+        yield came.is_set
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def _environment(playbooks: Path, work: Path) -> dict[str, str]:
+    """Ansible's settings: those that make a run short, and its files under the study's folder."""
+    bins = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    return {
+        "PATH": os.pathsep.join(bins),
+        "ANSIBLE_LIBRARY": str(playbooks / "library"),
+        "ANSIBLE_HOME": str(work / "ansible-home"),
+        "ANSIBLE_PIPELINING": "1",
+        "ANSIBLE_GATHERING": "explicit",
+        "ANSIBLE_LOCALHOST_WARNING": "0",
+        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
+        "ANSIBLE_DEPRECATION_WARNINGS": "0",
+        "ANSIBLE_RETRY_FILES_ENABLED": "0",
+        "ANSIBLE_SSH_ARGS": os.environ.get("ANSIBLE_SSH_ARGS", shlex.join(SSH_ARGS)),
+        **configuration_file(),
+        **{name: str(Path(os.environ[name]).resolve()) for name in _PATHS if os.environ.get(name)},
+    }
+
+
+_PATHS = ("ANSIBLE_VAULT_PASSWORD_FILE", "ANSIBLE_PRIVATE_KEY_FILE")
+"""Named from the user's folder; playbooks run in another."""

@@ -1,0 +1,208 @@
+"""The hosts of a study that are not this machine: facts, provision, and the generator's place."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import HostError
+from tuner.facts import HostFacts
+from tuner.hosts.agent import Agent
+from tuner.hosts.inventory import Host, Inventory
+from tuner.hosts.playbooks import Playbooks
+
+_PRIORITY = -20
+_PREFERRED = (
+    f"echo {_PRIORITY} 2>/dev/null >/proc/self/autogroup;"
+    f' renice -n {_PRIORITY} $$ >/dev/null 2>&1; exec "$@"'
+)
+"""Let other processes wait for the generator, where that is allowed: see docs/instrument.md."""
+_MACHINES = {3: "i686", 40: "armv7l", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
+"""ELF's e_machine (elf(5)) by the names of uname(1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFacts:
+    """One host as ``playbooks/facts.yml`` found it."""
+
+    host: HostFacts
+    machine: str
+    """Architecture, by the name of ``uname -m``."""
+    programs: Mapping[str, str | None]
+    """Paths of the servers that are there."""
+    loadgen: str
+    """Where tuner-loadgen is, or will be."""
+    loadgen_sha256: str
+    """Of what lies there; empty: nothing."""
+
+
+class Connections:
+    """The channels to the hosts of one study: one SSH connection each, shared by all that runs.
+
+    Args:
+        inventory: the hosts.
+    """
+
+    def __init__(self, inventory: Inventory) -> None:
+        # Short, because the path of a socket has room for some 100 characters (unix(7)).
+        self._folder = Path(tempfile.mkdtemp(prefix="tuner-ssh-"))
+        self._agents = {host.name: Agent(host, self.path(host)) for host in inventory.in_use}
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Ansible's settings, so that its connections end with these."""
+        return {"ANSIBLE_SSH_CONTROL_PATH_DIR": str(self._folder / "a")}
+
+    def path(self, host: Host) -> str:
+        """Socket of the shared connection to a host."""
+        return str(self._folder / hashlib.sha256(host.name.encode()).hexdigest()[:8])
+
+    def agent(self, host: Host) -> Agent:
+        """The agent on a host."""
+        return self._agents[host.name]
+
+    def close(self) -> None:
+        """End all connections, Ansible's among them."""
+        for agent in self._agents.values():
+            agent.close()
+        for socket in (self._folder / "a").glob("*"):
+            command = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "-"]
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(command, capture_output=True, check=False, timeout=5)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def read_facts(playbooks: Playbooks, hosts: Sequence[Host]) -> Mapping[str, RemoteFacts]:
+    """What the hosts are, by their names: one Ansible run.
+
+    Raises:
+        HostError: one of them cannot be reached.
+    """
+    found = playbooks.run("facts.yml", {"tuner_hosts": pattern(hosts)})
+    return {name: _facts(result) for name, result in found.items()}
+
+
+def provision(
+    playbooks: Playbooks,
+    *,
+    servers: Sequence[Host],
+    hosts: Sequence[Host],
+    loadgen: Path,
+    program: str,
+) -> None:
+    """Bring the server's package where it is missing, and tuner-loadgen.
+
+    Raises:
+        HostError: that did not work; the words are Ansible's.
+    """
+    playbooks.run(
+        "provision.yml",
+        {
+            "tuner_servers": pattern(servers),
+            "tuner_loadgen_hosts": pattern(hosts),
+            "tuner_loadgen_source": str(loadgen),
+            "tuner_program": program,
+            "tuner_package": program,
+        },
+    )
+
+
+def pattern(hosts: Sequence[Host]) -> str:
+    """Ansible's pattern for these hosts, and no others."""
+    return ":".join(dict.fromkeys(host.name for host in hosts))
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def refuse_machine(binary: Path, host: str, machine: str) -> None:
+    """Nothing, if the program runs on a host of that architecture.
+
+    Raises:
+        HostError: it was built for another one.
+    """
+    header = binary.read_bytes()[:20]
+    built_for = _MACHINES.get(int.from_bytes(header[18:20], "little"), "")
+    if header[:4] == b"\x7fELF" and built_for and built_for != machine:
+        raise HostError(
+            f"{binary} is built for {built_for}, and {host} is {machine}; build the generator for"
+            " it (cargo build --release --target) and name it with TUNER_LOADGEN"
+        )
+
+
+class RemotePlace:
+    """A generator on another host: see ``tuner.load.place.Place``.
+
+    Args:
+        host: where it runs.
+        agent: channel for files there.
+        control_path: socket of the shared connection.
+        binary: path of tuner-loadgen there.
+        watches_server: whether the server is on the same host.
+    """
+
+    def __init__(
+        self, host: Host, agent: Agent, control_path: str, binary: str, *, watches_server: bool
+    ) -> None:
+        self._host = host
+        self._agent = agent
+        self._control_path = control_path
+        self._binary = binary
+        self._watches_server = watches_server
+
+    @property
+    def watches_server(self) -> bool:
+        """See ``Place.watches_server``."""
+        return self._watches_server
+
+    def command(self, *arguments: str) -> list[str]:
+        """See ``Place.command``."""
+        words = ("setsid", "--wait", "sh", "-c", _PREFERRED, "sh", self._binary, *arguments)
+        return self._host.command(*words, control_path=self._control_path)
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[str]:
+        """See ``Place.folder``."""
+        path: str = self._agent.ask("folder")["path"]
+        try:
+            yield path
+        finally:
+            # If the channel broke, the agent removed it itself.
+            with contextlib.suppress(HostError):
+                self._agent.ask("remove", path=path)
+
+    def put(self, folder: str, name: str, content: bytes) -> str:
+        """See ``Place.put``."""
+        path = f"{folder}/{name}"
+        self._agent.put(path, content)
+        return path
+
+    def finds(self, path: Path, folder: str) -> str:
+        """See ``Place.finds``."""
+        return self.put(folder, path.name, path.read_bytes())
+
+    def taken(self, path: str) -> bytes:
+        """See ``Place.taken``."""
+        return self._agent.take(path)
+
+
+def _facts(result: Mapping[str, Any]) -> RemoteFacts:
+    told = dict(result["facts"])
+    told["cpus"] = tuple(told["cpus"])
+    return RemoteFacts(
+        host=HostFacts(**{field.name: told[field.name] for field in fields(HostFacts)}),
+        machine=told["machine"],
+        programs=told["programs"],
+        loadgen=told["file"],
+        loadgen_sha256=told["file_sha256"],
+    )

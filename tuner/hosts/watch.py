@@ -1,0 +1,147 @@
+"""What a remote target's cores and processes did during a window, told in the gap after it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tuner.clocks import Difference, Reading, aligned, difference
+from tuner.errors import HostError, InstrumentError
+from tuner.hosts.agent import Agent
+from tuner.load.port import Plan
+from tuner.measurement import RawWindow
+from tuner.stalls import Span, StallRule
+
+_READINGS = 2
+"""Readings of a clock that count: right before the window, and right after it."""
+
+
+class Clocks:
+    """How far one host's clock is ahead of another's, from readings of both over our own."""
+
+    def __init__(self) -> None:
+        self._target: deque[Reading] = deque(maxlen=_READINGS)
+        self._generator: deque[Reading] = deque(maxlen=_READINGS)
+
+    def read(self, target: Agent, generator: Agent) -> None:
+        """Take a reading of each: the target's monotonic clock, the generator's of 1970."""
+        self._target.append(target.clocks()["monotonic_ns"])
+        self._generator.append(generator.clocks()["unix_ns"])
+
+    def ahead(self) -> Difference:
+        """The target's clock less the generator's, since the first of the readings.
+
+        Raises:
+            InstrumentError: the readings contradict each other.
+        """
+        readings = [*self._target, *self._generator]
+        span = (
+            min((r.asked_ns for r in readings), default=0),
+            max((r.answered_ns for r in readings), default=0),
+        )
+        theirs = difference(self._target, span)
+        its = difference(self._generator, span)
+        return Difference(theirs.ahead_ns - its.ahead_ns, theirs.error_ns + its.error_ns)
+
+
+class RemoteWatch:
+    """The onlooker at a remote target: its ticker, and the server's processes.
+
+    Args:
+        target: agent of the host that serves.
+        generator: agent of the host that offers the load.
+        ticker: command of the ticker on the target; empty where cores are not watched.
+        rule: what counts as a stall.
+    """
+
+    def __init__(
+        self, target: Agent, generator: Agent, ticker: Sequence[str], rule: StallRule
+    ) -> None:
+        self._target = target
+        self._generator = generator
+        self._ticker = tuple(ticker)
+        self._rule = rule
+        self._clocks = Clocks()
+        self._pids: dict[str, tuple[int, ...]] = {}
+        self._order: list[str] = []
+        self._realtime = False
+        self._ticking = False
+        self._steal_s = 0.0
+
+    def begin(self, plan: Plan) -> None:
+        """See ``Onlooker.begin``."""
+        self._pids = {endpoint.instance: endpoint.pids for endpoint in plan.endpoints}
+        self._clocks = Clocks()
+        if self._ticker and not self._ticking:
+            header = self._target.ask("watch", command=list(self._ticker))
+            self._realtime, self._ticking = bool(header["realtime"]), True
+        self._target.ask("follow", pids=sorted({p for pids in self._pids.values() for p in pids}))
+        self._steal_s = self._target.ask("told")["steal_s"]
+        self.go_on()
+
+    def go_on(self) -> None:
+        """See ``Onlooker.go_on``."""
+        self._clocks.read(self._target, self._generator)
+
+    def completed(self, window: RawWindow) -> RawWindow:
+        """See ``Onlooker.completed``.
+
+        Raises:
+            HostError: the target is gone.
+        """
+        self._clocks.read(self._target, self._generator)
+        told = self._target.ask("told")
+        if self._ticker and not told["ticks"]:
+            self._ticking = False
+            raise HostError("the ticker on the target ended; are its cores still there?")
+        steal_s, self._steal_s = told["steal_s"] - self._steal_s, told["steal_s"]
+        started_ns = round(window.started_unix_s * 1e9)
+        try:
+            clock = self._clocks.ahead()
+        except InstrumentError as error:
+            # A clock was set: this window cannot be judged, the next ones can.
+            return replace(window, faults=(*window.faults, str(error)))
+        used = _used(
+            told["samples"],
+            self._pids[window.instance],
+            started_ns + clock.ahead_ns,
+            round(window.duration_s * 1e9),
+        )
+        return replace(
+            window,
+            server_spans=self._spans(told, clock, started_ns),
+            realtime=self._realtime,
+            steal_s=window.steal_s + max(0.0, steal_s),
+            server_cpu_s=used[0],
+            server_rss_bytes=used[1],
+        )
+
+    def _spans(self, told: dict[str, Any], clock: Difference, start_ns: int) -> tuple[Span, ...]:
+        """Stalls of the target's cores on the window's own time."""
+        # With real-time priority a late wake-up is a stall, whatever its length.
+        coarse_us = 0.0 if self._realtime else max(told["resolution_us"], self._rule.gap_us)
+        spans = [(start, end) for start, end in told["stalls"]]
+        return aligned(spans, clock, start_ns, resolution_ns=round(coarse_us * 1e3))
+
+
+def _used(
+    samples: Sequence[Sequence[Any]], pids: Sequence[int], start_ns: int, lasted_ns: int
+) -> tuple[float | None, int | None]:
+    """CPU time and memory of some processes between two instants of the target's clock.
+
+    Between two samples the CPU time is taken to grow evenly: they are 50 ms apart.
+    """
+    rows = [
+        (at_ns, sum(cpu[str(p)] for p in pids), sum(rss[str(p)] for p in pids))
+        for at_ns, cpu, rss in samples
+        if pids and all(str(p) in cpu for p in pids)
+    ]
+    if len(rows) < 2:
+        return None, None
+    at_ns, cpu_ns, rss_bytes = (np.array(column, np.float64) for column in zip(*rows, strict=True))
+    begun, ended = np.interp([start_ns, start_ns + lasted_ns], at_ns, cpu_ns)
+    return float(ended - begun) / 1e9, int(rss_bytes[-1])

@@ -1,0 +1,84 @@
+"""Where the native generator runs: this machine, or another one."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+
+class Place(Protocol):
+    """What differs between a generator here and one on another host."""
+
+    @property
+    def watches_server(self) -> bool:
+        """Whether the generator sees the server's cores and processes: it is on the same host."""
+        ...
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command that runs ``tuner-loadgen`` with these arguments there."""
+        ...
+
+    def folder(self) -> contextlib.AbstractContextManager[str]:
+        """A folder there, for the time of a plan."""
+        ...
+
+    def put(self, folder: str, name: str, content: bytes) -> str:
+        """Write a file in such a folder; its path there."""
+        ...
+
+    def finds(self, path: Path, folder: str) -> str:
+        """The path there of a file that is here: a copy in the folder, if one is needed."""
+        ...
+
+    def taken(self, path: str) -> bytes:
+        """Read and remove a file that the generator wrote.
+
+        Raises:
+            OSError, HostError: it cannot be read.
+        """
+        ...
+
+
+class Here:
+    """This machine.
+
+    Args:
+        binary: path of tuner-loadgen.
+    """
+
+    def __init__(self, binary: Path) -> None:
+        self._binary = binary
+
+    @property
+    def watches_server(self) -> bool:
+        """See ``Place.watches_server``."""
+        return True
+
+    def command(self, *arguments: str) -> list[str]:
+        """See ``Place.command``."""
+        return [str(self._binary), *arguments]
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[str]:
+        """See ``Place.folder``."""
+        with tempfile.TemporaryDirectory(prefix="tuner-samples-") as name:
+            yield name
+
+    def put(self, folder: str, name: str, content: bytes) -> str:
+        """See ``Place.put``."""
+        path = Path(folder) / name
+        path.write_bytes(content)
+        return str(path)
+
+    def finds(self, path: Path, folder: str) -> str:  # noqa: ARG002 - nothing is copied
+        """See ``Place.finds``."""
+        return str(path)
+
+    def taken(self, path: str) -> bytes:
+        """See ``Place.taken``."""
+        content = Path(path).read_bytes()
+        Path(path).unlink()
+        return content
