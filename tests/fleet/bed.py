@@ -199,18 +199,21 @@ class BedHost:
         """Its processes, as the controller numbers them."""
         return _pids_in(self.namespace)
 
-    def files(self, *below: str) -> Mapping[str, str]:
-        """Every file of its own by path: type, mode, owner, and content."""
+    def files(self) -> Mapping[str, str]:
+        """What differs from the root that all hosts start from, by path.
+
+        Read from the overlay's upper layer, which holds that and little else.
+        """
+        upper, base = self.folder / "disk" / "upper", base_root()
         found = {}
-        volatile = tuple(f"{self.root / path}" for path in VOLATILE)
-        for start in below or (".",):
-            for folder, folders, names in os.walk(self.root / start):
-                if folder.startswith(volatile):
-                    folders.clear()
-                    continue
-                for name in (*folders, *names):
-                    path = Path(folder) / name
-                    found[str(path.relative_to(self.root))] = _described(path)
+        for folder, folders, names in os.walk(upper):
+            here = Path(folder).relative_to(upper)
+            folders[:] = [name for name in folders if str(here / name) not in VOLATILE]
+            for name in (*folders, *names):
+                path = here / name
+                now = _described(upper / path)
+                if not (base / path).exists() or _described(base / path) != now:
+                    found[str(path)] = now
         return found
 
 

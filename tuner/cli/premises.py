@@ -316,7 +316,7 @@ class Fleet:
             remote.provision(
                 playbooks, servers=serving, hosts=measuring, loadgen=binary, program="nginx"
             )
-            return dict(remote.read_facts(playbooks, hosts.in_use))
+            return dict(remote.read_facts(playbooks, hosts.in_use)) if bare else found
 
 
 def sweep_strays() -> list[str]:

@@ -73,7 +73,7 @@ class Connections:
         for agent in self._agents.values():
             agent.close()
         for socket in (self._folder / "a").glob("*"):
-            command = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "-"]
+            command = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "all"]
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(command, capture_output=True, check=False, timeout=5)
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,51 @@
+"""A target and a generator that are other hosts: over SSH, with real Debian on either side."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.bed import Bed
+
+pytestmark = pytest.mark.integration
+
+TOP = Path(__file__).resolve().parents[2]
+PATIENCE_S = 240.0
+
+
+def tuner(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command as a user would give it in the folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "tuner", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+        env={**os.environ, "PYTHONPATH": str(TOP), "XDG_STATE_HOME": str(folder / "state")},
+    )
+
+
+def test_one_configuration_is_measured_from_another_host(pair: Bed, tmp_path: Path) -> None:
+    """The server answers on the target, asked by the generator; both hosts are as before."""
+    before = {name: host.files() for name, host in pair.hosts.items()}
+    processes = {name: len(host.pids()) for name, host in pair.hosts.items()}
+    options = ("--rate", "500", "--time", "4s", "--name", "look", "--json")
+    done = tuner(tmp_path, "measure", "stock", "--inventory", str(pair.inventory), *options)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["capacity_per_s"] > 0
+    assert told["windows"]
+    for window in told["windows"]:
+        assert window["completed_per_s"] > 0
+        assert window["protocol"] == "http/1.1"
+        assert not window["errors"]
+    assert {name: host.files() for name, host in pair.hosts.items()} == before
+    assert {name: len(host.pids()) for name, host in pair.hosts.items()} == processes
+    assert not list(pair["web"].root.glob("var/tmp/tuner-*"))
+    assert not list((tmp_path / "state").glob("tuner/running/*.json"))
