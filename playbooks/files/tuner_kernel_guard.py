@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Change network settings of this host's kernel for a while, and put them back whatever happens.
 
+    tuner_kernel_guard.py FOLDER look      what settings are, and whether they can be changed
     tuner_kernel_guard.py FOLDER apply     settings as JSON on standard input; renews the time limit
     tuner_kernel_guard.py FOLDER restore   put the old values back now
     tuner_kernel_guard.py FOLDER watch     put them back once nobody renews the time limit
@@ -21,6 +22,7 @@ import fcntl
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -65,6 +67,27 @@ def write(name, text):
         os.write(descriptor, text.encode("ascii"))
     finally:
         os.close(descriptor)
+
+
+def look(names):
+    """Values by name, what is missing with the reason, and who asks; nothing is changed."""
+    texts, missing = {}, {}
+    for name in names:
+        try:
+            texts[name] = read(name)
+        except OSError:
+            missing[name] = f"is not there: Linux {os.uname().release}, or this network namespace"
+            continue
+        # Mode and file system, both: as root, access(2) looks at the file system alone.
+        path = path_of(name)
+        if not (os.access(path, os.W_OK) and os.stat(path).st_mode & 0o200):
+            missing[name] = "cannot be changed here: a container, or a network namespace of its own"
+    return {
+        "texts": texts,
+        "missing": missing,
+        "root": os.geteuid() == 0,
+        "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+    }
 
 
 def put(name, text):
@@ -384,6 +407,8 @@ def answer(guard, command):
     if command == "restore":
         return {"restored": guard.restore("asked to")}
     asked = json.load(sys.stdin)
+    if command == "look":
+        return look(asked["names"])
     message = guard.apply(
         asked["owner"], asked["lease_s"], asked["settings"], asked.get("continues", False)
     )
@@ -392,10 +417,11 @@ def answer(guard, command):
 
 def main():
     """Exit code 1 and the words as JSON if the host is not as it has to be."""
-    if len(sys.argv) != 3 or sys.argv[2] not in ("apply", "restore", "watch"):
+    if len(sys.argv) != 3 or sys.argv[2] not in ("look", "apply", "restore", "watch"):
         sys.exit(__doc__)
     try:
-        os.makedirs(sys.argv[1], mode=0o700, exist_ok=True)
+        if sys.argv[2] != "look":
+            os.makedirs(sys.argv[1], mode=0o700, exist_ok=True)
         found = answer(Guard(sys.argv[1]), sys.argv[2])
     except (GuardError, OSError) as error:
         sys.stdout.write(json.dumps({"failed": str(error)}) + "\n")

@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -23,6 +24,7 @@ description:
   - Makes O(settings) hold for the whole host. The old values are kept in O(folder) and are put back
     with O(state=absent), or by a process on the target itself once O(lease_s) have passed since
     the last call.
+  - With O(state=looked) nothing is changed, and no root is needed; RV(seen) tells what is set.
   - A value that the kernel refuses, or makes another of, is reported with V(refused); all old
     values hold then. Whatever else goes wrong is a failure.
 options:
@@ -31,9 +33,9 @@ options:
     type: path
     default: /run/tuner-kernel
   state:
-    description: Whether the settings hold, or the old ones.
+    description: Whether the settings hold, or the old ones; or only to look.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, looked]
     default: present
   guard:
     description: Text of the program that does it.
@@ -51,6 +53,11 @@ options:
     description: Values by name, C(net.core.…) and C(net.ipv4.…) only.
     type: dict
     default: {}
+  names:
+    description: Settings to look at.
+    type: list
+    elements: str
+    default: []
   continues:
     description: Fail unless the settings of the last call still hold.
     type: bool
@@ -59,7 +66,8 @@ options:
 
 ARGUMENTS = {
     "folder": {"type": "path", "default": "/run/tuner-kernel"},
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "state": {"type": "str", "choices": ["present", "absent", "looked"], "default": "present"},
+    "names": {"type": "list", "elements": "str", "default": []},
     "guard": {"type": "str", "required": True},
     "owner": {"type": "str", "default": ""},
     "lease_s": {"type": "float", "default": 300.0},
@@ -87,28 +95,33 @@ def main():
     """Carry out what the task asks for."""
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     asked = module.params
-    present = asked["state"] == "present"
-    if module.check_mode:
+    present, looking = asked["state"] == "present", asked["state"] == "looked"
+    if module.check_mode and not looking:
         module.exit_json(changed=present)
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 and not looking:
         module.fail_json(msg="the kernel's settings belong to the whole host and need root")
-    keys = ("owner", "lease_s", "settings", "continues")
+    keys = ("owner", "lease_s", "settings", "continues", "names")
+    command = {"present": "apply", "absent": "restore", "looked": "look"}[asked["state"]]
     try:
-        program = put_in_place(asked["folder"], asked["guard"])
-        done = subprocess.run(
-            [sys.executable, program, asked["folder"], "apply" if present else "restore"],
-            input=json.dumps({key: asked[key] for key in keys}),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        with tempfile.TemporaryDirectory() as aside:
+            # Whoever only looks may not write to the folder, and leaves nothing.
+            program = put_in_place(aside if looking else asked["folder"], asked["guard"])
+            done = subprocess.run(
+                [sys.executable, program, asked["folder"], command],
+                input=json.dumps({key: asked[key] for key in keys}),
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_S,
+                check=False,
+            )
         found = json.loads(done.stdout)
     except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
         module.fail_json(msg=f"{type(error).__name__}: {error}")
     else:
         if done.returncode != 0:
             module.fail_json(msg=found.get("failed", done.stderr))
+        if looking:
+            module.exit_json(changed=False, seen=found)
         module.exit_json(
             changed=present or bool(found["restored"]),
             kernel=found.get("state", "restored"),

@@ -12,6 +12,7 @@ from tests.core.test_kernel import SEEN
 from tuner.cli import session
 from tuner.configuration import Value
 from tuner.hosts import local
+from tuner.hosts.kernel import seen
 from tuner.store import Store, sqlite_url
 from tuner.testing.lab import Effect, SimulatedHost
 
@@ -30,7 +31,8 @@ def test_without_root_it_is_refused_with_the_way_out(
     tuner: Tuner, host: SimulatedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before anything is started."""
-    monkeypatch.setattr("tuner.hosts.kernel.os.geteuid", lambda: 1_000)
+    found = {"texts": {}, "missing": {}, "root": False, "open_files": 1_024}
+    monkeypatch.setattr(session, "look", lambda _: seen(found))
     done = tuner("optimize", *SHORT, "--layer", "kernel")
     assert done.code == 2
     assert "need root: run tuner as root" in done.err

@@ -139,7 +139,7 @@ def preflight(definition: StudyDefinition) -> Preflight:
             )
         name = BUILT_IN if definition.layer == LAYER else definition.layer
         layer = checked(bind_space(name, facts))
-        kernel = look([setting_of(p.name) for p in layer.parameters], host.file_limit)
+        kernel = look([setting_of(p.name) for p in layer.parameters])
         space = joined(space, layer, kernel)
     space.searched(definition.allow)
     baseline, *beside = read_baselines(definition, space)

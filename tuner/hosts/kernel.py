@@ -1,57 +1,70 @@
-"""What this machine's kernel is set to, before anything is changed."""
+"""What a target's kernel is set to, before anything is changed."""
 
 from __future__ import annotations
 
-import os
-import platform
-from collections.abc import Collection
-from pathlib import Path
+import json
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from typing import Any
 
-from tuner.errors import DefinitionError
+from tuner.errors import DefinitionError, HostError
 from tuner.kernel import ALGORITHMS, OPEN_FILES, Seen
+from tuner.paths import data_dir
 
-_SETTINGS = Path("/proc/sys")
+
+def names_to_look_at(names: Collection[str]) -> list[str]:
+    """The kernel's names of what a space is about, and of what its choices depend on."""
+    return [*(name for name in names if name != OPEN_FILES), ALGORITHMS]
 
 
-def look(names: Collection[str], file_limit: int) -> Seen:
-    """Read settings by the kernel's names; what is missing is said, and nothing is changed.
+def look(names: Collection[str]) -> Seen:
+    """Look at this machine, by the program that other targets get (see ``seen``).
 
     Args:
         names: ``net.core.somaxconn``.
-        file_limit: hard limit of open files.
 
     Raises:
         DefinitionError: this process may not change any of them.
+        HostError: the program does not answer.
     """
-    if os.geteuid() != 0:
+    program = data_dir("playbooks") / "files" / "tuner_kernel_guard.py"
+    done = subprocess.run(
+        [sys.executable, str(program), "", "look"],
+        input=json.dumps({"names": names_to_look_at(names)}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise HostError(f"the kernel's settings cannot be read: {done.stdout}{done.stderr}")
+    return seen(json.loads(done.stdout))
+
+
+def seen(found: Mapping[str, Any]) -> Seen:
+    """What ``tuner_kernel`` with ``state: looked`` tells, if a study can change anything there.
+
+    Raises:
+        DefinitionError: it cannot; the message says why, and the way out.
+    """
+    if not found["root"]:
         raise DefinitionError(
             "the kernel's settings belong to the whole host and need root: run tuner as root"
             " (sudo), or leave the layer out; without it nothing of the kernel is touched",
             path="--layer",
         )
-    texts = {OPEN_FILES: str(file_limit)}
-    missing = {}
-    for name in (*names, ALGORITHMS):
-        path = _SETTINGS / name.replace(".", "/")
-        try:
-            texts.setdefault(name, " ".join(path.read_text(encoding="ascii").split()))
-        except OSError:
-            missing[name] = f"is not there: Linux {platform.release()}, or this network namespace"
-        else:
-            if name != ALGORITHMS and not _writable(path):
-                missing[name] = "cannot be written: /proc/sys is read-only, as in a container"
-    missing.pop(OPEN_FILES, None)
-    wanted = set(names) - {OPEN_FILES}
-    if wanted and wanted <= missing.keys():
-        reasons = sorted(set(missing.values()))
+    texts = {**found["texts"], OPEN_FILES: str(_open_files(found["open_files"]))}
+    missing = {name: why for name, why in found["missing"].items() if name != ALGORITHMS}
+    if missing and texts.keys() <= missing.keys() | {OPEN_FILES, ALGORITHMS}:
+        reasons = "; ".join(sorted(set(missing.values())))
         raise DefinitionError(
-            f"no setting of the kernel can be changed here ({'; '.join(reasons)}): run tuner on the"
-            " host itself, or in a privileged container, or leave the layer out",
+            f"no setting of the kernel can be changed here ({reasons}): run tuner on the host"
+            " itself, or in a privileged container, or leave the layer out",
             path="--layer",
         )
     return Seen(texts, missing)
 
 
-def _writable(path: Path) -> bool:
-    # Mode and file system, both: as root, access(2) looks at the file system alone.
-    return os.access(path, os.W_OK) and bool(path.stat().st_mode & 0o200)
+def _open_files(limit: int) -> int:
+    """The limit as a number: -1 is without limit, up to what the kernel has room for."""
+    return limit if limit >= 0 else 1_048_576

@@ -1,0 +1,57 @@
+"""What a target's kernel is set to: looked at without changing it, refused with the way out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuner.errors import DefinitionError
+from tuner.hosts.kernel import look, names_to_look_at, seen
+from tuner.kernel import ALGORITHMS, OPEN_FILES, Seen
+
+SOMAXCONN, CORKING = "net.core.somaxconn", "net.ipv4.tcp_autocorking"
+FOUND: dict[str, Any] = {
+    "texts": {SOMAXCONN: "4096", CORKING: "1", ALGORITHMS: "reno cubic"},
+    "missing": {"net.core.busy_poll": "is not there", ALGORITHMS: "cannot be changed"},
+    "root": True,
+    "open_files": 20_000,
+}
+
+
+def test_what_can_be_changed_and_what_cannot() -> None:
+    """The list of algorithms is read-only by nature, which is nobody's loss."""
+    assert seen(FOUND) == Seen(
+        {**FOUND["texts"], OPEN_FILES: "20000"}, {"net.core.busy_poll": "is not there"}
+    )
+    assert seen({**FOUND, "open_files": -1}).texts[OPEN_FILES] == "1048576"
+    assert names_to_look_at([OPEN_FILES, SOMAXCONN]) == [SOMAXCONN, ALGORITHMS]
+
+
+def test_without_root_nothing_can() -> None:
+    """The message says why, and the way out."""
+    with pytest.raises(DefinitionError, match=r"need root: run tuner as root \(sudo\), or leave"):
+        seen({**FOUND, "root": False})
+
+
+def test_a_container_that_may_change_nothing() -> None:
+    """Is refused before anything is started."""
+    missing = dict.fromkeys((SOMAXCONN, CORKING), "cannot be changed here: a container")
+    with pytest.raises(DefinitionError, match=r"can be changed here \(cannot be changed here: a"):
+        seen({**FOUND, "missing": missing})
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not os.access("/proc/sys/net/core/somaxconn", os.W_OK),
+    reason="no setting of this kernel can be changed: nothing real was looked at",
+)
+def test_this_machine_is_looked_at_and_not_changed() -> None:
+    """What is there, as the kernel writes it; what is not, with the reason."""
+    path = Path("/proc/sys/net/core/somaxconn")
+    before = path.read_text()
+    found = look([SOMAXCONN, "net.ipv4.tcp_no_such"])
+    assert found.texts[SOMAXCONN] == before.strip()
+    assert "is not there" in found.missing["net.ipv4.tcp_no_such"]
+    assert path.read_text() == before
