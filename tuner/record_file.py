@@ -39,7 +39,7 @@ def read_record(path: Path) -> Record:
     try:
         content = path.read_bytes()
         text = gzip.decompress(content) if path.suffix == ".gz" else content
-        record = msgspec.convert(json.loads(text), Record)
+        record = msgspec.convert(json.loads(text), Record, str_keys=True)
     except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
         raise StoreError(f"{path}: no record that can be read: {error}") from error
     if record.schema_version != SCHEMA_VERSION:

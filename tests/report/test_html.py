@@ -100,7 +100,9 @@ def test_every_chart_has_its_place(study: Studies) -> None:
         "aa",
     ]
     expected += [f"slice-{place}" for place in range(1, 9)]
-    expected += [f"usage-{what}" for what in ("cpu", "backend", "memory", "network", "switches")]
+    expected += [
+        f"usage-{what}" for what in ("cpu", "backend", "memory", "network", "switches", "disk")
+    ]
     assert set(charts) == places == set(expected)
 
 

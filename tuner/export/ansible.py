@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 import yaml
@@ -28,7 +29,9 @@ def variables(
         return {}
     lines = provenance(study, chosen)
     name = study.record.server.name
-    return {f"{name}.yml": comment(lines) + _yaml(_values(study, chosen, f"{ROLE}_{name}"))}
+    return {
+        f"{name}.yml": "---\n" + _wrapped(lines) + _yaml(_values(study, chosen, f"{ROLE}_{name}"))
+    }
 
 
 def role(study: StudyResult, *, candidate: bool = False, minimal: bool = False) -> dict[str, str]:
@@ -45,7 +48,7 @@ def role(study: StudyResult, *, candidate: bool = False, minimal: bool = False) 
         return {}
     lines, place = provenance(study, chosen), place_of(study.record.server.name)
     name = f"{ROLE}_{study.record.server.name}"
-    head = "---\n" + comment(lines)
+    head = "---\n" + _wrapped(lines)
     defaults = {
         f"{name}_path": place.path,
         f"{name}_owner": "root",
@@ -181,6 +184,17 @@ defaults, are in `defaults/main.yml`.
 """
 
 
+class _Indented(yaml.SafeDumper):
+    """Lists stand further in than what holds them, as yamllint asks."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 - PyYAML's signature
+        super().increase_indent(flow, indentless=False)
+
+
 def _yaml(value: object) -> str:
-    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=96)
+    text: str = yaml.dump(value, Dumper=_Indented, sort_keys=False, allow_unicode=True, width=96)
     return text
+
+
+def _wrapped(lines: Sequence[str]) -> str:
+    return comment([part for line in lines for part in textwrap.wrap(line, 96)])

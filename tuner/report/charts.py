@@ -26,6 +26,7 @@ from tuner.report.charts_of_parameters import parallel_chart, slice_chart, slice
 from tuner.report.charts_of_usage import (
     behind_chart,
     cpu_chart,
+    disk_chart,
     memory_chart,
     network_chart,
     switches_chart,
@@ -68,6 +69,7 @@ TITLES: Mapping[str, str] = {
     "usage-memory": "Memory of the server, by window",
     "usage-network": "What the host sent, by window",
     "usage-switches": "Context switches of the server, by window",
+    "usage-disk": "What the host wrote to its disks, by window",
     "aa": "Identical instances beside each other (A/A)",
 }
 """What each chart shows, in a few words."""
@@ -92,6 +94,7 @@ def charts(study: StudyResult) -> dict[str, Spec]:
         "usage-memory": memory_chart,
         "usage-network": network_chart,
         "usage-switches": switches_chart,
+        "usage-disk": disk_chart,
         "aa": aa_chart,
     }
     made = {name: maker(study) for name, maker in makers.items()}

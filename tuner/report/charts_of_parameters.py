@@ -115,7 +115,8 @@ def parallel_chart(study: StudyResult) -> alt.LayerChart | None:
         return None
     axes = [_axis(name, [chosen.get(name) for _, chosen in measured]) for name in names]
     rows: list[Row] = []
-    for trial, chosen in measured:
+    # The confirmed one last, so that no other line is drawn over it.
+    for trial, chosen in sorted(measured, key=lambda seen: seen[0].digest == study.candidate):
         rows += [
             {
                 "trial": trial.number,

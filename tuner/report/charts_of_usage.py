@@ -45,6 +45,11 @@ def network_chart(study: StudyResult) -> alt.LayerChart | None:
     return _chart(study, "host, sent, MiB/s", "MiB/s", usage.sent_mib_per_s)
 
 
+def disk_chart(study: StudyResult) -> alt.LayerChart | None:
+    """What the host wrote to its disks."""
+    return _chart(study, "host, written, MiB/s", "MiB/s", usage.written_mib_per_s)
+
+
 def switches_chart(study: StudyResult) -> alt.LayerChart | None:
     """Context switches of the server."""
     return _chart(study, "server, context switches/s", "/s", usage.switches_per_s)

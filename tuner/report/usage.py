@@ -60,6 +60,11 @@ def sent_mib_per_s(window: Measurement) -> float:
     return _whole(lambda found: found.sent_bytes / found.loaded_s / MIB)(window)
 
 
+def written_mib_per_s(window: Measurement) -> float:
+    """What was written to all disks of the host, MiB/s."""
+    return _whole(lambda found: found.disk_written_bytes / found.loaded_s / MIB)(window)
+
+
 def switches_per_s(window: Measurement) -> float:
     """Context switches of the server, of its own will and not, by second."""
     return _of("server", lambda found, all_: (found.waits + found.preemptions) / all_.loaded_s)(
@@ -122,6 +127,6 @@ METRICS: tuple[tuple[str, str, Metric], ...] = (
     ),
     ("host: received", "MiB/s", received_mib_per_s),
     ("host: sent", "MiB/s", sent_mib_per_s),
-    ("host: written to disks", "MiB/s", _whole(lambda f: f.disk_written_bytes / f.loaded_s / MIB)),
+    ("host: written to disks", "MiB/s", written_mib_per_s),
     ("host: load average (1 min)", "", _whole(lambda f: f.load)),
 )

@@ -35,7 +35,7 @@ def used(window: RawWindow, *, block: int, achieved_per_s: float, shift: float) 
     server = ProcessUsage(
         user_s=0.4 * cpu_s,
         system_s=0.6 * cpu_s,
-        memory_mean_bytes=rss,
+        memory_mean_bytes=float(rss),
         memory_peak_bytes=round(1.04 * rss),
         waits=round(noisy(0.35 * requests)),
         preemptions=round(noisy(40 * loaded_s)),

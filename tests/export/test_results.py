@@ -1,0 +1,43 @@
+"""A study's results as a folder that is kept."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tuner.export.results import write_results
+from tuner.record_file import read_record
+from tuner.report.result import evaluate
+from tuner.testing.sample_record import sample_record
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a better study."""
+    folder = tmp_path_factory.mktemp("kept")
+    write_results(evaluate(sample_record("better")), folder)
+    return folder
+
+
+def test_the_page_shows_charts_that_are_there(kept: Path) -> None:
+    """Verdict first, then the ratio's picture; every picture that is named lies beside it."""
+    text = (kept / "report.md").read_text(encoding="utf-8")
+    assert text.startswith("# proxy-p99\n\n**Better: p99 is ")
+    named = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert named[0] == "charts/effect.svg"
+    drawn = {f"charts/{path.name}" for path in (kept / "charts").iterdir()}
+    assert set(named) == drawn
+    assert len(named) == len(drawn)
+
+
+def test_configurations_and_record_are_kept(kept: Path) -> None:
+    """What to use, its values, and a record from which the report comes again; 2 MB at most."""
+    assert {path.name for path in (kept / "tuned").iterdir()} == {
+        "nginx.conf",
+        "configuration.yaml",
+        "nginx.yml",
+    }
+    assert evaluate(read_record(kept / "record.json.gz")).sentence.startswith("Better: ")
+    assert sum(path.stat().st_size for path in kept.rglob("*") if path.is_file()) < 2_000_000
