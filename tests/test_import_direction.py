@@ -40,6 +40,7 @@ ROOMS = {
     "instrument": 1,
     "kernel": 1,
     "latency": 1,
+    "lease": 1,
     "located": 1,
     "log_mix": 1,
     "measurement": 1,
@@ -73,7 +74,10 @@ ROOMS = {
     "own": 2,
     "search": 2,
     "servers": 2,
+    "sharing": 2,
+    "storage": 2,
     "store": 2,
+    "stored": 2,
     # 3: what a study does, in terms of ports; the simulated lab plugs into the same ports
     "phases": 3,
     "testing": 3,

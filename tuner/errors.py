@@ -5,8 +5,10 @@ The tree, with the exit code of the command that ends with it::
     TunerError                  1   never raised itself
     ├── DefinitionError         2   a file, an option or a value is wrong; nothing was started
     ├── HostError               3   a host or the server on it does not do what it must
+    │   └── LeaseLostError          a block of several workers was taken for abandoned
     ├── InstrumentError         3   the load generator is missing, refused or at fault
     ├── StoreError              3   the study record cannot be read or written
+    │   └── ClaimedError            another worker was first
     └── Interrupted           130   Ctrl-C or SIGTERM; what was measured is in the record
 
 Exit code 4 is not an error: ``--fail-if`` was given and the verdict matched it.
@@ -49,6 +51,10 @@ class HostError(TunerError):
     exit_code = 3
 
 
+class LeaseLostError(HostError):
+    """A worker was silent for so long that another one ended its block; it is measured again."""
+
+
 class InstrumentError(TunerError):
     """The load generator is missing, dies, or breaks its protocol."""
 
@@ -59,6 +65,10 @@ class StoreError(TunerError):
     """The study record is missing, locked, damaged, or of another schema."""
 
     exit_code = 3
+
+
+class ClaimedError(StoreError):
+    """Another worker began the same first; there is something else to do."""
 
 
 class Interrupted(TunerError):  # noqa: N818 - not an error of anything

@@ -78,6 +78,8 @@ class Block:
     ended_unix_s: float
     instances: tuple[BlockInstance, ...]
     windows: tuple[Measurement, ...]
+    host: str = ""
+    """Name of the host that measured it, where several share a study."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ class Trial:
     effects: tuple[float, ...] = ()
     """For each objective the signed log ratio to the baseline, estimated from all arms of all
     blocks of the search; empty if it was not measured."""
+    host: str = ""
+    """Name of the host whose worker began it, where several share a study."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +228,26 @@ class Original:
 
 
 @dataclass(frozen=True, slots=True)
+class StudyHost:
+    """One of several hosts of a study, each with a worker of its own."""
+
+    name: str
+    generator: str
+    """Name and version of its load generator."""
+    host: HostFacts
+    server: ServerFacts
+    cores: CoreSplit
+    notes: tuple[str, ...]
+    joined_unix_s: float
+    calibration: Calibration | None = None
+    """What was learnt of the baseline on this host; its load point is its own."""
+    protocol: Protocol | None = None
+    """Of the confirmation on this host, frozen before its first block there."""
+    ended_unix_s: float | None = None
+    """When its confirmation came to its end."""
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """A whole study."""
 
@@ -257,8 +281,27 @@ class Record:
     """The confirmation that this study replicates, if it is a replication."""
     instrument: Instrument = NATIVE
     """What the figures of ``generator`` are worth."""
+    hosts: Mapping[str, StudyHost] = field(default_factory=dict)
+    """The hosts that share the study, in the order in which they joined; empty where it has one."""
+    here: str = ""
+    """Name of the host as which the record is read; empty: as nobody in particular."""
+    chosen: tuple[str, ...] = ()
+    """Digests of what all hosts are to confirm; empty until the search of several hosts is over."""
+    search_ended: bool = False
+    """Whether the time of a search on several hosts is over."""
 
     @property
     def tells_stalls(self) -> bool:
         """Whether stalls of the host could be told from the server's own time."""
         return self.instrument.tells_stalls and not self.cores.shared
+
+    @property
+    def busy(self) -> frozenset[int]:
+        """Numbers of the trials that a block measures now."""
+        return frozenset(
+            instance.trial
+            for block in self.blocks
+            if block.state == "running"
+            for instance in block.instances
+            if instance.trial is not None
+        )

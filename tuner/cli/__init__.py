@@ -17,6 +17,8 @@ from tuner import __version__
 from tuner.errors import Interrupted, TunerError
 
 _COMMANDS = {
+    "worker": "Share a study with other workers, each on a host of its own.",
+    "proxy": "Serve a storage to many workers by gRPC.",
     "optimize": "Search, then prove: is there a better configuration for this workload?",
     "compare": "Prove one configuration against another, under the same protocol.",
     "ablate": "Take a winner apart: which changes matter, and which can be left out.",

@@ -31,7 +31,7 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("name")
-@click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/].")
+@options.storage
 @click.option("--time", metavar="T", default="10m", help="About how long it may take [10m].")
 @options.output
 def command(name: str, storage: str | None, time: str, as_json: bool, quiet: bool) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tuner.cli import results
+from tuner.cli import options, results
 from tuner.cli.session import STUDIES, open_store
 from tuner.errors import DefinitionError
 from tuner.export import PATCH_NAME, export_files
@@ -36,7 +36,7 @@ _FORMATS = {
 
 @click.command(epilog=_EPILOG)
 @click.argument("name")
-@click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/].")
+@options.storage
 @click.option("--output", metavar="FOLDER", type=Path, help="Where to write [studies/NAME/best].")
 @click.option("--candidate", is_flag=True, help="The candidate, even if not shown to be better.")
 @click.option("--diff", is_flag=True, help="Print the patch of your own files; write nothing.")

@@ -48,20 +48,8 @@ Examples:
 @click.command(epilog=_EPILOG)
 @options.workload
 @options.own
-@click.option(
-    "--baseline",
-    metavar="NAME|FILE",
-    multiple=True,
-    help="stock, distro, hand, published, or a YAML file; more than one are confirmed together.",
-)
-@click.option("--allow", multiple=True, metavar="PARAMETER", help="Allow what this one trades.")
-@click.option(
-    "--force", multiple=True, metavar="PARAMETER", help="Search this although tuner never does."
-)
-@click.option("--choose", metavar="RULE", help="Of two objectives: weights, or a limit on one.")
-@click.option("--trials", type=int, metavar="N", help="Most configurations to try.")
+@options.search
 @options.confirmation
-@click.option("--finalists", type=int, metavar="N", help="Confirm the N best of the search [1].")
 @options.study_file
 @options.study
 @click.option("--resume", is_flag=True, help="Go on with an interrupted study.")

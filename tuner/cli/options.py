@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -60,12 +61,51 @@ _CONFIRMATION = [
         help="Confirm until the claim is safe (always-valid test), not a fixed number of blocks.",
     ),
 ]
-_STUDY = [
-    click.option("--name", help="Name of the study; its results go to studies/NAME/."),
-    click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/]."),
+STORAGE_VARIABLE = "TUNER_STORAGE"
+"""Environment variable that holds ``--storage``, so that no process list shows its password."""
+
+
+def _taken(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """The storage, which is not handed on to the programs that tuner starts."""
+    os.environ.pop(STORAGE_VARIABLE, None)
+    return value
+
+
+_STORAGE = [
+    click.option(
+        "--storage",
+        metavar="URL",
+        envvar=STORAGE_VARIABLE,
+        callback=_taken,
+        help=f"Optuna storage [${STORAGE_VARIABLE}, or SQLite in studies/NAME/].",
+    )
+]
+_SEARCH = [
+    click.option(
+        "--baseline",
+        metavar="NAME|FILE",
+        multiple=True,
+        help="stock, distro, hand, published, or a YAML file; more than one are confirmed together.",
+    ),
+    click.option("--allow", multiple=True, metavar="PARAMETER", help="Allow what this one trades."),
+    click.option(
+        "--force", multiple=True, metavar="PARAMETER", help="Search this although tuner never does."
+    ),
+    click.option("--choose", metavar="RULE", help="Of two objectives: weights, or a limit on one."),
+    click.option("--trials", type=int, metavar="N", help="Most configurations to try."),
+    click.option(
+        "--finalists", type=int, metavar="N", help="Confirm the N best of the search [1]."
+    ),
+]
+_INVENTORY = [
     click.option(
         "--inventory", metavar="FILE", help="Ansible inventory: targets, generators, backends."
     ),
+]
+_STUDY = [
+    click.option("--name", help="Name of the study; its results go to studies/NAME/."),
+    *_STORAGE,
+    *_INVENTORY,
 ]
 _CI = [
     click.option("--junit", metavar="FILE", type=Path, help="JUnit XML for a CI server."),
@@ -97,6 +137,21 @@ def own(function: _F) -> _F:
 def confirmation(function: _F) -> _F:
     """How the claim is made."""
     return _apply(function, _CONFIRMATION)
+
+
+def storage(function: _F) -> _F:
+    """Where the record of an existing study is kept."""
+    return _apply(function, _STORAGE)
+
+
+def inventory(function: _F) -> _F:
+    """The hosts of one worker."""
+    return _apply(function, _INVENTORY)
+
+
+def search(function: _F) -> _F:
+    """What is searched, and how much of it is confirmed."""
+    return _apply(function, _SEARCH)
 
 
 def study(function: _F) -> _F:

@@ -39,7 +39,7 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("name")
-@click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/].")
+@options.storage
 @click.option("--time", metavar="T", help="Time for the whole run [as the study's].")
 @click.option("--name", "as_name", metavar="NEW", help="Name of the new study [NAME-replica].")
 @click.option(

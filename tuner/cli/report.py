@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tuner.cli import results
-from tuner.cli.options import output
+from tuner.cli import options, results
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.session import STUDIES, open_store
 from tuner.errors import DefinitionError
@@ -35,7 +34,7 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("names", nargs=-1, metavar="NAME...")
-@click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/].")
+@options.storage
 @click.option(
     "--charts",
     type=click.Choice(["svg", "png"]),
@@ -45,7 +44,7 @@ Examples:
 @click.option("--junit", metavar="FILE", type=Path, help="JUnit XML for a CI server.")
 @click.option("--output", metavar="FOLDER", type=Path, help="Where to write [studies/NAME].")
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON schema of --json.")
-@output
+@options.output
 def command(
     names: tuple[str, ...],
     *,

@@ -43,7 +43,7 @@ from tuner.parameter import OWN
 from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
 from tuner.plan import Design
-from tuner.record import ConfigurationRecord
+from tuner.record import ConfigurationRecord, StudyHost
 from tuner.render import EXPORT
 from tuner.servers import catalog, nginx
 from tuner.servers.certificate import make_certificate
@@ -53,6 +53,7 @@ from tuner.site import generate
 from tuner.space import BASELINES, Space, bind_space
 from tuner.space_facts import space_facts
 from tuner.stalls import StallRule
+from tuner.storage import Say, no_words, scrubbed, without_secret
 from tuner.store import Header, Store, sqlite_url
 from tuner.study import PUBLISHED, StudyDefinition
 from tuner.workload import Workload, load_workload
@@ -295,17 +296,29 @@ def open_bench(
         yield replace(bench, backend_pids=backend), _spec(found)
 
 
-def create_store(found: Preflight, folder: Path) -> Store:
-    """Begin the record of a new study."""
+def create_store(
+    found: Preflight, folder: Path, first: StudyHost | None = None, say: Say = no_words
+) -> Store:
+    """Begin the record of a new study.
+
+    Args:
+        found: what it is of.
+        folder: of its results.
+        first: the first of several hosts that share it.
+        say: told when the storage does not answer.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     definition = found.definition
+    kept = definition.as_dict()
+    if definition.storage is not None:
+        kept["storage"] = without_secret(definition.storage)
     return Store.create(
         definition.storage or sqlite_url(folder),
         Header(
             name=definition.name,
-            definition=definition.as_dict(),
+            definition=kept,
             tuner_version=__version__,
-            command=shlex.join(["tuner", *sys.argv[1:]]),
+            command=scrubbed(shlex.join(["tuner", *sys.argv[1:]])),
             generator=found.generator.name,
             host=found.host,
             server=found.server,
@@ -315,7 +328,10 @@ def create_store(found: Preflight, folder: Path) -> Store:
             baseline=found.baseline.digest,
             objective=definition.goals.first.text,
             instrument=found.generator.instrument,
+            home=first.name if first else "",
         ),
+        say=say,
+        first=first,
     )
 
 

@@ -10,6 +10,7 @@ round is fair by design under any drift of the host (Fisher 1935; Abedi and Brec
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ import numpy as np
 from tuner.capacity import next_rate
 from tuner.configuration import Configuration
 from tuner.constraint import Constraint
-from tuner.errors import HostError, InstrumentError, Interrupted
+from tuner.errors import HostError, InstrumentError, Interrupted, LeaseLostError
 from tuner.hosts.port import InstanceSpec, InstanceState
 from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.measurement import Measurement, RawWindow, measure
@@ -30,6 +31,7 @@ from tuner.plan import BlockPlan
 from tuner.record import Block, BlockInstance, BlockState, Phase
 from tuner.resources import Resources
 from tuner.scoring import BASELINE, window_id
+from tuner.sharing import LEASE_S
 from tuner.stats.diagnostics import unequal_stalls_p
 from tuner.stats.words import p_in_words
 
@@ -92,14 +94,28 @@ def run_block(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) -> Block:
     Raises:
         Interrupted: the user stopped; the block's windows so far are in the record.
         HostError, InstrumentError: the block could not be run at all.
+        LeaseLostError: another worker took the block for abandoned.
+        ClaimedError: another worker measures one of its trials.
     """
-    number = bench.store.open_block(spec.phase, spec.index, bench.seed, _planned(spec.arms))
+    plan = spec.plan
+    silence_s = plan.window_s + plan.first_warmup_s + plan.warmup_s
+    number = bench.store.open_block(
+        spec.phase,
+        spec.index,
+        bench.seed,
+        _planned(spec.arms),
+        lease_s=LEASE_S + 3 * silence_s,
+    )
     run = _Run(bench, spec, number, drop)
     try:
         run.deploy()
         run.measure()
     except (Interrupted, KeyboardInterrupt):
-        run.close("failed", "interrupted")
+        with contextlib.suppress(LeaseLostError):
+            run.close("failed", "interrupted")
+        raise
+    except LeaseLostError:
+        # It was ended by another worker, with the windows that it had by then.
         raise
     except (HostError, InstrumentError) as error:
         run.close("failed", str(error))

@@ -7,10 +7,12 @@ better than the truth (the winner's curse).
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tuner.configuration import Configuration
+from tuner.errors import ClaimedError
 from tuner.goals import Goals
 from tuner.measurement import Measurement
 from tuner.objective import Objective
@@ -56,25 +58,47 @@ def run_search(
     May be called on a record that holds part of a search: it goes on from there.
     """
     cost_s = plan.search.cost_s(plan.candidates + 1)
+    sharing = bench.store.sharing
     record = bench.store.record()
     bench.progress.phase("search", max(0.0, spec.time_s - _spent_s(record)))
     _note_baseline(bench, spec, record)
     while True:
+        for done in sharing.reap():
+            bench.progress.note(done)
         record = bench.store.record()
         left_s = spec.time_s - _spent_s(record)
-        if left_s < cost_s and _search_blocks(record):
+        if record.search_ended or (left_s < cost_s and _search_blocks(record)):
             break
         arms = _next_arms(bench, spec, record, plan, final=left_s < _FINAL_SHARE * spec.time_s)
+        if not arms and sharing.search_runs_elsewhere():
+            sharing.pause()
+            continue
         if not arms:
             break
-        block = _measure(bench, arms, calibration, plan, record)
+        try:
+            block = _measure(bench, arms, calibration, plan, record)
+        except ClaimedError:
+            continue
         _conclude(bench, block)
         _tell(bench, block, max(0.0, left_s - cost_s))
+    _wait_for_others(bench)
     _tell_disturbed(bench, calibration)
     _close_all(bench)
     bench.store.set_importance(by_parameter(bench.store.importance()))
     proposals = [t for t in bench.store.record().trials if t.origin != "baseline"]
     return winner(proposals, bench.goals)
+
+
+def _wait_for_others(bench: Bench) -> None:
+    """Where several hosts search, the choice is made when none of them measures any more."""
+    sharing = bench.store.sharing
+    sharing.end_search()
+    if sharing.search_runs_elsewhere():
+        bench.progress.note("the search is over; waiting for the last blocks of the other hosts")
+    while sharing.search_runs_elsewhere():
+        sharing.pause()
+        for done in sharing.reap():
+            bench.progress.note(done)
 
 
 def _note_baseline(bench: Bench, spec: SearchSpec, record: Record) -> None:
@@ -98,14 +122,17 @@ def _next_arms(
     configurations = {d: kept.configuration for d, kept in record.configurations.items()}
     slots = plan.candidates
     limit = slots if final else slots - round(_NEW_SHARE * slots)
+    # What another host measures at this moment is judged with the rest, and not measured twice.
+    busy, most = record.busy, len(trials)
     old = (
         finalists(trials, spec.finalists, bench.goals)
         if final
-        else again(trials, limit, bench.goals)
+        else [t for t in again(trials, most, bench.goals) if t.number not in busy][:limit]
     )
     # A trial without a finished look was cut short by a crash, or its block was repeated.
-    cut_short = [t for t in trials if t.state == "racing" and not t.losses]
-    old = [*cut_short, *old][:slots]
+    orphans = bench.store.sharing.orphans(record)
+    cut_short = [t for t in trials if t.number in orphans]
+    old = [t for t in (*cut_short, *old) if t.number not in busy][:slots]
     arms = [_arm(i, configurations[t.digest], t.number) for i, t in enumerate(old, 1)]
     if final and arms:
         return arms
@@ -114,12 +141,16 @@ def _next_arms(
         room = min(room, spec.trials - len(trials))
     if final or room <= 0:
         return arms
-    seen = [_seen(t, configurations, bench.goals) for t in record.trials]
-    known = {s.configuration.digest for s in seen}
+    first_look = {t.number for t in trials if t.state == "racing" and not t.losses}
+    waited_for = [t for t in trials if t.number in first_look and t.number not in orphans]
+    pending = [configurations[t.digest] for t in waited_for if t.digest in configurations]
+    seen = [_seen(t, configurations, bench.goals) for t in record.trials if t not in waited_for]
+    known = {s.configuration.digest for s in seen} | {c.digest for c in pending}
     fresh = [c for c in spec.known_good if c.digest not in known][:room]
     given = len(fresh)
     already = [*seen, *(Seen(c, (0.0,) * len(bench.goals.objectives)) for c in fresh)]
-    seed = bench.seed * 1_000_003 + len(record.blocks)
+    # Hosts that begin at once must not propose alike.
+    seed = bench.seed * 1_000_003 + len(record.blocks) + zlib.crc32(record.here.encode())
     fresh += propose(
         spec.space,
         spec.allow,
@@ -127,6 +158,7 @@ def _next_arms(
         already,
         count=room - given,
         seed=seed % 2**32,
+        pending=pending,
         objectives=len(bench.goals.objectives),
     )
     for place, configuration in enumerate(fresh):
@@ -293,8 +325,15 @@ def _range(trial: Trial, goals: Goals) -> str:
 
 
 def _spent_s(record: Record) -> float:
-    return sum(b.ended_unix_s - b.started_unix_s for b in record.blocks if b.phase == "search")
+    return sum(
+        b.ended_unix_s - b.started_unix_s
+        for b in record.blocks
+        if b.phase == "search" and b.host == record.here
+    )
 
 
 def _search_blocks(record: Record) -> int:
-    return sum(b.phase == "search" and b.state == "complete" for b in record.blocks)
+    return sum(
+        b.phase == "search" and b.state == "complete" and b.host == record.here
+        for b in record.blocks
+    )

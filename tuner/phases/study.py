@@ -23,7 +23,7 @@ from tuner.phases.calibrate import (
 from tuner.phases.confirm import freeze, run_confirmation, run_load_points
 from tuner.phases.search import SearchSpec, run_search
 from tuner.plan import FIXED, Budget, Design, StudyPlan, plan_blocks
-from tuner.record import Block, Calibration
+from tuner.record import Block, Calibration, Record
 from tuner.search.schedule import leaders
 from tuner.space import Space
 from tuner.stats.power import PooledSigma, largest_sigma
@@ -72,32 +72,38 @@ def run_study(bench: Bench, spec: StudySpec) -> None:
     """Run what is not in the record yet, to the end of the confirmation."""
     ready = calibrate(bench, spec)
     record = ready.bench.store.record()
-    if record.protocol is None:
-        spent_s = sum(
-            b.ended_unix_s - b.started_unix_s for b in record.blocks if b.phase != "search"
-        )
-        search = SearchSpec(
-            space=spec.space,
-            allow=spec.allow,
-            baseline=bench.baseline,
-            known_good=spec.known_good,
-            time_s=Budget(spec.time_s).search_s(
-                spent_s, ready.plan, ready.confirm_blocks, spec.design
-            ),
-            trials=spec.trials,
-            finalists=max(3, spec.design.finalists),
-        )
-        run_search(ready.bench, search, ready.calibration, ready.plan)
+    if record.protocol is not None:
+        chosen = record.protocol.candidates
+    elif record.chosen:
+        # Another host's worker ended the search while this one was away, or was not here yet.
+        chosen = record.chosen
+    else:
+        chosen = _search(ready, spec, record)
         record = ready.bench.store.record()
-        proposals = [trial for trial in record.trials if trial.origin != "baseline"]
-        chosen = [trial.digest for trial in leaders(proposals, spec.design.finalists, bench.goals)]
         if not chosen:
             bench.progress.note("no configuration is left in the race: there is nothing to confirm")
             ready.bench.store.set_ended()
             return
-    else:
-        chosen = list(record.protocol.candidates)
     confirm(ready, *(record.configurations[digest].configuration for digest in chosen))
+
+
+def _search(ready: Calibrated, spec: StudySpec, record: Record) -> tuple[str, ...]:
+    """Digests of what the search, on however many hosts, found worth confirming."""
+    bench = ready.bench
+    spent_s = sum(b.ended_unix_s - b.started_unix_s for b in record.blocks if b.phase != "search")
+    search = SearchSpec(
+        space=spec.space,
+        allow=spec.allow,
+        baseline=bench.baseline,
+        known_good=spec.known_good,
+        time_s=Budget(spec.time_s).search_s(spent_s, ready.plan, ready.confirm_blocks, spec.design),
+        trials=spec.trials,
+        finalists=max(3, spec.design.finalists),
+    )
+    run_search(bench, search, ready.calibration, ready.plan)
+    proposals = [trial for trial in bench.store.record().trials if trial.origin != "baseline"]
+    found = [trial.digest for trial in leaders(proposals, spec.design.finalists, bench.goals)]
+    return bench.store.sharing.choose(found) if found else ()
 
 
 def confirm(ready: Calibrated, *candidates: Configuration) -> None:

@@ -45,6 +45,7 @@ from tuner.report.history import (
     phase_times,
     trial_figures,
 )
+from tuner.report.hosts import HostsResult, as_seen_on, on_hosts, stands_for
 from tuner.report.outcome import Status, outcome
 from tuner.report.usage import usage
 from tuner.stats.diagnostics import Finding
@@ -123,6 +124,10 @@ class StudyResult:
     """Why the candidate won; None if it was not taken apart."""
     replication: Replication | None
     """Whether it agrees with the study that it repeats; None if it repeats none."""
+    hosts: HostsResult | None = None
+    """What several hosts say together; None where one measured alone.
+
+    ``verdict`` and ``sentence`` are then theirs; all else is of the host that stands for them."""
 
     @property
     def estimate(self) -> PairedEstimate | None:
@@ -141,6 +146,17 @@ def evaluate(record: Record) -> StudyResult:
     Raises:
         DefinitionError: the record names an objective that does not exist.
     """
+    if not record.hosts or record.here:
+        return _evaluate(record)
+    found = on_hosts(record, _evaluate)
+    study = replace(_evaluate(as_seen_on(record, stands_for(record))), hosts=found)
+    warnings = (*found.notes, *study.warnings)
+    if found.verdict is None:
+        return replace(study, warnings=warnings)
+    return replace(study, verdict=found.verdict, sentence=found.verdict.sentence, warnings=warnings)
+
+
+def _evaluate(record: Record) -> StudyResult:
     goals = goals_of(record.definition)
     objective = goals.first
     protocol = record.protocol

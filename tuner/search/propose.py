@@ -15,12 +15,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tuner.configuration import Configuration
+from tuner.configuration import Configuration, Value
 from tuner.search.dimensions import dimensions_of, suggest
 from tuner.space import Space
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.distributions import BaseDistribution
 
 _ATTEMPTS = 20
 """Draws per proposal before a space is taken to be exhausted."""
@@ -46,6 +47,7 @@ def propose(
     count: int,
     seed: int,
     objectives: int = 1,
+    pending: Sequence[Configuration] = (),
 ) -> list[Configuration]:
     """Draw new configurations.
 
@@ -57,6 +59,8 @@ def propose(
         count: how many are wanted.
         seed: of the sampler; the same arguments give the same proposals.
         objectives: how many; of two, TPE looks for the front (Ozaki et al. 2022).
+        pending: what other workers measure now; counts as bad until its figure is known, as the
+            proposals of one batch do, so that workers spread.
 
     Returns:
         At most ``count`` configurations that differ from each other and from all seen; fewer
@@ -70,7 +74,9 @@ def propose(
     )
     for trial in seen:
         study.add_trial(_frozen(trial, space, allow))
-    known = {trial.configuration.digest for trial in seen}
+    for configuration in pending:
+        study.add_trial(_running(configuration, space, allow))
+    known = {trial.configuration.digest for trial in seen} | {c.digest for c in pending}
     proposals: list[Configuration] = []
     for _ in range(count * _ATTEMPTS):
         if len(proposals) == count:
@@ -92,18 +98,37 @@ def _sampler(optuna: Any, seed: int) -> Any:
 def _frozen(trial: Seen, space: Space, allow: Collection[str]) -> optuna.trial.FrozenTrial:
     import optuna
 
-    values, domains = dimensions_of(space, allow, trial.configuration)
-    inside = {
-        name: domain
-        for name, domain in domains.items()
-        if domain._contains(domain.to_internal_repr(values[name]))  # noqa: SLF001 - no public way
-    }
+    params, distributions = _inside(trial.configuration, space, allow)
     feasible = trial.losses is not None
     states = optuna.trial.TrialState
     return optuna.trial.create_trial(
         state=states.COMPLETE if feasible else states.PRUNED,
         values=trial.losses,
-        params={name: values[name] for name in inside},
-        distributions=inside,
+        params=params,
+        distributions=distributions,
         constraints={"feasible": -1.0 if feasible else 1.0, **trial.excess},
     )
+
+
+def _running(
+    configuration: Configuration, space: Space, allow: Collection[str]
+) -> optuna.trial.FrozenTrial:
+    import optuna
+
+    params, distributions = _inside(configuration, space, allow)
+    return optuna.trial.create_trial(
+        state=optuna.trial.TrialState.RUNNING, params=params, distributions=distributions
+    )
+
+
+def _inside(
+    configuration: Configuration, space: Space, allow: Collection[str]
+) -> tuple[dict[str, Value], dict[str, BaseDistribution]]:
+    """The dimensions whose value lies in their domain; the sampler knows of no others."""
+    values, domains = dimensions_of(space, allow, configuration)
+    inside = {
+        name: domain
+        for name, domain in domains.items()
+        if domain._contains(domain.to_internal_repr(values[name]))  # noqa: SLF001 - no public way
+    }
+    return {name: values[name] for name in inside}, inside

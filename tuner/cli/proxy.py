@@ -1,0 +1,68 @@
+"""``tuner proxy``: Optuna's gRPC proxy in front of a database, for many workers."""
+
+from __future__ import annotations
+
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import click
+
+from tuner.cli import options
+from tuner.errors import DefinitionError, StoreError
+from tuner.storage import DEFAULT_PROXY_PORT, open_storage, refuse_unshared, without_secret
+
+_EPILOG = """
+\b
+Examples:
+  tuner proxy --storage postgresql+psycopg://tuner@localhost/tuner
+  tuner proxy --listen 10.0.0.5:13000 --threads 64
+  tuner worker proxy-study --storage grpc://10.0.0.5:13000
+"""
+
+
+@click.command(epilog=_EPILOG)
+@options.storage
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default=f"127.0.0.1:{DEFAULT_PROXY_PORT}",
+    show_default=True,
+    help="Where workers reach it. It asks nobody for a password: a network that you trust.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 1024),
+    default=32,
+    show_default=True,
+    help="At work at once.",
+)
+def command(storage: str | None, listen: str, threads: int) -> None:
+    """Serve the storage to workers that cannot or need not reach the database themselves.
+
+    Workers name it by --storage grpc://HOST:PORT. The database's password stays here, and the
+    database sees the connections of one process instead of one for each worker.
+    """
+    refuse_unshared(storage)
+    assert storage is not None  # noqa: S101 - refused above
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit():
+        raise DefinitionError(f"{listen!r} is no address; write HOST:PORT", path="--listen")
+    opened = open_storage(storage, lambda text: click.echo(text, err=True))
+    click.echo(f"serving {without_secret(storage)} at grpc://{listen}; Ctrl-C ends it", err=True)
+    try:
+        _serve(opened, host, int(port), threads)
+    except ImportError as error:
+        raise StoreError(f"the proxy needs grpcio: pip install 'tuner[grpc]' ({error})") from None
+    except RuntimeError as error:
+        raise StoreError(f"the proxy cannot listen on {listen}: {error}") from None
+
+
+def _serve(storage: Any, host: str, port: int, threads: int) -> None:
+    import optuna
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        optuna.storages.run_grpc_proxy_server(
+            storage, host=host, port=port, thread_pool=ThreadPoolExecutor(threads)
+        )

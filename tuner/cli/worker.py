@@ -1,0 +1,206 @@
+"""``tuner worker``: one of several that share a study, each on a host of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tuner.cli import options, results
+from tuner.cli.progress import TerminalProgress
+from tuner.cli.session import (
+    STUDIES,
+    Preflight,
+    announce,
+    create_store,
+    open_bench,
+    preflight,
+    sweep_strays,
+)
+from tuner.errors import DefinitionError, StoreError
+from tuner.phases.study import run_study
+from tuner.record import Record, StudyHost
+from tuner.storage import refuse_unshared, scrubbed, without_secret
+from tuner.store import Store, list_names
+from tuner.study import DEFAULT_STUDY, StudyDefinition, load_study
+
+_EPILOG = """
+\b
+Examples, the same line on every host:
+  tuner worker proxy --storage postgresql+psycopg://tuner@db/tuner --study proxy --time 30m
+  tuner worker proxy --storage grpc://controller:13000
+  TUNER_STORAGE=postgresql+psycopg://tuner@db/tuner tuner worker proxy
+\b
+And what they found together:
+  tuner report proxy --storage postgresql+psycopg://tuner@db/tuner
+"""
+_BEGINNING_S = 30
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("name")
+@options.workload
+@options.search
+@options.study_file
+@options.storage
+@click.option("--host", "as_host", metavar="NAME", help="What to call this host [its host name].")
+@options.output
+def command(
+    name: str,
+    *,
+    study_file: str | None,
+    storage: str | None,
+    as_host: str | None,
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Search and confirm on this host, together with other workers on the study NAME.
+
+    The first worker begins the study with its options; the others join it by name. Each calibrates
+    on its own host, measures blocks of the common search, and confirms the winner there. A worker
+    that stops, however it stops, is gone on with by the same line.
+    """
+    refuse_unshared(storage)
+    assert storage is not None  # noqa: S101 - refused above
+    progress = TerminalProgress(quiet=quiet)
+    for done in sweep_strays():
+        progress.note(done)
+    wanted = options.overrides({**given, "storage": None})
+    definition = _definition(name, storage, study_file, wanted)
+    found = preflight(definition)
+    host = as_host or found.host.hostname
+    folder = STUDIES / name / host
+    store = _begin_or_join(found, folder, host, progress)
+    if not quiet:
+        announce(found, folder, what="worker")
+    with (
+        results.kept(store, folder, progress),
+        open_bench(found, folder, progress, store) as (bench, spec),
+    ):
+        # Not before the host is ours: another process may be running it.
+        store.sharing.join(_facts(found, host))
+        for done in store.recover():
+            progress.note(done)
+        run_study(bench, spec)
+    results.show(Store.open(storage, name).record(), folder, as_json=as_json)
+
+
+def _definition(
+    name: str, storage: str, study_file: str | None, wanted: Mapping[str, object]
+) -> StudyDefinition:
+    """That of the study, or the one to begin it with.
+
+    Raises:
+        DefinitionError: the study exists and what was given is not what it is.
+    """
+    given = load_study(study_file or DEFAULT_STUDY, {**wanted, "name": name})
+    if given.sequential:
+        raise DefinitionError(
+            "several hosts confirm a number of blocks that is fixed beforehand: hosts that stop"
+            " when their own claim is safe cannot be put together; leave it out",
+            path="--sequential",
+        )
+    given = replace(given, storage=storage)
+    record = _existing(storage, name)
+    if record is None:
+        return given
+    definition = load_study(DEFAULT_STUDY, {**record.definition, "storage": storage})
+    keys = set(given.as_dict()) - {"name", "storage"} if study_file else set(wanted)
+    ours, theirs = given.as_dict(), definition.as_dict()
+    other = sorted(key for key in keys if ours[key] != theirs[key])
+    if other:
+        raise DefinitionError(
+            f"{name!r} has begun with other values: "
+            + ", ".join(f"{key} {theirs[key]}, not {ours[key]}" for key in other)
+            + "; leave these options out to join it, or begin a study of another name",
+            path=f"--{other[0]}",
+        )
+    return definition
+
+
+def _existing(storage: str, name: str) -> Record | None:
+    """The study's record, if it has begun; one that is just being begun is waited for.
+
+    Raises:
+        StoreError: it was cut short before it began, or cannot be read.
+    """
+    if name not in list_names(storage):
+        return None
+    deadline = time.monotonic() + _BEGINNING_S
+    while True:
+        try:
+            record = Store.open(storage, name).record()
+        except StoreError as error:
+            if "cut short" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+        else:
+            return record
+
+
+def _begin_or_join(found: Preflight, folder: Path, host: str, progress: TerminalProgress) -> Store:
+    definition = found.definition
+    storage, name = definition.storage or "", definition.name
+    if name not in list_names(storage):
+        try:
+            return create_store(found, folder, _facts(found, host), progress.note)
+        except StoreError as error:
+            # Another worker began it a moment ago.
+            if "already in" not in str(error):
+                raise
+    record = _existing(storage, name)
+    if record is None:
+        raise StoreError(f"{name!r} in {without_secret(storage)} has just been removed")
+    _check_alike(found, record, host)
+    folder.mkdir(parents=True, exist_ok=True)
+    return Store.open(storage, name, say=progress.note)
+
+
+def _check_alike(found: Preflight, record: Record, host: str) -> None:
+    """See that what is measured here is the same thing, and this host the one it was.
+
+    Raises:
+        DefinitionError: it is not.
+    """
+    if not record.hosts:
+        raise DefinitionError(
+            f"{record.name!r} was begun by one host for itself; workers share studies that a worker"
+            " began, so choose another name",
+            path="NAME",
+        )
+    same: dict[str, tuple[object, object]] = {
+        "baseline": (record.baseline, found.baseline.digest),
+        "server's version": (record.server.version, found.server.version),
+    }
+    known = record.hosts.get(host)
+    if known is not None and known.calibration is not None:
+        same["cores"] = (known.cores, found.cores)
+        same["server's build"] = (known.server.build, found.server.build)
+    for what, (theirs, ours) in same.items():
+        if theirs != ours:
+            raise DefinitionError(
+                f"the {what} of {record.name!r} is {_brief(theirs)} and here it is {_brief(ours)}:"
+                " its blocks could not be put together with those of this host",
+                path="NAME",
+            )
+
+
+def _brief(value: object) -> str:
+    return scrubbed(str(value)).splitlines()[0]
+
+
+def _facts(found: Preflight, host: str) -> StudyHost:
+    return StudyHost(
+        name=host,
+        generator=found.generator.name,
+        host=found.host,
+        server=found.server,
+        cores=found.cores,
+        notes=found.notes,
+        joined_unix_s=time.time(),
+    )
