@@ -8,10 +8,11 @@ one abandoned ends it; from then on the storage itself refuses what its former h
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -167,12 +168,23 @@ class Sharing:
         attrs: dict[str, Any] = frozen.user_attrs
         host = attrs.get("host", "")
         of = f" of {host}" if host != self.host else ""
-        if attrs.get("state") == "complete":
-            self._blocks.tell(frozen.number, attrs["measured_share"], skip_if_finished=True)
-            return f"block {frozen.number}{of} was complete, which is now noted"
-        self._blocks.tell(frozen.number, state=optuna.trial.TrialState.FAIL, skip_if_finished=True)
+        with unless_ended():
+            if attrs.get("state") == "complete":
+                self._blocks.tell(frozen.number, attrs["measured_share"], skip_if_finished=True)
+                return f"block {frozen.number}{of} was complete, which is now noted"
+            failed = optuna.trial.TrialState.FAIL
+            self._blocks.tell(frozen.number, state=failed, skip_if_finished=True)
         windows = sum(key.startswith(WINDOW) for key in attrs)
         return f"block {frozen.number}{of} had been cut short; its {windows} windows are kept"
+
+
+@contextlib.contextmanager
+def unless_ended() -> Iterator[None]:
+    """What another worker has ended already, or ends at this moment, stays as it is."""
+    import optuna
+
+    with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
+        yield
 
 
 def trials_of(block: optuna.trial.FrozenTrial) -> set[int]:

@@ -112,7 +112,7 @@ def _database(url: str) -> Any:
             time.sleep(random.uniform(0.1, 0.5) * attempt)  # noqa: S311 - no secret
         except (
             *(sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError),
-            *(ImportError, RuntimeError, ValueError),
+            *(ImportError, RuntimeError, ValueError, TypeError),
         ) as error:
             raise _cannot_open(url, error) from None
     raise AssertionError  # pragma: no cover - the loop returns or raises
@@ -127,6 +127,8 @@ def _cannot_open(url: str, error: Exception) -> StoreError:
         password = None
     if password:
         words = words.replace(password, "***")
+    if isinstance(error, TypeError):
+        words = f"{words} (its encoding must be UTF8: CREATE DATABASE … ENCODING 'UTF8')"
     if isinstance(error, ImportError) and url.startswith("postgresql"):
         words = f"{words} (pip install 'tuner[postgresql]' brings the driver psycopg)"
     return StoreError(f"the storage {without_secret(url)} cannot be opened: {words}")

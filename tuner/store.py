@@ -11,12 +11,11 @@ Several workers may write one record: see ``tuner.sharing``.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +42,7 @@ from tuner.record import (
     TrialState,
 )
 from tuner.scoring import mean_loss
-from tuner.sharing import LEASE_S, Sharing
+from tuner.sharing import LEASE_S, Sharing, unless_ended
 from tuner.storage import Say, Storage, no_words, open_storage, without_secret, writes
 from tuner.stored import CONFIGURATION, WINDOW, WITHDRAWN, Header, at, read_block, read_record
 
@@ -310,10 +309,11 @@ class Store:
         trial.set_user_attr("measured_share", measured_share)
         trial.set_user_attr("ended_unix_s", self._clock())
         trial.set_user_attr("state", state)
-        if state == "complete":
-            self._blocks.tell(block, measured_share, skip_if_finished=True)
-        else:
-            self._blocks.tell(block, state=states.FAIL, skip_if_finished=True)
+        with unless_ended():
+            if state == "complete":
+                self._blocks.tell(block, measured_share, skip_if_finished=True)
+            else:
+                self._blocks.tell(block, state=states.FAIL, skip_if_finished=True)
 
     # --- trials -----------------------------------------------------------------------------
 
@@ -369,7 +369,7 @@ class Store:
         """Show a trial's loss in a block to Optuna's tools; the record itself is the windows."""
         # Optuna takes intermediate values of one objective only.
         if len(self._search.directions) == 1:
-            with _unless_ended():
+            with unless_ended():
                 self._racing(trial).report(loss, step=block)
 
     @writes
@@ -398,19 +398,22 @@ class Store:
         states = _optuna().trial.TrialState
         infeasible = state == "infeasible"
         told = {**(excess or {}), _VALID_CONSTRAINT: 1.0 if infeasible else -1.0}
-        with _unless_ended():
+        with unless_ended():
             trial = self._racing(number)
             trial.set_user_attr("state", state)
             trial.set_user_attr("message", message)
             # Some are there already if the study was killed between this write and the next.
-            for name in told.keys() - trial.constraints.keys():
-                trial.set_constraint(name, told[name])
+            with warnings.catch_warnings():
+                # Of those that another worker has just told.
+                warnings.simplefilter("ignore", UserWarning)
+                for name in told.keys() - trial.constraints.keys():
+                    trial.set_constraint(name, told[name])
+            values = [mean_loss(losses)] + ([] if second is None else [mean_loss(second)])
+            if all(map(math.isfinite, values)) and not infeasible:
+                self._search.tell(number, values, skip_if_finished=True)
+            else:
+                self._search.tell(number, state=states.PRUNED, skip_if_finished=True)
         self._search_trials.pop(number, None)
-        values = [mean_loss(losses)] + ([] if second is None else [mean_loss(second)])
-        if all(map(math.isfinite, values)) and not infeasible:
-            self._search.tell(number, values, skip_if_finished=True)
-        else:
-            self._search.tell(number, state=states.PRUNED, skip_if_finished=True)
 
     def _racing(self, number: int) -> optuna.Trial:
         """A trial to be written to; another worker may have begun it."""
@@ -457,7 +460,8 @@ class Store:
     def _drop(self, study: optuna.Study, kept: dict[int, optuna.Trial], number: int) -> None:
         """End a trial that is there twice."""
         kept.pop(number, None)
-        study.tell(number, state=_optuna().trial.TrialState.FAIL, skip_if_finished=True)
+        with unless_ended():
+            study.tell(number, state=_optuna().trial.TrialState.FAIL, skip_if_finished=True)
 
     # --- recovery and reading ---------------------------------------------------------------
 
@@ -531,13 +535,6 @@ def list_names(url: Storage) -> list[str]:
     """Names of the studies in a storage."""
     names: list[str] = _optuna().get_all_study_names(open_storage(url))
     return sorted(name for name in names if not name.endswith("/blocks"))
-
-
-@contextlib.contextmanager
-def _unless_ended() -> Iterator[None]:
-    """What another worker has ended already stays as it is."""
-    with contextlib.suppress(_optuna().exceptions.UpdateFinishedTrialError):
-        yield
 
 
 def _optuna() -> Any:
