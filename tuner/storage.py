@@ -10,6 +10,7 @@ import functools
 import random
 import re
 import time
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -32,9 +33,9 @@ DEFAULT_PROXY_PORT = 13_000
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 15.0
 _OPENING_ATTEMPTS = 5
-_PASSWORD = re.compile(
-    r"(?P<before>[A-Za-z][A-Za-z0-9+.-]*://[^\s:/@]*:|[?&][a-z]*password=)"
-    r"(?:[^\s@&]+(?P<after>@)|[^\s&@]+)"
+_PASSWORDS = (
+    re.compile(r"(?<=://)(?P<user>[^\s:/@]*):[^\s@/]+@"),
+    re.compile(r"(?P<key>[?&][a-z]*password=)[^\s&@]+"),
 )
 
 
@@ -85,7 +86,8 @@ def without_secret(url: Storage) -> str:
 
 def scrubbed(text: str) -> str:
     """Text in which the password of every URL is three stars."""
-    return _PASSWORD.sub(r"\g<before>***\g<after>", text)
+    in_front, as_option = _PASSWORDS
+    return as_option.sub(r"\g<key>***", in_front.sub(r"\g<user>:***@", text))
 
 
 def _database(url: str) -> Any:
@@ -102,9 +104,7 @@ def _database(url: str) -> Any:
     template = url.replace("{", "{{").replace("}", "}}")
     for attempt in range(1, _OPENING_ATTEMPTS + 1):
         try:
-            return optuna.storages.get_storage(
-                optuna.storages.RDBStorage(template, engine_kwargs=options)
-            )
+            made = optuna.storages.RDBStorage(template, engine_kwargs=options)
         except (sqlalchemy.exc.IntegrityError, sqlalchemy.exc.ProgrammingError) as error:
             # Several workers that begin at once create the tables at once; all but one fail.
             if attempt == _OPENING_ATTEMPTS:
@@ -115,6 +115,10 @@ def _database(url: str) -> Any:
             *(ImportError, RuntimeError, ValueError, TypeError),
         ) as error:
             raise _cannot_open(url, error) from None
+        else:
+            # Whoever drops a storage drops its connections, also the pooled ones.
+            weakref.finalize(made, made.engine.dispose)
+            return optuna.storages.get_storage(made)
     raise AssertionError  # pragma: no cover - the loop returns or raises
 
 
@@ -150,7 +154,7 @@ def _proxy(url: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             proxy = optuna.storages.GrpcStorageProxy(host=host, port=port)
-            proxy.wait_server_ready(timeout=10)
+            proxy.wait_server_ready(timeout=5)
     except ImportError as error:
         raise StoreError(
             f"{without_secret(url)} needs grpcio: pip install 'tuner[grpc]' ({error})"

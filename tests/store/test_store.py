@@ -77,11 +77,14 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["sqlite", "memory"])
+@pytest.fixture(params=["sqlite", "memory", "postgresql"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     """A storage that outlives the ``Store``s on it."""
     if request.param == "memory":
         return optuna.storages.InMemoryStorage()
+    if request.param == "postgresql":
+        url: str = request.getfixturevalue("url")
+        return url
     return sqlite_url(tmp_path)
 
 

@@ -85,7 +85,7 @@ _SEARCH = [
         "--baseline",
         metavar="NAME|FILE",
         multiple=True,
-        help="stock, distro, hand, published, or a YAML file; more than one are confirmed together.",
+        help="stock, distro, hand, published, or a YAML file; several are confirmed together.",
     ),
     click.option("--allow", multiple=True, metavar="PARAMETER", help="Allow what this one trades."),
     click.option(

@@ -39,6 +39,8 @@ And what they found together:
   tuner report proxy --storage postgresql+psycopg://tuner@db/tuner
 """
 _BEGINNING_S = 30
+_OWN = ("name", "storage", "inventory")
+"""What of a definition is a worker's own affair."""
 
 
 @click.command(epilog=_EPILOG)
@@ -47,6 +49,9 @@ _BEGINNING_S = 30
 @options.search
 @options.study_file
 @options.storage
+@click.option(
+    "--inventory", metavar="FILE", help="Ansible inventory of this worker's target and generator."
+)
 @click.option("--host", "as_host", metavar="NAME", help="What to call this host [its host name].")
 @options.output
 def command(
@@ -70,7 +75,7 @@ def command(
     progress = TerminalProgress(quiet=quiet)
     for done in sweep_strays():
         progress.note(done)
-    wanted = options.overrides({**given, "storage": None})
+    wanted = options.overrides(given)
     definition = _definition(name, storage, study_file, wanted)
     found = preflight(definition)
     host = as_host or found.host.hostname
@@ -109,10 +114,11 @@ def _definition(
     record = _existing(storage, name)
     if record is None:
         return given
-    definition = load_study(DEFAULT_STUDY, {**record.definition, "storage": storage})
-    keys = set(given.as_dict()) - {"name", "storage"} if study_file else set(wanted)
+    own = {key: value for key, value in given.as_dict().items() if key in _OWN}
+    definition = load_study(DEFAULT_STUDY, {**record.definition, **own})
     ours, theirs = given.as_dict(), definition.as_dict()
-    other = sorted(key for key in keys if ours[key] != theirs[key])
+    told = set(ours if study_file else wanted) - set(_OWN)
+    other = sorted(key for key in told if ours[key] != theirs[key])
     if other:
         raise DefinitionError(
             f"{name!r} has begun with other values: "
