@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tuner.cli import options
 from tuner.cli.session import STUDIES, open_store
 from tuner.errors import DefinitionError
 from tuner.store import sqlite_url
@@ -18,7 +19,7 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("name")
-@click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/].")
+@options.storage
 @click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Where to listen [127.0.0.1].")
 @click.option("--port", default=8080, type=click.IntRange(1, 65535), help="Port [8080].")
 def command(name: str, storage: str | None, host: str, port: int) -> None:
