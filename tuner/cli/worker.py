@@ -49,9 +49,7 @@ _OWN = ("name", "storage", "inventory")
 @options.search
 @options.study_file
 @options.storage
-@click.option(
-    "--inventory", metavar="FILE", help="Ansible inventory of this worker's target and generator."
-)
+@options.inventory
 @click.option("--host", "as_host", metavar="NAME", help="What to call this host [its host name].")
 @options.output
 def command(
