@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from tuner.cli import options, results
+from tuner.cli.premises import sweep_strays
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.session import (
     STUDIES,
@@ -19,7 +20,6 @@ from tuner.cli.session import (
     create_store,
     open_bench,
     preflight,
-    sweep_strays,
 )
 from tuner.errors import DefinitionError, StoreError
 from tuner.phases.study import run_study
