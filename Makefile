@@ -122,7 +122,7 @@ UV_COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" build/uv/bin/uv pip compile p
 .PHONY: lock
 lock: ## Pin every dependency again
 	@test -x build/uv/bin/uv || { "$$(.ci/require python)" -m venv build/uv && build/uv/bin/pip install --quiet uv; }
-	$(UV_COMPILE) --group build -o requirements.lock $(ARGS)
+	$(UV_COMPILE) --group build --extra caddy -o requirements.lock $(ARGS)
 	$(UV_COMPILE) --group dev --all-extras -c requirements.lock -o requirements-dev.lock $(ARGS)
 
 .PHONY: clean

@@ -10,7 +10,7 @@ import difflib
 import functools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from tuner.located import format_size
 from tuner.paths import data_dir
 from tuner.space import Space
 from tuner.syntax import NGINX, Syntax
-from tuner.wire import Protocol
+from tuner.wire import Protocol, Wire
 from tuner.workload import Workload
 
 TEMP_PATHS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -79,6 +79,13 @@ EXPORT = Placement(
     temp_paths=(),
 )
 """A production server: the usual paths, port 80, and the application on port 8080."""
+
+
+def export_placement(wire: Wire) -> Placement:
+    """``EXPORT`` as a workload speaks to it: over TLS on port 443, with a certificate there."""
+    if wire.tls is None:
+        return replace(EXPORT, protocol=wire.protocol)
+    return replace(EXPORT, listen="443", protocol=wire.protocol, tls_dir="/etc/ssl/site")
 
 
 def cpu_mask(cpus: Sequence[int]) -> str:

@@ -44,7 +44,7 @@ from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
 from tuner.plan import Design
 from tuner.record import ConfigurationRecord, StudyHost
-from tuner.render import EXPORT
+from tuner.render import EXPORT, export_placement
 from tuner.servers import catalog, nginx
 from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import Ground
@@ -352,15 +352,16 @@ def open_store(name: str, storage: str | None) -> Store:
 
 def describe(found: Preflight, configuration: Configuration) -> ConfigurationRecord:
     """A configuration with its text as it would be exported."""
+    placement = export_placement(found.workload.wire)
     adapter = found.adapter
     own = server_part(configuration)
     return ConfigurationRecord(
         found.space.name,
         configuration.digest,
         configuration.values,
-        adapter.export_text(own, found.space),
+        adapter.export_text(own, found.space, placement),
         adapter.file_name,
-        adapter.export_files(own, found.space, found.server),
+        adapter.export_files(own, found.space, found.server, placement),
         settings_of(configuration, found.kernel),
     )
 

@@ -46,6 +46,11 @@ def compose(
         )
     workload = load_workload(str(study.record.definition.get("workload", "")))
     lines = provenance(study, chosen)
+    if workload.wire.tls is not None:
+        raise DefinitionError(
+            "a study over TLS needs a certificate, which Compose has none of; use --format role",
+            path="--format",
+        )
     services: dict[str, object] = {"server": _server(study, place)}
     files: dict[str, str | bytes] = {
         f"server/{place.file}": comment(lines) + chosen.text,

@@ -146,6 +146,7 @@ class OwnNginx:
         configuration: Configuration,
         space: Space,  # noqa: ARG002 - as for ``instance``
         server: ServerFacts,  # noqa: ARG002 - the port's
+        placement: Placement = EXPORT,  # noqa: ARG002 - the user's own places stay
     ) -> Mapping[str, str]:
         """The patch of the user's files, and the patched files; nothing if nothing changes."""
         tree = self.own.tree

@@ -91,6 +91,8 @@ _CANDIDATES = ("caddy", "/usr/bin/caddy", "/usr/local/bin/caddy", _EMBEDDED)
 _ADMIN_SOCKET = "run/admin.sock"
 _ENVIRONMENT_FILE = "caddy.env"
 _USUAL_PATH = "/etc/caddy/Caddyfile"
+# `caddy start` keeps to itself why the server ended; the log has it.
+_START = '"$@" && exit 0; tail -n 1 logs/error.log; exit 1'
 
 
 def detect(binary: str | None = None) -> ServerFacts:
@@ -150,7 +152,7 @@ def instance(
         files={file_name: text, **ground.tls_files},
         folders=("run", "logs", "home"),
         validate=(ground.binary, "validate", *reads),
-        start=(ground.binary, "start", *reads, "--pidfile", pid_file),
+        start=("sh", "-c", _START, name, ground.binary, "start", *reads, "--pidfile", pid_file),
         pid_file=pid_file,
         live_url=ground.live_url(port),
         live_token=configuration.digest,
@@ -177,7 +179,7 @@ def export_text(configuration: Configuration, space: Space, placement: Placement
 
 
 def export_files(
-    configuration: Configuration, space: Space, server: ServerFacts
+    configuration: Configuration, space: Space, server: ServerFacts, placement: Placement = EXPORT
 ) -> Mapping[str, str]:
     """See ``Server.export_files``: the environment, and the JSON that Caddy makes of the file.
 
@@ -190,7 +192,7 @@ def export_files(
     ]
     files = {_ENVIRONMENT_FILE: "\n".join(lines) + "\n"}
     if Path(server.binary).is_file():
-        files["caddy.json"] = adapt(export_text(configuration, space), server.binary)
+        files["caddy.json"] = adapt(export_text(configuration, space, placement), server.binary)
     return files
 
 

@@ -142,6 +142,7 @@ def export_files(
     configuration: Configuration,  # noqa: ARG001 - the port's, for servers with more than a file
     space: Space,  # noqa: ARG001
     server: ServerFacts,  # noqa: ARG001
+    placement: Placement = EXPORT,  # noqa: ARG001
 ) -> Mapping[str, str]:
     """See ``Server.export_files``: its file says everything."""
     return {}

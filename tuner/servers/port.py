@@ -70,7 +70,11 @@ class Server(Protocol):
         ...
 
     def export_files(
-        self, configuration: Configuration, space: Space, server: ServerFacts
+        self,
+        configuration: Configuration,
+        space: Space,
+        server: ServerFacts,
+        placement: Placement = EXPORT,
     ) -> Mapping[str, str]:
         """What belongs to an export beside the configuration file, by name; mostly nothing."""
         ...
