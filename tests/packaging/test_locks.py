@@ -58,9 +58,9 @@ def test_what_builds_the_package_is_what_is_pinned() -> None:
 
 
 def test_both_locks_pin_the_same_versions() -> None:
-    """What is tested is what users get."""
-    tested = {(pin.name, str(pin.specifier), str(pin.marker)) for pin, _ in pins(LOCKS[1])}
-    used = {(pin.name, str(pin.specifier), str(pin.marker)) for pin, _ in pins(LOCKS[0])}
+    """What is tested is what users get; the tools may need it on more machines."""
+    tested = {(pin.name, str(pin.specifier)) for pin, _ in pins(LOCKS[1])}
+    used = {(pin.name, str(pin.specifier)) for pin, _ in pins(LOCKS[0])}
     assert used - tested == set()
 
 
