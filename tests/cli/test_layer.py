@@ -9,9 +9,8 @@ import pytest
 
 from tests.cli.conftest import Tuner
 from tests.core.test_kernel import SEEN
-from tuner.cli import session
 from tuner.configuration import Value
-from tuner.hosts import local
+from tuner.hosts import kernel, local
 from tuner.hosts.kernel import seen
 from tuner.store import Store, sqlite_url
 from tuner.testing.lab import Effect, SimulatedHost
@@ -32,7 +31,7 @@ def test_without_root_it_is_refused_with_the_way_out(
 ) -> None:
     """Before anything is started."""
     found = {"texts": {}, "missing": {}, "root": False, "open_files": 1_024}
-    monkeypatch.setattr(session, "look", lambda _: seen(found))
+    monkeypatch.setattr(kernel, "look", lambda _: seen(found))
     done = tuner("optimize", *SHORT, "--layer", "kernel")
     assert done.code == 2
     assert "need root: run tuner as root" in done.err
@@ -44,7 +43,7 @@ def test_the_winner_has_settings_of_the_kernel_and_the_host_has_its_own_again(
     tuner: Tuner, host: SimulatedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file for sysctl.d beside the server's, with where it comes from."""
-    monkeypatch.setattr(session, "look", lambda *_: SEEN)
+    monkeypatch.setattr(kernel, "look", lambda _: SEEN)
     host.truth = kernel_helps
     done = tuner("optimize", *SHORT, "--layer", "kernel")
     assert done.code == 0, done.err

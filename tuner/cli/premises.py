@@ -11,7 +11,7 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -20,12 +20,13 @@ import click
 
 from tuner.errors import DefinitionError, HostError
 from tuner.facts import CoreSplit, HostFacts, ServerFacts, split_cores
-from tuner.hosts import counters, local, remote
+from tuner.hosts import counters, kernel, local, remote
 from tuner.hosts.ansible import AnsibleDeployer, Loan
 from tuner.hosts.inventory import Host, Inventory, read_inventory
 from tuner.hosts.playbooks import Playbooks
 from tuner.hosts.watch import RemoteWatch
 from tuner.instrument import Load
+from tuner.kernel import Seen
 from tuner.load.h2load import H2loadGenerator
 from tuner.load.native import NativeGenerator
 from tuner.load.port import LoadGenerator
@@ -91,6 +92,14 @@ class Premises(Protocol):
         """
         ...
 
+    def kernel(self, names: Collection[str]) -> Seen:
+        """What the target's kernel is set to, by its names.
+
+        Raises:
+            DefinitionError: nothing of it can be changed there.
+        """
+        ...
+
     def generator(self, load: Load, cores: CoreSplit) -> LoadGenerator:
         """What offers the load.
 
@@ -146,6 +155,10 @@ class ThisMachine:
     def detect_backend(self, server: ServerFacts) -> ServerFacts:
         """See ``Premises.detect_backend``."""
         return server if server.name == nginx.name else nginx.detect()
+
+    def kernel(self, names: Collection[str]) -> Seen:
+        """See ``Premises.kernel``."""
+        return kernel.look(names)
 
     def generator(self, load: Load, cores: CoreSplit) -> LoadGenerator:
         """See ``Premises.generator``."""
@@ -235,6 +248,12 @@ class Fleet:
                 return server.detect()
             except HostError as error:
                 raise HostError(f"{host.name}: {error}") from error
+
+    def kernel(self, names: Collection[str]) -> Seen:
+        """See ``Premises.kernel``."""
+        with _ansible_folder() as work:
+            playbooks = Playbooks(work, self._path, self._connections.settings)
+            return remote.look(playbooks, self._inventory.target, names)
 
     def generator(self, load: Load, cores: CoreSplit) -> LoadGenerator:
         """See ``Premises.generator``."""

@@ -24,7 +24,6 @@ from tuner.errors import DefinitionError, HostError
 from tuner.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.goals import Goals
 from tuner.hosts.ansible import Loan
-from tuner.hosts.kernel import look
 from tuner.kernel import (
     BUILT_IN,
     LAYER,
@@ -132,15 +131,9 @@ def preflight(definition: StudyDefinition) -> Preflight:
     space = own.bound.space if own else space
     kernel = None
     if definition.layer:
-        if definition.inventory:
-            raise DefinitionError(
-                "the kernel is looked at and set on this machine only; leave out --inventory or"
-                " --layer",
-                path="--layer",
-            )
         name = BUILT_IN if definition.layer == LAYER else definition.layer
         layer = checked(bind_space(name, facts))
-        kernel = look([setting_of(p.name) for p in layer.parameters])
+        kernel = premises.kernel([setting_of(p.name) for p in layer.parameters])
         space = joined(space, layer, kernel)
     space.searched(definition.allow)
     baseline, *beside = read_baselines(definition, space)

@@ -50,7 +50,8 @@ def seen(found: Mapping[str, Any]) -> Seen:
     if not found["root"]:
         raise DefinitionError(
             "the kernel's settings belong to the whole host and need root: run tuner as root"
-            " (sudo), or leave the layer out; without it nothing of the kernel is touched",
+            " (sudo; ansible_become for a target of an inventory), or leave the layer out; without"
+            " it nothing of the kernel is touched",
             path="--layer",
         )
     texts = {**found["texts"], OPEN_FILES: str(_open_files(found["open_files"]))}

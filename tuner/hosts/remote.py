@@ -7,7 +7,7 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from tuner.errors import HostError
 from tuner.facts import HostFacts
 from tuner.hosts.agent import Agent
 from tuner.hosts.inventory import Host, Inventory
+from tuner.hosts.kernel import names_to_look_at, seen
 from tuner.hosts.playbooks import Playbooks
+from tuner.kernel import Seen
 
 _PRIORITY = -20
 _PREFERRED = (
@@ -87,6 +89,17 @@ def read_facts(playbooks: Playbooks, hosts: Sequence[Host]) -> Mapping[str, Remo
     """
     found = playbooks.run("facts.yml", {"tuner_hosts": pattern(hosts)})
     return {name: _facts(result) for name, result in found.items()}
+
+
+def look(playbooks: Playbooks, host: Host, names: Collection[str]) -> Seen:
+    """What a host's kernel is set to.
+
+    Raises:
+        DefinitionError: nothing of it can be changed there.
+        HostError: it cannot be reached.
+    """
+    wanted = {"tuner_hosts": pattern([host]), "tuner_kernel_names": names_to_look_at(names)}
+    return seen(playbooks.run("look.yml", wanted)[host.name]["seen"])
 
 
 def provision(
