@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import random
 import shutil
 import signal
 import socket
@@ -22,7 +21,6 @@ from tuner.configuration import Configuration
 from tuner.render import EXPORT, Placement, cpu_mask, render, render_backend
 from tuner.site import generate
 from tuner.space import BASELINES, Space, load_space, spaces
-from tuner.testing.draw import draw_configuration
 from tuner.workload import Backend, load_workload
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
@@ -143,23 +141,6 @@ def test_nginx_accepts_every_baseline(tmp_path: Path, name: str, baseline: str) 
     )
     for placement in (lab, export):
         assert refusal(tmp_path, text_of(space, space.baseline(baseline), placement)) == ""
-
-
-@pytest.mark.parametrize("name", SPACES)
-def test_nginx_accepts_whatever_a_search_may_propose(tmp_path: Path, name: str) -> None:
-    """300 random configurations with every trade allowed, and not a warning."""
-    space = bind(name)
-    placement = place(tmp_path)
-    rng = random.Random(20)
-    trades = [parameter.name for parameter in space.parameters if parameter.trades]
-    seen = set()
-    for number in range(300):
-        base = space.baseline(BASELINES[number % 3])
-        configuration = draw_configuration(rng, space, base, trades)
-        seen.add(configuration.digest)
-        said = refusal(tmp_path, text_of(space, configuration, placement))
-        assert said == "", configuration.values
-    assert len(seen) > 290
 
 
 @pytest.mark.parametrize("baseline", BASELINES)

@@ -41,8 +41,13 @@ def trial_ground(server: ServerFacts, workload: Workload, folder: Path) -> Groun
     )
 
 
-def refusal(spec: InstanceSpec) -> str:
-    """What the server says against an instance; empty if it would run it."""
+def refusal(spec: InstanceSpec, *, strict: bool = False) -> str:
+    """What the server says against an instance; empty if it would run it.
+
+    Args:
+        spec: its files are written into its folder.
+        strict: a warning counts too.
+    """
     directory = Path(spec.directory)
     for name in spec.folders:
         (directory / name).mkdir(parents=True, exist_ok=True)
@@ -58,4 +63,6 @@ def refusal(spec: InstanceSpec) -> str:
         check=False,
         env={**os.environ, **spec.environment},
     )
-    return "" if done.returncode == 0 else (done.stderr or done.stdout).strip()
+    said = (done.stderr or done.stdout).strip()
+    warned = strict and "[warn]" in said
+    return said if done.returncode or warned else ""

@@ -1,0 +1,124 @@
+"""What a search may propose, given to the real server's validator: the share that it refuses."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from tuner.errors import HostError
+from tuner.facts import ServerFacts
+from tuner.hosts import local
+from tuner.servers import catalog
+from tuner.servers.ground import Ground
+from tuner.servers.trial import refusal, trial_ground
+from tuner.site import SiteFile
+from tuner.space import BASELINES, Space, bind_space, spaces
+from tuner.space_facts import space_facts
+from tuner.testing.draw import draw_configuration
+from tuner.wire import Tls, Wire
+from tuner.workload import Workload, load_workload
+
+pytestmark = pytest.mark.integration
+
+MOST_REFUSED = 0.02
+"""Share that a search may waste; 23 % are reported of a search without conditions."""
+
+STATIC = load_workload("static")
+PROXY = load_workload("proxy")
+
+
+def large(workload: Workload, size: int) -> Workload:
+    """The same with answers of another size."""
+    (request,) = workload.requests
+    site = (SiteFile("/index.html", size, "html"),) if workload.site else ()
+    backend = workload.backend and replace(workload.backend, body=b"x" * size)
+    asked = (replace(request, expect_length=size),)
+    return replace(workload, site=site, backend=backend, requests=asked)
+
+
+VARIANTS = {
+    "static": STATIC,
+    "static-large": large(STATIC, 1 << 20),
+    "static-https": large(replace(STATIC, wire=Wire(tls=Tls())), 100 << 10),
+    "static-http2": replace(STATIC, wire=Wire("http2", Tls(), streams=64)),
+    "proxy": PROXY,
+    "proxy-http2-large": large(replace(PROXY, wire=Wire("http2", Tls())), 100 << 10),
+}
+CASES = [
+    (space, variant)
+    for space in spaces()
+    if space.partition("/")[0] in catalog.SERVERS
+    for variant in VARIANTS
+    if ("static" in space) == variant.startswith("static")
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A space for one workload, with what its server needs to validate."""
+
+    space: Space
+    server: ServerFacts
+    ground: Ground
+
+    def refusals(self, count: int, seed: int) -> list[str]:
+        """What the server says against random configurations, every trade allowed."""
+        rng = random.Random(seed)
+        adapter = catalog.server(self.space.server)
+        trades = [parameter.name for parameter in self.space.parameters if parameter.trades]
+        said = []
+        for number in range(count):
+            base = self.space.baseline(BASELINES[number % 3])
+            configuration = draw_configuration(rng, self.space, base, trades)
+            spec = adapter.instance("trial", configuration, self.space, self.ground, PORT)
+            words = refusal(spec, strict=True)
+            said += [f"{words}\n{dict(configuration.values)}"] if words else []
+        return said
+
+
+PORT = 18_099
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{case[1]}")
+def case(request: pytest.FixtureRequest) -> Iterator[Case]:
+    """Each shipped space with each workload that it is for."""
+    name, variant = request.param
+    workload = VARIANTS[variant]
+    adapter = catalog.server(name.partition("/")[0])
+    try:
+        server = adapter.detect()
+    except HostError as error:
+        pytest.skip(str(error))
+    if words := adapter.refuses(server, workload.wire):
+        pytest.skip(words)
+    # As if the kernel's TLS were loaded: the server takes the option either way.
+    facts = replace(space_facts(local.facts(), server, workload, 2), kernel_tls=True)
+    with tempfile.TemporaryDirectory(prefix="tuner-proposals-") as folder:
+        ground = trial_ground(server, workload, Path(folder))
+        yield Case(bind_space(name, facts), server, ground)
+
+
+def test_the_server_takes_every_baseline(case: Case) -> None:
+    """Whatever the workload asks for."""
+    adapter = catalog.server(case.space.server)
+    for baseline in BASELINES:
+        configuration = case.space.baseline(baseline)
+        spec = adapter.instance("trial", configuration, case.space, case.ground, PORT)
+        assert refusal(spec, strict=True) == ""
+
+
+def test_the_server_takes_what_a_search_proposes(case: Case) -> None:
+    """40 random configurations, and none is wasted."""
+    assert case.refusals(40, seed=3) == []
+
+
+@pytest.mark.proof
+def test_the_share_of_refused_proposals(case: Case) -> None:
+    """Of 400 at most 2 %."""
+    refused = case.refusals(400, seed=4)
+    assert len(refused) / 400 <= MOST_REFUSED, refused[0]
