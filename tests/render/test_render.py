@@ -12,7 +12,7 @@ from tuner.configuration import Value
 from tuner.errors import DefinitionError
 from tuner.render import EXPORT, Placement, cpu_mask, render, render_backend, unified_diff
 from tuner.servers.catalog import server
-from tuner.space import BASELINES, Space, load_space, spaces
+from tuner.space import BASELINES, Space, SpaceFacts, bind_space, load_space, spaces
 from tuner.workload import load_workload
 
 LAB = Placement(
@@ -307,3 +307,88 @@ def test_the_difference_reads_as_diff_writes_it() -> None:
         "--- baseline\n+++ tuned\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
     )
     assert unified_diff("a\n", "a\n", ("x", "y")) == ""
+
+
+def wired(version: tuple[int, ...], **facts: object) -> dict[str, str]:
+    """Directives of the static space under TLS, by default values, with what a version has."""
+    known = SpaceFacts(
+        server_cores=2,
+        connections=32,
+        memory_bytes=8 << 30,
+        server_version=version,
+        modules=("http_ssl", "http_v2", "http_v3", "threads"),
+        tls=True,
+        response_bytes=100 << 10,
+        streams=64,
+        kernel=(6, 1, 0),
+        openssl=(3, 0, 15),
+    )
+    space = bind_space("nginx/static", replace(known, **facts))  # type: ignore[arg-type]
+    protocol = space.facts.protocol
+    text = render(
+        "nginx/static",
+        space.baseline("hand"),
+        space,
+        replace(LAB, tls_dir="/srv/tls", protocol=protocol),
+    )
+    return directives(text)
+
+
+def test_tls_brings_its_own_parameters() -> None:
+    """And takes sendfile's away, unless the kernel encrypts."""
+    plain, kernel = wired((1, 22, 1)), wired((1, 22, 1), kernel_tls=True)
+    assert plain["ssl_session_cache"] == "shared:tuner:10m"
+    assert (plain["ssl_buffer_size"], plain["output_buffers"]) == ("16k", "2 32k")
+    assert "sendfile" not in plain
+    assert "ssl_conf_command" not in plain
+    assert kernel["ssl_conf_command"] == "Options -KTLS"
+    assert "ssl_conf_command" not in wired((1, 21, 3), kernel_tls=True)
+
+
+def test_http2_brings_its_own_parameters() -> None:
+    """Those that were taken out of Nginx are not among them."""
+    written = wired((1, 22, 1), protocol="http2")
+    assert written["http2_chunk_size"] == "8k"
+    assert written["http2_max_concurrent_streams"] == "128"
+    assert not {"http2_max_requests", "http2_idle_timeout"} & written.keys()
+    assert "http2_chunk_size" not in wired((1, 22, 1))
+
+
+@pytest.mark.parametrize(
+    ("version", "gso"), [((1, 25, 1), None), ((1, 25, 2), "off"), ((1, 29, 7), "off")]
+)
+def test_http3_brings_its_own_parameters(version: tuple[int, ...], gso: str | None) -> None:
+    """QUIC needs reuseport, so that is nothing to choose; kernel TLS is not for it."""
+    written = wired(version, protocol="http3", kernel_tls=True)
+    assert written["http3_stream_buffer_size"] == "64k"
+    assert written["http3_max_concurrent_streams"] == "128"
+    assert written.get("quic_gso") == gso
+    assert not {"sendfile", "ssl_conf_command", "http2_chunk_size"} & written.keys()
+
+
+def test_http3_is_left_out_where_it_is_not_built_in() -> None:
+    """Before 1.25, or without the module."""
+    for facts in ({"version": (1, 22, 1)}, {"version": (1, 29, 7), "modules": ("http_ssl",)}):
+        assert not any(name.startswith("http3") for name in wired(**facts, protocol="http3"))
+
+
+def test_large_files_may_be_read_by_threads() -> None:
+    """With a pool of its own, and postponed output under TLS."""
+    space = bind_space(
+        "nginx/static",
+        SpaceFacts(2, 32, 8 << 30, (1, 22, 1), ("threads",), response_bytes=1 << 20),
+    )
+    chosen = space.complete(
+        {"aio": "threads", "thread_pool_threads": 16, "directio": 1 << 20}, space.baseline("stock")
+    )
+    written = directives(render("nginx/static", chosen, space, LAB))
+    assert written["thread_pool"] == "default threads=16"
+    assert (written["aio"], written["directio"]) == ("threads", "1m")
+
+
+def test_a_proxy_may_go_without_buffers() -> None:
+    """The buffer for the header stays, with as much busy as Nginx takes."""
+    written = proxy({"proxy_buffering": False, "proxy_buffer_size": 28 << 10})
+    assert (written["proxy_buffering"], written["proxy_buffer_size"]) == ("off", "28k")
+    assert written["proxy_busy_buffers_size"] == "28k"
+    assert "proxy_buffers" not in written
