@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tuner.configuration import Value
 from tuner.errors import HostError
 from tuner.facts import ServerFacts
 from tuner.hosts import local
@@ -122,3 +123,28 @@ def test_the_share_of_refused_proposals(case: Case) -> None:
     """Of 400 at most 2 %."""
     refused = case.refusals(400, seed=4)
     assert len(refused) / 400 <= MOST_REFUSED, refused[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("caddy/static", {"encode": True, "access_log": True, "access_log_sampling": True}),
+        ("caddy/static", {"precompressed": True, "encode": True, "encode_zstd_level": "best"}),
+        ("nginx/static", {"gzip": True, "gzip_comp_level": 6}),
+        ("nginx/proxy", {"proxy_buffering": False, "proxy_buffer_size": 28 << 10}),
+    ],
+)
+def test_the_server_takes_what_no_baseline_has(
+    tmp_path: Path, name: str, values: dict[str, Value]
+) -> None:
+    """A user's own baseline may be the only one that has it."""
+    adapter = catalog.server(name.partition("/")[0])
+    workload = PROXY if "proxy" in name else STATIC
+    try:
+        server = adapter.detect()
+    except HostError as error:
+        pytest.skip(str(error))
+    space = bind_space(name, space_facts(local.facts(), server, workload, 2))
+    configuration = space.complete(values, space.baseline("stock"))
+    ground = trial_ground(server, workload, tmp_path / "ground")
+    assert refusal(adapter.instance("trial", configuration, space, ground, PORT), strict=True) == ""
