@@ -48,11 +48,16 @@ class Crossing:
     """False: every window met the limit, or none did, so the capacity lies beyond the rates."""
 
 
+def missed(window: Measurement) -> bool:
+    """Whether its rate was not served, whatever the percentile of what was answered."""
+    late = window.timeouts + window.unsent + window.in_flight
+    return late > _LATE_SHARE * window.offered or any(window.errors.values())
+
+
 def point(window: Measurement, slo: Constraint) -> Point:
     """What a window says of its rate."""
     excess = math.log(slo.metric.value(window) / slo.limit)
-    late = window.timeouts + window.unsent + window.in_flight
-    if late > _LATE_SHARE * window.offered or any(window.errors.values()):
+    if missed(window):
         excess = CLIP
     return Point(math.log(window.rate_per_s), max(-CLIP, min(CLIP, excess)))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tuner.configuration import Configuration, Value
+from tuner.contenders import Contest
 from tuner.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.instrument import NATIVE, Instrument
 from tuner.measurement import Gates, Measurement
@@ -18,7 +19,9 @@ from tuner.stalls import StallRule
 
 SCHEMA_VERSION = 1
 
-Phase = Literal["capacity", "aa", "search", "confirm", "load-points", "ablate", "minimal"]
+Phase = Literal[
+    "capacity", "aa", "search", "confirm", "load-points", "ablate", "minimal", "contest", "ladder"
+]
 BlockState = Literal["running", "complete", "invalid", "failed"]
 TrialState = Literal["racing", "dropped", "infeasible", "complete"]
 Origin = Literal["baseline", "hand", "proposed"]
@@ -281,6 +284,8 @@ class Record:
     """The confirmation that this study replicates, if it is a replication."""
     instrument: Instrument = NATIVE
     """What the figures of ``generator`` are worth."""
+    contest: Contest | None = None
+    """Set if several servers or configurations meet in common blocks."""
     hosts: Mapping[str, StudyHost] = field(default_factory=dict)
     """The hosts that share the study, in the order in which they joined; empty where it has one."""
     here: str = ""

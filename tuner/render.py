@@ -155,7 +155,9 @@ def environment_of(configuration: Configuration, space: Space, syntax: Syntax) -
 
 
 def render_backend(workload: Workload, placement: Placement) -> str:
-    """Write the configuration of the Nginx behind the proxy, which answers a fixed body.
+    """Write the configuration of the Nginx behind the proxy.
+
+    It answers one body whatever it is asked, or the files of the site.
 
     Raises:
         DefinitionError: the workload has no backend.
@@ -173,6 +175,7 @@ def render_backend(workload: Workload, placement: Placement) -> str:
         parts=list(zip(names, chunks, strict=True)) if len(chunks) > 1 else [],
         body=chunks[0] if len(chunks) == 1 else Markup("").join(names),
         dollar=b"$" in workload.backend.body,
+        serves_site=workload.backend.serves_site,
         placement=placement,
     )
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tuner.configuration import Configuration, Value
+from tuner.contenders import Contest
 from tuner.errors import ClaimedError, StoreError
 from tuner.goals import goals_of
 from tuner.measurement import Measurement
@@ -224,6 +225,11 @@ class Store:
     def set_original(self, original: Original) -> None:
         """Keep the confirmation that this study repeats."""
         self._search.set_user_attr("original", msgspec.to_builtins(original))
+
+    @writes
+    def set_contest(self, contest: Contest) -> None:
+        """Keep what a contest is planned to be, before its first block."""
+        self._search.set_user_attr("contest", msgspec.to_builtins(contest))
 
     @writes
     def set_importance(self, importance: Mapping[str, float]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from tuner.contenders import Contest
 from tuner.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.goals import goals_of
 from tuner.instrument import NATIVE, Instrument
@@ -131,6 +132,7 @@ def read_record(
         here=here,
         chosen=tuple(attrs.get("chosen", ())),
         search_ended="search_ended" in attrs,
+        contest=maybe(attrs.get("contest"), Contest),
     )
 
 

@@ -337,7 +337,8 @@ def _space_for(server: str, workload: str) -> str:
     own = [name for name in spaces() if name.startswith(f"{server}/")]
     if len(own) == 1:
         return own[0]
-    return f"{server}/{'static' if load_workload(workload).backend is None else 'proxy'}"
+    backend = load_workload(workload).backend
+    return f"{server}/{'static' if backend is None or backend.serves_site else 'proxy'}"
 
 
 def _baselines(node: Node, known: Sequence[str], published: str) -> tuple[str, ...]:

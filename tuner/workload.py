@@ -28,6 +28,7 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _SET_BY_GENERATOR = ("connection", "content-length", "transfer-encoding")
 LARGEST_SITE = 64 << 20
 LARGEST_BACKEND_BODY = 256 << 10
+MOST_BACKENDS = 16
 INDEX = "index.html"
 OWN_SITE = "own"
 
@@ -54,10 +55,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What the server behind the proxy answers, whatever it is asked."""
+    """What the servers behind the proxy answer, whatever they are asked."""
 
     body: bytes
     content_type: str
+    count: int = 1
+    """So many of them, alike; the server under test spreads its requests over them."""
+    serves_site: bool = False
+    """It holds the site and answers with its files; there is no one body then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,7 @@ def _workload(root: Node, folder: Path) -> Workload:
     own_site = "site" in keys and keys["site"].content == OWN_SITE
     site = _site(keys["site"]) if "site" in keys and not own_site else ()
     backend = _backend(keys["backend"]) if "backend" in keys else None
-    if not site and backend is None and not own_site:
+    if not site and not own_site and (backend is None or backend.serves_site):
         raise root.error("a workload needs a 'site' or a 'backend' to ask")
     answers = {file.path: content(file) for file in site}
     requests = tuple(
@@ -170,7 +175,15 @@ def _kind_of(path: str) -> FileKind:
 
 
 def _backend(node: Node) -> Backend:
-    keys = node.mapping(required=("body",), optional=("content_type", "size"))
+    keys = node.mapping(optional=("body", "content_type", "size", "count", "serves"))
+    count = keys["count"].integer(1, MOST_BACKENDS) if "count" in keys else 1
+    if "serves" in keys:
+        keys["serves"].one_of(("site",))
+        if "body" in keys:
+            raise keys["body"].error("a backend serves the site, or answers a body; leave one out")
+        return Backend(b"", "", count, serves_site=True)
+    if "body" not in keys:
+        raise node.error("what it answers is missing: a 'body', or 'serves: site'")
     body = keys["body"].text()
     if "size" in keys:
         # Blanks are the one padding that leaves JSON what it is.
@@ -183,7 +196,7 @@ def _backend(node: Node) -> Backend:
     media = keys["content_type"].text() if "content_type" in keys else "application/json"
     if not _MEDIA_TYPE.fullmatch(media):
         raise keys["content_type"].error(f"{media!r} is no media type such as application/json")
-    return Backend(data, media)
+    return Backend(data, media, count)
 
 
 def _requests(
@@ -281,7 +294,8 @@ def _request(
             "characters beyond ASCII (write them as %20, %C3%A9)"
         )
     status, length, sha256, checked = _expect(keys.get("expect"))
-    answer = backend.body if backend else _lookup(path, answers or {})
+    fixed = backend is not None and not backend.serves_site
+    answer = backend.body if backend and fixed else _lookup(path, answers or {})
     # What the user's own files hold is not known here, so only the status is expected.
     if answer is None and status is None and answers is not None:
         raise keys["path"].error(
@@ -290,8 +304,10 @@ def _request(
         )
     if status is None:
         status = 200
+    headers = _headers(keys["headers"]) if "headers" in keys else ()
     # HEAD has the length in a header and no body to look at.
-    if answer is not None and status == 200 and method != "HEAD":
+    free = "expect" in keys and "body" in keys["expect"].entries()
+    if answer is not None and status == 200 and method != "HEAD" and not free:
         length = len(answer) if length is None else length
         sha256 = hashlib.sha256(answer).hexdigest() if sha256 is None else sha256
     weight = keys["weight"].real(0, 1e9) if "weight" in keys else 1.0
@@ -301,7 +317,7 @@ def _request(
         weight=weight,
         method=method,
         path=path,
-        headers=_headers(keys["headers"]) if "headers" in keys else (),
+        headers=headers,
         body=_body(keys, folder),
         expect_status=status,
         expect_length=length,
@@ -318,7 +334,9 @@ def _lookup(path: str, answers: Mapping[str, bytes]) -> bytes | None:
 def _expect(node: Node | None) -> tuple[int | None, int | None, str | None, Checked]:
     if node is None:
         return None, None, None, "sample"
-    keys = node.mapping(optional=("status", "length", "sha256", "check"))
+    keys = node.mapping(optional=("status", "length", "sha256", "check", "body"))
+    if "body" in keys:
+        keys["body"].one_of(("any",))
     sha256 = keys["sha256"].text() if "sha256" in keys else None
     if sha256 is not None and not _SHA256.fullmatch(sha256):
         raise keys["sha256"].error(f"expected 64 hexadecimal digits, found {sha256!r}")

@@ -110,6 +110,10 @@ class Deployer:
         files = {"configuration.json": json.dumps(text)}
         return self._deployer.switch(replace(instance, files=files))
 
+    def deploy_backends(self, backends: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
+        """Nothing stands behind a simulated server; its backends are always live."""
+        return {spec.instance: InstanceState(spec.instance, "live", "", ()) for spec in backends}
+
     def stop(self) -> None:
         """See ``Deployer.stop``."""
         self._deployer.stop()

@@ -23,6 +23,8 @@ _COMMANDS = {
     "compare": "Prove one configuration against another, under the same protocol.",
     "ablate": "Take a winner apart: which changes matter, and which can be left out.",
     "replicate": "Confirm a study's winner again, on another day or another host.",
+    "run": "Run a published experiment here: stock, published and tuned side by side.",
+    "ladder": "Latency against rate: the knee, and the highest rate within a limit.",
     "measure": "Measure one configuration, without any claim.",
     "report": "Write a study's report again, or set several side by side.",
     "dashboard": "Open a study's record in optuna-dashboard.",

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tuner.cli import options, results
+from tuner.cli.meet import entries_of, meet, said_of
 from tuner.cli.premises import sweep_strays
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.session import (
@@ -35,6 +36,8 @@ Examples:
   tuner compare stock hand --constraint 'memory <= 1.2x baseline' --fail-if violated
   tuner compare stock hand --sequential
   tuner compare own hand --config /etc/nginx/nginx.conf
+  tuner compare nginx caddy --workload https --time 10m
+  tuner compare nginx:hand caddy:stock --workload proxy --ladder
   tuner compare distro studies/proxy/best/configuration.yaml --workload proxy --time 5m
 """
 
@@ -50,6 +53,7 @@ Examples:
     multiple=True,
     help="End with exit code 4 on this verdict of B; may be given several times.",
 )
+@click.option("--ladder", is_flag=True, help="Of servers: at rising rates too, with their knees.")
 @options.confirmation
 @options.study_file
 @options.study
@@ -61,6 +65,7 @@ def command(
     *,
     study_file: str | None,
     fail_if: tuple[str, ...],
+    ladder: bool,
     as_json: bool,
     quiet: bool,
     junit: Path | None,
@@ -69,8 +74,26 @@ def command(
     """Prove B against A: calibration, frozen protocol, randomised blocks, verdict.
 
     A and B are stock, distro, hand, or configuration files as `tuner export` writes them; with
-    --config, your own configuration is called own.
+    --config, your own configuration is called own. Or they are servers: `nginx` and `caddy`, each
+    tuned within its own space, or `nginx:hand`, `caddy:FILE`. Servers are made alike in what
+    clients and operators would notice, and the result lists how.
     """
+    entries = entries_of((baseline, candidate))
+    if entries:
+        record = meet(
+            entries,
+            options.overrides(given),
+            study_file=study_file,
+            limit=None,
+            ladder=ladder,
+            as_json=as_json,
+            quiet=quiet,
+        )
+        if said_of(record, entries[1].label) & set(fail_if):
+            sys.exit(EXIT_FAIL_IF)
+        return
+    if ladder:
+        raise DefinitionError("of one server write tuner ladder nginx:A nginx:B", path="--ladder")
     progress = TerminalProgress(quiet=quiet)
     for done in sweep_strays():
         progress.note(done)

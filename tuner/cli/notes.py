@@ -18,6 +18,8 @@ def preflight_notes(
     workload: Workload,
     generator: LoadGenerator,
     space: Space,
+    *,
+    watch: bool = True,
 ) -> tuple[str, ...]:
     """Everything about host, tool and workload that limits what a study here can show."""
     notes = []
@@ -41,7 +43,7 @@ def preflight_notes(
         for name, reason in space.forced
     ]
     notes += _tool_notes(generator.instrument, workload)
-    if isinstance(generator, WatchesStalls):
+    if watch and isinstance(generator, WatchesStalls):
         notes += noise_notes(generator)
     return tuple(notes)
 

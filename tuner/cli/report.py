@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tuner.cli import options, results
+from tuner.cli import contest_results, options, results
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.session import STUDIES, open_store
 from tuner.errors import DefinitionError
@@ -67,6 +67,10 @@ def command(
     if not names:
         raise DefinitionError("name a study; 'tuner studies' lists those here", path="NAME")
     progress = TerminalProgress(quiet=quiet)
+    if storage is None and len(names) == 1 and contest_results.is_run(STUDIES / names[0], names[0]):
+        records = contest_results.write(STUDIES / names[0], progress)
+        contest_results.show(records, STUDIES / names[0], as_json=as_json)
+        return
     opened = [_open(name, storage) for name in names]
     if len(opened) > 1:
         _side_by_side(opened, output or Path(), junit, as_json=as_json)

@@ -9,7 +9,7 @@ import contextlib
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from tuner.errors import DefinitionError, HostError
 from tuner.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.goals import Goals
 from tuner.hosts.ansible import Loan
+from tuner.hosts.port import InstanceSpec
 from tuner.kernel import (
     BUILT_IN,
     LAYER,
@@ -96,14 +97,21 @@ class Preflight:
         return self.generator.instrument.tells_stalls and not self.cores.shared
 
 
-def preflight(definition: StudyDefinition) -> Preflight:
+def preflight(
+    definition: StudyDefinition, workload: Workload | None = None, *, watch: bool = True
+) -> Preflight:
     """Look at everything that can be wrong before anything is started.
+
+    Args:
+        definition: of the study.
+        workload: in place of the one that the definition names, which it was made of.
+        watch: whether to watch the host for stalls, which takes two seconds.
 
     Raises:
         DefinitionError: the definition does not fit together.
         HostError, InstrumentError: server or generator are missing.
     """
-    workload = load_workload(definition.workload)
+    workload = workload or load_workload(definition.workload)
     if definition.connections is not None:
         workload = replace(workload, connections=definition.connections)
     if workload.own_site and not definition.config:
@@ -164,7 +172,7 @@ def preflight(definition: StudyDefinition) -> Preflight:
         generator=generator,
         notes=(
             *own_notes,
-            *notes.preflight_notes(host, cores, workload, generator, space),
+            *notes.preflight_notes(host, cores, workload, generator, space, watch=watch),
             *(() if kernel is None else (notes.kernel_note(space, _loan(definition).lease_s),)),
         ),
         backend=premises.detect_backend(found) if workload.backend else None,
@@ -263,9 +271,16 @@ def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) 
 
 @contextlib.contextmanager
 def open_bench(
-    found: Preflight, folder: Path, progress: TerminalProgress, store: Store
+    found: Preflight,
+    folder: Path,
+    progress: TerminalProgress,
+    store: Store,
+    others: Sequence[Preflight] = (),
 ) -> Iterator[tuple[Bench, StudySpec]]:
-    """The lab of a study, taken down again whatever happens."""
+    """The lab of a study, taken down again whatever happens.
+
+    Configurations of the spaces of ``others`` can be deployed too, beside those of ``found``.
+    """
     loan = _loan(found.definition) if found.kernel else None
     with found.premises.lab(folder, loan) as lab:
         ground = Ground(
@@ -285,7 +300,7 @@ def open_bench(
         # Here and not where the record begins: a study may have been killed in between.
         for configuration in (found.baseline, *found.beside):
             store.add_configuration(describe(found, configuration))
-        bench = _bench(found, lab, ground, progress, store)
+        bench = _bench(found, lab, ground, progress, store, others=others)
         yield replace(bench, backend_pids=backend), _spec(found)
 
 
@@ -374,19 +389,30 @@ def _bench(
     ground: Ground,
     progress: TerminalProgress,
     store: Store,
+    *,
+    others: Sequence[Preflight] = (),
 ) -> Bench:
+    by_space = {known.space.name: known for known in (found, *others)}
+
+    def make(label: str, configuration: Configuration, port: int) -> InstanceSpec:
+        known = by_space[configuration.space]
+        # What serves files itself stands in front of nothing, though others may have backends.
+        upstreams = ground.upstreams if known.workload.backend else ()
+        beneath = replace(ground, binary=known.server.binary, upstreams=upstreams)
+        return replace(
+            known.adapter.instance(label, server_part(configuration), known.space, beneath, port),
+            kernel=settings_of(configuration, known.kernel),
+            open_files=open_files(configuration),
+        )
+
     return Bench(
         deployer=lab.deployer,
         generator=found.generator,
         store=store,
         progress=progress,
         baseline=found.baseline,
-        make_instance=lambda label, configuration, port: replace(
-            found.adapter.instance(label, server_part(configuration), found.space, ground, port),
-            kernel=settings_of(configuration, found.kernel),
-            open_files=open_files(configuration),
-        ),
-        describe=lambda configuration: describe(found, configuration),
+        make_instance=make,
+        describe=lambda configuration: describe(by_space[configuration.space], configuration),
         free_ports=lab.free_ports,
         workload=found.workload,
         goals=found.goals,
@@ -427,13 +453,16 @@ def _with_backend(found: Preflight, lab: Lab, ground: Ground) -> tuple[Ground, t
     """The ground with the workload's backend, and its processes."""
     if found.workload.backend is None:
         return ground, ()
-    port = lab.backend_ports(1)[0]
     behind = replace(ground, binary=(found.backend or found.server).binary)
-    states = lab.deployer.deploy_backends([nginx.backend(found.workload, behind, port)])
-    state = states["backend"]
-    if state.state != "live":
-        raise HostError(f"the backend does not start: {state.message}")
-    return replace(ground, upstreams=(f"{ground.backend_address}:{port}",)), state.pids
+    ports = lab.backend_ports(found.workload.backend.count)
+    specs = [nginx.backend(found.workload, behind, port, i) for i, port in enumerate(ports, 1)]
+    states = lab.deployer.deploy_backends(specs)
+    for name, state in states.items():
+        if state.state != "live":
+            raise HostError(f"the {name} does not start: {state.message}")
+    pids = tuple(pid for state in states.values() for pid in state.pids)
+    addresses = tuple(f"{ground.backend_address}:{port}" for port in ports)
+    return replace(ground, upstreams=addresses), pids
 
 
 def _with_certificate(found: Preflight, ground: Ground, work: Path) -> tuple[Preflight, Ground]:
@@ -443,6 +472,7 @@ def _with_certificate(found: Preflight, ground: Ground, work: Path) -> tuple[Pre
     if wire.tls is None:
         return found, ground
     made = make_certificate(wire.tls.server_name)
+    work.mkdir(parents=True, exist_ok=True)
     ca = work.resolve() / "ca.pem"
     ca.write_text(made.ca, encoding="ascii")
     tls = replace(wire.tls, ca_file=wire.tls.ca_file or str(ca))

@@ -6,10 +6,13 @@ import json
 
 import click
 
-from tuner.cli.session import STUDIES, open_store
+from tuner.cli.session import STUDIES
+from tuner.cli.words import duration
 from tuner.errors import TunerError
+from tuner.experiment import list_experiments
+from tuner.report.contest import evaluate_contest, headline
 from tuner.report.result import evaluate
-from tuner.store import list_names, sqlite_url
+from tuner.store import Store, list_names, sqlite_url
 from tuner.study import list_studies
 
 
@@ -18,26 +21,47 @@ from tuner.study import list_studies
 def command(as_json: bool) -> None:
     """List the studies that ship with tuner, and the results in studies/ of this folder."""
     shipped = [{"name": s.name, "summary": s.summary} for s in list_studies()]
+    experiments = [
+        {
+            "name": found.name,
+            "summary": found.summary,
+            "servers": list(found.servers),
+            "cases": [case.name for case in found.cases],
+            "time_s": found.time_s,
+            "published": found.published.source,
+        }
+        for found in list_experiments()
+    ]
     here = [
-        _outcome(name)
+        _outcome(name, sqlite_url(record.parent))
         for record in sorted(STUDIES.glob("*/record.db"))
         for name in list_names(sqlite_url(record.parent))
     ]
     if as_json:
-        click.echo(json.dumps({"shipped": shipped, "here": here}, indent=2))
+        click.echo(
+            json.dumps({"shipped": shipped, "experiments": experiments, "here": here}, indent=2)
+        )
         return
     click.echo("Shipped (tuner optimize --study NAME):")
     for row in shipped:
         click.echo(f"  {row['name']:<20} {row['summary']}")
+    click.echo("\nPublished experiments (tuner run NAME):")
+    for known in list_experiments():
+        servers = ", ".join(known.servers)
+        click.echo(f"  {known.name:<28} {known.summary}; {servers}; {duration(known.time_s)}")
     click.echo("\nHere (tuner report NAME):" if here else f"\nHere: none in {STUDIES}/ yet")
     for row in here:
         click.echo(f"  {row['name']:<20} {row['sentence']}")
 
 
-def _outcome(name: str) -> dict[str, str]:
+def _outcome(name: str, url: str) -> dict[str, str]:
     """A study's outcome; one that cannot be read must not hide the others."""
     try:
-        study = evaluate(open_store(name, None).record())
+        record = Store.open(url, name).record()
+        if record.contest is not None:
+            contest = evaluate_contest(record)
+            return {"name": name, "status": "contest", "sentence": headline(contest)}
+        study = evaluate(record)
     except TunerError as error:
         return {"name": name, "status": "unreadable", "sentence": str(error)}
     return {"name": name, "status": study.status, "sentence": study.sentence}

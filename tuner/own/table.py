@@ -65,7 +65,9 @@ GROUPS: tuple[Group, ...] = (
     Plain("proxy_max_temp_file_size", "proxy"),
 )
 
-UNPLACED: Mapping[str, str] = MappingProxyType({})
+UNPLACED: Mapping[str, str] = MappingProxyType(
+    {"x_forwarded_for": "is left as it is: what applications are told is nothing to be tuned"}
+)
 """Parameters of the spaces that cannot be found in a configuration, with the reason."""
 
 

@@ -21,6 +21,8 @@ PHASE_NAMES: Mapping[Phase, str] = {
     "load-points": "load points",
     "ablate": "ablation",
     "minimal": "check of the smallest difference",
+    "contest": "common blocks",
+    "ladder": "ladder",
 }
 
 

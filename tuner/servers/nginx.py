@@ -98,13 +98,14 @@ def export_files(
     return {}
 
 
-def backend(workload: Workload, ground: Ground, port: int) -> InstanceSpec:
+def backend(workload: Workload, ground: Ground, port: int, number: int = 1) -> InstanceSpec:
     """The workload's backend as an Nginx of its own, whatever the server under test is.
 
     Args:
         workload: it has a backend.
         ground: where ``binary`` is an Nginx.
         port: the backend's.
+        number: which of several alike it is, from 1.
     """
     # It speaks cleartext HTTP/1.1, stands in front of nothing, and has the backend's CPUs.
     behind = replace(
@@ -115,10 +116,11 @@ def backend(workload: Workload, ground: Ground, port: int) -> InstanceSpec:
         certificate=None,
         address=ground.backend_address,
     )
-    directory = ground.backends_dir / _BACKEND
+    label = _BACKEND if number == 1 else f"{_BACKEND}{number}"
+    directory = ground.backends_dir / label
     placement = replace(behind.place(directory, port, _BACKEND), workers=len(ground.backend_cpus))
     text = render_backend(workload, placement)
-    return spec(_BACKEND, text, behind, directory, port=port, live=_BACKEND)
+    return spec(label, text, behind, directory, port=port, live=_BACKEND)
 
 
 def spec(

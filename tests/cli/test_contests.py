@@ -1,0 +1,104 @@
+"""``tuner run``, ``ladder``, and ``compare`` of servers, on the simulated lab."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Tuner
+from tuner.testing.lab import SimulatedHost
+
+pytestmark = pytest.mark.usefixtures("host")
+RUN = ("run", "https-proxy-500", "--server", "nginx", "--case", "20B", "--time", "30s")
+
+
+def test_a_published_experiment_from_beginning_to_end(tuner: Tuner) -> None:
+    """All arms measured, the published figures beside, report and configurations written."""
+    done = tuner(*RUN, "--name", "mine")
+    assert done.code == 0, done.err
+    for label in ("nginx-stock", "nginx-published", "nginx-tuned"):
+        assert label in done.out
+    assert "p50 287 µs, p95 524 µs, p99 682 µs" in done.out
+    folder = Path("studies/mine")
+    page = (folder / "report.html").read_text()
+    assert "Not carried over" in page
+    assert "access_log off: all arms write the same log" in page
+    assert "# https-proxy-500" in (folder / "report.md").read_text()
+    assert {path.suffix for path in (folder / "configurations").iterdir()} == {".yaml", ".conf"}
+    again = tuner("report", "mine", "--json")
+    (contest,) = json.loads(again.out)["contests"]
+    assert contest["case"] == "20B"
+    assert contest["rate_per_s"] == 500
+    assert len(contest["arms"]) == 3
+    assert contest["blocks"] >= 9
+    assert "mine.20B" in tuner("studies").out
+
+
+def test_a_ladder_of_given_configurations(tuner: Tuner) -> None:
+    """Every arm has its rungs; the charts are in the page."""
+    done = tuner(
+        *("ladder", "nginx:stock", "nginx:hand", "--time", "20s", "--name", "up"),
+        *("--limit", "p99<2ms", "--json", "--quiet"),
+    )
+    assert done.code == 0, done.err
+    (contest,) = json.loads(done.out)["contests"]
+    assert [arm["arm"] for arm in contest["ladder"]] == ["nginx-stock", "nginx-hand"]
+    for arm in contest["ladder"]:
+        assert len(arm["rungs"]) >= 6
+        assert arm["limit"] == "p99 <= 2ms"
+        # The simulated server answers 4,000/s whatever its configuration.
+        assert 3_000 < arm["highest_within_limit_per_s"] < 5_000
+        assert arm["low_per_s"] <= arm["highest_within_limit_per_s"] <= arm["high_per_s"]
+    page = Path("studies/up/report.html").read_text()
+    assert 'id="chart-ladder-latency-0"' in page
+    assert "vegaEmbed" in page
+
+
+def test_two_configurations_of_servers_are_compared_in_common_blocks(tuner: Tuner) -> None:
+    """``hand`` has sendfile, which takes 40 % away here; the verdict ends a pipeline."""
+    done = tuner(
+        *("compare", "nginx:hand", "nginx:stock", "--time", "20s", "--name", "duel"),
+        *("--fail-if", "worse", "--json", "--quiet"),
+    )
+    assert done.code == 4, done.err
+    (contest,) = json.loads(done.out)["contests"]
+    (p99,) = [row for row in contest["compared"] if row["figure"] == "p99"]
+    assert (p99["first"], p99["second"], p99["verdict"]) == ("nginx-hand", "nginx-stock", "worse")
+    assert p99["ratio_low"] < 1.65 < p99["ratio_high"]
+    assert any(alike["what"] == "compression" for alike in contest["alike"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run", "nothing"), "no experiment 'nothing'"),
+        (("run", "https-proxy-500", "--server", "iis"), "'iis' has no part"),
+        (("run", "https-proxy-500", "--case", "1MB"), "no case '1MB'"),
+        (("run", "https-proxy-500", "--time", "1s"), "out of range"),
+        (("compare", "nginx", "hand"), "write nginx:hand"),
+        (("compare", "nginx:stock", "nginx:published"), "tuner run NAME"),
+        (("compare", "nginx:stock", "nginx:stock"), "named twice"),
+        (("ladder", "stock"), "write nginx:stock"),
+        (("ladder", "nginx:stock", "--limit", "fast"), "'fast'"),
+    ],
+)
+def test_what_cannot_be_run_is_answered_before_anything_starts(
+    tuner: Tuner, host: SimulatedHost, arguments: tuple[str, ...], words: str
+) -> None:
+    """Exit code 2, and nothing was deployed."""
+    done = tuner(*arguments)
+    assert done.code == 2
+    assert words in done.err
+    assert host.deployments == 0
+
+
+def test_the_list_of_experiments_tells_what_they_are_and_how_long_they_take(tuner: Tuner) -> None:
+    """For people and for scripts."""
+    said = tuner("studies").out
+    assert "https-proxy-500" in said
+    assert "20 min" in said
+    found = json.loads(tuner("studies", "--json").out)["experiments"]
+    assert {entry["name"] for entry in found} >= {"http3-page", "reverse-proxy-ladder"}
+    assert all(entry["time_s"] > 0 and entry["published"] for entry in found)

@@ -1,0 +1,159 @@
+"""Several arms in common blocks, on the simulated lab."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from tests.phases.rig import HAND, QUIET, STOCK, rig
+from tuner.configuration import Value
+from tuner.contenders import Contender
+from tuner.contest import (
+    COMPARED,
+    arm_figures,
+    compare,
+    counted,
+    least_blocks,
+    pairs,
+    plan_contest,
+)
+from tuner.errors import HostError
+from tuner.phases.block import Arm
+from tuner.phases.contest import measure_capacities, quick_calibration, run_contest
+from tuner.record import Record
+from tuner.testing.lab import Effect, Faults
+
+GAIN = 0.25
+ARMS = (Arm("one-stock", STOCK), Arm("one-hand", HAND))
+TEAM = (Contender("one-stock", "one", "stock", "a"), Contender("one-hand", "one", "hand", "b"))
+
+
+def hand_is_faster(values: Mapping[str, Value]) -> Effect:
+    """``hand`` takes 22 % of the latency away, and half of the CPU time."""
+    hand = values == HAND.values
+    return Effect(ln_latency=-GAIN * hand, capacity_per_s=4_000.0, cpu_us=50.0 if hand else 100.0)
+
+
+@cache
+def met() -> Record:
+    """One contest that other tests look at."""
+    made = rig(truth=hand_is_faster)
+    plan = plan_contest(60.0, 2, 2_000.0, claims=4, mode="open", ladder=False)
+    run_contest(made.bench(), ARMS, plan, 2_000.0, 0.5)
+    return made.record()
+
+
+def test_a_true_difference_is_claimed_and_its_size_is_right() -> None:
+    """p99 and CPU are better, with intervals that hold the truth; memory is equal."""
+    found = {r.figure: r for r in compare(counted(met().blocks), pairs(TEAM), COMPARED["open"])}
+    assert {f: str(r.verdict.kind) for f, r in found.items()} == {
+        "p50": "better",
+        "p99": "better",
+        "cpu": "better",
+        "memory": "equivalent",
+    }
+    assert found["p99"].verdict.estimate.low < math.exp(-GAIN) < found["p99"].verdict.estimate.high
+    assert found["p99"].adjusted_p <= 0.05
+
+
+def test_no_difference_is_no_claim() -> None:
+    """Over ten contests of equal arms nothing is called better or worse by latency."""
+    claims = []
+    for seed in range(10):
+        made = rig(seed=seed, truth=lambda _: Effect(capacity_per_s=4_000.0), noise=QUIET)
+        plan = plan_contest(20.0, 2, 2_000.0, claims=4, mode="open", ladder=False)
+        run_contest(made.bench(), ARMS, plan, 2_000.0, 0.5)
+        rows = compare(counted(made.record().blocks), pairs(TEAM), ("p50", "p99"))
+        claims += [row for row in rows if str(row.verdict.kind) in {"better", "worse"}]
+    assert claims == []
+
+
+def test_figures_of_an_arm_are_medians_over_blocks() -> None:
+    """Every figure is there; none failed; the rate was served."""
+    blocks = counted(met().blocks)
+    found = arm_figures(blocks, "one-hand")
+    assert found.blocks == len(blocks)
+    assert found.latency_us["p50"] < found.latency_us["p99"] <= found.latency_us["max"]
+    assert (found.error_share, found.missed, found.refused) == (0.0, 0, "")
+    assert math.isclose(found.answered_per_s, 2_000, rel_tol=0.05)
+
+
+def test_an_arm_that_cannot_serve_the_rate_counts_as_it_is() -> None:
+    """To fail at the rate is a finding: the block is complete, and the windows are told."""
+
+    def stock_is_weak(values: Mapping[str, Value]) -> Effect:
+        return Effect(capacity_per_s=4_000.0 if values == HAND.values else 1_000.0)
+
+    made = rig(truth=stock_is_weak)
+    plan = plan_contest(20.0, 2, 2_000.0, claims=1, mode="open", ladder=False)
+    run_contest(made.bench(), ARMS, plan, 2_000.0, 0.5)
+    blocks = counted(made.record().blocks)
+    assert len(blocks) == plan.blocks
+    weak, strong = (arm_figures(blocks, arm.label) for arm in ARMS)
+    assert weak.latency_us["p99"] > 100 * strong.latency_us["p99"]
+
+
+def test_an_arm_that_is_refused_does_not_stop_the_others() -> None:
+    """Its words are kept; the others have their capacities."""
+    words = "unknown directive"
+    faults = Faults(refuse=lambda values: words if values == STOCK.values else "")
+    made = rig(truth=hand_is_faster, faults=faults)
+    found = measure_capacities(made.bench(), ARMS, 1)
+    assert found.refused == {"one-stock": words}
+    assert set(found.per_s) == {"one-hand"}
+    assert 3_500 < found.per_s["one-hand"] < 4_500
+
+
+def test_where_no_arm_is_accepted_there_is_nothing_to_compare() -> None:
+    """The server's words say why."""
+    made = rig(truth=hand_is_faster, faults=Faults(refuse=lambda _: "no such module"))
+    with pytest.raises(HostError, match="no such module"):
+        measure_capacities(made.bench(), ARMS, 1)
+
+
+def test_a_search_without_a_claim_needs_two_blocks_of_noise() -> None:
+    """The common blocks judge, so nothing more is spent on the noise."""
+    made = rig(truth=hand_is_faster)
+    quick_calibration(made.bench(), made.spec)
+    record = made.record()
+    assert len([b for b in record.blocks if b.phase == "aa"]) == 2
+    assert record.calibration is not None
+    assert math.isclose(record.calibration.rate_per_s, 2_800, rel_tol=0.15)
+
+
+def test_enough_blocks_for_the_last_claim_of_the_family() -> None:
+    """2 / 2^n must be within the level that Holm leaves to the first of so many."""
+    assert least_blocks(1) == 6
+    for claims in (4, 16, 36):
+        blocks = least_blocks(claims)
+        assert 2 * 0.5**blocks * claims <= 0.05 < 2 * 0.5 ** (blocks - 1) * claims
+
+
+@pytest.mark.parametrize("time_s", [10.0, 60.0, 600.0, 3_600.0])
+@pytest.mark.parametrize("ladder", [False, True])
+def test_the_plan_fits_the_time_or_is_the_least_that_says_anything(
+    time_s: float, ladder: bool
+) -> None:
+    """More time is more blocks and longer windows, never less than the claims need."""
+    plan = plan_contest(time_s, 6, 2_000.0, claims=36, mode="open", ladder=ladder)
+    least = plan_contest(1.0, 6, 2_000.0, claims=36, mode="open", ladder=ladder)
+    assert plan.blocks >= least_blocks(36)
+    assert plan.cost_s(6) <= max(1.2 * time_s, least.cost_s(6))
+    assert (plan.ladder is not None) == ladder
+    assert not ladder or (plan.passes >= 3 and plan.rungs >= 6)
+
+
+def test_like_is_compared_with_like() -> None:
+    """Within a server all, across servers those of one kind; two arms always."""
+    both = [Contender(f"{s}-{k}", s, k, "") for s in "ab" for k in ("stock", "tuned")]
+    assert set(pairs(both)) == {
+        ("a-stock", "a-tuned"),
+        ("b-stock", "b-tuned"),
+        ("a-stock", "b-stock"),
+        ("a-tuned", "b-tuned"),
+    }
+    assert pairs([replace(both[0], kind="x.yaml"), both[3]]) == (("a-stock", "b-tuned"),)

@@ -1,0 +1,110 @@
+"""What servers do differently unless told, made alike before they are compared.
+
+One answers with compression and another without, one writes a line for each request and another
+does not: then the faster one is the one that does less. ``spaces/alike.yaml`` says for each such
+thing which parameters of each server's space settle it; an experiment may say it otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tuner.configuration import Configuration, Value
+from tuner.contenders import Alike
+from tuner.errors import DefinitionError
+from tuner.located import Node, read_yaml
+from tuner.paths import data_dir
+from tuner.space import Space
+
+_FILE = "alike.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One thing, and how each server is told."""
+
+    what: str
+    why: str
+    values: Mapping[str, Mapping[str, Node]]
+    """By server: texts of values by parameter."""
+    words: Mapping[str, str]
+    """By server: why there is nothing to set."""
+
+
+def shipped_rules() -> tuple[Rule, ...]:
+    """The rules of every comparison of servers."""
+    return read_rules(read_yaml(data_dir("spaces") / _FILE))
+
+
+def read_rules(root: Node) -> tuple[Rule, ...]:
+    """Read a list of rules.
+
+    Raises:
+        DefinitionError: at the file's line.
+    """
+    return tuple(_rule(node) for node in root.sequence())
+
+
+def merged(rules: Iterable[Rule], special: Iterable[Rule]) -> tuple[Rule, ...]:
+    """The rules, with those of the same name replaced by the special ones."""
+    found = {rule.what: rule for rule in rules}
+    found |= {rule.what: rule for rule in special}
+    return tuple(found.values())
+
+
+def equalise(configuration: Configuration, space: Space, rules: Iterable[Rule]) -> Configuration:
+    """The configuration with everything that the rules settle; what has no effect is left out.
+
+    Raises:
+        DefinitionError: a rule's value is not allowed.
+    """
+    known = {parameter.name for parameter in space.parameters}
+    values: dict[str, Value] = {}
+    for rule in rules:
+        for name, node in rule.values.get(space.server, {}).items():
+            if name not in known:
+                continue
+            try:
+                values[name] = space.parameter(name).parse(node.text())
+            except ValueError as error:
+                raise node.error(str(error)) from None
+    return space.complete(values, configuration)
+
+
+def told(rules: Iterable[Rule], spaces: Sequence[Space]) -> tuple[Alike, ...]:
+    """What was made alike, in words, for the servers of these spaces."""
+    return tuple(
+        Alike(rule.what, rule.why, {space.server: _words(rule, space) for space in spaces})
+        for rule in rules
+    )
+
+
+def _words(rule: Rule, space: Space) -> str:
+    known = {parameter.name for parameter in space.parameters}
+    left_out = dict(space.left_out)
+    parts = []
+    for name, node in rule.values.get(space.server, {}).items():
+        if name in known:
+            parts.append(f"{name} {node.text()}")
+        elif name in left_out:
+            parts.append(f"{name} cannot be set here: it {left_out[name]}")
+        else:
+            parts.append(f"{name} is no parameter of {space.name}")
+    if space.server in rule.words:
+        parts.append(rule.words[space.server])
+    return ", ".join(parts) or "nothing to set"
+
+
+def _rule(node: Node) -> Rule:
+    keys = node.mapping(required=("what", "why", "servers"))
+    values: dict[str, dict[str, Node]] = {}
+    words: dict[str, str] = {}
+    for server, found in keys["servers"].entries().items():
+        if isinstance(found.content, str):
+            words[server] = found.text()
+        else:
+            values[server] = found.entries()
+    if not values and not words:
+        raise DefinitionError("no server is told anything", path=node.path, line=node.line)
+    return Rule(keys["what"].text(), keys["why"].text(), values, words)

@@ -1,0 +1,82 @@
+"""What a run of contests leaves behind: reports, exports, and what is said at the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tuner.cli.progress import TerminalProgress
+from tuner.record import Record
+from tuner.report.contest import ContestResult, contest_data, evaluate_contest, text_lines
+from tuner.space import configuration_yaml
+from tuner.store import Store, list_names, sqlite_url
+
+
+def read(folder: Path) -> list[Record]:
+    """The records of the contests in a run's folder, in the order in which they were begun."""
+    url = sqlite_url(folder)
+    records = [Store.open(url, name).record() for name in list_names(url)]
+    found = [record for record in records if record.contest is not None]
+    return sorted(found, key=lambda record: record.started_unix_s)
+
+
+def is_run(folder: Path, name: str) -> bool:
+    """Whether a folder holds a run of contests and no study of its own name."""
+    if not (folder / "record.db").is_file():
+        return False
+    names = list_names(sqlite_url(folder))
+    return name not in names and any(other.startswith(f"{name}.") for other in names)
+
+
+def write(folder: Path, progress: TerminalProgress) -> list[Record]:
+    """Write report and configurations beside the record; safe to call on a partial one."""
+    from tuner.report.contest_pages import contest_html, contest_markdown
+
+    records = read(folder)
+    if not records:
+        return records
+    progress.note("writing the report")
+    results = [evaluate_contest(record) for record in records]
+    (folder / "report.html").write_text(contest_html(results), encoding="utf-8")
+    (folder / "report.md").write_text(contest_markdown(results), encoding="utf-8")
+    for result in results:
+        _write_configurations(result, folder / "configurations")
+    return records
+
+
+def _write_configurations(result: ContestResult, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for contender in result.contest.contenders:
+        kept = result.record.configurations.get(contender.digest)
+        if kept is None:
+            continue
+        comment = (f"{contender.label} of {result.contest.title}: {contender.origin}",)
+        text = configuration_yaml(kept.configuration, comment)
+        (folder / f"{contender.label}.yaml").write_text(text, encoding="utf-8")
+        (folder / f"{contender.label}.{kept.file_name}").write_text(kept.text, encoding="utf-8")
+
+
+def show(records: Sequence[Record], folder: Path, *, as_json: bool) -> None:
+    """Say the outcome on standard output."""
+    if as_json:
+        click.echo(json.dumps(as_data(records, folder), indent=2))
+        return
+    for record in records:
+        for line in text_lines(evaluate_contest(record)):
+            click.echo(line)
+        click.echo("")
+    click.echo(f"report   {folder / 'report.html'}")
+    click.echo(f"config   {folder / 'configurations'}/")
+
+
+def as_data(records: Sequence[Record], folder: Path) -> dict[str, Any]:
+    """The outcome for scripts."""
+    return {
+        "contests": [contest_data(evaluate_contest(record)) for record in records],
+        "record": str(folder / "record.db"),
+        "report": str(folder / "report.html"),
+    }

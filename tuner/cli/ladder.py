@@ -1,0 +1,54 @@
+"""``tuner ladder``: latency against rate, for some servers or configurations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tuner.cli import options
+from tuner.cli.meet import DEFAULT_LIMIT, entries_of, meet
+from tuner.errors import DefinitionError
+
+_EPILOG = """
+\b
+Examples:
+  tuner ladder nginx:stock nginx:hand
+  tuner ladder nginx:stock caddy:stock --workload https --limit 'p99<5ms' --time 5m
+  tuner ladder nginx:stock nginx caddy --workload proxy --time 20m
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("arms", nargs=-1, required=True, metavar="ARM...")
+@click.option("--limit", metavar="LIMIT", help=f"Of the highest rate told [{DEFAULT_LIMIT}].")
+@options.workload
+@options.study_file
+@options.study
+@options.output
+def command(
+    arms: tuple[str, ...],
+    *,
+    limit: str | None,
+    study_file: str | None,
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Measure every ARM at rising rates: latency, the knee, the highest rate within a limit.
+
+    An ARM is a server with a configuration: nginx:stock, nginx:hand, caddy:FILE.yaml; a server
+    alone is tuned first. All arms are measured side by side, the rates in random order.
+    """
+    entries = entries_of(arms)
+    if not entries:
+        raise DefinitionError(f"{arms[0]!r} names no server; write nginx:{arms[0]}", path="ARM")
+    meet(
+        entries,
+        options.overrides(given),
+        study_file=study_file,
+        limit=limit,
+        ladder=True,
+        as_json=as_json,
+        quiet=quiet,
+    )

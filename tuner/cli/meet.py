@@ -1,0 +1,161 @@
+"""Servers against each other, for ``tuner compare nginx caddy`` and ``tuner ladder``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tuner.alike import shipped_rules
+from tuner.cli import contest_results
+from tuner.cli.contests import (
+    SEARCH_SHARE,
+    TOO_SHORT_S,
+    Entry,
+    Meeting,
+    hold,
+    look,
+    parse_entry,
+    tune,
+)
+from tuner.cli.premises import sweep_strays
+from tuner.cli.progress import TerminalProgress
+from tuner.cli.session import STUDIES, Preflight, free_name
+from tuner.cli.words import duration
+from tuner.configuration import Configuration
+from tuner.constraint import Constraint
+from tuner.contenders import PUBLISHED, TUNED
+from tuner.errors import DefinitionError
+from tuner.objective import Objective
+from tuner.record import Record
+from tuner.report.contest import evaluate_contest
+from tuner.study import DEFAULT_STUDY, StudyDefinition, load_study
+from tuner.workload import load_workload
+
+DEFAULT_LIMIT = "p99<10ms"
+
+
+def entries_of(texts: Sequence[str]) -> tuple[Entry, ...]:
+    """The arms that are asked for; empty unless all of them name a server.
+
+    Raises:
+        DefinitionError: some name a server and some do not, or one is asked for twice.
+    """
+    found = [parse_entry(text) for text in texts]
+    if not any(found):
+        return ()
+    for text, entry in zip(texts, found, strict=True):
+        if entry is None:
+            raise DefinitionError(
+                f"{text!r} names no server; beside a server write nginx:{text}", path="A B"
+            )
+        if entry.kind == PUBLISHED:
+            raise DefinitionError(
+                "published configurations belong to an experiment: tuner run NAME", path="A B"
+            )
+    entries = tuple(entry for entry in found if entry is not None)
+    if len({entry.label for entry in entries}) < len(entries):
+        raise DefinitionError(f"{texts[0]!r} is named twice", path="A B")
+    return entries
+
+
+def meet(
+    entries: Sequence[Entry],
+    options: Mapping[str, object],
+    *,
+    study_file: str | None,
+    limit: str | None,
+    ladder: bool,
+    as_json: bool,
+    quiet: bool,
+) -> Record:
+    """Tune what is to be tuned, then measure all arms in common blocks; the record.
+
+    Raises:
+        DefinitionError, HostError: a server cannot serve the workload here.
+    """
+    progress = TerminalProgress(quiet=quiet)
+    for done in sweep_strays():
+        progress.note(done)
+    servers = tuple(dict.fromkeys(entry.server for entry in entries))
+    base = load_study(study_file or DEFAULT_STUDY, {**options, "server": servers[0]})
+    title = " against ".join(entry.label for entry in entries)
+    name = base.name if options.get("name") else free_name("-".join(e.label for e in entries))
+    folder = STUDIES / name
+    rules = shipped_rules()
+    found = _look_at(servers, base, options, name)
+    wanted = [entry.server for entry in entries if entry.kind == TUNED]
+    search_s = SEARCH_SHARE * base.time_s if wanted else 0.0
+    progress.note(f"{title}; about {duration(base.time_s)}, results in {folder}/")
+    tuned: dict[str, Configuration] = {}
+    origins: dict[str, str] = {}
+    for server in wanted:
+        seen = found[server]
+        own = replace(seen.definition, name=f"{name}.tuned-{server}", time_s=search_s / len(wanted))
+        best = tune(replace(seen, definition=own), folder, progress, rules)
+        if best is None:
+            raise DefinitionError(
+                f"{server} could not be tuned here (see above); compare given configurations:"
+                f" {server}:stock, {server}:FILE.yaml"
+            )
+        tuned[server], origins[server] = best, own.name
+    try:
+        record = hold(
+            Meeting(
+                name=f"{name}.contest",
+                title=title,
+                case="",
+                summary=title,
+                entries=tuple(entries),
+                found=found,
+                tuned=tuned,
+                origins=origins,
+                rules=rules,
+                limit=_limit(limit or base.slo or DEFAULT_LIMIT),
+                rate_per_s=base.rate_per_s,
+                ladder=ladder,
+                time_s=max(TOO_SHORT_S, base.time_s - search_s),
+            ),
+            folder,
+            progress,
+        )
+    finally:
+        # What was measured is shown, however the rest ended.
+        if folder.exists():
+            contest_results.write(folder, progress)
+    contest_results.show([record], folder, as_json=as_json)
+    return record
+
+
+def said_of(record: Record, label: str) -> set[str]:
+    """The verdicts on an arm in what the study's objective names."""
+    objective = str(record.definition["objective"])
+    return {
+        str(row.verdict.kind)
+        for row in evaluate_contest(record).compared
+        if row.second == label and row.figure == objective
+    }
+
+
+def _look_at(
+    servers: Sequence[str], base: StudyDefinition, options: Mapping[str, object], name: str
+) -> dict[str, Preflight]:
+    workload = load_workload(base.workload)
+    if base.connections is not None:
+        workload = replace(workload, connections=base.connections)
+    common = {
+        **{key: value for key, value in options.items() if key != "space"},
+        "workload": base.workload,
+        "objective": base.objective[0],
+        "time": str(base.time_s),
+        "seed": str(base.seed),
+    }
+    return {
+        server: look(server, workload, common, space=None, name=name, watch=place == 0)
+        for place, server in enumerate(servers)
+    }
+
+
+def _limit(text: str) -> Constraint:
+    found = Objective.capacity(text).slo
+    assert found is not None  # noqa: S101 - a capacity always has one
+    return found

@@ -1,0 +1,224 @@
+"""``tuner run``: a published experiment again, with stock, published and tuned side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from tuner.alike import Rule, merged, shipped_rules
+from tuner.cli import contest_results, options
+from tuner.cli.contests import SEARCH_SHARE, Entry, Meeting, hold, look, tune
+from tuner.cli.premises import sweep_strays
+from tuner.cli.progress import TerminalProgress
+from tuner.cli.session import STUDIES, Preflight, free_name
+from tuner.cli.words import duration
+from tuner.configuration import Configuration
+from tuner.contenders import PUBLISHED, STOCK, TUNED
+from tuner.errors import DefinitionError, HostError
+from tuner.experiment import Case, Experiment, load_experiment, scaled_workload
+from tuner.facts import split_cores
+from tuner.hosts import local
+from tuner.located import Node
+from tuner.published import has_configuration
+from tuner.record import Record
+from tuner.workload import Workload, load_workload
+
+BOTH = "both"
+_EPILOG = """
+\b
+Examples:
+  tuner run https-proxy-500
+  tuner run reverse-proxy-ladder --server nginx --time 10m
+  tuner run static-https-ladder --server both --time 1h --name before-release
+  tuner studies
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("name", metavar="NAME")
+@click.option("--server", default=BOTH, metavar="NAME", help="One of its servers, or both [both].")
+@click.option("--time", metavar="T", help="Time for everything [as the experiment says].")
+@click.option("--case", "only", multiple=True, metavar="CASE", help="These of its cases only.")
+@click.option("--seed", type=int, metavar="N", help="Seed of every random choice.")
+@click.option("--name", "called", metavar="NAME", help="Results go to studies/NAME/.")
+@options.output
+def command(
+    name: str,
+    *,
+    server: str,
+    time: str | None,
+    only: tuple[str, ...],
+    seed: int | None,
+    called: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Run the published experiment NAME here (`tuner studies` lists them).
+
+    Tunes each server for the experiment's workload, then measures stock, published and tuned
+    configurations of all servers in common randomised blocks, at a fixed rate and where the
+    experiment has it on a ladder of rates. The report sets the published figures beside.
+    """
+    progress = TerminalProgress(quiet=quiet)
+    for done in sweep_strays():
+        progress.note(done)
+    experiment = load_experiment(name)
+    if time is not None:
+        time_s = Node.option("time", time).duration_s(30, 30 * 86_400)
+        experiment = replace(experiment, time_s=time_s)
+    servers = _servers(experiment, server)
+    cases = _cases(experiment, only)
+    called = called or free_name(experiment.name)
+    folder = STUDIES / called
+    progress.note(
+        f"{experiment.summary}; about {duration(experiment.time_s)}, results in {folder}/"
+    )
+    progress.note(f"published: {experiment.published.title} ({experiment.published.source})")
+    rules = merged(shipped_rules(), experiment.alike)
+    seeded = {"objective": experiment.objective.name} | ({} if seed is None else {"seed": seed})
+    run = _Run(experiment, rules, called, folder, progress, seeded)
+    records: list[Record] = []
+    try:
+        tuned = run.search(servers)
+        records += [run.case(case, servers, tuned, len(cases)) for case in cases]
+    finally:
+        # What was measured is shown, however the rest ended.
+        if folder.exists():
+            contest_results.write(folder, progress)
+    contest_results.show(records, folder, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """An experiment on its way: what stays the same for all of its cases."""
+
+    experiment: Experiment
+    rules: tuple[Rule, ...]
+    called: str
+    folder: Path
+    progress: TerminalProgress
+    options: Mapping[str, object]
+
+    def look(self, case: Case, servers: Sequence[str], *, watch: bool) -> dict[str, Preflight]:
+        """The servers of a case that can serve it here; the others are told with the reason.
+
+        Raises:
+            DefinitionError, HostError: none can.
+        """
+        workload, words = self.workload(case)
+        found: dict[str, Preflight] = {}
+        problem: DefinitionError | HostError | None = None
+        for server in (name for name in servers if name in case.servers):
+            space = self.experiment.spaces.get(server)
+            # A file server reads the file itself, where a terminator has a server behind it.
+            static = space is not None and space.endswith("/static")
+            try:
+                found[server] = look(
+                    server,
+                    replace(workload, backend=None) if static else workload,
+                    {**self.options, "workload": case.workload},
+                    space=space,
+                    name=f"{self.called}.{case.name}",
+                    watch=watch and not found,
+                )
+            except (DefinitionError, HostError) as error:
+                problem = error
+                self.progress.note(f"{server} is left out: {error}")
+        if not found:
+            raise problem or DefinitionError(f"no server takes part in {case.name}")
+        for text in words if watch else ():
+            self.progress.note(text)
+        return found
+
+    def workload(self, case: Case) -> tuple[Workload, tuple[str, ...]]:
+        """The case's workload on this machine, and how its sizes were scaled."""
+        cpus = local.facts().cpus
+        cores = split_cores(cpus, backend=load_workload(case.workload).backend is not None)
+        return scaled_workload(self.experiment, case, len(cores.server))
+
+    def search(self, servers: Sequence[str]) -> tuple[dict[str, Configuration], dict[str, str]]:
+        """The tuned configuration of each server, and the studies that found them."""
+        case = self.experiment.case(self.experiment.tune)
+        found = self.look(case, servers, watch=True)
+        each_s = SEARCH_SHARE * self.experiment.time_s / len(found)
+        tuned: dict[str, Configuration] = {}
+        names: dict[str, str] = {}
+        for server, seen in found.items():
+            name = f"{self.called}.tuned-{server}"
+            definition = replace(seen.definition, name=name, time_s=each_s)
+            best = tune(
+                replace(seen, definition=definition), self.folder, self.progress, self.rules
+            )
+            if best is not None:
+                tuned[server], names[server] = best, name
+        return tuned, names
+
+    def case(
+        self,
+        case: Case,
+        servers: Sequence[str],
+        tuned: tuple[Mapping[str, Configuration], Mapping[str, str]],
+        cases: int,
+    ) -> Record:
+        """Measure one case; its record."""
+        experiment = self.experiment
+        found = self.look(case, servers, watch=False)
+        _, scaling = self.workload(case)
+        if case.name != experiment.tune:
+            scaling += (f"tuned for {experiment.tune}, and measured here as it is",)
+        entries = []
+        for server in found:
+            entries.append(Entry(server, STOCK))
+            if has_configuration(experiment.name, server):
+                entries.append(Entry(server, PUBLISHED))
+            if server in tuned[0]:
+                entries.append(Entry(server, TUNED))
+        if cases > 1:
+            self.progress.note(f"case {case.name}")
+        return hold(
+            Meeting(
+                name=f"{self.called}.{case.name}",
+                title=experiment.name,
+                case=case.name if len(experiment.cases) > 1 else "",
+                summary=experiment.summary,
+                entries=tuple(entries),
+                found=found,
+                tuned=tuned[0],
+                origins=tuned[1],
+                rules=self.rules,
+                limit=experiment.limit,
+                rate_per_s=case.rate_per_s,
+                ladder=experiment.ladder,
+                time_s=(1 - SEARCH_SHARE) * experiment.time_s / cases,
+                scaling=scaling,
+                published=experiment.published,
+                published_name=experiment.name,
+            ),
+            self.folder,
+            self.progress,
+        )
+
+
+def _servers(experiment: Experiment, wanted: str) -> tuple[str, ...]:
+    if wanted == BOTH:
+        return experiment.servers
+    if wanted not in experiment.servers:
+        raise DefinitionError(
+            f"{wanted!r} has no part in {experiment.name}; allowed:"
+            f" {', '.join(experiment.servers)}, {BOTH}",
+            path="--server",
+        )
+    return (wanted,)
+
+
+def _cases(experiment: Experiment, wanted: Sequence[str]) -> tuple[Case, ...]:
+    known = {case.name: case for case in experiment.cases}
+    for name in wanted:
+        if name not in known:
+            raise DefinitionError(
+                f"{experiment.name} has no case {name!r}; it has: {', '.join(known)}", path="--case"
+            )
+    return tuple(known[name] for name in wanted or known)

@@ -1,0 +1,141 @@
+"""Several arms in common blocks: what each can do at most, then all of them at one rate."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tuner.contest import ContestPlan, block_cost_s
+from tuner.errors import HostError, InstrumentError
+from tuner.measurement import Gates
+from tuner.phases.bench import Bench
+from tuner.phases.block import Arm, BlockSpec, repeat_until_complete, run_block
+from tuner.phases.calibrate import calibration, load_point, measure_capacity, run_aa
+from tuner.phases.confirm import allowed_invalid
+from tuner.phases.study import SATURATION_GATES, Calibrated, StudySpec, gated, seeking
+from tuner.plan import BlockPlan, Budget, plan_blocks
+
+CAPACITY = BlockPlan(rounds=3, window_s=0.5, first_warmup_s=0.4, warmup_s=0.1)
+_BUSY = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Capacities:
+    """Closed-loop throughput of the arms that the server accepts, by label."""
+
+    per_s: dict[str, float]
+    """The lowest of several windows, as of a study's baseline."""
+    generator_bound: tuple[str, ...]
+    """Arms that can do more: the generator was busy all the time, and the server was not."""
+    refused: dict[str, str]
+    """The server's words, of arms that it does not accept."""
+
+
+def measure_capacities(bench: Bench, arms: Sequence[Arm], server_cores: int) -> Capacities:
+    """Saturate every arm in a closed loop, in common rounds.
+
+    Raises:
+        HostError: no arm is accepted, or none answers.
+        InstrumentError: the generator failed again and again.
+    """
+    bench.progress.phase("capacity of every arm", block_cost_s(CAPACITY, len(arms)))
+    spec = BlockSpec(
+        phase="capacity",
+        index=0,
+        arms=tuple(arms),
+        plan=CAPACITY,
+        mode="closed",
+        rate_per_s=0.0,
+        needs_all=False,
+    )
+    # Answers that fail are a figure here, and no reason to measure again.
+    gates = replace(SATURATION_GATES, error_share=1.0, samples_needed=1)
+    block = repeat_until_complete(replace(bench, gates=gates, rule=None), spec)
+    per_s, bound = {}, []
+    for arm in arms:
+        windows = [w for w in block.windows if w.instance == arm.label and w.valid]
+        if not windows or max(w.completed_per_s for w in windows) <= 0:
+            continue
+        per_s[arm.label] = min(window.completed_per_s for window in windows)
+        cpu = [w.server_cpu_s / w.duration_s for w in windows if w.server_cpu_s is not None]
+        busy = statistics.median(window.generator_busy_share for window in windows)
+        if busy > _BUSY and cpu and statistics.median(cpu) < 0.9 * server_cores:
+            bound.append(arm.label)
+        note = ", the generator's limit" if arm.label in bound else ""
+        bench.progress.note(f"{arm.label}: {per_s[arm.label]:,.0f} requests/s{note}")
+    refused = {i.instance: i.message for i in block.instances if i.state == "refused"}
+    for label, words in refused.items():
+        bench.progress.note(f"{label} is refused by the server: {words}")
+    if not per_s:
+        raise HostError("no arm answers; " + "; ".join(refused.values()))
+    return Capacities(per_s, tuple(bound), refused)
+
+
+def quick_calibration(bench: Bench, spec: StudySpec) -> Calibrated:
+    """Load point and noise, for a search whose winner is judged elsewhere: two A/A blocks.
+
+    Raises:
+        HostError, InstrumentError: nothing can be measured here, or nothing can be told apart.
+    """
+    capacity = measure_capacity(
+        replace(bench, gates=SATURATION_GATES), bench.baseline, spec.server_cores
+    )
+    load = load_point(capacity, spec.rate_per_s)
+    plan = replace(plan_blocks(bench.goals, load[0], spec.time_s), aa_blocks=2)
+    ready = gated(bench, plan, load[0] / capacity.per_s)
+    blocks = run_aa(ready, bench.baseline, load[0], plan)
+    found = calibration(
+        bench,
+        blocks,
+        capacity,
+        load,
+        effect=spec.effect,
+        budget=Budget(spec.time_s),
+        plan=plan,
+        design=spec.design,
+    )
+    bench.store.set_calibration(found)
+    return Calibrated(ready, found, plan, 0)
+
+
+def run_contest(
+    bench: Bench, arms: Sequence[Arm], plan: ContestPlan, rate_per_s: float, utilisation: float
+) -> None:
+    """Measure the planned blocks of all arms; an invalid one is logged and repeated whole.
+
+    That an arm does not serve the rate is a finding, not a fault: its windows count, with the age
+    that unanswered requests reached. Ends early when too many blocks were invalid.
+
+    Raises:
+        HostError, InstrumentError: the host or the generator fails again and again.
+    """
+    cost_s = block_cost_s(plan.block, len(arms))
+    bench.progress.phase(f"all arms: {plan.blocks} common blocks", plan.blocks * cost_s)
+    rule = bench.rule.at(min(0.95, utilisation)) if bench.rule and utilisation > 0 else bench.rule
+    ready = replace(bench, gates=seeking(Gates(plan.samples_needed)), rule=rule)
+    done = failures = 0
+    while done < plan.blocks and failures <= allowed_invalid(plan.blocks):
+        spec = BlockSpec(
+            phase="contest",
+            index=done,
+            arms=tuple(arms),
+            plan=plan.block,
+            mode=bench.goals.mode,
+            rate_per_s=rate_per_s,
+            needs_all=True,
+        )
+        try:
+            block = run_block(ready, spec)
+        except (HostError, InstrumentError) as error:
+            failures += 1
+            if failures > allowed_invalid(plan.blocks):
+                raise
+            bench.progress.note(f"block repeated: {error}")
+            continue
+        if block.state != "complete":
+            failures += 1
+            bench.progress.note(f"block invalid, repeated whole: {block.reason}")
+            continue
+        done += 1
+        bench.progress.step(f"block {done} of {plan.blocks}", (plan.blocks - done) * cost_s)

@@ -1,0 +1,66 @@
+"""A ladder: every arm at every rate, one rate in each block, rates in random order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tuner.contest import block_cost_s
+from tuner.errors import HostError, InstrumentError
+from tuner.measurement import Gates
+from tuner.phases.bench import Bench
+from tuner.phases.block import Arm, BlockSpec, run_block
+from tuner.phases.study import SEEKING_UTILISATION, seeking
+from tuner.plan import STALL_ALLOWANCE, BlockPlan
+
+_MOST_FAILURES = 3
+
+
+def run_ladder(
+    bench: Bench, arms: Sequence[Arm], rates_per_s: Sequence[float], passes: int, plan: BlockPlan
+) -> None:
+    """Offer every rate in each pass, the rates of a pass in an order drawn from the study's seed.
+
+    One stall rule for all rates, since a rule that followed the rate would leave out more at some
+    than at others. A block that fails is left out and said so: its rate has the other passes.
+
+    Raises:
+        HostError, InstrumentError: the host or the generator fails again and again.
+    """
+    count = len(rates_per_s) * passes
+    cost_s = block_cost_s(plan, len(arms))
+    bench.progress.phase(
+        f"ladder: {len(rates_per_s)} rates from {min(rates_per_s):,.0f}/s to"
+        f" {max(rates_per_s):,.0f}/s, each {passes} times",
+        count * cost_s,
+    )
+    rule = bench.rule.at(SEEKING_UTILISATION) if bench.rule else None
+    failures = 0
+    for pass_ in range(passes):
+        order = np.random.default_rng([bench.seed, pass_]).permutation(len(rates_per_s))
+        for place, rung in enumerate(order.tolist()):
+            rate_per_s = rates_per_s[rung]
+            held = max(1, int(rate_per_s * plan.window_s / STALL_ALLOWANCE))
+            gates = seeking(Gates(samples_needed=min(1_000, held)))
+            spec = BlockSpec(
+                phase="ladder",
+                index=pass_ * len(rates_per_s) + rung,
+                arms=tuple(arms),
+                plan=plan,
+                mode="open",
+                rate_per_s=rate_per_s,
+                needs_all=False,
+            )
+            try:
+                run_block(replace(bench, gates=gates, rule=rule), spec)
+            except (HostError, InstrumentError) as error:
+                failures += 1
+                if failures > _MOST_FAILURES:
+                    raise
+                bench.progress.note(f"{rate_per_s:,.0f}/s left out of pass {pass_ + 1}: {error}")
+            done = pass_ * len(rates_per_s) + place + 1
+            bench.progress.step(
+                f"{rate_per_s:,.0f}/s, block {done} of {count}", (count - done) * cost_s
+            )

@@ -1,0 +1,152 @@
+"""The charts of a contest: latency and availability against offered rate, all arms in one."""
+
+from __future__ import annotations
+
+import altair as alt
+
+from tuner.constraint import Constraint
+from tuner.objective import Objective
+from tuner.report.contest import ContestResult
+from tuner.report.vega import (
+    BASELINE_COLOUR,
+    MUTED,
+    TUNED_COLOUR,
+    Row,
+    Spec,
+    data,
+    layered,
+    tooltips,
+    value_axis,
+)
+from tuner.report.words import figure
+
+_COLOURS = (TUNED_COLOUR, BASELINE_COLOUR, MUTED)
+"""By server; configurations of one server differ in their strokes and shapes."""
+_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+_SHAPES = ("circle", "square", "diamond", "triangle-up")
+
+
+def ladder_charts(result: ContestResult) -> dict[str, Spec]:
+    """Charts by the id of their place in the page; empty without a ladder."""
+    rows = _rows(result)
+    if not rows:
+        return {}
+    charts = {"ladder-latency": _latency(result, rows), "ladder-availability": _share(result, rows)}
+    specs = {}
+    for name, chart in charts.items():
+        spec = chart.to_dict()
+        # Altair's own default size would override the page's.
+        spec.pop("config", None)
+        specs[name] = spec
+    return specs
+
+
+def _rows(result: ContestResult) -> list[Row]:
+    rows: list[Row] = []
+    for climb in result.climbs:
+        contender = result.contender(climb.arm)
+        rows += [
+            {
+                "arm": climb.arm,
+                "server": contender.server,
+                "kind": contender.kind,
+                "rate": rung.rate_per_s,
+                "p99": rung.p99_us,
+                "available": rung.availability,
+                "offered": figure(rung.rate_per_s, "/s"),
+                "shown": figure(rung.p99_us, "µs"),
+                "share": figure(rung.availability, "share"),
+                "starved": f"{rung.starved} left out: the generator's limit"
+                if rung.starved
+                else "",
+            }
+            for rung in climb.rungs
+        ]
+    return rows
+
+
+def _latency(result: ContestResult, rows: list[Row]) -> alt.LayerChart:
+    limit = Constraint.parse(result.contest.limit)
+    marks: list[Row] = [
+        {
+            "rate": reach.per_s,
+            "arm": climb.arm,
+            "server": result.contender(climb.arm).server,
+            "shown": figure(reach.per_s, "/s"),
+        }
+        for climb in result.climbs
+        if (reach := climb.knee) is not None and reach.side == "found"
+    ]
+    y = value_axis(Objective("p99"), "p99", title="p99, log scale")
+    lines = alt.Chart(data(rows)).encode(_x(), y, _colour(result), _dash(result))
+    layers = [
+        alt.Chart(data([{"p99": limit.limit}]))
+        .mark_rule(color=MUTED, strokeDash=[4, 3])
+        .encode(value_axis(Objective("p99"), "p99", title="p99, log scale")),
+        lines.mark_line(strokeWidth=2),
+        _points(result, rows, y),
+    ]
+    if marks:
+        layers.append(
+            alt.Chart(data(marks))
+            .mark_rule(strokeWidth=1, opacity=0.5)
+            .encode(_x(), _colour(result), tooltip=tooltips(arm="arm", shown="knee"))
+        )
+    return layered(layers, 340)
+
+
+def _share(result: ContestResult, rows: list[Row]) -> alt.LayerChart:
+    y = alt.Y(
+        "available:Q",
+        title="answered in time",
+        scale=alt.Scale(domain=[0, 1]),
+        axis=alt.Axis(format="%", tickCount=5),
+    )
+    lines = alt.Chart(data(rows)).encode(_x(), y, _colour(result), _dash(result))
+    return layered([lines.mark_line(strokeWidth=2), _points(result, rows, y)], 180)
+
+
+def _points(result: ContestResult, rows: list[Row], y: alt.Y) -> alt.Chart:
+    points: alt.Chart = (
+        alt.Chart(data(rows))
+        .mark_point(size=55, filled=True, opacity=1)
+        .encode(
+            _x(),
+            y,
+            _colour(result),
+            alt.Shape(
+                "kind:N",
+                scale=alt.Scale(domain=_kinds(result), range=list(_SHAPES)),
+                legend=None,
+            ),
+            tooltip=tooltips(
+                arm="arm", offered="offered", shown="p99", share="in time", starved="note"
+            ),
+        )
+    )
+    return points
+
+
+def _x() -> alt.X:
+    return alt.X(
+        "rate:Q",
+        title="offered rate, requests/s, log scale",
+        scale=alt.Scale(type="log", nice=False, padding=16),
+        axis=alt.Axis(format="~s", tickCount=8),
+    )
+
+
+def _colour(result: ContestResult) -> alt.Color:
+    servers = list(dict.fromkeys(c.server for c in result.contest.contenders))
+    scale = alt.Scale(domain=servers, range=list(_COLOURS[: len(servers)]))
+    return alt.Color("server:N", scale=scale, legend=alt.Legend(orient="top", title=None))
+
+
+def _dash(result: ContestResult) -> alt.StrokeDash:
+    kinds = _kinds(result)
+    scale = alt.Scale(domain=kinds, range=list(_DASHES[: len(kinds)]))
+    return alt.StrokeDash("kind:N", scale=scale, legend=alt.Legend(orient="top", title=None))
+
+
+def _kinds(result: ContestResult) -> list[str]:
+    return list(dict.fromkeys(c.kind for c in result.contest.contenders))
