@@ -44,14 +44,14 @@ def test_the_space_that_is_shown(tmp_path: Path) -> None:
 def test_the_template_that_is_shown(tmp_path: Path) -> None:
     """One block adds a directive to what is shipped."""
     space_text, template, _ = blocks("spaces.md")
-    parameter = "  postpone_output: {type: integer, range: [0, 4k], unit: bytes, default: 1460}\n"
+    parameter = "  read_ahead: {type: integer, range: [0, 4k], unit: bytes, default: 512}\n"
     space_text = space_text.replace("template: nginx/static", "template: mine.conf.j2")
     space_text = space_text.replace("parameters:\n", f"parameters:\n{parameter}")
     (tmp_path / "mine.yaml").write_text(space_text, encoding="utf-8")
     (tmp_path / "mine.conf.j2").write_text(template, encoding="utf-8")
     space = bind(tmp_path / "mine.yaml")
     text = render(space.template, space.baseline("stock"), space, EXPORT)
-    assert "    postpone_output 1460;" in text
+    assert "    read_ahead 512;" in text
     assert "    sendfile off;" in text
 
 
