@@ -16,6 +16,8 @@ from tuner.stats.sequential import SEQUENTIAL_COST
 
 DEPLOY_S = 1.5
 """One Ansible run with its instances."""
+SWITCH_S = 2.0
+"""The same with the kernel's settings before it: measured as 1.5 times a deployment."""
 GAP_S = 0.02
 """Between two windows: reading the samples and writing the record."""
 STALL_ALLOWANCE = 1.6
@@ -39,7 +41,7 @@ class BlockPlan:
         """Expected wall-clock of the block."""
         windows = instances * self.rounds
         if self.exclusive:
-            return windows * (DEPLOY_S + self.window_s + self.first_warmup_s + GAP_S)
+            return windows * (SWITCH_S + self.window_s + self.first_warmup_s + GAP_S)
         warm = instances * self.first_warmup_s + (windows - instances) * self.warmup_s
         return DEPLOY_S + windows * (self.window_s + GAP_S) + warm
 

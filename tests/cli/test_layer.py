@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Tuner
 from tests.core.test_kernel import SEEN
+from tuner.cli import premises
 from tuner.configuration import Value
 from tuner.hosts import kernel, local
+from tuner.hosts.ansible import Loan
 from tuner.hosts.kernel import seen
 from tuner.store import Store, sqlite_url
 from tuner.testing.lab import Effect, SimulatedHost
@@ -37,6 +41,31 @@ def test_without_root_it_is_refused_with_the_way_out(
     assert "need root: run tuner as root" in done.err
     assert "leave the layer out" in done.err
     assert host.deployments == 0
+
+
+def test_what_a_killed_study_borrowed_is_given_back_by_the_next_command(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where its lab is gone: the claim says that it had the kernel's settings."""
+    stopped = []
+
+    class Deployer:
+        def __init__(self, lab: Path, _work: Path, *, loan: object, **_: object) -> None:
+            self._which = (str(lab), loan)
+
+        def stop(self) -> None:
+            stopped.append(self._which)
+
+    monkeypatch.setattr(premises, "AnsibleDeployer", Deployer)
+    made = local.claim(tmp_path / "study", tmp_path / "lab", tmp_path / "work", kernel=True)
+    path = next(Path(tmp_path / "state").rglob("*.json"))
+    path.write_text(json.dumps({**asdict(made), "started": made.started + 1}))
+    tuner("studies")
+    assert stopped == []
+    done = tuner("compare", "stock", "stock")
+    assert stopped == [(str(tmp_path / "lab"), Loan())]
+    assert "and put the kernel's settings back" in done.err
+    assert local.claims() == []
 
 
 def test_the_winner_has_settings_of_the_kernel_and_the_host_has_its_own_again(
