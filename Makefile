@@ -95,6 +95,10 @@ fuzz: ## Millions of inputs against the generator's readers (INPUTS=5000000 for 
 proof: develop ## The long simulations behind the statistics
 	$(BIN)/python -m pytest -m proof $(ARGS)
 
+.PHONY: test-fleet
+test-fleet: develop ## Studies and faults on real hosts, in namespaces of this machine (needs root)
+	$(BIN)/python -m pytest tests/fleet -m "not proof" $(ARGS)
+
 .PHONY: bench
 bench: nginx setup ## How good the instrument is, beside zrk, oha, wrk2 and wrk (ARGS="--peers DIR")
 	$(BIN)/python -m benchmarks $(ARGS)

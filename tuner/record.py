@@ -251,6 +251,19 @@ class StudyHost:
 
 
 @dataclass(frozen=True, slots=True)
+class Applied:
+    """A change that was made to a host's own service, or taken back."""
+
+    host: str
+    unix_s: float
+    what: Literal["applied", "rolled back"]
+    files: tuple[str, ...]
+    """Absolute paths there."""
+    owner: str
+    """Study and configuration; empty for what was taken back by hand."""
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """A whole study."""
 
@@ -281,6 +294,8 @@ class Record:
     """Parameter importance from the search (PED-ANOVA), shares; empty if not computable."""
     ablation: AblationProtocol | None = None
     original: Original | None = None
+    applied: tuple[Applied, ...] = ()
+    """What was changed on hosts, in order."""
     """The confirmation that this study replicates, if it is a replication."""
     instrument: Instrument = NATIVE
     """What the figures of ``generator`` are worth."""

@@ -29,6 +29,7 @@ from tuner.measurement import Measurement
 from tuner.record import (
     SCHEMA_VERSION,
     AblationProtocol,
+    Applied,
     Block,
     BlockInstance,
     BlockState,
@@ -230,6 +231,12 @@ class Store:
     def set_contest(self, contest: Contest) -> None:
         """Keep what a contest is planned to be, before its first block."""
         self._search.set_user_attr("contest", msgspec.to_builtins(contest))
+
+    @writes
+    def add_applied(self, applied: Applied) -> None:
+        """Keep what was changed on a host."""
+        so_far = self._search.user_attrs.get("applied", [])
+        self._search.set_user_attr("applied", [*so_far, msgspec.to_builtins(applied)])
 
     @writes
     def set_importance(self, importance: Mapping[str, float]) -> None:

@@ -15,6 +15,7 @@ from tuner.instrument import NATIVE, Instrument
 from tuner.measurement import Measurement
 from tuner.record import (
     AblationProtocol,
+    Applied,
     Block,
     BlockInstance,
     BlockState,
@@ -127,6 +128,7 @@ def read_record(
         importance=attrs.get("importance", {}),
         ablation=maybe(attrs.get("ablation"), AblationProtocol),
         original=maybe(attrs.get("original"), Original),
+        applied=msgspec.convert(attrs.get("applied", []), tuple[Applied, ...]),
         instrument=header.instrument,
         hosts=hosts,
         here=here,

@@ -29,7 +29,8 @@ import time
 PATIENCE_S = 60.0
 AGAIN_S = 10.0
 SAID = 4000
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+WAKE = signal.SIGUSR1
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, WAKE)
 
 
 class GuardError(Exception):
@@ -196,6 +197,7 @@ class Guard:
                 saved["deadline"] = None
                 self.save(saved)
                 self.log("{} stays".format(", ".join(saved["files"])))
+        self.wake()
 
     def restore(self, reason):
         """Old files and service state; may be called any number of times.
@@ -205,7 +207,9 @@ class Guard:
         """
         with self.locked():
             saved = self.load()
-            return self.put_back(saved, reason) if saved is not None else []
+            back = self.put_back(saved, reason) if saved is not None else []
+        self.wake()
+        return back
 
     def put_back(self, saved, reason):
         """The old files, byte for byte, with owner, mode and time; then the service."""
@@ -243,10 +247,15 @@ class Guard:
         """Sleep until the time limit, look whether it was renewed, else put everything back."""
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         with open(self.alive, "a+", encoding="ascii") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return  # another one watches
+            # Another one may be about to end, since it found nothing to watch any more.
+            patience = time.monotonic() + AGAIN_S
+            while not try_lock(stream):
+                if time.monotonic() > patience:
+                    return
+                time.sleep(0.1)
+            stream.truncate(0)
+            stream.write(str(os.getpid()))
+            stream.flush()
             left_s = 0.0
             while True:
                 asked = signal.sigtimedwait(SIGNALS, left_s)
@@ -255,17 +264,35 @@ class Guard:
                     if saved is None or saved["deadline"] is None:
                         return
                     left_s = saved["deadline"] - time.time()
-                    if asked is not None or left_s <= 0:
-                        try:
-                            self.put_back(saved, "nobody renewed the time limit")
-                        except (GuardError, OSError) as error:
-                            self.log(f"could not put back, trying again: {error}")
-                            left_s = AGAIN_S
-                        else:
-                            return
+                    ended = asked is not None and asked.si_signo != WAKE
+                    if not ended and left_s > 0:
+                        continue
+                    why = "was ended" if ended else "nobody renewed the time limit"
+                    try:
+                        self.put_back(saved, why)
+                    except (GuardError, OSError) as error:
+                        self.log(f"could not put back, trying again: {error}")
+                        left_s = AGAIN_S
+                    else:
+                        return
+
+    def wake(self):
+        """Let the watching process look again; whether there is one."""
+        try:
+            with open(self.alive, "r+", encoding="ascii") as stream:
+                if try_lock(stream):
+                    return False
+                os.kill(int(stream.read()), WAKE)
+        except (OSError, ValueError):
+            return False
+        return True
 
     def start_watching(self):
-        """One watching process, which nothing that ends here takes along."""
+        """One watching process, which nothing that ends here takes along.
+
+        One that is there already is woken, and a new one takes its place if it ends.
+        """
+        self.wake()
         command = [sys.executable, os.path.abspath(__file__), self.folder, "watch"]
         if os.path.isdir("/run/systemd/system"):
             # A session's end may kill what it started (KillUserProcesses); a unit lives on.
@@ -280,6 +307,15 @@ class Guard:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+
+
+def try_lock(stream):
+    """Whether the lock could be had."""
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def read(path):

@@ -29,6 +29,8 @@ _COMMANDS = {
     "report": "Write a study's report again, or set several side by side.",
     "dashboard": "Open a study's record in optuna-dashboard.",
     "export": "Write a study's configuration, with where it comes from.",
+    "apply": "Put a study's recommendation on the hosts of an inventory, one by one.",
+    "rollback": "Give those hosts their own files back.",
     "studies": "List the studies that ship with tuner and those in this folder.",
     "workload": "Make a workload from an access log, check or show one.",
     "space": "Show, check and explain what may be searched.",

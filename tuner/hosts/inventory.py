@@ -152,7 +152,7 @@ class Inventory:
     @property
     def in_use(self) -> tuple[Host, ...]:
         """The hosts of one study, each once."""
-        used = (self.target, self.generator, self.backend)
+        used = (self.target, *self.generators[:1], self.backend)
         return tuple({host.name: host for host in used}.values())
 
 

@@ -1,0 +1,163 @@
+"""The host's own service: changed with a way back, which no death of a controller can close."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.bed import Bed, BedHost, bed
+from tests.fleet.conftest import skip_without_bed
+from tuner.errors import HostError
+from tuner.hosts.inventory import Host, read_inventory
+from tuner.hosts.playbooks import Playbooks
+from tuner.hosts.remote import Connections
+from tuner.hosts.service import Change, Services
+
+pytestmark = pytest.mark.integration
+
+MAIN = "/etc/nginx/nginx.conf"
+GUARD = "var/lib/tuner"
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[Bed]:
+    """A host with an Nginx of its own, as Debian sets it up, on a disk that can be filled."""
+    skip_without_bed()
+    with bed({"targets": ["web"]}, services={"web": ("nginx",)}, sizes={"web": "64m"}) as made:
+        yield made
+
+
+@pytest.fixture
+def web(hosts: Bed) -> Iterator[BedHost]:
+    """The host, which must be as it was when the test is over."""
+    host = hosts["web"]
+    before = own_files(host)
+    assert "200" in answer(host)
+    yield host
+    assert own_files(host) == before
+    assert "200" in answer(host)
+    assert "X-Tuned" not in answer(host)
+
+
+@pytest.fixture
+def services(hosts: Bed, tmp_path: Path) -> Iterator[Services]:
+    """What changes it, over SSH."""
+    inventory = read_inventory(str(hosts.inventory), generators=False)
+    connections = Connections(inventory)
+    yield Services(Playbooks(tmp_path, str(hosts.inventory), connections.settings), tmp_path)
+    connections.close()
+
+
+def own_files(host: BedHost) -> dict[str, str]:
+    """What is the host's and not the guard's."""
+    found = dict(host.files())
+    return {
+        path: seen
+        for path, seen in found.items()
+        if not path.startswith((GUARD, "var/lib/nginx")) and Path(path).name != "nginx"
+    }
+
+
+def answer(host: BedHost) -> str:
+    """Status and headers of its page."""
+    with urllib.request.urlopen(f"http://{host.address}/", timeout=5) as told:
+        return f"{told.status} {dict(told.headers)}"
+
+
+def tuned(host: BedHost) -> str:
+    """Its main file with a header that shows whether it runs with it."""
+    text = (host.root / MAIN.lstrip("/")).read_text()
+    return text.replace("http {", "http {\n    add_header X-Tuned yes;", 1)
+
+
+def change(host: BedHost, text: str | None = None, *, lease_s: float = 300.0) -> Change:
+    """The tuned file, or another text."""
+    files = {MAIN: text if text is not None else tuned(host)}
+    return Change("mine 0123", "nginx", files, ("nginx", "-t"), lease_s=lease_s)
+
+
+def target(host: BedHost) -> Host:
+    """As the inventory names it."""
+    return Host(host.name, {})
+
+
+def fill(path: Path) -> None:
+    """Until nothing more goes on the disk."""
+    with contextlib.suppress(OSError), path.open("wb", buffering=0) as stream:
+        while stream.write(bytes(4096)):
+            pass
+
+
+def until(what: str, holds: object) -> None:
+    """Wait for something that must come."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if callable(holds) and holds():
+            return
+        time.sleep(0.2)
+    pytest.fail(f"{what} did not come within {PATIENCE_S:.0f} s")
+
+
+def test_a_change_is_taken_over_and_taken_back(web: BedHost, services: Services) -> None:
+    """The service runs with it, then with its own file again: bytes, mode, owner and time."""
+    before = (web.root / MAIN.lstrip("/")).stat()
+    assert services.change(target(web), change(web)).state == "live"
+    assert "X-Tuned" in answer(web)
+    services.keep([target(web)])
+    assert services.restore([target(web)]) == {"web": [MAIN]}
+    after = (web.root / MAIN.lstrip("/")).stat()
+    assert (after.st_mtime_ns, after.st_mode) == (before.st_mtime_ns, before.st_mode)
+    assert services.restore([target(web)]) == {"web": []}
+
+
+@pytest.mark.fleet
+def test_what_the_server_refuses_never_runs(web: BedHost, services: Services) -> None:
+    """In its own words; the old file stands there at once."""
+    became = services.change(target(web), change(web, "http { bogus on; }\n"))
+    assert became.state == "refused"
+    assert "bogus" in became.message
+    services.restore([target(web)])
+
+
+def test_a_host_whose_controller_died_restores_itself(web: BedHost, services: Services) -> None:
+    """Nobody renews the time limit: file and service are back without anybody's help."""
+    assert services.change(target(web), change(web, lease_s=3.0)).state == "live"
+    assert "X-Tuned" in answer(web)
+    until("the restoration", lambda: not (web.root / GUARD / "saved.json").exists())
+    assert "nobody renewed" in (web.root / GUARD / "log").read_text()
+
+
+@pytest.mark.fleet
+def test_two_changes_do_not_mix(web: BedHost, services: Services) -> None:
+    """The second owner is refused, and told whose change it is."""
+    services.change(target(web), change(web))
+    other = Change("other 4567", "nginx", {MAIN: ""}, ("nginx", "-t"))
+    with pytest.raises(HostError, match="mine 0123"):
+        services.change(target(web), other)
+    services.restore([target(web)])
+
+
+@pytest.mark.fleet
+def test_a_full_disk_stops_a_change_and_not_its_way_back(web: BedHost, services: Services) -> None:
+    """What cannot be backed up is not changed; what was changed is put back without any room."""
+    services.change(target(web), change(web))
+    filler = web.root / "var/filler"
+    try:
+        fill(filler)
+        guard = "/var/lib/tuner/guard.py"
+        told = json.loads(web.run("python3", guard, "/var/lib/tuner", "restore"))
+        assert told == {"restored": [MAIN]}
+        with pytest.raises(HostError, match=r"service\.yml failed: web"):
+            services.change(target(web), change(web))
+    finally:
+        filler.unlink(missing_ok=True)
+    services.restore([target(web)])
+    shutil.rmtree(web.root / "var/lib/tuner", ignore_errors=True)

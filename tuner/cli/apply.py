@@ -1,0 +1,226 @@
+"""``tuner apply``: a study's recommendation on real hosts, one by one."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from tuner.cli.premises import undisturbed
+from tuner.cli.session import open_store
+from tuner.constraint import Constraint
+from tuner.errors import DefinitionError, HostError
+from tuner.export.configuration import choose
+from tuner.hosts.inventory import Host, Inventory, read_inventory
+from tuner.hosts.playbooks import Playbooks
+from tuner.hosts.remote import Connections
+from tuner.hosts.service import Change, Services
+from tuner.record import Applied
+from tuner.report.result import StudyResult, evaluate
+from tuner.store import Store
+
+_VALIDATE = {"nginx": ("nginx", "-t"), "caddy": ("caddy", "validate", "--config")}
+_MAIN_FILE = {"nginx": "/etc/nginx/nginx.conf", "caddy": "/etc/caddy/Caddyfile"}
+_PATIENCE_S = 5.0
+_EPILOG = """
+\b
+Examples:
+  tuner apply mine --inventory prod.yml
+  tuner apply mine --inventory prod.yml --canary 1 --watch 'p99<5ms' --probe http://{host}/
+  tuner rollback mine --inventory prod.yml
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("name")
+@click.option("--inventory", required=True, metavar="FILE", help="Hosts, in the group targets.")
+@click.option("--canary", type=click.IntRange(1), metavar="N", help="Change N hosts, then stop.")
+@click.option("--watch", metavar="LIMIT", help="What must hold on each host: 'p99<5ms'.")
+@click.option(
+    "--probe",
+    metavar="URL",
+    default="http://{host}/",
+    help="What is asked of each host after its change [http://{host}/].",
+)
+@click.option("--probes", type=click.IntRange(10), default=200, help="How often [200].")
+@click.option("--file", "target", metavar="PATH", help="Main file there [the server's usual one].")
+@click.option("--service", metavar="NAME", help="Name of the service [the server's].")
+@click.option("--candidate", is_flag=True, help="The candidate, even if not shown to be better.")
+@click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/].")
+def command(
+    name: str,
+    *,
+    inventory: str,
+    canary: int | None,
+    watch: str | None,
+    probe: str,
+    probes: int,
+    target: str | None,
+    service: str | None,
+    candidate: bool,
+    storage: str | None,
+) -> None:
+    """Put the configuration that the study NAME recommends on the hosts of an inventory.
+
+    Host by host: back up, replace, validate, reload, probe. Where the server refuses it, does not
+    run with it, or a probe fails, every host that was changed gets its own files back, byte for
+    byte. So it does by itself if tuner is gone in the middle of it. `tuner rollback` puts them back
+    later. What was changed where and when is in the study's record.
+    """
+    store = open_store(name, storage)
+    study = evaluate(store.record())
+    limit = _limit(watch)
+    hosts = read_inventory(inventory, generators=False)
+    change = _change(study, name, target, service, candidate=candidate)
+    chosen = hosts.targets[:canary] if canary else hosts.targets
+    with services_of(hosts) as services:
+        _roll_out(chosen, change, services, store, lambda host: _probed(probe, host, probes, limit))
+    left = [host.name for host in hosts.targets if host not in chosen]
+    if left:
+        click.echo(f"not changed, since --canary is {canary}: {', '.join(left)}")
+
+
+def _roll_out(
+    hosts: Sequence[Host],
+    change: Change,
+    services: Services,
+    store: Store,
+    check: Callable[[Host], str],
+) -> None:
+    """Change the hosts one by one; all of them are put back if one cannot stay changed.
+
+    Raises:
+        HostError: what was wrong on which host, once all are as they were.
+    """
+    changed: list[Host] = []
+    digest = change.owner
+    try:
+        for host in hosts:
+            click.echo(f"{host.name}: changing {', '.join(change.files)}", err=True)
+            changed.append(host)
+            became = services.change(host, change)
+            if became.state != "live":
+                raise HostError(f"{host.name}: {change.service} {became.state}: {became.message}")
+            seen = check(host)
+            paths = tuple(change.files)
+            store.add_applied(Applied(host.name, time.time(), "applied", paths, digest))
+            click.echo(f"{host.name}: applied; {seen}")
+        services.keep(hosts)
+    except BaseException as error:
+        with undisturbed():
+            back = services.restore(changed)
+        for name, restored in back.items():
+            store.add_applied(Applied(name, time.time(), "rolled back", tuple(restored), digest))
+        if isinstance(error, HostError):
+            names = ", ".join(host.name for host in changed)
+            raise HostError(f"{error}; rolled back: {names}") from error
+        raise
+
+
+def _probed(url: str, host: Host, count: int, limit: Constraint | None) -> str:
+    """What a host answers to so many requests, one after another; in words.
+
+    Not a measurement: one connection at a time, from this machine, by its clock. It is to find a
+    host that fails or has become slow, before the next one is changed.
+
+    Raises:
+        HostError: an answer is an error, or the limit does not hold.
+    """
+    address = url.replace("{host}", host.address)
+    taken_us = []
+    for _ in range(count):
+        begun = time.perf_counter()
+        try:
+            with urllib.request.urlopen(address, timeout=_PATIENCE_S) as answer:  # noqa: S310 - the user's
+                answer.read()
+        except (urllib.error.URLError, OSError, ValueError) as error:
+            raise HostError(f"{host.name}: {address}: {error}") from error
+        taken_us.append((time.perf_counter() - begun) * 1e6)
+    shown = {"p50": 0.5, "p99": 0.99}
+    if limit is not None and limit.metric.quantile is not None:
+        shown[limit.metric.name] = limit.metric.quantile
+    seen_us = {name: _quantile(taken_us, share) for name, share in shown.items()}
+    words = ", ".join(f"{name} {value / 1e3:.2f} ms" for name, value in seen_us.items())
+    if limit is not None and seen_us[limit.metric.name] > limit.limit:
+        raise HostError(f"{host.name}: {words} at {address}, and {limit.text} was to hold")
+    return f"{count} probes answered, {words}"
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    return sorted(values)[math.ceil(share * len(values)) - 1]
+
+
+def _change(
+    study: StudyResult, name: str, target: str | None, service: str | None, *, candidate: bool
+) -> Change:
+    """What the study recommends, as files of a host.
+
+    Raises:
+        DefinitionError: there is nothing to apply, or it is not known where.
+    """
+    chosen = choose(study, candidate=candidate)
+    if chosen is None:
+        raise DefinitionError(f"the record of {name!r} holds no configuration", path="NAME")
+    server = study.record.server.name
+    if server not in _MAIN_FILE:
+        raise DefinitionError(f"{server} is exported only; see `tuner export {name}`", path="NAME")
+    main = target or _MAIN_FILE[server]
+    if study.record.definition.get("config"):
+        # Only what differs of the user's own files, where they lie there.
+        files = {
+            str(Path(main).parent / key.removeprefix("own/")): text
+            for key, text in chosen.more.items()
+            if key.startswith("own/")
+        }
+        if not files:
+            raise DefinitionError(
+                f"{name!r} recommends the configuration as it was: nothing to apply", path="NAME"
+            )
+    else:
+        files = {main: chosen.text}
+    check = _VALIDATE[server]
+    return Change(
+        owner=f"{name} {chosen.configuration.digest}",
+        service=service or server,
+        files=files,
+        validate=(*check, main) if check[-1] == "--config" else check,
+    )
+
+
+def _limit(text: str | None) -> Constraint | None:
+    """The limit of ``--watch``.
+
+    Raises:
+        DefinitionError: it cannot be read, or is of something that a probe does not see.
+    """
+    if text is None:
+        return None
+    try:
+        limit = Constraint.parse(text)
+    except ValueError as error:
+        raise DefinitionError(str(error), path="--watch") from error
+    if limit.metric.quantile is None or limit.relative:
+        raise DefinitionError(
+            f"{text!r}: a probe sees latencies; allowed: a percentile and a time, as 'p99<5ms'",
+            path="--watch",
+        )
+    return limit
+
+
+@contextlib.contextmanager
+def services_of(hosts: Inventory) -> Iterator[Services]:
+    """What changes the services of these hosts; its connections end with it."""
+    connections = Connections(hosts)
+    try:
+        with tempfile.TemporaryDirectory(prefix="tuner-apply-") as folder:
+            path = str(Path(hosts.path).resolve())
+            yield Services(Playbooks(Path(folder), path, connections.settings), Path(folder))
+    finally:
+        connections.close()

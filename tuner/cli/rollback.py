@@ -1,0 +1,37 @@
+"""``tuner rollback``: hosts as they were before ``tuner apply``."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from tuner.cli.apply import services_of
+from tuner.cli.session import open_store
+from tuner.hosts.inventory import read_inventory
+from tuner.record import Applied
+
+_EPILOG = """
+\b
+Examples:
+  tuner rollback mine --inventory prod.yml
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("name")
+@click.option("--inventory", required=True, metavar="FILE", help="Hosts, in the group targets.")
+@click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/].")
+def command(name: str, *, inventory: str, storage: str | None) -> None:
+    """Give the hosts of an inventory the files back that `tuner apply NAME` replaced.
+
+    Safe to call at any time: a host where nothing was changed stays as it is.
+    """
+    store = open_store(name, storage)
+    hosts = read_inventory(inventory, generators=False)
+    with services_of(hosts) as services:
+        for host, paths in services.restore(hosts.targets).items():
+            words = f"put back {', '.join(paths)}" if paths else "nothing to put back"
+            click.echo(f"{host}: {words}")
+            if paths:
+                store.add_applied(Applied(host, time.time(), "rolled back", tuple(paths), ""))

@@ -1,0 +1,98 @@
+"""A service's own files on other hosts: changed with a way back, kept, or restored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tuner.hosts.inventory import Host
+from tuner.hosts.playbooks import Playbooks
+
+Outcome = Literal["live", "refused", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to stand in the files of a service."""
+
+    owner: str
+    """Whose change it is: the study's name."""
+    service: str
+    files: Mapping[str, str]
+    """Text by absolute path."""
+    validate: tuple[str, ...]
+    """Command that refuses a bad configuration; its output says why."""
+    how: Literal["reload", "restart"] = "reload"
+    lease_s: float = 300.0
+    """The host puts its own files back so long after the last sign of life."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What became of it: ``refused`` and ``failed`` leave the files as they were."""
+
+    state: Outcome
+    message: str
+
+
+class Services:
+    """Changes services through ``playbooks/service.yml`` and ``playbooks/restore.yml``.
+
+    Args:
+        playbooks: what runs them.
+        work: folder on this machine for what is sent.
+    """
+
+    def __init__(self, playbooks: Playbooks, work: Path) -> None:
+        self._playbooks = playbooks
+        self._work = work
+
+    def change(self, host: Host, change: Change) -> Changed:
+        """Back up, replace, validate, take over: one Ansible run.
+
+        Raises:
+            HostError: the host is gone, or something else than the configuration is wrong.
+        """
+        path = self._work / "files.json"
+        path.write_text(json.dumps(dict(change.files)))
+        results = self._playbooks.run(
+            "service.yml",
+            {
+                "tuner_hosts": host.name,
+                "tuner_owner": change.owner,
+                "tuner_service_name": change.service,
+                "tuner_validate": list(change.validate),
+                "tuner_how": change.how,
+                "tuner_lease_s": change.lease_s,
+                "tuner_files_file": str(path),
+            },
+        )
+        result = results[host.name]
+        return Changed(result["service"], result["message"])
+
+    def keep(self, hosts: Sequence[Host]) -> None:
+        """The change stays; ``restore`` still knows the old files."""
+        self._ask(hosts, "kept")
+
+    def restore(self, hosts: Sequence[Host]) -> Mapping[str, Sequence[str]]:
+        """The old files and the service's state; by host, what was put back."""
+        names = ":".join(host.name for host in hosts)
+        results = self._playbooks.run("restore.yml", {"tuner_hosts": names})
+        return {name: result["restored"] for name, result in results.items()}
+
+    def _ask(self, hosts: Sequence[Host], state: str) -> None:
+        path = self._work / "files.json"
+        path.write_text("{}")
+        names = ":".join(host.name for host in hosts)
+        self._playbooks.run(
+            "service.yml",
+            {
+                "tuner_hosts": names,
+                "tuner_state": state,
+                "tuner_owner": "",
+                "tuner_files_file": str(path),
+            },
+        )
