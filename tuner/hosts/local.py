@@ -21,6 +21,8 @@ from tuner.facts import HostFacts
 _FIRST_PORT = 18_080
 _LAST_PORT = 28_000
 """Below Linux's default range of ephemeral ports, so that no client holds one by chance."""
+_PORTS_APART = 64
+"""More than a block has instances."""
 _UNPRIVILEGED = "nobody"
 
 
@@ -48,12 +50,16 @@ def free_ports(count: int) -> Sequence[int]:
     Raises:
         HostError: there are none in the range that tuner uses.
     """
-    first = _FIRST_PORT
-    while first + count <= _LAST_PORT:
-        taken = [port for port in range(first, first + count) if not _is_free(port)]
-        if not taken:
-            return range(first, first + count)
-        first = taken[-1] + 1
+    # Labs that run at the same time begin at different places: between this look and the start of
+    # a server, another lab's would take the port.
+    own = _FIRST_PORT + os.getpid() * _PORTS_APART % (_LAST_PORT - _FIRST_PORT)
+    for start in (own, _FIRST_PORT):
+        first = start
+        while first + count <= _LAST_PORT:
+            taken = [port for port in range(first, first + count) if not _is_free(port)]
+            if not taken:
+                return range(first, first + count)
+            first = taken[-1] + 1
     raise HostError(f"no {count} consecutive free ports between {_FIRST_PORT} and {_LAST_PORT}")
 
 

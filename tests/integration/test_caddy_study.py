@@ -1,0 +1,99 @@
+"""One short real study of Caddy, through the command line, from preflight to export.
+
+As with Nginx, nothing is asserted of its figures or its verdict: a machine that runs tests is busy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.nginxes import processes_in
+from tests.servers.labs import here
+from tuner.hosts import local
+from tuner.record import Record
+from tuner.servers import caddy
+from tuner.space import load_space
+from tuner.store import Store, sqlite_url
+
+pytestmark = [pytest.mark.study, pytest.mark.integration]
+
+TOP = Path(__file__).resolve().parents[2]
+NAME = "caddy"
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its folder, once it has ended."""
+    here("caddy")
+    folder = tmp_path_factory.mktemp("caddy")
+    options = ("--objective", "p99", "--time", "12s", "--rate", "1000", "--trials", "2")
+    done = subprocess.run(
+        [sys.executable, "-m", "tuner", "optimize", "--server", "caddy", *options, "--name", NAME],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(TOP), "XDG_STATE_HOME": str(folder / "state")},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "caddy" in done.stderr
+    return folder / "studies" / NAME
+
+
+@pytest.fixture(scope="module")
+def record(study: Path) -> Record:
+    """What it wrote."""
+    return Store.open(sqlite_url(study), NAME).record()
+
+
+def test_the_record_says_what_was_measured(record: Record) -> None:
+    """Server, modules and build; windows with the processor time of its one process."""
+    assert (record.server.name, record.server.version_tuple > (2,)) == ("caddy", True)
+    assert "http.handlers.file_server" in record.server.modules
+    windows = [window for block in record.blocks for window in block.windows if window.valid]
+    assert windows
+    for window in windows:
+        assert (window.errors, window.protocol) == ({}, "http/1.1")
+        assert window.server_cpu_s
+
+
+def test_the_search_chose_variables_of_the_environment(record: Record) -> None:
+    """They are parameters like the others."""
+    digests = {trial.digest for trial in record.trials}
+    chosen = [record.configurations[digest].values["gogc"] for digest in digests]
+    assert len(set(chosen)) > 1
+
+
+def test_what_is_exported_can_be_deployed(study: Path, record: Record) -> None:
+    """A Caddyfile that Caddy takes, its JSON, the environment, and the values for a baseline."""
+    best = study / "best"
+    text = (best / "Caddyfile").read_text()
+    assert "file_server" in text
+    assert str(local.lab_folder(study)) not in text
+    assert json.loads(caddy.adapt(text, record.server.binary)) == json.loads(
+        (best / "caddy.json").read_text()
+    )
+    assert "GOGC=" in (best / "caddy.env").read_text()
+    space = load_space(
+        "caddy/static",
+        server_cores=len(record.cores.server),
+        connections=32,
+        memory_bytes=record.host.memory_bytes,
+        server_version=record.server.version_tuple,
+        modules=record.server.modules,
+    )
+    assert space.read_configuration(best / "configuration.yaml").digest in record.configurations
+
+
+def test_nothing_is_left_behind(study: Path, record: Record) -> None:
+    """No process, and no lab."""
+    assert record.ended_unix_s is not None
+    assert processes_in(local.lab_folder(study)) == []
+    assert not local.lab_folder(study).exists()
