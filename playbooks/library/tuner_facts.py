@@ -54,6 +54,7 @@ def facts(programs, checksum_of):
         "somaxconn": int(text("/proc/sys/net/core/somaxconn") or 0),
         "realtime": realtime_allowed(),
         "user": getpass.getuser(),
+        "kernel_tls": os.path.exists("/proc/net/tls_stat"),
         "machine": platform.machine(),
         "programs": {name: shutil.which(name, path=path) for name in programs},
         "file": checksum_of,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import runpy
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from tuner.errors import DefinitionError
+from tuner.facts import HostFacts
+from tuner.hosts import local
 from tuner.hosts.inventory import Host, Inventory, parse_inventory, read_inventory
+from tuner.paths import data_dir
 
 YAML = """
 all:
@@ -101,3 +106,15 @@ def test_apply_needs_no_generator() -> None:
     """Whoever only changes hosts offers no load."""
     told = {"targets": {"hosts": ["web"]}, "_meta": {"hostvars": {}}}
     assert parse_inventory(told, "x", generators=False).target.name == "web"
+
+
+def test_facts_of_another_host_are_those_of_this_one() -> None:
+    """Module and ``local.facts`` tell the same of one host, field by field."""
+    path = data_dir("playbooks") / "library" / "tuner_facts.py"
+    module = runpy.run_path(str(path))
+    told = module["facts"](["sh"], None)
+    here = local.facts()
+    for field in fields(HostFacts):
+        seen = getattr(here, field.name)
+        assert told[field.name] == (list(seen) if isinstance(seen, tuple) else seen), field.name
+    assert told["programs"]["sh"]
