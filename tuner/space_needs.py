@@ -34,10 +34,12 @@ class Unavailable(Exception):  # noqa: N818 - no error: the parameter is left ou
     Args:
         reason: continues "it …".
         workload: whether that is because of what the workload asks, not of what the server is.
+        itself: whether it is so by itself, and not by what it depends on.
     """
 
-    def __init__(self, reason: str, *, workload: bool = False) -> None:
+    def __init__(self, reason: str, *, workload: bool = False, itself: bool = True) -> None:
         self.workload = workload
+        self.itself = itself
         super().__init__(reason)
 
 

@@ -61,7 +61,9 @@ def _either(
         raise node.error("write a list of conditions, one of which must hold")
     if not groups:
         raise Unavailable(
-            ", and ".join(map(str, impossible)), workload=all(r.workload for r in impossible)
+            ", and ".join(map(str, impossible)),
+            workload=all(reason.workload for reason in impossible),
+            itself=False,
         )
     # A group without a condition is one whose conditions the workload has settled: it holds.
     return () if any(not group for group in groups) else tuple(groups)
@@ -81,9 +83,12 @@ def _group(
             # What does not exist here is off.
             if isinstance(wanted.content, str) and SWITCH.get(wanted.content.lower()) is False:
                 continue
+            gone = left_out[name]
+            because = f": {gone}" if gone.itself else ""
             raise Unavailable(
-                f"applies only with {name}, which is left out: {left_out[name]}",
-                workload=left_out[name].workload,
+                f"applies only with {name}, which is left out{because}",
+                workload=gone.workload,
+                itself=False,
             )
         elif name not in earlier:
             raise wanted.error(
