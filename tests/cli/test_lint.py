@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from tuner.cli.doctor import command
-from tuner.errors import DefinitionError
+from tuner.errors import DefinitionError, HostError
+from tuner.servers import catalog
 
 WRONG = "worker_processes 2;\nevents {\n}\nhttp {\n    tcp_nodelay off;\n}\n"
 
@@ -48,3 +50,24 @@ def test_what_is_no_configuration_is_answered_at_its_line(tmp_path: Path) -> Non
     error = CliRunner().invoke(command, ["--config", str(path)]).exception
     assert isinstance(error, DefinitionError)
     assert str(path) in str(error)
+
+
+def test_a_caddyfile_is_read_by_caddy_itself(tmp_path: Path) -> None:
+    """Rules see the JSON that it makes of it; its own words answer what is no Caddyfile."""
+    try:
+        catalog.server("caddy").detect()
+    except HostError as missing:
+        pytest.skip(str(missing))
+    path = tmp_path / "Caddyfile"
+    path.write_text(":8080 {\n\treverse_proxy localhost:9000 {\n\t\tflush_interval -1\n\t}\n}\n")
+    done = CliRunner().invoke(command, ["--config", str(path)])
+    assert done.exit_code == 0
+    assert "[flush-each-piece]" in done.output
+    path.write_text("{\n\tdebug\n}\n:8080 {\n\trespond hello\n}\n")
+    done = CliRunner().invoke(command, ["--config", str(path)])
+    assert done.exit_code == 1
+    assert "[debug-log]" in done.output
+    path.write_text(":8080 {\n\tnonsense\n}\n")
+    error = CliRunner().invoke(command, ["--config", str(path)]).exception
+    assert isinstance(error, DefinitionError)
+    assert "unrecognized directive: nonsense" in str(error)

@@ -68,7 +68,7 @@ def test_nothing_is_said_of_what_is_right(tmp_path: Path, text: str) -> None:
     ("before", "after", "rule", "line"),
     [
         ("nofile 8192", "nofile 1024", "connections-above-files", 4),
-        ("worker_rlimit_nofile 8192;", "", "connections-above-files", 4),
+        ("worker_rlimit_nofile 8192;", "", "connections-without-file-limit", 4),
         ("processes auto", "processes 1", "one-worker", 1),
         ("worker_processes auto;", "user www;", "one-worker", 1),
         ("backlog=4096", "backlog=8192", "backlog-above-somaxconn", 16),

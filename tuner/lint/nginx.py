@@ -95,23 +95,32 @@ def _proxies(tree: Tree) -> bool:
     return next(spots(tree, *names), None) is not None
 
 
-def _connections(tree: Tree, _: LintFacts) -> Found:
-    limit = number(next(tree.children("worker_rlimit_nofile"), None))
+def _wanted_files(tree: Tree) -> Iterator[tuple[Directive, int, str]]:
+    """Every ``worker_connections``, with the files that a worker needs for it."""
     files = 2 if _proxies(tree) else 1
+    each = ", two files for each (a client and an upstream)" if files > 1 else ""
     for spot in spots(tree, "worker_connections"):
         wanted = number(spot.directive)
-        if wanted is None:
-            continue
-        need = files * wanted
-        each = ", two files for each (a client and an upstream)" if files > 1 else ""
+        if wanted is not None:
+            yield spot.directive, files * wanted, f"{wanted} connections{each}"
+
+
+def _connections(tree: Tree, _: LintFacts) -> Found:
+    limit = number(next(tree.children("worker_rlimit_nofile"), None))
+    for directive, need, said in _wanted_files(tree):
         if limit is not None and need > limit:
-            yield spot.directive, f"{wanted} connections{each}, but worker_rlimit_nofile is {limit}"
-        elif limit is None and need > _USUAL_FILES:
-            said = (
-                f"{wanted} connections{each}, and no worker_rlimit_nofile: a service's own limit is"
-                f" {_USUAL_FILES} unless it says otherwise"
-            )
-            yield spot.directive, said
+            yield directive, f"{said}, but worker_rlimit_nofile is {limit}"
+
+
+def _connections_unsaid(tree: Tree, _: LintFacts) -> Found:
+    if next(tree.children("worker_rlimit_nofile"), None) is None:
+        for directive, need, said in _wanted_files(tree):
+            if need > _USUAL_FILES:
+                unsaid = (
+                    f"{said}, and no worker_rlimit_nofile: the service's own limit holds, often"
+                    f" {_USUAL_FILES}"
+                )
+                yield directive, unsaid
 
 
 def _one_worker(tree: Tree, facts: LintFacts) -> Found:
@@ -335,6 +344,14 @@ RULES: tuple[Rule, ...] = (
         _connections,
         "A worker that has no file left refuses connections (accept() failed: too many open files)",
         "worker_rlimit_nofile of twice worker_connections, or fewer connections",
+        _CORE + "worker_rlimit_nofile",
+    ),
+    Rule(
+        "connections-without-file-limit",
+        "doubtful",
+        _connections_unsaid,
+        "Whether a worker can hold so many is up to whoever starts it (LimitNOFILE, ulimit -n)",
+        "worker_rlimit_nofile of twice worker_connections",
         _CORE + "worker_rlimit_nofile",
     ),
     Rule(
