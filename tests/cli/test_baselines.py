@@ -1,0 +1,46 @@
+"""Baselines by their names: which configurations a study's definition means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.core.test_kernel import load
+from tuner.cli.session import read_baselines, read_configuration
+from tuner.errors import DefinitionError
+from tuner.space import configuration_yaml
+from tuner.study import load_study
+
+SPACE = load("nginx/static")
+STOCK = SPACE.baseline("stock")
+THEIRS = SPACE.complete({"keepalive_requests": 100_000, "sendfile": True}, STOCK)
+
+
+def study(tmp_path: Path, baselines: str) -> Path:
+    """A study that publishes THEIRS in a file beside it."""
+    (tmp_path / "blog.yaml").write_text(configuration_yaml(THEIRS))
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"workload: static\nbaseline: {baselines}\npublished: blog.yaml\n")
+    return path
+
+
+def test_the_published_configuration_is_the_file_beside_the_study(tmp_path: Path) -> None:
+    """As the first baseline, or beside it; or for ``tuner compare``."""
+    both = load_study(study(tmp_path, "[stock, published]"))
+    assert read_baselines(both, SPACE) == [STOCK, THEIRS]
+    alone = load_study(study(tmp_path, "published"))
+    assert read_baselines(alone, SPACE) == [THEIRS]
+    assert read_configuration("published", SPACE, both.published) == THEIRS
+    with pytest.raises(DefinitionError, match="names no published configuration"):
+        read_configuration("published", SPACE)
+
+
+def test_two_names_for_one_configuration_are_refused(tmp_path: Path) -> None:
+    """It would be compared with itself; the message says which to leave out."""
+    path = tmp_path / "same.yaml"
+    path.write_text(configuration_yaml(STOCK))
+    wanted = load_study(study(tmp_path, f"[stock, hand, {path}]"))
+    with pytest.raises(DefinitionError, match=r"stock and .*same\.yaml are the same") as caught:
+        read_baselines(wanted, SPACE)
+    assert "leave one of them out" in str(caught.value)
