@@ -28,7 +28,7 @@ DATA_PATTERNS = {
     "templates": ("**/*",),
     "spaces": ("**/*",),
     "playbooks": ("**/*",),
-    "studies": ("*.yaml", "workloads/*.yaml"),
+    "studies": ("*.yaml", "workloads/*.yaml", "experiments/*.yaml", "published/*/*.yaml"),
 }
 
 Release = tuple[int, int]  # major, minor

@@ -68,7 +68,8 @@ def definitions(kind: str) -> set[str]:
     """Return the definition files of one kind in the checkout; results of studies are none."""
     folder = TOP / kind
     if kind == "studies":
-        files = {*folder.glob("*.yaml"), *folder.glob("workloads/*.yaml")}
+        patterns = ("*.yaml", "workloads/*.yaml", "experiments/*.yaml", "published/*/*.yaml")
+        files = {file for pattern in patterns for file in folder.glob(pattern)}
     else:
         files = {file for file in folder.rglob("*") if file.is_file()}
     return {str(file.relative_to(TOP)) for file in files if "__pycache__" not in file.parts}

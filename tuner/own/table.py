@@ -66,7 +66,10 @@ GROUPS: tuple[Group, ...] = (
 )
 
 UNPLACED: Mapping[str, str] = MappingProxyType(
-    {"x_forwarded_for": "is left as it is: what applications are told is nothing to be tuned"}
+    {
+        "gzip_types": "is left as it is: what is compressed is nothing to be tuned",
+        "x_forwarded_for": "is left as it is: what applications are told is nothing to be tuned",
+    }
 )
 """Parameters of the spaces that cannot be found in a configuration, with the reason."""
 
