@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,8 +22,8 @@ from tuner.own.table import Bound, bind, changes
 from tuner.own.tree import Directive, Tree, lines, parse, write
 from tuner.render import EXPORT, Placement, cpu_mask
 from tuner.servers import nginx
-from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, Ground
+from tuner.servers.trial import refusal, trial_ground
 from tuner.space import Space
 from tuner.syntax import Syntax
 from tuner.wire import Tls, Wire
@@ -213,12 +212,12 @@ def adapt(own: Own, space: Space, server: ServerFacts) -> tuple[OwnNginx, tuple[
     made = OwnNginx(
         own, bind(space, own.serving), prefix.group(1) if prefix else "/usr/local/nginx"
     )
-    with tempfile.TemporaryDirectory(prefix="tuner-") as folder:
-        for _ in range(_MOST_UNKNOWN):
+    for _ in range(_MOST_UNKNOWN):
+        with tempfile.TemporaryDirectory(prefix="tuner-") as folder:
             carried = _try_out(made, server, Path(folder))
-            if isinstance(carried, Carried):
-                return made, _notes(made, carried)
-            made = replace(made, unknown=made.unknown | {carried})
+        if isinstance(carried, Carried):
+            return made, _notes(made, carried)
+        made = replace(made, unknown=made.unknown | {carried})
     raise DefinitionError(
         f"{server.binary} does not know {', '.join(sorted(made.unknown))} and more; name the Nginx"
         " that this configuration is for",
@@ -228,32 +227,17 @@ def adapt(own: Own, space: Space, server: ServerFacts) -> tuple[OwnNginx, tuple[
 
 def _try_out(made: OwnNginx, server: ServerFacts, folder: Path) -> Carried | str:
     """The baseline as the lab will serve it, or a directive that this build does not know."""
-    certificate = make_certificate() if made.own.workload.wire.tls else None
-    ground = Ground(
-        binary=server.binary,
-        instances_dir=folder,
-        backends_dir=folder,
-        site_dir=folder,
-        cpus=(0,),
-        backend_cpus=(),
-        upstreams=(f"127.0.0.1:{_PORT}",) if made.own.workload.backend else (),
-        protocol=made.own.workload.wire.protocol,
-        certificate=certificate,
-    )
-    spec = made.instance("t", made.bound.baseline, made.bound.space, ground, _PORT)
-    carried = made.carried(made.bound.baseline, ground, folder / "t", _PORT)
-    for name in spec.folders:
-        (folder / "t" / name).mkdir(parents=True, exist_ok=True)
-    for name, text in spec.files.items():
-        (folder / "t" / name).parent.mkdir(exist_ok=True)
-        (folder / "t" / name).write_text(text, encoding="utf-8")
-    done = subprocess.run(spec.validate, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
+    ground = trial_ground(server, made.own.workload, folder)
+    baseline = made.bound.baseline
+    spec = made.instance("t", baseline, made.bound.space, ground, _PORT)
+    carried = made.carried(baseline, ground, Path(spec.directory), _PORT)
+    said = refusal(spec)
+    if not said:
         return carried
-    unknown = _UNKNOWN.search(done.stderr)
+    unknown = _UNKNOWN.search(said)
     if unknown:
         return unknown.group(1)
-    raise _refusal(done.stderr, list(lines(carried.directives)), made.own.tree.file)
+    raise _refusal(said, list(lines(carried.directives)), made.own.tree.file)
 
 
 def _refusal(said: str, written: list[tuple[str, Directive]], main: str) -> DefinitionError:
