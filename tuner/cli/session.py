@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from tuner import __version__
-from tuner.cli import notes
+from tuner.cli import notes, own_server
 from tuner.cli.premises import Lab, Premises, open_premises
 from tuner.cli.progress import TerminalProgress
 from tuner.configuration import Configuration
@@ -37,8 +37,6 @@ from tuner.kernel import (
     settings_of,
 )
 from tuner.load.port import LoadGenerator
-from tuner.own.nginx import Own, Wishes, adapt
-from tuner.own.nginx import read as read_own
 from tuner.parameter import OWN
 from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
@@ -114,13 +112,7 @@ def preflight(
     workload = workload or load_workload(definition.workload)
     if definition.connections is not None:
         workload = replace(workload, connections=definition.connections)
-    if workload.own_site and not definition.config:
-        raise DefinitionError(
-            f"workload {workload.name!r} asks for files of your own server; name its"
-            " configuration: --config /etc/nginx/nginx.conf",
-            path="--workload",
-        )
-    mine = _read_own(definition, workload)
+    mine = own_server.read(definition, workload)
     workload = mine.workload if mine else workload
     premises = open_premises(definition.inventory)
     host = premises.host
@@ -135,7 +127,7 @@ def preflight(
             f" {definition.server}",
             path="--space",
         )
-    own, own_notes = adapt(mine, space, found) if mine else (None, ())
+    own, own_notes = own_server.adapted(mine, space, found, host)
     space = own.bound.space if own else space
     kernel = None
     if definition.layer:
@@ -179,24 +171,6 @@ def preflight(
         kernel=kernel,
         own=own,
     )
-
-
-def _read_own(definition: StudyDefinition, workload: Workload) -> Own | None:
-    """The user's own configuration, if one is given."""
-    if not definition.config:
-        return None
-    if definition.server != "nginx":
-        raise DefinitionError(
-            f"a configuration of your own is read for nginx, not yet for {definition.server}",
-            path="--config",
-        )
-    wishes = Wishes(
-        definition.config,
-        server_name=definition.server_name,
-        root=definition.root,
-        keep_upstreams=definition.keep_upstreams,
-    )
-    return read_own(wishes, workload)
 
 
 def read_baselines(definition: StudyDefinition, space: Space) -> list[Configuration]:

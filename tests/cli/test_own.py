@@ -1,0 +1,81 @@
+"""``--config``: the user's own server, from its files to a patch of them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Tuner
+from tests.hosts.nginxes import needs_nginx
+
+pytestmark = needs_nginx
+TEXT = """\
+# the shop's server
+events { worker_connections 1024; }
+http {
+    keepalive_timeout 65;   # as it always was
+    server {
+        listen 80;
+        server_name shop.example;
+        root /srv/shop;
+    }
+}
+"""
+OPTIONS = ("--time", "20s", "--quiet", "--name", "mine", "--rate", "1000")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A configuration of one's own."""
+    (tmp_path / "etc").mkdir()
+    path = tmp_path / "etc" / "nginx.conf"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.mark.usefixtures("host")
+def test_the_outcome_is_a_patch_of_the_users_files(tuner: Tuner, config: Path) -> None:
+    """On the simulated lab, where ``sendfile on`` is what helps; the files themselves stay."""
+    done = tuner("compare", "own", "hand", "--config", str(config), *OPTIONS)
+    assert done.code == 0, done.err
+    best = Path("studies/mine/best")
+    assert config.read_text() == TEXT
+    diff = tuner("export", "mine", "--diff")
+    assert diff.code == 0
+    assert diff.out == (best / "own.patch").read_text()
+    command = ["patch", "-p0", "-s", "-d", str(config.parent)]
+    subprocess.run(command, input=diff.out, text=True, check=True)
+    assert "sendfile on;" in config.read_text()
+    assert "# the shop's server" in config.read_text()
+    assert (best / "own" / "nginx.conf").read_text() == config.read_text()
+    report = Path("studies/mine/report.md").read_text()
+    assert "root /srv/shop is not carried over" in report
+    # The files are others now: blocks of the study could not be compared with new ones.
+    done = tuner("optimize", "--resume", "--name", "mine")
+    assert done.code == 2
+    assert "configuration changed since 'mine' was begun" in done.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "options", "words"),
+    [
+        ("listen 80;", "listen 80", (), "nginx.conf:6: Nginx refuses it: invalid parameter"),
+        ("root /srv", "index a b; sendfile maybe; root /srv", (), "sendfile"),
+        ("root /srv", "limit_rate x; root /srv", (), "nginx.conf:8: Nginx refuses it"),
+        ("", "", ("--server-name", "other.example"), "here are: shop.example"),
+        ("", "", ("--workload", "https"), "nginx.conf:5: the workload asks over TLS"),
+        ("", "", ("--server", "caddy"), "not yet for caddy"),
+    ],
+)
+@pytest.mark.usefixtures("host")
+def test_what_is_wrong_is_said_before_anything_starts(
+    tuner: Tuner, config: Path, *, old: str, new: str, options: tuple[str, ...], words: str
+) -> None:
+    """With file, line, and the way out."""
+    config.write_text(TEXT.replace(old, new) if old else TEXT)
+    done = tuner("optimize", "--config", str(config), *options)
+    assert done.code == 2, done.err
+    assert words in done.err
+    assert not Path("studies").exists()
