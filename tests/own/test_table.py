@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,8 @@ from tuner.own.serving import Serving, serving
 from tuner.own.table import GROUPS, UNPLACED, Bound, bind, changes
 from tuner.own.tree import equal, parse
 from tuner.parameter import OWN
-from tuner.space import Space, load_space, spaces
+from tuner.space import Space, bind_space, load_space, spaces
+from tuner.wire import PROTOCOLS
 
 MAIN = """\
 user www-data;
@@ -106,10 +109,23 @@ def tuned(
 def test_every_parameter_of_the_built_in_spaces_is_placed_or_has_a_reason() -> None:
     """A parameter that is new in a space is placed, or said to be left as the user has it."""
     placed = {name for group in GROUPS for name in group.names} | UNPLACED.keys()
-    for name in spaces():
-        if name.startswith("nginx/"):
-            known = {p.name for p in space(name.removeprefix("nginx/"), (99,)).parameters}
-            assert known <= placed, name
+    base = space("static", (99,)).facts
+    for protocol, tls in product(PROTOCOLS, (False, True)):
+        facts = replace(
+            base,
+            protocol=protocol,
+            tls=tls,
+            streams=999,
+            response_bytes=1 << 30,
+            request_bytes=1 << 20,
+            modules=(*base.modules, "http_v3"),
+            kernel=(99,),
+            kernel_tls=True,
+            openssl=(99,),
+        )
+        for name in (name for name in spaces() if name.startswith("nginx/")):
+            known = {parameter.name for parameter in bind_space(name, facts).parameters}
+            assert known <= placed, (name, protocol)
 
 
 def test_the_baseline_is_what_the_files_say(folder: Path) -> None:
