@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -29,6 +30,8 @@ from tuner.store import Store
 _VALIDATE = {"nginx": ("nginx", "-t"), "caddy": ("caddy", "validate", "--config")}
 _MAIN_FILE = {"nginx": "/etc/nginx/nginx.conf", "caddy": "/etc/caddy/Caddyfile"}
 _PATIENCE_S = 5.0
+_HOST_S = 60.0
+"""Longest time that one host is expected to take."""
 _EPILOG = """
 \b
 Examples:
@@ -80,6 +83,8 @@ def command(
     hosts = read_inventory(inventory, generators=False)
     change = _change(study, name, target, service, candidate=candidate)
     chosen = hosts.targets[:canary] if canary else hosts.targets
+    # The first host must not restore itself while the last one is being changed.
+    change = replace(change, lease_s=change.lease_s + _HOST_S * len(chosen))
     with services_of(hosts) as services:
         _roll_out(chosen, change, services, store, lambda host: _probed(probe, host, probes, limit))
     left = [host.name for host in hosts.targets if host not in chosen]
