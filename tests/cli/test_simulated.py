@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,6 +104,48 @@ def test_the_report_again_from_the_record_alone(finished: Tuner) -> None:
     assert done.code == 0
     assert done.out.startswith("Better: ")
     assert written() == first
+
+
+def test_the_report_in_other_forms(finished: Tuner, tmp_path: Path) -> None:
+    """JUnit, and a folder from which the same report comes again, beside the study itself."""
+    done = finished("report", "mine", "--quiet", "--junit", str(tmp_path / "ci" / "tuner.xml"))
+    assert done.code == 0
+    assert 'failures="0"' in (tmp_path / "ci" / "tuner.xml").read_text()
+    assert finished("export", "mine", "--results", "kept").code == 0
+    again = finished("report", "kept/record.json.gz", "mine", "--quiet")
+    assert again.code == 0
+    rows = again.out.splitlines()
+    assert [row.split()[1] for row in rows[1:3]] == ["better", "better"]
+    assert rows[1] == rows[2]
+    assert Path("side-by-side.html").is_file()
+
+
+def test_forms_to_deploy(finished: Tuner) -> None:
+    """Variables, a role and Compose, each in a folder of its own."""
+    for kind, file in (
+        ("ansible", "nginx.yml"),
+        ("role", "tuned_nginx/tasks/main.yml"),
+        ("compose", "compose.yaml"),
+    ):
+        done = finished("export", "mine", "--format", kind)
+        assert done.code == 0, done.err
+        assert str(STUDY / kind / file) in done.out.splitlines()
+
+
+def test_the_dashboard_is_an_extra(finished: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it the message says how to get it; with it the study's own storage is opened."""
+    monkeypatch.setitem(sys.modules, "optuna_dashboard", None)
+    done = finished("dashboard", "mine")
+    assert done.code == 2
+    assert "pip install 'tuner[dashboard]'" in done.err
+    opened: list[object] = []
+    extra = types.ModuleType("optuna_dashboard")
+    monkeypatch.setattr(
+        extra, "run_server", lambda url, **where: opened.append((url, where)), raising=False
+    )
+    monkeypatch.setitem(sys.modules, "optuna_dashboard", extra)
+    assert finished("dashboard", "mine", "--port", "9000").code == 0
+    assert opened == [(sqlite_url(STUDY), {"host": "127.0.0.1", "port": 9000})]
 
 
 def test_the_export_again(finished: Tuner, tmp_path: Path) -> None:

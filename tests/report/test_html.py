@@ -15,6 +15,7 @@ import pytest
 from tuner.record import Record
 from tuner.report.html import render_html
 from tuner.report.result import StudyResult, evaluate
+from tuner.report.section import Picture, Section, Table
 from tuner.report.vega import embedded_json
 from tuner.testing.sample_record import STAGES, Stage
 
@@ -104,6 +105,35 @@ def test_every_chart_has_its_place(study: Studies) -> None:
         f"usage-{what}" for what in ("cpu", "backend", "memory", "network", "switches", "disk")
     ]
     assert set(charts) == places == set(expected)
+
+
+@pytest.mark.parametrize("stage", ["started", "confirmed"])
+def test_every_link_leads_somewhere(study: Studies, stage: Stage) -> None:
+    """Each anchor that the page names is an element of it, and no id is given twice."""
+    tags = parsed(render_html(study(stage=stage))).tags
+    ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
+    links = {str(attributes["href"])[1:] for tag, attributes in tags if tag == "a"}
+    assert links
+    assert links <= set(ids)
+    assert len(ids) == len(set(ids))
+
+
+def test_a_further_section_has_its_place(study: Studies) -> None:
+    """Charts and tables of something beside the study stand in the page and in its navigation."""
+    spec = {"mark": "point", "data": {"values": [{"x": 1}]}, "encoding": {}}
+    ladder = Section(
+        anchor="ladders",
+        title="Ladders",
+        lead="Latency against <rate>",
+        legend=(("l-tuned", "tuned"),),
+        pictures=(Picture("ladder-p99", "p99 by rate", spec),),
+        tables=(Table(("Rate", "p99"), (("1,000/s", "1 ms"),)),),
+    )
+    page = render_html(study(), [ladder])
+    assert 'id="chart-ladder-p99"' in page
+    assert '<a href="#ladders">Ladders</a>' in page
+    assert "Latency against &lt;rate&gt;" in page
+    assert '"ladder-p99":' in page
 
 
 def test_the_page_asks_for_nothing_from_outside(study: Studies) -> None:
