@@ -23,6 +23,7 @@ import pytest
 
 from tests.hosts.nginxes import needs_nginx
 from tests.own.configurations import CASES, Case
+from tuner.errors import DefinitionError
 from tuner.own.nginx import OwnNginx, Wishes, adapt, read
 from tuner.own.tree import equal, parse, write
 from tuner.servers import nginx
@@ -210,6 +211,30 @@ def test_the_patch_makes_the_tuned_configuration_of_the_users_files(taken: Taken
     finally:
         shutil.rmtree(copy)
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_workload_may_ask_for_the_users_own_files(tmp_path: Path) -> None:
+    """Where they are, or below another folder; one that cannot be entered is said."""
+    workload = tmp_path / "mine.yaml"
+    workload.write_text("workload: mine\nsite: own\nrequests: [{path: /index.html}]\n")
+    config = tmp_path / "nginx.conf"
+    server = nginx.detect()
+    space = bind_space(
+        "nginx/static", SpaceFacts(1, 32, 8 << 30, server.version_tuple, server.modules)
+    )
+
+    def text(written: str, root: str = "") -> str:
+        config.write_text(f"events {{}}\nhttp {{ server {{ listen 80; root {written}; }} }}\n")
+        own = read(Wishes(str(config), root=root), load_workload(str(workload)))
+        made, _ = adapt(own, space, server)
+        ground = Ground(server.binary, tmp_path, tmp_path, tmp_path / "site", (0,), (), ())
+        baseline = made.bound.baseline
+        return made.instance("i", baseline, made.bound.space, ground, 18080).files["nginx.conf"]
+
+    assert "root /usr/share;" in text("/usr/share")
+    assert "root /usr/lib;" in text("/nowhere/at/all", root="/usr/lib")
+    with pytest.raises(DefinitionError, match=r"nginx.conf:2: root /nowhere .*--root FOLDER"):
+        text("/nowhere")
 
 
 def dump(main: Path) -> dict[str, str]:

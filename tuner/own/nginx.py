@@ -208,6 +208,7 @@ def adapt(own: Own, space: Space, server: ServerFacts) -> tuple[OwnNginx, tuple[
     Raises:
         DefinitionError: Nginx refuses the configuration, or nothing in it can be tuned.
     """
+    _check_root(own)
     prefix = re.search(r"--prefix=(\S+)", server.build)
     made = OwnNginx(
         own, bind(space, own.serving), prefix.group(1) if prefix else "/usr/local/nginx"
@@ -292,6 +293,41 @@ def _check_protocol(found: Serving, wire: Wire) -> None:
 
 def _is_on(found: tuple[Directive, ...]) -> bool:
     return any(directive.args == ("on",) for directive in found)
+
+
+def _check_root(own: Own) -> None:
+    """Whether the user's own files can be served, where the workload asks for them.
+
+    Raises:
+        DefinitionError: the account of the instances cannot enter their folder.
+    """
+    if not own.workload.own_site:
+        return
+    if own.wishes.root:
+        if not _is_enterable(own.wishes.root):
+            raise DefinitionError(f"{own.wishes.root} cannot be entered", path="--root")
+        return
+    for chain in own.serving.chains:
+        for found in effective(chain, "root"):
+            path = str(Path(found.file).parent / found.args[0])
+            if "$" not in path and not _is_enterable(path):
+                raise DefinitionError(
+                    f"root {found.args[0]} cannot be entered by the lab's account; open it, or name"
+                    " a folder that can be: --root FOLDER",
+                    path=found.file,
+                    line=found.line,
+                )
+
+
+def _is_enterable(path: str) -> bool:
+    """As ``_is_readable``, of a folder."""
+    if os.geteuid() != 0:
+        return os.access(path, os.X_OK)
+    folder = Path(path).resolve()
+    try:
+        return all(each.stat().st_mode & stat.S_IXOTH for each in (folder, *folder.parents))
+    except OSError:
+        return False
 
 
 def _is_readable(path: str) -> bool:
