@@ -23,6 +23,7 @@ from tuner.testing.lab import Faults, SimulatedDeployer, SimulatedHost
 TOP = Path(__file__).resolve().parents[2]
 DRIVER = TOP / "tests" / "hosts" / "switching.py"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TOP)}
+STARTED = ["before", "one"]
 real = [*needs_nginx, needs_namespace]
 
 
@@ -96,21 +97,21 @@ class TestReal:
     ) -> None:
         """``kill -9``: the target puts the settings back by itself, and the log says so."""
         before = network.values()
-        command = network.command(sys.executable, str(DRIVER), str(tmp_path), "2", "wait")
+        command = network.command(sys.executable, str(DRIVER), str(tmp_path), "8", "wait")
         with subprocess.Popen(
             command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, start_new_session=True
         ) as tuner:
             assert tuner.stdout is not None
-            steps = [json.loads(tuner.stdout.readline()) for _ in range(2)]
+            assert [json.loads(tuner.stdout.readline())["step"] for _ in range(2)] == STARTED
             os.killpg(tuner.pid, signal.SIGKILL)
         for pid in _nginx_of(tmp_path):
             os.kill(pid, signal.SIGKILL)
-        assert steps[1]["values"]["net.core.somaxconn"] == "1111"
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while network.values() != before:
             assert time.monotonic() < end, "the target did not put its settings back"
             time.sleep(0.1)
         log = (tmp_path / "guard" / "log").read_text()
+        # On a busy machine the limit may be over before the kill; that it was changed stands here.
         assert "put back: net.core.somaxconn" in log
         assert "nobody renewed the time" in log
 
