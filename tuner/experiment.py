@@ -24,7 +24,18 @@ from tuner.published import load_published
 from tuner.workload import Workload, load_workload
 
 _KEYS = ("summary", "servers", "cases", "time")
-_MORE = ("cores", "limit", "ladder", "tune", "alike", "published", "objective", "spaces", "note")
+_MORE = (
+    "cores",
+    "limit",
+    "ladder",
+    "tune",
+    "tuned",
+    "alike",
+    "published",
+    "objective",
+    "spaces",
+    "note",
+)
 _CASE = ("workload", "rate", "connections", "streams", "servers")
 
 
@@ -55,6 +66,8 @@ class Experiment:
     cases: tuple[Case, ...]
     tune: str
     """Name of the case in which tuned configurations are sought."""
+    tuned: tuple[str, ...]
+    """Servers that are tuned; the others have a fixed configuration."""
     objective: Objective
     limit: Constraint
     ladder: bool
@@ -103,6 +116,11 @@ def load_experiment(name_or_path: str) -> Experiment:
         spaces={server: node.text() for server, node in spaces.items()},
         cases=cases,
         tune=keys["tune"].one_of(names) if "tune" in keys else names[0],
+        tuned=(
+            tuple(node.one_of(servers) for node in keys["tuned"].sequence())
+            if "tuned" in keys
+            else servers
+        ),
         objective=_objective(keys.get("objective")),
         limit=_limit(keys.get("limit")),
         ladder=keys["ladder"].boolean() if "ladder" in keys else False,

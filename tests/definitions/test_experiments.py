@@ -94,6 +94,12 @@ def test_a_published_setting_without_a_parameter_is_told_and_the_rest_is_carried
     assert any(text.startswith("access_log off: all arms") for text in lost)
 
 
+def test_the_terminator_has_a_fixed_configuration() -> None:
+    """Elsewhere every server is tuned."""
+    assert EXPERIMENTS["file-100k-h1-h2-terminator"].tuned == ("nginx", "caddy")
+    assert EXPERIMENTS["https-proxy-500"].tuned == ("nginx", "caddy")
+
+
 def test_spdy_keeps_its_published_figures_and_says_that_nothing_is_measured() -> None:
     """No server or client has it any more."""
     rows = EXPERIMENTS["file-100k-h1-h2-terminator"].published.rows

@@ -142,7 +142,10 @@ class _Run:
     def search(self, servers: Sequence[str]) -> tuple[dict[str, Configuration], dict[str, str]]:
         """The tuned configuration of each server, and the studies that found them."""
         case = self.experiment.case(self.experiment.tune)
-        found = self.look(case, servers, watch=True)
+        wanted = [server for server in servers if server in self.experiment.tuned]
+        if not wanted:
+            return {}, {}
+        found = self.look(case, wanted, watch=True)
         each_s = SEARCH_SHARE * self.experiment.time_s / len(found)
         tuned: dict[str, Configuration] = {}
         names: dict[str, str] = {}
@@ -165,7 +168,7 @@ class _Run:
     ) -> Record:
         """Measure one case; its record."""
         experiment = self.experiment
-        found = self.look(case, servers, watch=False)
+        found = self.look(case, servers, watch=not tuned[0])
         _, scaling = self.workload(case)
         if case.name != experiment.tune:
             scaling += (f"tuned for {experiment.tune}, and measured here as it is",)
