@@ -18,7 +18,7 @@ from tuner.hosts.port import InstanceSpec
 pytestmark = pytest.mark.integration
 
 SOMAXCONN = "net.core.somaxconn"
-LEASE_S = 6.0
+LEASE_S = 15.0
 
 
 def value(bed: Bed) -> str:

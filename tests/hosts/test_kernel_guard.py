@@ -22,7 +22,7 @@ pytestmark = needs_namespace
 
 PROGRAM = data_dir("playbooks") / "files" / "tuner_kernel_guard.py"
 CORKING, SOMAXCONN = "net.ipv4.tcp_autocorking", "net.core.somaxconn"
-LONG_S, SHORT_S = 100.0, 1.0
+LONG_S, SHORT_S = 100.0, 3.0
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def test_a_caller_that_is_killed_leaves_nothing_behind(guard: Guarded) -> None:
     script = (
         "import json, os, subprocess, sys\n"
         f"settings = {{{SOMAXCONN!r}: '777'}}\n"
-        "asked = json.dumps({'owner': 'x', 'lease_s': 1.5, 'settings': settings})\n"
+        "asked = json.dumps({'owner': 'x', 'lease_s': 4.0, 'settings': settings})\n"
         f"subprocess.run([sys.executable, {str(PROGRAM)!r}, {str(guard.folder)!r}, 'apply'],"
         " input=asked, text=True, check=True)\n"
         "os.killpg(0, 9)\n"
