@@ -32,7 +32,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its folder, once it has ended."""
     here("caddy")
     folder = tmp_path_factory.mktemp("caddy")
-    options = ("--objective", "p99", "--time", "12s", "--rate", "1000", "--trials", "2")
+    options = ("--objective", "p99", "--time", "20s", "--rate", "3000", "--trials", "2")
     done = subprocess.run(
         [sys.executable, "-m", "tuner", "optimize", "--server", "caddy", *options, "--name", NAME],
         cwd=folder,
