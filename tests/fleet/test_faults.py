@@ -63,6 +63,13 @@ class Study:
             assert time.monotonic() < deadline, "no window came"
             time.sleep(0.2)
 
+    def close(self) -> None:
+        """Wait for a killed one, and close what it wrote to."""
+        self.process.wait()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
     def end(self) -> str:
         """Wait for its end; what it said."""
         return self.process.communicate(timeout=PATIENCE_S)[1]
@@ -93,7 +100,7 @@ def study(hosts: Bed, tmp_path: Path) -> Iterator[Study]:
     finally:
         with contextlib.suppress(ProcessLookupError):
             made.process.kill()
-        made.process.wait()
+        made.close()
     assert {name: host.files() for name, host in hosts.hosts.items()} == before
     for host in hosts.hosts.values():
         assert not list(host.root.glob("var/tmp/tuner-*"))
@@ -110,7 +117,7 @@ def goes_on(study: Study) -> None:
         again.end()
     finally:
         again.process.kill()
-        again.process.wait()
+        again.close()
     assert kept <= study.windows()
 
 
