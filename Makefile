@@ -61,7 +61,7 @@ $(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
 	@touch $@
 
 .PHONY: test
-test: nginx nghttpx chromium lint lint-rust test-rust ## All that must pass: lints, types, tests, a study, the wheel
+test: nginx nghttpx chromium postgresql lint lint-rust test-rust ## All that must pass: lints, types, tests, a study, the wheel
 	$(BIN)/python -m pytest $(ARGS)
 
 # Not all systems have a package of it; the tests that need it are then skipped, and say so.

@@ -11,6 +11,7 @@ Several workers may write one record: see ``tuner.sharing``.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 import uuid
@@ -416,9 +417,8 @@ class Store:
             trial.set_user_attr("state", state)
             trial.set_user_attr("message", message)
             # Some are there already if the study was killed between this write and the next.
-            with warnings.catch_warnings():
-                # Of those that another worker has just told.
-                warnings.simplefilter("ignore", UserWarning)
+            # Those that another worker has just told are warned of, and are there.
+            with contextlib.suppress(UserWarning):
                 for name in told.keys() - trial.constraints.keys():
                     trial.set_constraint(name, told[name])
             values = [mean_loss(losses)] + ([] if second is None else [mean_loss(second)])

@@ -100,7 +100,7 @@ def windows(record: Record) -> set[tuple[int, str]]:
 def main() -> None:
     """One worker in this process."""
     host, seed, window_s = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-    made = simulated(seed)
+    made = simulated(seed, time_s=30.0)
     measure = made.host.measure
 
     def in_real_time(*args: Any) -> Any:

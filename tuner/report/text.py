@@ -16,6 +16,7 @@ def verdict_lines(study: StudyResult) -> list[str]:
     """The summary as lines without styling; the first one is the outcome in one sentence."""
     lines = [study.sentence]
     lines += [study.replication.sentence] if study.replication else []
+    lines += [study.hosts.everywhere] if study.hosts else []
     for title, part in (
         ("", _columns(wanted_rows(study)) if wanted_rows(study) else []),
         ("", _arms(study)),
