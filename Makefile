@@ -69,6 +69,10 @@ test: nginx nghttpx chromium postgresql lint lint-rust test-rust ## All that mus
 nghttpx:
 	@.ci/require nghttpx || true
 
+.PHONY: postgresql
+postgresql:
+	@.ci/require postgresql
+
 .PHONY: chromium
 chromium:
 	@.ci/require chromium
