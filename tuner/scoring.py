@@ -33,15 +33,15 @@ def by_round(block: Block, objective: Objective) -> dict[int, dict[str, float]]:
     return rounds
 
 
-def round_differences(block: Block, instance: str, objective: Objective) -> list[float]:
-    """Log ratio to the baseline of each round in which both windows are valid, in order."""
-    return [
-        values[instance] - values[BASELINE]
-        for _, values in sorted(by_round(block, objective).items())
-        if instance in values
-        and BASELINE in values
-        and math.isfinite(values[instance] - values[BASELINE])
-    ]
+def round_differences(block: Block, objective: Objective) -> dict[str, list[float]]:
+    """Log ratios to the baseline, by instance: of each round with both windows valid, in order."""
+    found: dict[str, list[float]] = {}
+    for _, values in sorted(by_round(block, objective).items()):
+        for instance, value in values.items():
+            difference = value - values.get(BASELINE, math.nan)
+            if math.isfinite(difference):
+                found.setdefault(instance, []).append(difference)
+    return found
 
 
 def block_losses(block: Block, objective: Objective) -> dict[str, float]:
@@ -53,10 +53,8 @@ def block_losses(block: Block, objective: Objective) -> dict[str, float]:
     if objective.slo:
         ratios = _arm_differences(block, objective)
     else:
-        found = {
-            i.instance: round_differences(block, i.instance, objective) for i in block.instances
-        }
-        ratios = {name: statistics.median(rounds) for name, rounds in found.items() if rounds}
+        found = round_differences(block, objective)
+        ratios = {name: statistics.median(rounds) for name, rounds in found.items()}
     return {
         name: objective.loss(ratio)
         for name, ratio in ratios.items()
