@@ -152,3 +152,16 @@ def test_what_cannot_be_fitted_is_refused() -> None:
         fit([[np.nan, 1.0], [1.0, 1.0]], sigma=SIGMA, correlation=0.5)
     with pytest.raises(ValueError, match="sigma must be positive but got 0"):
         fit([[1.0]], sigma=0, correlation=0.5)
+
+
+def test_a_configuration_far_from_the_rest_keeps_its_figure() -> None:
+    """In many searches a few settings together make the whole difference: one look in twenty."""
+    rng = np.random.default_rng(7)
+    values = np.full((21, 4), np.nan)
+    values[0] = rng.normal(0.0, 0.05, 4)
+    for row in range(1, 21):
+        values[row, row % 4] = rng.normal(0.0, 0.1)
+    values[13, 1] = -1.1
+    found = fit(values, sigma=0.05, correlation=0.0)
+    assert found.effects[13] == pytest.approx(-1.1, abs=0.15)
+    assert not found.disturbed

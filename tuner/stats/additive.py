@@ -9,10 +9,13 @@ So the level of each block is estimated from all of its arms, in the two-way mod
     y = configuration + block + noise
 
 with the configurations drawn from a common spread (a mixed model: Searle, Casella and McCulloch,
-Variance Components, 1992) and noise of Student's t with 3 degrees of freedom (Lange, Little and
-Taylor, JASA 84, 1989): an arm that contradicts its block by many standard deviations loses its
-weight, whichever arm it is. The effects are shrunk towards the middle of the search according to
-how often a configuration was measured, so that one lucky look does not beat five good ones.
+Variance Components, 1992). Spread and noise are both Student's t with 3 degrees of freedom (Lange,
+Little and Taylor, JASA 84, 1989): an arm that contradicts its other blocks by many standard
+deviations loses its weight in them, whichever arm it is, and a configuration that stands far from
+the rest says little of its block's level, but keeps its figure, since in many searches a few
+settings together make the whole difference. The effects are shrunk towards the middle of the
+search according to how often a configuration was measured, so that one lucky look does not beat
+five good ones.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ DISTURBED = 4.0
 
 _ITERATIONS = 25
 _FREEDOM = 3.0
+_LEAST_DEVIATIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ def fit(values: npt.ArrayLike, *, sigma: float, correlation: float) -> AdditiveF
         values: ln figures, shape (configurations, blocks), NaN where not measured; row 0 is the
             baseline's, which every block has.
         sigma: noise of one instance in a block, ln units: sigma_d / sqrt(2) of the A/A blocks.
+            Blocks of the search are shorter; where the looks at one configuration differ by more,
+            that is the noise.
         correlation: of instances of one block, from the A/A blocks. Above 0.5 the block's level is
             free, and the baseline is a control; at or below it the level is held to the
             baseline's over all blocks as far as the correlation says, and the baseline of the block
@@ -84,12 +90,16 @@ def fit(values: npt.ArrayLike, *, sigma: float, correlation: float) -> AdditiveF
     # the baseline's own figure is the wrong one if it was disturbed.
     rough = np.where(there, y - np.where(np.arange(len(y)) > 0, middle, centre)[:, None], np.nan)
     level = np.nanmedian(rough, axis=0)
-    hold = np.where(np.arange(len(y)) > 0, 1 / spread**2, 1e-9)[:, None]
+    sigma = max(sigma, _noise(y - level, there & candidates[:, None]))
     level_hold = _hold(sigma, correlation)
     weight = there.astype(np.float64)
-    effects = np.zeros(len(y))
+    # Begin with what was measured, not with what was expected: of the two hills of a configuration
+    # that stands far from the rest, "its look was disturbed" and "it differs", the second is meant.
+    effects = np.where(there, y - level, 0.0).sum(axis=1) / np.maximum(1, there.sum(axis=1))
     for _ in range(_ITERATIONS):
         cells = weight / sigma**2
+        strange = ((effects - middle) / spread) ** 2
+        hold = np.where(np.arange(len(y)) > 0, _t_weight(strange) / spread**2, 1e-9)[:, None]
         prior = np.where(np.arange(len(y)) > 0, middle, centre)[:, None]
         known = cells.sum(axis=1, keepdims=True) + hold
         pull = (cells * (y - level)).sum(axis=1, keepdims=True) + hold * prior
@@ -110,6 +120,17 @@ def fit(values: npt.ArrayLike, *, sigma: float, correlation: float) -> AdditiveF
         levels=level + effects[0],
         baseline_errors=(y[0] - effects[0] - level) / sigma,
     )
+
+
+def _noise(y: FloatArray, there: npt.NDArray[np.bool_]) -> float:
+    """Of one look, from the rows with several, by the median absolute deviation; 0 if unknown."""
+    counts = there.sum(axis=1, keepdims=True)
+    several = there & (counts > 1)
+    if several.sum() < _LEAST_DEVIATIONS:
+        return 0.0
+    means = np.where(there, y, 0.0).sum(axis=1, keepdims=True) / np.maximum(counts, 1)
+    deviations = np.abs(y - means) * np.sqrt(counts / np.maximum(counts - 1, 1))
+    return 1.4826 * float(np.median(deviations[several]))
 
 
 def _t_weight(squares: FloatArray) -> FloatArray:
