@@ -65,13 +65,25 @@ class StudyPlan:
     load_points: BlockPlan
     samples_needed: int
     """Stall-free samples that a window must hold; declared in the report."""
+    look_samples: int
+    """The same for windows of the search, which claim nothing."""
 
 
 CLOSED = BlockPlan(rounds=6, window_s=0.5, first_warmup_s=0.5, warmup_s=0.1)
 _ARM_S = 9.0
 """Measured time of an arm in a block whose values are claims; less in a study below ten minutes."""
-_LOOK_S = 3.0
-"""Measured time of a configuration in a block of the search; likewise."""
+_POINT_S = 3.0
+"""Measured time of an arm at one of the other load points; likewise."""
+_LOOK_S = 2.0
+"""Measured time of a configuration in a block of the search; likewise.
+
+Four cheap looks at four configurations find more than one dear look at one: most configurations
+are worse by far than the noise of a short look, and the few that are not are looked at again
+(``benchmarks/efficiency.py`` tells it on a recorded table).
+"""
+_LOOK_SHARE = 0.25
+"""Share of the samples of a claim that a window of the search holds."""
+_CANDIDATES = 8
 _LEAST_ROUNDS = 4
 """A candidate can be dropped after four rounds at the earliest."""
 _LEAST_RUNGS = 7
@@ -87,28 +99,31 @@ def plan_blocks(
     Many short windows are better than few long ones: a disturbance of the host spoils one of
     them, and the median over rounds does not follow it. A window holds the samples that the
     goals need if that takes at most a hundredth of the study; at lower rates it holds fewer,
-    and the record declares how many. Where every window costs a start of its own, windows are
-    twice as long, and so fewer.
+    and the record declares how many. In the search a quarter is enough. Where every window costs
+    a start of its own, windows are twice as long, and so fewer.
     """
     needed = goals.samples_needed
     longest_s = max(0.5, time_s / 100)
     sample_s = needed * STALL_ALLOWANCE / rate_per_s if goals.mode == "open" else 0.5
     # A capacity has many windows of its own, and each may be shorter.
     shortest_s, shortest_confirm_s = (0.4, 0.5) if goals.seek else (0.5, 0.75)
+    look = 1.0 if goals.seek else _LOOK_SHARE
     if exclusive:
         shortest_s, shortest_confirm_s = 2 * shortest_s, 2 * shortest_confirm_s
-    search_s = min(max(shortest_s, sample_s), longest_s)
+    search_s = min(max(shortest_s, look * sample_s), longest_s)
     confirm_s = min(max(shortest_confirm_s, sample_s), 1.5 * longest_s)
+    looked = max(1, math.floor(look * needed))
     if goals.mode == "open":
-        needed = min(needed, math.floor(rate_per_s * search_s / STALL_ALLOWANCE))
+        needed = min(needed, math.floor(rate_per_s * confirm_s / STALL_ALLOWANCE))
+        looked = min(looked, math.floor(rate_per_s * search_s / STALL_ALLOWANCE))
     settle_s = max(0.03, min(0.5, 500 / rate_per_s))
     fresh_s = max(0.25, settle_s)
     brief = min(1.0, time_s / 600)
     least = _LEAST_RUNGS if goals.seek else _LEAST_ROUNDS
 
-    def block(measured_s: float, window_s: float) -> BlockPlan:
+    def block(measured_s: float, window_s: float, warmup_s: float = settle_s) -> BlockPlan:
         rounds = _rounds(brief * measured_s, window_s, least)
-        return BlockPlan(rounds, window_s, fresh_s, settle_s, exclusive)
+        return BlockPlan(rounds, window_s, fresh_s, warmup_s, exclusive)
 
     confirm = block(_ARM_S, confirm_s)
     return StudyPlan(
@@ -116,11 +131,12 @@ def plan_blocks(
         aa=confirm,
         aa_blocks=3,
         aa_instances=3,
-        search=block(_LOOK_S, search_s),
-        candidates=5,
+        search=block(_LOOK_S, search_s, max(0.03, settle_s / 2)),
+        candidates=_CANDIDATES,
         confirm=confirm,
-        load_points=block(_LOOK_S, confirm_s),
+        load_points=block(_POINT_S, confirm_s),
         samples_needed=needed,
+        look_samples=looked,
     )
 
 

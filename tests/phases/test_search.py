@@ -15,6 +15,7 @@ from tuner.phases.search import SearchSpec, hopeless, run_search
 from tuner.phases.study import calibrate
 from tuner.record import Record, Trial
 from tuner.scoring import BASELINE, mean_loss, trial_losses
+from tuner.search.schedule import RUNGS
 from tuner.testing.lab import Effect, Faults
 
 
@@ -62,20 +63,20 @@ def test_no_configuration_is_two_trials(usual: Record) -> None:
 
 
 def test_what_looks_good_is_measured_again_in_later_blocks(usual: Record) -> None:
-    """One look for most, five for the best, never more."""
+    """One look for most, many for the best."""
     looks = [len(trial.losses) for trial in proposals(usual)]
-    assert max(looks) == 5
+    assert 5 <= max(looks) <= RUNGS[-1]
     assert sorted(looks)[len(looks) // 2] <= 2
     by_looks = sorted(proposals(usual), key=lambda t: -len(t.losses))
     assert mean_loss(by_looks[0].losses) < mean_loss(by_looks[-1].losses)
 
 
 def test_there_are_new_proposals_in_every_block_but_the_last(usual: Record) -> None:
-    """Looking again takes at most two of five places before the final part."""
+    """Looking again takes at most six of eight places before the final part."""
     seen: set[int] = set()
     for block in blocks(usual, "search")[:5]:
         trials = {i.trial for i in block.instances if i.trial is not None}
-        assert len(trials - seen) >= 3
+        assert len(trials - seen) >= 2
         seen |= trials
 
 

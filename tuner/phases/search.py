@@ -30,7 +30,7 @@ from tuner.stats.race import drop_allowance, is_hopeless
 
 _FINAL_SHARE = 0.25
 """Last part of the search's time, which goes to looking again at the best."""
-_NEW_SHARE = 0.6
+_NEW_SHARE = 0.25
 """Least share of a block's slots that goes to new proposals before the final part."""
 
 
@@ -58,6 +58,8 @@ def run_search(
     May be called on a record that holds part of a search: it goes on from there.
     """
     cost_s = plan.search.cost_s(plan.candidates + 1)
+    least = min(bench.gates.samples_needed, plan.look_samples)
+    bench = replace(bench, gates=replace(bench.gates, samples_needed=least))
     sharing = bench.store.sharing
     record = bench.store.record()
     bench.progress.phase("search", max(0.0, spec.time_s - _spent_s(record)))

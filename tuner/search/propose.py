@@ -10,6 +10,7 @@ count as bad while a batch is drawn (constant liar, Ginsbourger et al. 2010), wh
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
 
+_STARTUP = 16
+"""Trials before TPE models anything: two blocks. In a space with conditions, fewer may all lie in
+one branch, and TPE then stays there."""
+_BLIND = 0.25
+"""Share of the proposals that is drawn without the model, for the branches that it gave up."""
 _ATTEMPTS = 20
 """Draws per proposal before a space is taken to be exhausted."""
 
@@ -78,10 +84,13 @@ def propose(
         study.add_trial(_running(configuration, space, allow))
     known = {trial.configuration.digest for trial in seen} | {c.digest for c in pending}
     proposals: list[Configuration] = []
+    blind = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+    dice = random.Random(seed)  # noqa: S311 - no secret
     for _ in range(count * _ATTEMPTS):
         if len(proposals) == count:
             break
-        configuration = suggest(study.ask(), space, allow, base)
+        asked = blind if dice.random() < _BLIND else study
+        configuration = suggest(asked.ask(), space, allow, base)
         if configuration.digest not in known:
             known.add(configuration.digest)
             proposals.append(configuration)
@@ -92,7 +101,9 @@ def _sampler(optuna: Any, seed: int) -> Any:
     with warnings.catch_warnings():
         # Grouping is experimental since 2.8 and what conditional spaces need.
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        return optuna.samplers.TPESampler(multivariate=True, group=True, seed=seed)
+        return optuna.samplers.TPESampler(
+            multivariate=True, group=True, n_startup_trials=_STARTUP, seed=seed
+        )
 
 
 def _frozen(trial: Seen, space: Space, allow: Collection[str]) -> optuna.trial.FrozenTrial:

@@ -1,22 +1,29 @@
 """Which trials the next block measures: new ones, or again those that look good.
 
 Successive halving with re-measurement (Jamieson and Talwalkar 2016, on means instead of longer
-runs): every trial gets one look, the better part of those three, the best of them five. A
-figure is a mean over blocks, so that a lucky first look does not decide.
+runs): every trial gets one short look, the better part of those three, the best of them five, and
+so on. A figure is a mean over blocks, and who is chosen at the end is chosen by what is safe to say
+of it, so that a lucky look does not decide.
 """
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Sequence
 
 from tuner.goals import Goals
 from tuner.record import Trial
-from tuner.standing import beyond, choose, ranked
+from tuner.standing import beyond, choose, mean_losses, ranked
 
-RUNGS = (1, 3, 5)
+RUNGS = (1, 3, 5, 9, 15)
 """Looks after which a trial must be among the better part to be measured again."""
-KEEP = 1 / 3
+KEEP = 1 / 4
 """Share of the trials of a rung that go on to the next."""
+CAUTION = 2.0
+"""Standard errors that are added to a trial's mean loss before the best is chosen."""
+_LEAST_DEVIATIONS = 4
+"""Below so many deviations the noise of a look is not known."""
 
 
 def again(trials: Sequence[Trial], slots: int, goals: Goals) -> list[Trial]:
@@ -50,23 +57,23 @@ def best_first(trials: Sequence[Trial], goals: Goals) -> list[Trial]:
 
 
 def winner(trials: Sequence[Trial], goals: Goals) -> Trial | None:
-    """The trial to be confirmed: the best among those with the most looks demanded.
-
-    Trials with the looks of a higher rung come before those with fewer, because the best of many
-    single looks is mostly luck. None if nothing was measured that keeps to the constraints.
-    """
+    """The trial to be confirmed; see ``leaders``. None if nothing that may be was measured."""
     return next(iter(leaders(trials, 1, goals)), None)
 
 
 def leaders(trials: Sequence[Trial], count: int, goals: Goals) -> list[Trial]:
-    """The first ``count`` of the trials in that order: what is confirmed.
+    """The first ``count`` of the trials that keep to the constraints: what is confirmed.
 
-    With two objectives, one point of the front, by the rule of the choice.
+    By the upper bound of the mean loss, ``CAUTION`` standard errors above it: the best of many
+    single looks is mostly luck, and a trial with few looks has to be better by more. With two
+    objectives, one point of the front, by the rule of the choice, of the trials with the most
+    looks demanded.
     """
     allowed = [t for t in best_first(trials, goals) if not beyond(t, goals)]
     if goals.second is None:
-        # Sorting is stable: within a rung the best mean stays first.
-        allowed.sort(key=lambda trial: -sum(len(trial.losses) >= looks for looks in RUNGS))
+        noise = look_noise(trials)
+        # Sorting is stable: of equal bounds the one with the better mean stays first.
+        allowed.sort(key=lambda t: mean_losses(t, goals)[0] + _doubt(t, noise))
         return allowed[:count]
     for looks in reversed(RUNGS):
         proven = [trial for trial in allowed if len(trial.losses) >= looks]
@@ -74,6 +81,27 @@ def leaders(trials: Sequence[Trial], count: int, goals: Goals) -> list[Trial]:
         if chosen:
             return [chosen]
     return []
+
+
+def look_noise(trials: Sequence[Trial]) -> float:
+    """Standard deviation of a single look, ln units: how trials with several looks differ in them.
+
+    From the median absolute deviation, which a disturbed look does not move; 0 while too little
+    was measured twice.
+    """
+    deviations = []
+    for trial in trials:
+        looks = list(trial.losses.values())
+        if len(looks) > 1:
+            middle, scale = statistics.fmean(looks), math.sqrt(len(looks) / (len(looks) - 1))
+            deviations += [scale * abs(look - middle) for look in looks]
+    if len(deviations) < _LEAST_DEVIATIONS:
+        return 0.0
+    return 1.4826 * statistics.median(deviations)
+
+
+def _doubt(trial: Trial, noise: float) -> float:
+    return CAUTION * noise / math.sqrt(len(trial.losses))
 
 
 def _informative(trials: Sequence[Trial], rung: int) -> bool:
