@@ -30,6 +30,7 @@ from typing import Any
 import click
 import numpy as np
 import optuna
+from numpy.typing import NDArray
 
 from benchmarks import finding
 from benchmarks.finding import Finding, at_most
@@ -38,6 +39,8 @@ from benchmarks.table import load
 from tuner.configuration import Configuration
 from tuner.goals import Goals
 from tuner.hosts.port import InstanceSpec, InstanceState
+from tuner.load.port import Endpoint, WindowSpec
+from tuner.measurement import RawWindow
 from tuner.parameter import Parameter
 from tuner.phases.bench import Bench, Silence
 from tuner.phases.search import SearchSpec, run_search
@@ -57,7 +60,7 @@ from tuner.testing.lab import (
     SimulatedHost,
     values_of,
 )
-from tuner.workload import load_workload
+from tuner.workload import Workload, load_workload
 
 HORIZON_S = 1200.0
 WITHIN = 0.05
@@ -65,7 +68,6 @@ REPETITIONS = 50
 WINDOWS_S = (3.0, 10.0, 30.0)
 """Lengths of the others' windows."""
 _WARMUP_S = 0.25
-_TABLE_WINDOW_S = 0.5
 _STUDY_S = 600.0
 """tuner's search is the one of a study of ten minutes, gone on with."""
 
@@ -112,6 +114,10 @@ class ReplayHost(SimulatedHost):
 
     world: World | None = None
     _minute: float = field(default=0.0, init=False)
+    _drawn: float = field(default=0.0, init=False)
+    """Noise of the window that is being measured."""
+    _rows: dict[str, int] = field(default_factory=dict, init=False)
+    """The table's row by address."""
 
     def next_deployment(self) -> int:
         """See ``SimulatedHost.next_deployment``; the minute has its own level."""
@@ -124,14 +130,28 @@ class ReplayHost(SimulatedHost):
         state = super().start(spec, deployment)
         address = next(a for a, i in self.running.items() if i.spec is spec)
         row = self._known.row(Configuration.of(self._known.space.name, values_of(spec)))
-        level = _draw(self._rng, self._known.start_residuals)
+        self._rows[address] = row
+        level = float(self._rng.normal(0.0, self._known.start_sd))
         effect = Effect(float(self._known.truth[row]), capacity_per_s=1e9)
         self.running[address] = Instance(spec, effect, level, state.pids[0])
         return state
 
+    def measure(self, workload: Workload, endpoint: Endpoint, spec: WindowSpec) -> RawWindow:
+        """See ``SimulatedHost.measure``; the noise is that of the row's like."""
+        self._drawn = self._known.window_noise(
+            self._rng, self._rows[endpoint.address], spec.duration_s
+        )
+        return super().measure(workload, endpoint, spec)
+
     def _next_level(self, window: int) -> float:
         del window
-        return self._minute + _draw(self._rng, self._known.window_residuals)
+        return self._minute + self._drawn
+
+    def _latencies(self, count: int, ln_median_ns: float) -> NDArray[np.float64]:
+        """The same distribution in every window: all noise is the table's."""
+        shape = np.linspace(0.5, 1.5, count)
+        self._rng.shuffle(shape)
+        return np.asarray(shape * math.exp(ln_median_ns))
 
     @property
     def _known(self) -> World:
@@ -191,11 +211,13 @@ def ours(world: World, seed: int) -> list[Step]:
         clock=host.clock,
     )
     rate_per_s = world.table.rate_per_s
+    calibration = _calibration(world, rate_per_s)
+    store.set_calibration(calibration)
     watch.begun_s = host.now_s
     run_search(
         bench,
         SearchSpec(world.space, (), baseline, (), HORIZON_S, None),
-        _calibration(world, rate_per_s),
+        calibration,
         plan_blocks(goals, rate_per_s, _STUDY_S),
     )
     return watch.steps
@@ -203,8 +225,7 @@ def ours(world: World, seed: int) -> list[Step]:
 
 def _calibration(world: World, rate_per_s: float) -> Calibration:
     """What a calibration would have found: the noise of a difference, from the table."""
-    start, window = np.std(world.start_residuals), np.std(world.window_residuals)
-    sigma = math.sqrt(2 * (float(start) ** 2 + float(window) ** 2 / 12))
+    sigma = math.sqrt(2 * (world.start_sd**2 + world.window_sd**2 / 12))
     return Calibration(
         capacity_per_s=rate_per_s / 0.7,
         generator_bound=False,
@@ -238,11 +259,9 @@ class LongWindows:
     def measure(self, row: int) -> float:
         """Ln p99 of a row, relative to the baseline's truth; its time passes."""
         self.now_s += DEPLOY_S + EACH_S + _WARMUP_S + self.window_s
-        count = max(1, round(self.window_s / _TABLE_WINDOW_S))
         world = self.world
-        noise = _draw(self._rng, world.minute_residuals) + _draw(self._rng, world.start_residuals)
-        windows = self._rng.choice(world.window_residuals, count)
-        return float(world.truth[row] + noise + np.median(windows))
+        noise = _draw(self._rng, world.minute_residuals) + self._rng.normal(0.0, world.start_sd)
+        return float(world.truth[row] + noise + world.window_noise(self._rng, row, self.window_s))
 
 
 def by_optuna(sampler: Callable[[int], Any], window_s: float) -> Searcher:
@@ -445,8 +464,8 @@ def main(path: Path, repetitions: int, windows_s: tuple[float, ...], *, smac: bo
     click.echo(
         f"{path}: {len(world.table.rows)} configurations, {near} within 5 % of the best"
         f" ({math.exp(world.best):.3f} of the baseline); noise of minute, start, window:"
-        f" {np.std(world.minute_residuals):.3f}, {np.std(world.start_residuals):.3f},"
-        f" {np.std(world.window_residuals):.3f}\nrecorded {world.table.setting}"
+        f" {np.std(world.minute_residuals):.3f}, {world.start_sd:.3f}, {world.window_sd:.3f}\n"
+        f"recorded {world.table.setting}"
     )
     finding.show(run(path, repetitions, windows_s, smac=smac))
 

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.table import Row, Table, Window
+from benchmarks.table import WINDOW, Row, Table, Window
 from tuner.configuration import Configuration, Value
 from tuner.space import Parameter, Space
 
@@ -31,6 +31,10 @@ DEPLOY_S = 1.5
 EACH_S = 0.05
 """Every further instance of it."""
 _NEIGHBOURS = 8
+_BAND = 40
+"""Rows whose residuals make the noise of one row."""
+_BURST = 0.3
+"""Residuals beyond it, ln units, are disturbances of the host and say nothing of a start."""
 
 
 @dataclass(frozen=True)
@@ -43,17 +47,18 @@ class World:
     @cached_property
     def truth(self) -> FloatArray:
         """True ln p99 of every row relative to the baseline's, shape (rows,)."""
-        means = self._means
+        levels = self._levels
         distances = np.array([self._distances(point) for point in self._points])
         np.fill_diagonal(distances, np.inf)
         nearest = np.argsort(distances, axis=1)[:, :_NEIGHBOURS]
-        around = means[nearest].mean(axis=1)
-        spread = float(np.var(means - around))
+        around = np.median(levels[nearest], axis=1)
+        spread = _variance(levels - around)
         counts = np.array([len(row.windows) for row in self.table.rows])
-        noise = float(np.var(self._deployment_residuals)) / np.maximum(1, counts / 2)
-        weight = np.clip(1 - noise / spread, 0.0, 1.0) if spread else np.zeros(len(means))
-        shrunk = around + weight * (means - around)
-        shrunk[0] = means[0]
+        # A median's variance is about pi / 2 times that of a mean (for a normal distribution).
+        noise = math.pi / 2 * _variance(np.concatenate(self._residuals)) / np.maximum(1, counts)
+        weight = np.clip(1 - noise / spread, 0.0, 1.0) if spread else np.zeros(len(levels))
+        shrunk = around + weight * (levels - around)
+        shrunk[0] = levels[0]
         return np.asarray(shrunk - shrunk[0])
 
     @cached_property
@@ -71,27 +76,15 @@ class World:
 
     # --- noise ------------------------------------------------------------------------------------
 
-    @cached_property
-    def _means(self) -> FloatArray:
-        """Mean over a row's windows of ln p99, the deployments' own effects taken out."""
-        return np.array(
-            [
-                np.mean([w.ln_p99_us - self._minutes[w.deployment] for w in row.windows])
-                for row in self.table.rows
-            ]
-        )
+    def window_noise(self, rng: np.random.Generator, row: int, window_s: float) -> float:
+        """Noise of one window of any length, ln units, as windows of rows like this one had it.
 
-    @cached_property
-    def _minutes(self) -> dict[int, float]:
-        """Effect of each deployment, from the rows that it holds, by their own means."""
-        rough = {
-            id(row): float(np.median([w.ln_p99_us for w in row.windows])) for row in self.table.rows
-        }
-        found: dict[int, list[float]] = {}
-        for row in self.table.rows:
-            for window in row.windows:
-                found.setdefault(window.deployment, []).append(window.ln_p99_us - rough[id(row)])
-        return {deployment: float(np.median(values)) for deployment, values in found.items()}
+        A longer window is the mean of as many recorded ones; a shorter one is noisier by the
+        square root. (A burst spoils the p99 of a long window more than that.)
+        """
+        count = max(1, round(window_s / WINDOW.window_s))
+        shorter = max(1.0, WINDOW.window_s / window_s)
+        return float(rng.choice(self._like[row], count).mean() * math.sqrt(shorter))
 
     @cached_property
     def minute_residuals(self) -> FloatArray:
@@ -100,35 +93,69 @@ class World:
         return np.asarray(values - values.mean())
 
     @cached_property
-    def _deployment_residuals(self) -> FloatArray:
-        """Of every row and deployment: its mean less the row's and the minute's."""
-        found = []
+    def start_sd(self) -> float:
+        """Noise of a fresh start: what the windows of one deployment have in common.
+
+        From the covariance of pairs, each clipped where bursts begin; 0 if there is none.
+        """
+        products = []
         for place, row in enumerate(self.table.rows):
             for windows in by_deployment(row):
-                values = [w.ln_p99_us - self._minutes[w.deployment] for w in windows]
-                found.append(float(np.mean(values)) - self._means[place])
-        return np.array(found)
-
-    @cached_property
-    def window_residuals(self) -> FloatArray:
-        """Of every window: its value less its deployment's mean, with n - 1 made good."""
-        found: list[float] = []
-        for row in self.table.rows:
-            for windows in by_deployment(row):
-                values = np.array([w.ln_p99_us for w in windows])
+                values = np.array([w.ln_p99_us - self._minutes[w.deployment] for w in windows])
+                values -= self._levels[place]
                 if len(values) > 1:
-                    scale = math.sqrt(len(values) / (len(values) - 1))
-                    found.extend((values - values.mean()) * scale)
-        return np.array(found)
+                    clipped = np.clip(values, -_BURST, _BURST)
+                    products.append(float(clipped[0] * clipped[1]))
+        return math.sqrt(max(0.0, float(np.mean(products)))) if products else 0.0
 
     @cached_property
-    def start_residuals(self) -> FloatArray:
-        """Of every fresh start: deployment residuals without what their windows add to them."""
-        total = float(np.var(self._deployment_residuals))
-        of_windows = float(np.var(self.window_residuals)) / 2
-        # A row's own mean took part of the residual away: three deployments leave two thirds.
-        true = max(0.0, total * 1.5 - of_windows)
-        return np.asarray(self._deployment_residuals * math.sqrt(true / total if total else 0.0))
+    def window_sd(self) -> float:
+        """Noise of the baseline's windows, bursts apart."""
+        return math.sqrt(_variance(self._like[0]))
+
+    @cached_property
+    def _levels(self) -> FloatArray:
+        """Median over a row's windows of ln p99, the deployments' own effects taken out."""
+        return np.array(
+            [
+                np.median([w.ln_p99_us - self._minutes[w.deployment] for w in row.windows])
+                for row in self.table.rows
+            ]
+        )
+
+    @cached_property
+    def _minutes(self) -> dict[int, float]:
+        """Effect of each deployment, from the rows that it holds, by their own medians."""
+        found: dict[int, list[float]] = {}
+        for row in self.table.rows:
+            level = float(np.median([w.ln_p99_us for w in row.windows]))
+            for window in row.windows:
+                found.setdefault(window.deployment, []).append(window.ln_p99_us - level)
+        return {deployment: float(np.median(values)) for deployment, values in found.items()}
+
+    @cached_property
+    def _residuals(self) -> list[FloatArray]:
+        """Of every row's windows: their values less the row's level, with n - 1 made good."""
+        found = []
+        for place, row in enumerate(self.table.rows):
+            values = np.array([w.ln_p99_us - self._minutes[w.deployment] for w in row.windows])
+            scale = math.sqrt(len(values) / max(1, len(values) - 1))
+            found.append((values - self._levels[place]) * scale)
+        return found
+
+    @cached_property
+    def _like(self) -> list[FloatArray]:
+        """Residuals of the rows whose level is nearest to each row's own.
+
+        A server at its limit is noisier than one that is not, so noise goes with the level.
+        """
+        order = np.argsort(self._levels)
+        found: list[FloatArray] = [np.empty(0)] * len(order)
+        for place, row in enumerate(order):
+            first = max(0, min(place - _BAND // 2, len(order) - _BAND))
+            band = order[first : first + _BAND]
+            found[row] = np.concatenate([self._residuals[other] for other in band])
+        return found
 
     # --- distances --------------------------------------------------------------------------------
 
@@ -169,3 +196,8 @@ def _apart(first: float | str | None, second: float | str | None) -> float:
     if isinstance(first, float) and isinstance(second, float):
         return abs(first - second)
     return float(first != second)
+
+
+def _variance(values: FloatArray) -> float:
+    """A variance that bursts do not decide: from the median absolute deviation."""
+    return (1.4826 * float(np.median(np.abs(values - np.median(values))))) ** 2
