@@ -30,7 +30,7 @@ MOST_BASELINES = 4
 """Each is one arm more in every block of the confirmation."""
 PUBLISHED = "published"
 KERNEL_LAYER = "kernel"
-RESERVED_NAMES = ("workloads", "results")
+RESERVED_NAMES = ("workloads", "experiments", "published", "results")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KEYS = (
