@@ -7,12 +7,14 @@ answer from the record.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tuner.constraint import Constraint
 from tuner.objective import Objective
 from tuner.record import Block, Calibration, Protocol, Record
-from tuner.scoring import BASELINE, counted_windows
+from tuner.scoring import BASELINE, block_excess, counted_windows
 from tuner.stats.finalists import best_of
 from tuner.stats.holm import holm
 from tuner.stats.verdict import Verdict, VerdictKind, judge
@@ -75,12 +77,13 @@ def tally(
     protocol: Protocol,
     calibration: Calibration | None,
     objective: Objective,
+    beyond: Sequence[bool] = (),
 ) -> Tally:
     """Judge the differences of the blocks so far.
 
     With a fixed number of blocks it is decided when all have been run. In always-valid mode it is
     decided at the first block after which a candidate is *better*, or each is something other than
-    *inconclusive*; later rows are not looked at.
+    *inconclusive*; later rows are not looked at. ``beyond`` is what ``best_of`` takes.
     """
     counts: Iterable[int] = (len(rows),) if rows else ()
     if protocol.sequential_rho is not None:
@@ -94,8 +97,44 @@ def tally(
         )
         if decided:
             break
-    best = best_of(verdicts, larger_is_better=objective.larger_is_better) if verdicts else 0
+    larger = objective.larger_is_better
+    best = best_of(verdicts, larger_is_better=larger, beyond=beyond) if verdicts else 0
     return Tally(blocks, decided, best, verdicts)
+
+
+def tally_of(record: Record, objective: Objective) -> Tally:
+    """How far the confirmation of a record has come.
+
+    Raises:
+        ValueError: nothing was confirmed, or is about to be.
+    """
+    protocol = record.protocol
+    if protocol is None:
+        raise ValueError(f"study {record.name!r} has no protocol, so nothing was confirmed")
+    rows = differences(record.blocks, protocol, objective)
+    beyond = _beyond(_counting(record.blocks, protocol, objective), protocol)
+    return tally(rows, protocol, record.calibration, objective, beyond)
+
+
+def _beyond(blocks: Sequence[Block], protocol: Protocol) -> tuple[bool, ...]:
+    """Whether each candidate's mean is beyond a limit of the protocol, over these blocks."""
+    limits = [Constraint.parse(text) for text in protocol.constraints]
+    if not limits or len(protocol.candidates) == 1:
+        return ()
+    return tuple(
+        any(_mean_excess(blocks, digest, limit) > 0 for limit in limits)
+        for digest in protocol.candidates
+    )
+
+
+def _mean_excess(blocks: Sequence[Block], digest: str, limit: Constraint) -> float:
+    """NaN, which is above nothing, where no block tells."""
+    found = []
+    for block in blocks:
+        label = next((i.instance for i in block.instances if i.digest == digest), "")
+        excess = block_excess(block, limit)
+        found += [excess[label]] if label in excess else []
+    return statistics.fmean(found) if found else math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +247,9 @@ def named(record: Record, objective: Objective) -> str:
     Raises:
         ValueError: nothing was confirmed, or is about to be.
     """
-    if record.protocol is None:
-        raise ValueError(f"study {record.name!r} has no protocol, so nothing was confirmed")
-    rows = differences(record.blocks, record.protocol, objective)
-    found = tally(rows, record.protocol, record.calibration, objective)
-    return record.protocol.candidates[found.best]
+    best = tally_of(record, objective).best
+    assert record.protocol is not None  # noqa: S101 - else the line above raised
+    return record.protocol.candidates[best]
 
 
 def _safe(verdicts: Sequence[Verdict]) -> bool:

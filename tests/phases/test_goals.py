@@ -15,6 +15,7 @@ from tuner.errors import HostError
 from tuner.paths import data_dir
 from tuner.phases.measure import measure_one
 from tuner.phases.study import calibrate, confirm
+from tuner.plan import Design
 from tuner.report.charts import charts
 from tuner.report.data import as_data
 from tuner.report.html import render_html
@@ -143,6 +144,36 @@ def test_what_violates_a_constraint_is_not_confirmed_however_good_it_is() -> Non
     assert record.protocol is not None
     assert record.configurations[record.protocol.candidate].values["fast"] is False
     assert evaluate(record).constraints[0].state == "held"
+
+
+def test_of_several_finalists_one_that_keeps_to_the_constraints_is_named() -> None:
+    """The faster one, in the same blocks, takes half as much memory again."""
+    greedy = SPACE.complete({"fast": True, "boost": 1_000}, STOCK)
+    modest = SPACE.complete({"fast": True, "boost": 1}, STOCK)
+
+    def fast(values: Mapping[str, Value]) -> Effect:
+        more = values.get("boost") == 1_000
+        gain = 0.5 if more else 0.3 * bool(values["fast"])
+        return Effect(ln_latency=-gain, memory_mib=15.0 if more else 10.0)
+
+    made = rig(
+        objective="p50",
+        wanted={"constraint": ["memory <= 1.2x baseline"]},
+        design=Design(finalists=2),
+        truth=fast,
+        noise=NOISE,
+    )
+    confirm(calibrate(made.bench(), made.spec), greedy, modest)
+    result = evaluate(made.record())
+    assert result.candidate == modest.digest
+    assert result.verdict is not None
+    assert result.verdict.kind is VerdictKind.BETTER
+    assert [(f.named, f.verdict.kind) for f in result.finalists] == [
+        (False, VerdictKind.BETTER),
+        (True, VerdictKind.BETTER),
+    ]
+    for block in blocks(made.record(), "load-points"):
+        assert block.instances[1].digest == modest.digest
 
 
 def test_optuna_is_told_of_the_excess_over_a_constraint() -> None:

@@ -130,3 +130,13 @@ def test_one_finalist_is_the_plain_case() -> None:
     together = judged(d)[0]
     assert together.estimate.low < alone.estimate.low
     assert "simultaneous 95 % interval of 3 finalists" in together.sentence
+
+
+def test_a_finalist_beyond_a_constraint_is_named_only_if_all_are() -> None:
+    """However much faster it is: the study asked for what keeps to the limits."""
+    rng = np.random.default_rng(5)
+    noise = rng.normal(0.0, 0.01, (12, 3))
+    verdicts = judged(noise + np.log([0.6, 0.8, 1.0]))
+    assert best_of(verdicts, beyond=(True, False, False)) == 1
+    assert best_of(verdicts, beyond=(True, True, False)) == 2
+    assert best_of(verdicts, beyond=(True, True, True)) == 0

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from tuner.configuration import Configuration
-from tuner.confirmation import differences, tally
+from tuner.confirmation import tally_of
 from tuner.measurement import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import InvalidBlockError
@@ -123,8 +123,7 @@ def confirm(ready: Calibrated, *candidates: Configuration) -> None:
             design=ready.design,
         )
     run_confirmation(bench, candidates, protocol, plan)
-    rows = differences(bench.store.record().blocks, protocol, bench.objective)
-    best = tally(rows, protocol, ready.calibration, bench.objective).best
+    best = tally_of(bench.store.record(), bench.objective).best
     run_load_points(bench, candidates[best], ready.calibration, plan)
     bench.store.set_ended()
 

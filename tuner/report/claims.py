@@ -18,6 +18,7 @@ from tuner.report.arms import PairedBlock
 from tuner.report.words import UNKNOWN, figure
 from tuner.stats.family import jointly
 from tuner.stats.paired import estimate
+from tuner.stats.power import LEVEL
 from tuner.stats.verdict import Verdict, VerdictKind, judge
 
 LimitState = Literal["held", "violated", "undecided"]
@@ -35,7 +36,7 @@ class ObjectiveClaim:
 
 @dataclass(frozen=True, slots=True)
 class LimitClaim:
-    """A constraint on fresh blocks, by the 95 % interval of what it limits."""
+    """A constraint on fresh blocks, by the interval of what it limits: 95 % for all finalists."""
 
     constraint: Constraint
     state: LimitState
@@ -67,9 +68,16 @@ class LimitClaim:
         return f"{100 * value:.3g} %" if unit == "share" else figure(value, unit)
 
 
-def limit_claims(used: Sequence[PairedBlock], goals: Goals) -> tuple[LimitClaim, ...]:
-    """Every constraint, and the limit of the choice, over the blocks that count."""
-    return tuple(_limit_claim(used, limit) for limit in goals.limits) if used else ()
+def limit_claims(
+    used: Sequence[PairedBlock], goals: Goals, finalists: int = 1
+) -> tuple[LimitClaim, ...]:
+    """Every constraint, and the limit of the choice, over the blocks that count.
+
+    Of several finalists one is named that keeps to the limits, so each of their intervals is
+    wider by Bonferroni's rule, and the chosen one's still stands.
+    """
+    confidence = 1 - LEVEL / finalists
+    return tuple(_limit_claim(used, limit, confidence) for limit in goals.limits) if used else ()
 
 
 def objective_claims(
@@ -148,7 +156,7 @@ def _of_both(verdict: Verdict, claims: Sequence[ObjectiveClaim], goals: Goals) -
     return replace(verdict, kind=kind, sentence=f"{kind.capitalize()}: {trade}{each}")
 
 
-def _limit_claim(used: Sequence[PairedBlock], limit: Constraint) -> LimitClaim:
+def _limit_claim(used: Sequence[PairedBlock], limit: Constraint, confidence: float) -> LimitClaim:
     metric = limit.metric
     if metric.name == "errors":
         # Shares may be zero, so they are compared as they are and not by their logarithm.
@@ -162,7 +170,7 @@ def _limit_claim(used: Sequence[PairedBlock], limit: Constraint) -> LimitClaim:
             values = [own - other for own, other in zip(values, base, strict=True)]
     if not all(map(math.isfinite, values)):
         return LimitClaim(limit, "undecided", math.nan, math.nan, math.inf)
-    found = estimate(values)
+    found = estimate(values, confidence)
     figures = [found.ratio, found.low, found.high]
     if metric.name == "errors":
         figures = [math.log(value) if 0 < value < math.inf else math.inf for value in figures]

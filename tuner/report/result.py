@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tuner.ablation import Ablation
 from tuner.ablation import evaluate as evaluate_ablation
-from tuner.confirmation import Comparison, Tally, comparisons, differences, tally
+from tuner.confirmation import Comparison, Tally, comparisons, differences, tally_of
 from tuner.goals import Goals, goals_of
 from tuner.objective import Objective
 from tuner.record import Protocol, Record
@@ -164,9 +164,7 @@ def _evaluate(record: Record) -> StudyResult:
     front = best_trial(trials, record.baseline)
     rows = differences(record.blocks, protocol, objective) if protocol else []
     stands = (
-        tally(rows, protocol, record.calibration, objective)
-        if protocol
-        else Tally(0, decided=False, best=0, verdicts=())
+        tally_of(record, objective) if protocol else Tally(0, decided=False, best=0, verdicts=())
     )
     candidate = front.digest if front else None
     if protocol:
@@ -180,7 +178,7 @@ def _evaluate(record: Record) -> StudyResult:
         record, objective, confirm=confirm, tally=stands, found=found, trials=trials, front=front
     )
     claims: tuple[ObjectiveClaim, ...] = ()
-    held = limit_claims(used, goals)
+    held = limit_claims(used, goals, len(protocol.candidates) if protocol else 1)
     verdict = end.verdict
     if verdict and protocol:
         claims = objective_claims(used, goals, protocol, record.calibration, verdict)

@@ -19,10 +19,21 @@ from collections.abc import Sequence
 from tuner.stats.verdict import Verdict, VerdictKind
 
 
-def best_of(verdicts: Sequence[Verdict], *, larger_is_better: bool = False) -> int:
+def best_of(
+    verdicts: Sequence[Verdict],
+    *,
+    larger_is_better: bool = False,
+    beyond: Sequence[bool] = (),
+) -> int:
     """Index of the finalist that the study's verdict names.
 
     The best estimate among those that are *better*; if none is, the best estimate of all.
+
+    Args:
+        verdicts: one per finalist.
+        larger_is_better: of the objective.
+        beyond: whether each one's figures are beyond a constraint; such a one is named only if
+            all are. Empty: there are no constraints.
 
     Raises:
         ValueError: there are no verdicts.
@@ -31,8 +42,12 @@ def best_of(verdicts: Sequence[Verdict], *, larger_is_better: bool = False) -> i
         raise ValueError("there is no finalist to choose from")
     sign = -1 if larger_is_better else 1
 
-    def rank(i: int) -> tuple[bool, float]:
+    def rank(i: int) -> tuple[bool, bool, float]:
         verdict = verdicts[i]
-        return verdict.kind is not VerdictKind.BETTER, sign * verdict.estimate.ratio
+        return (
+            bool(beyond) and beyond[i],
+            verdict.kind is not VerdictKind.BETTER,
+            sign * verdict.estimate.ratio,
+        )
 
     return min(range(len(verdicts)), key=rank)
