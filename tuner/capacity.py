@@ -11,6 +11,7 @@ Mood 1948, with the distances used and not only the signs).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -126,12 +127,21 @@ def _between(found: Sequence[Point]) -> float:
 
 
 def _isotonic(found: Sequence[Point]) -> list[Point]:
-    """Non-decreasing excess over ascending rates: each knot is the mean of the points it pools."""
+    """Non-decreasing excess over ascending rates: each knot is the mean of the points it pools.
+
+    Windows at the same rate are one point of their weight, whatever their order.
+    """
     pools: list[tuple[float, float, int]] = []
-    for p in sorted(found, key=lambda p: (p.ln_rate, p.excess)):
-        rate, excess, count = p.ln_rate, p.excess, 1
+    for _, same in itertools.groupby(sorted(found, key=_rate), _rate):
+        at_once = list(same)
+        count = len(at_once)
+        rate, excess = count * at_once[0].ln_rate, math.fsum(p.excess for p in at_once)
         while pools and pools[-1][1] / pools[-1][2] >= excess / count:
             before = pools.pop()
             rate, excess, count = rate + before[0], excess + before[1], count + before[2]
         pools.append((rate, excess, count))
     return [Point(rate / count, excess / count) for rate, excess, count in pools]
+
+
+def _rate(found: Point) -> float:
+    return found.ln_rate

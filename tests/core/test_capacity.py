@@ -16,8 +16,16 @@ from tuner.constraint import Constraint
 from tuner.measurement import Measurement
 
 SLO = Constraint.parse("p99<5ms")
+STEPS = 1024
+"""Excesses are multiples of 1 / 1024, so that a sum of them is exact."""
 POINTS = st.lists(
-    st.builds(Point, st.floats(6.0, 9.0), st.floats(-CLIP, CLIP)), min_size=1, max_size=20
+    st.builds(
+        Point,
+        st.floats(6.0, 9.0),
+        st.integers(round(-CLIP * STEPS), round(CLIP * STEPS)).map(lambda n: n / STEPS),
+    ),
+    min_size=1,
+    max_size=20,
 )
 
 
@@ -73,6 +81,13 @@ def test_requests_that_fail_or_come_late_miss_the_limit() -> None:
     assert point(replace(at(1_000, 100), timeouts=1), SLO).excess == CLIP
 
 
+def test_windows_at_one_rate_are_one_point() -> None:
+    """One above the limit and one as far below it say that the limit is there."""
+    found = crossing([Point(6.0, -0.5), Point(7.0, 0.4), Point(7.0, -0.4), Point(8.0, 0.5)])
+    assert found is not None
+    assert found.ln_rate == 7.0
+
+
 def test_where_no_window_or_every_window_meets_the_limit_the_capacity_is_beyond() -> None:
     """It is said so, at the last rate on that side."""
     low, high = Point(6.0, -0.5), Point(7.0, -0.1)
@@ -96,10 +111,10 @@ def test_the_crossing_lies_among_the_rates(points: list[Point]) -> None:
     assert again.ln_rate == pytest.approx(found.ln_rate)
 
 
-@given(POINTS, st.floats(0.0, 0.5))
-def test_a_slower_server_has_no_higher_capacity(points: list[Point], worse: float) -> None:
+@given(POINTS, st.integers(0, STEPS // 2))
+def test_a_slower_server_has_no_higher_capacity(points: list[Point], worse: int) -> None:
     """More latency everywhere moves the crossing down, or not at all."""
-    slower = [replace(p, excess=p.excess + worse) for p in points]
+    slower = [replace(p, excess=p.excess + worse / STEPS) for p in points]
     first, second = crossing(points), crossing(slower)
     assert first is not None
     assert second is not None
