@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.search.spaces import BUILT_IN, SMALL, bind
 from tuner.configuration import Configuration
-from tuner.search.propose import Seen, propose
+from tuner.search.propose import Seen, _best, propose
 from tuner.space import Space
 
 SPACES = pytest.mark.parametrize("space", [SMALL, *BUILT_IN], ids=lambda s: s.name)
@@ -112,3 +113,22 @@ def test_a_trial_outside_the_ranges_can_be_seen() -> None:
     odd = Configuration.of(SMALL.name, {**SMALL.baseline("stock").values, "size": 7})
     base = SMALL.baseline("stock")
     assert len(propose(SMALL, (), base, [Seen(odd, (-1.0,))], count=3, seed=1)) == 3
+
+
+def test_neighbours_of_the_best_are_among_the_proposals() -> None:
+    """They keep most of what it has; the search does not end where a model sees no difference."""
+    seen = run(SMALL, 6)
+    best = min(seen, key=lambda s: sum(s.losses or ()))
+    found = propose(SMALL, (), SMALL.baseline("stock"), seen, count=20, seed=9)
+    shared = [
+        sum(c.values.get(name) == value for name, value in best.configuration.items) for c in found
+    ]
+    assert max(shared) >= len(best.configuration.items) - 1
+
+
+def test_no_neighbour_is_drawn_around_what_violates_a_limit() -> None:
+    """However good its figure is."""
+    seen = run(SMALL, 6)
+    forbidden = [replace(s, excess={"memory": 0.5}) if s.losses else s for s in seen]
+    assert _best(forbidden) == []
+    assert len(_best(seen)) == 3

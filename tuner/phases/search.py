@@ -30,7 +30,7 @@ from tuner.stats.race import drop_allowance, is_hopeless
 
 _FINAL_SHARE = 0.25
 """Last part of the search's time, which goes to looking again at the best."""
-_NEW_SHARE = 0.25
+_NEW_SHARE = 0.5
 """Least share of a block's slots that goes to new proposals before the final part."""
 
 

@@ -7,7 +7,7 @@ none. TPE with ``group=True`` models each set of dimensions that occur together.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, cast
 
 from tuner.configuration import Configuration, Value
@@ -37,6 +37,24 @@ def suggest(
 ) -> Configuration:
     """Draw a value for every searched parameter that is active; the rest is as in ``base``."""
     return space.propose(space.searched(allow), base, lambda p: _suggest(trial, p))
+
+
+def vary(
+    trial: optuna.Trial,
+    space: Space,
+    allow: Collection[str],
+    centre: Configuration,
+    changes: Callable[[], bool],
+) -> Configuration:
+    """Draw a neighbour: ``changes`` says of each parameter whether it is drawn anew."""
+    chosen: Mapping[str, Value] = centre.values
+
+    def pick(parameter: Parameter) -> Value:
+        if parameter.name in chosen and not changes():
+            return chosen[parameter.name]
+        return _suggest(trial, parameter)
+
+    return space.propose(space.searched(allow), centre, pick)
 
 
 def dimensions_of(space: Space, allow: Collection[str], configuration: Configuration) -> Dimensions:

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tuner.configuration import Configuration, Value
-from tuner.search.dimensions import dimensions_of, suggest
+from tuner.errors import DefinitionError
+from tuner.search.dimensions import dimensions_of, suggest, vary
 from tuner.space import Space
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ _STARTUP = 16
 one branch, and TPE then stays there."""
 _BLIND = 0.25
 """Share of the proposals that is drawn without the model, for the branches that it gave up."""
+_NEAR = 0.5
+"""Share that varies one of the best ``_CENTRES``, each parameter with the chance ``_CHANGED``:
+where the best ones differ by less than a look's noise, TPE proposes ever the same."""
+_CENTRES = 3
+_CHANGED = 0.25
 _ATTEMPTS = 20
 """Draws per proposal before a space is taken to be exhausted."""
 
@@ -83,18 +89,41 @@ def propose(
     for configuration in pending:
         study.add_trial(_running(configuration, space, allow))
     known = {trial.configuration.digest for trial in seen} | {c.digest for c in pending}
-    proposals: list[Configuration] = []
     blind = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
     dice = random.Random(seed)  # noqa: S311 - no secret
+    centres = _best(seen) if len(seen) > _STARTUP else []
+
+    def draw() -> Configuration:
+        kind = dice.random()
+        if centres and kind < _NEAR:
+            centre = dice.choice(centres)
+            return vary(blind.ask(), space, allow, centre, lambda: dice.random() < _CHANGED)
+        asked = blind if kind < _NEAR + _BLIND else study
+        return suggest(asked.ask(), space, allow, base)
+
+    proposals: list[Configuration] = []
     for _ in range(count * _ATTEMPTS):
         if len(proposals) == count:
             break
-        asked = blind if dice.random() < _BLIND else study
-        configuration = suggest(asked.ask(), space, allow, base)
+        try:
+            configuration = draw()
+        except DefinitionError:
+            # A relation between parameters does not hold, which a space's ranges need not exclude.
+            continue
         if configuration.digest not in known:
             known.add(configuration.digest)
             proposals.append(configuration)
     return proposals
+
+
+def _best(seen: Sequence[Seen]) -> list[Configuration]:
+    """The first few by the product of their ratios, of those that keep to the limits."""
+    measured = [(sum(t.losses), t.configuration) for t in seen if t.losses and _keeps(t)]
+    return [found for _, found in sorted(measured, key=lambda entry: entry[0])[:_CENTRES]]
+
+
+def _keeps(trial: Seen) -> bool:
+    return all(excess <= 0 for excess in trial.excess.values())
 
 
 def _sampler(optuna: Any, seed: int) -> Any:
