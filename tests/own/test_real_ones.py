@@ -24,7 +24,8 @@ import pytest
 from tests.hosts.nginxes import needs_nginx
 from tests.own.configurations import CASES, Case
 from tuner.errors import DefinitionError
-from tuner.own.nginx import OwnNginx, Wishes, adapt, read
+from tuner.own.nginx import OwnNginx, adapt, read
+from tuner.own.port import Wishes
 from tuner.own.tree import equal, parse, write
 from tuner.servers import nginx
 from tuner.servers.certificate import make_certificate

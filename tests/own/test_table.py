@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from tuner.configuration import Configuration, Value
+from tuner.own.bound import Bound
 from tuner.own.edits import change_texts, change_tree
 from tuner.own.patch import common_folder, patch
 from tuner.own.serving import Serving, serving
-from tuner.own.table import GROUPS, UNPLACED, Bound, bind, changes
+from tuner.own.table import GROUPS, UNPLACED, bind, changes
 from tuner.own.tree import equal, parse
 from tuner.parameter import OWN
 from tuner.space import Space, bind_space, load_space, spaces

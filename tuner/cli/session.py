@@ -112,12 +112,13 @@ def preflight(
     workload = workload or load_workload(definition.workload)
     if definition.connections is not None:
         workload = replace(workload, connections=definition.connections)
-    mine = own_server.read(definition, workload)
-    workload = mine.workload if mine else workload
+    own_server.check(definition, workload)
     premises = open_premises(definition.inventory)
     host = premises.host
     adapter = catalog.server(definition.server)
     found = premises.detect(adapter)
+    mine = own_server.read(definition, workload)
+    workload = mine.workload if mine else workload
     cores = premises.cores(backend=workload.backend is not None)
     facts = space_facts(host, found, workload, len(cores.server))
     space = bind_space(definition.space, facts, definition.force)

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tuner.located import format_size, parse_integer, parse_size
+from tuner.own.bound import UnplacedError
 from tuner.own.edits import Edit, Insert, Set
-from tuner.own.places import Pair, Plain, Scope, UnplacedError, agreed, removed, spots, upstreams
+from tuner.own.places import Pair, Plain, Scope, agreed, removed, spots, upstreams
 from tuner.own.serving import Serving
 from tuner.own.tree import Directive
 

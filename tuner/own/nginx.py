@@ -14,11 +14,13 @@ from tuner.configuration import Configuration
 from tuner.errors import DefinitionError
 from tuner.facts import ServerFacts
 from tuner.hosts.port import InstanceSpec
+from tuner.own.bound import Bound
 from tuner.own.edits import Edit, change_texts, change_tree
 from tuner.own.lab import Carried, Stand, carry
 from tuner.own.patch import common_folder, patch
+from tuner.own.port import APPLIED, PATCH, Wishes
 from tuner.own.serving import Serving, effective, serving
-from tuner.own.table import Bound, bind, changes
+from tuner.own.table import bind, changes
 from tuner.own.tree import Directive, Tree, lines, parse, write
 from tuner.render import EXPORT, Placement, cpu_mask
 from tuner.servers import nginx
@@ -29,25 +31,12 @@ from tuner.syntax import Syntax
 from tuner.wire import Tls, Wire
 from tuner.workload import Workload
 
-PATCH = "own.patch"
-APPLIED = "own"
-"""Folder of an export with the changed files."""
 _PORT = 18_080
 """For the trial with ``nginx -t``, which does not mind if somebody listens there."""
 
 _UNKNOWN = re.compile(r'unknown directive "([^"]+)"')
 _LINE = re.compile(r" in (\S+):(\d+)")
 _MOST_UNKNOWN = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """What the user says of their configuration."""
-
-    config: str
-    server_name: str = ""
-    root: str = ""
-    keep_upstreams: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +52,10 @@ class Own:
     def tree(self) -> Tree:
         """The configuration."""
         return self.serving.tree
+
+    def adapt(self, space: Space, server: ServerFacts) -> tuple[OwnNginx, tuple[str, ...]]:
+        """See ``port.Own``."""
+        return adapt(self, space, server)
 
 
 def read(wishes: Wishes, workload: Workload) -> Own:

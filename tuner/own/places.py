@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
+from tuner.own.bound import UnplacedError
 from tuner.own.edits import Edit, Insert, Remove, Set
 from tuner.own.serving import Serving, effective, servers
 from tuner.own.tree import Directive
@@ -27,42 +28,12 @@ SOCKET_OPTIONS = (
 """
 
 
-class UnplacedError(Exception):
-    """A parameter cannot be found, or not be changed safely; the message says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Scope:
     """What parameters are looked for in, and what is known of the server."""
 
     serving: Serving
     facts: SpaceFacts
-
-
-class Group(Protocol):
-    """Parameters that one directive holds, or that only make sense together."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The parameters."""
-        ...
-
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
-        """What the configuration says of each; None where it says nothing.
-
-        Raises:
-            UnplacedError: it says something that cannot be changed by a rule.
-        """
-        ...
-
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """The changes that make it say what is wanted.
-
-        Args:
-            scope: where the parameters stand.
-            wanted: values as Nginx writes them; names that have no effect are left out.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

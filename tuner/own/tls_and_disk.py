@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tuner.own.bound import UnplacedError
 from tuner.own.edits import Edit, Insert, Set
-from tuner.own.places import Scope, UnplacedError, removed, spots
+from tuner.own.places import Scope, removed, spots
 from tuner.own.serving import Serving
 from tuner.own.tree import Directive
 

@@ -1,0 +1,191 @@
+"""A space bound to the user's own configuration, whichever server reads it.
+
+A server brings groups of parameters, which know where these stand in its configuration; what a
+value is, what is left out and why, and what counts as a change, is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Protocol, TypeVar
+
+from tuner.configuration import Configuration, Value
+from tuner.errors import DefinitionError
+from tuner.parameter import OWN, Parameter
+from tuner.space import Space
+
+_Scope_contra = TypeVar("_Scope_contra", contravariant=True)
+_Edit_co = TypeVar("_Edit_co", covariant=True)
+_S = TypeVar("_S")
+_E = TypeVar("_E")
+
+
+class UnplacedError(Exception):
+    """A parameter cannot be found, or not be changed safely; the message says why."""
+
+
+class Group(Protocol[_Scope_contra, _Edit_co]):
+    """Parameters that stand in one place, or that only make sense together."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters."""
+        ...
+
+    def read(self, scope: _Scope_contra) -> Mapping[str, str | None]:
+        """What the configuration says of each; None where it says nothing.
+
+        Raises:
+            UnplacedError: it says something that cannot be changed by a rule.
+        """
+        ...
+
+    def edits(self, scope: _Scope_contra, wanted: Mapping[str, str]) -> Iterator[_Edit_co]:
+        """The changes that make it say what is wanted.
+
+        Args:
+            scope: where the parameters stand.
+            wanted: values as users write them; names that have no effect are left out.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A space with the user's configuration as one of its baselines."""
+
+    space: Space
+    """Without the parameters that cannot be changed in this configuration."""
+    baseline: Configuration
+    said: Mapping[str, Value]
+    """What the configuration says of each parameter, or what is compiled in."""
+
+
+def bind(
+    space: Space,
+    groups: Sequence[Group[_S, _E]],
+    scope: _S,
+    *,
+    unplaced: Mapping[str, str],
+    path: str,
+) -> Bound:
+    """Read every parameter's value from a configuration.
+
+    A parameter that cannot be read or changed is left out of the space with the reason, and so is
+    what depends on it: both arms of every comparison keep what the user wrote.
+
+    Args:
+        space: the parameters.
+        groups: where they stand.
+        scope: the configuration.
+        unplaced: parameters that stand in no configuration, with the reason.
+        path: of the configuration, for messages.
+
+    Raises:
+        DefinitionError: nothing of the space is left.
+    """
+    said: dict[str, Value] = {}
+    lost: dict[str, str] = {}
+    for group in groups_of(space, groups):
+        try:
+            said.update(_read(space, group, scope))
+        except UnplacedError as error:
+            lost.update(dict.fromkeys(names_of(space, group), f"stays as you have it: {error}"))
+    for parameter in space.parameters:
+        if parameter.name not in said and parameter.name not in lost:
+            lost[parameter.name] = unplaced.get(
+                parameter.name, "cannot be looked for in a file of yours"
+            )
+        for name in _needed(parameter):
+            if name in lost and parameter.name not in lost:
+                lost[parameter.name] = f"depends on {name}, which is left out"
+    kept = tuple(
+        _own(found, said[found.name]) for found in space.parameters if found.name not in lost
+    )
+    if not kept:
+        raise DefinitionError(
+            f"no parameter of {space.name} can be changed here: "
+            + "; ".join(f"{name} {reason}" for name, reason in lost.items()),
+            path=path,
+        )
+    bound = replace(
+        space,
+        parameters=kept,
+        orders=tuple(order for order in space.orders if not order.names & lost.keys()),
+        left_out=(*space.left_out, *lost.items()),
+    )
+    values = {found.name: said[found.name] for found in kept}
+    baseline = bound.complete(values, Configuration.of(space.name, {}))
+    return Bound(bound, baseline, MappingProxyType(values))
+
+
+def changed(
+    bound: Bound,
+    groups: Sequence[Group[_S, _E]],
+    configuration: Configuration,
+    *,
+    reference: Configuration | None = None,
+    apart: Callable[[Group[_S, _E]], bool] = lambda _: False,
+) -> Iterator[tuple[Group[_S, _E], Mapping[str, str]]]:
+    """The groups that a configuration changes, with the values wanted of each.
+
+    Args:
+        bound: the space and what the user's files say.
+        groups: where its parameters stand.
+        configuration: what is wanted.
+        reference: what counts as the user's own; by default what the files say. The baseline
+            differs from that where a floor of the lab raised a value.
+        apart: groups whose parameters need nothing of each other: only what changes is wanted.
+    """
+    own = {**bound.said, **(reference.values if reference else {})}
+    values = configuration.values
+    for group in groups_of(bound.space, groups):
+        names = [name for name in names_of(bound.space, group) if name in values]
+        other = [name for name in names if values[name] != own[name]]
+        if other:
+            named = other if apart(group) else names
+            yield (
+                group,
+                {name: bound.space.parameter(name).format(values[name]) for name in named},
+            )
+
+
+def groups_of(space: Space, groups: Sequence[Group[_S, _E]]) -> Iterator[Group[_S, _E]]:
+    """The groups that hold parameters of a space."""
+    return (group for group in groups if names_of(space, group))
+
+
+def names_of(space: Space, group: Group[_S, _E]) -> list[str]:
+    """The parameters of a group that a space has."""
+    known = {parameter.name for parameter in space.parameters}
+    return [name for name in group.names if name in known]
+
+
+def _read(space: Space, group: Group[_S, _E], scope: _S) -> dict[str, Value]:
+    texts = group.read(scope)
+    found: dict[str, Value] = {}
+    for name in names_of(space, group):
+        parameter, text = space.parameter(name), texts[name]
+        if text is None:
+            found[name] = parameter.defaults["stock"]
+            continue
+        try:
+            found[name] = parameter.read(text)
+        except ValueError:
+            raise UnplacedError(f"{name} is {text}, which the search has no word for") from None
+        if parameter.kind == "choice" and text not in (*parameter.choices, *parameter.special):
+            raise UnplacedError(f"{name} is {text}; known are {parameter.allowed}")
+    return found
+
+
+def _needed(parameter: Parameter) -> list[str]:
+    """The parameters that its conditions refer to."""
+    either = (condition for group in parameter.either for condition in group)
+    return [condition.parameter for condition in (*parameter.when, *either)]
+
+
+def _own(parameter: Parameter, value: Value) -> Parameter:
+    """The parameter with the user's value as a default, which is allowed whatever the range."""
+    return replace(parameter, defaults={**parameter.defaults, OWN: value})
