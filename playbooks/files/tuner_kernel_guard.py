@@ -16,18 +16,15 @@ Only Python's standard library, 3.8 or newer, is used: the program runs on the t
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import fcntl
 import json
 import os
 import re
 import resource
-import shutil
-import signal
-import subprocess
 import sys
-import time
+
+import tuner_guard
+from tuner_guard import GuardError, boot_id, namespace, now_s
 
 SETTING = re.compile(r"net\.(core|ipv4)\.[a-z0-9_]+")
 REFUSALS = (errno.EINVAL, errno.ERANGE, errno.ENOENT)
@@ -35,12 +32,6 @@ REFUSALS = (errno.EINVAL, errno.ERANGE, errno.ENOENT)
 
 Anything else (EACCES, EROFS) is the host's fault, and no configuration's.
 """
-PATIENCE_S = 10.0
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
-
-class GuardError(Exception):
-    """The host is not as it has to be; the words say how."""
 
 
 def path_of(name):
@@ -104,29 +95,13 @@ def put(name, text):
     return "" if found == text else f"{name}: the kernel made {found!r} of {text!r}"
 
 
-class Guard:
-    """The state in one folder: what was found, whose it is, until when it is lent."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.state = os.path.join(folder, "saved.json")
-        self.alive = os.path.join(folder, "watch.lock")
-
-    # --- files ------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def locked(self):
-        """Nobody else changes the state or a setting meanwhile."""
-        with open(os.path.join(self.folder, "lock"), "w", encoding="ascii") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX)
-            yield
+class Guard(tuner_guard.Guard):
+    """The settings that were found, and those that hold now."""
 
     def load(self):
         """The state, or None where nothing is changed."""
-        try:
-            with open(self.state, encoding="utf-8") as stream:
-                saved = json.load(stream)
-        except FileNotFoundError:
+        saved = super().load()
+        if saved is None:
             return None
         if saved["boot"] != boot_id():
             self.log("the host was started anew since, which put everything back")
@@ -138,31 +113,6 @@ class Guard:
                 f" {namespace()}); wait until its time limit is over, or restore it there"
             )
         return saved
-
-    def save(self, saved):
-        """Put the state on the disk before anything relies on it."""
-        draft = self.state + ".new"
-        with open(draft, "w", encoding="utf-8") as stream:
-            json.dump(saved, stream, indent=1)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(draft, self.state)
-
-    def log(self, words):
-        """Say what was done, for whoever looks later."""
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        with open(os.path.join(self.folder, "log"), "a", encoding="utf-8") as stream:
-            stream.write(f"{now} {words}\n")
-
-    def last_words(self):
-        """The last line of the log."""
-        try:
-            with open(os.path.join(self.folder, "log"), encoding="utf-8") as stream:
-                return stream.read().strip().rpartition("\n")[2]
-        except FileNotFoundError:
-            return "nothing"
-
-    # --- commands ---------------------------------------------------------------------------
 
     def apply(self, owner, lease_s, settings, continues):
         """Make the settings hold until somebody else's do, or the time limit is over.
@@ -183,7 +133,7 @@ class Guard:
                     saved["values"][name] = read(name)
             saved["deadline"] = now_s() + lease_s
             self.save(saved)
-            self._start_watching()
+            self.start_watching()
             wanted = dict(saved["values"], **settings)
             told = self._hold(saved, wanted)
             saved["applied"] = {name: read(name) for name in wanted}
@@ -197,7 +147,7 @@ class Guard:
         try:
             told = [words for words in (put(*item) for item in wanted.items()) if words]
         except OSError as error:
-            self._put_back(saved, "a setting cannot be written")
+            self.put_back(saved, "a setting cannot be written")
             raise GuardError(f"the kernel's settings cannot be written: {error}") from error
         if told:
             for name, text in saved["values"].items():
@@ -213,7 +163,7 @@ class Guard:
                     f"the kernel's settings are lent to {saved['owner']} for another {left_s:.0f} s"
                     " at most; only one study at a time can change them"
                 )
-            self._put_back(saved, f"the time limit of {saved['owner']} was over")
+            self.put_back(saved, f"the time limit of {saved['owner']} was over")
             saved = None
         if saved is None:
             if continues:
@@ -242,19 +192,8 @@ class Guard:
             raise GuardError(f"something else changed the kernel's settings: {'; '.join(changed)}")
         return saved
 
-    def restore(self, reason):
-        """Put the old values back, if there are any; may be called any number of times.
-
-        Returns:
-            Names of the settings that were put back.
-        """
-        with self.locked():
-            saved = self.load()
-            back = self._put_back(saved, reason) if saved is not None else []
-        self._dismiss()
-        return back
-
-    def _put_back(self, saved, reason):
+    def put_back(self, saved, reason):
+        """See ``tuner_guard.Guard``."""
         back = [name for name, text in saved["values"].items() if read(name) != text]
         told = []
         for name, text in saved["values"].items():
@@ -272,131 +211,6 @@ class Guard:
         self.log(f"put back: {values} ({reason})")
         os.unlink(self.state)
         return back
-
-    # --- the watching process ---------------------------------------------------------------
-
-    def watch(self):
-        """Sleep until the time limit, look whether it was renewed, else put everything back.
-
-        Asked to end (SIGTERM), it puts everything back at once.
-        """
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        with open(self.alive, "a+", encoding="ascii") as stream:
-            if not patiently(lambda: try_lock(stream)):
-                return  # another one watches
-            stream.truncate(0)
-            stream.write(str(os.getpid()))
-            stream.flush()
-            asked = None
-            while True:
-                with self.locked():
-                    saved = self.load()
-                    if saved is None:
-                        return
-                    left_s = saved["deadline"] - now_s()
-                    if asked is not None or left_s <= 0:
-                        why = (
-                            "the watching process was ended" if asked else "nobody renewed the time"
-                        )
-                        try:
-                            self._put_back(saved, f"{why}; lent to {saved['owner']}")
-                            return
-                        except GuardError:
-                            left_s = PATIENCE_S  # said in the log; tried again
-                # Asleep for the whole of it: nothing is to run beside a measurement.
-                asked = signal.sigtimedwait(SIGNALS, left_s)
-
-    def _start_watching(self):
-        if self._watched():
-            return
-        command = [sys.executable, os.path.abspath(__file__), self.folder, "watch"]
-        if not (has_systemd() and systemd_run(command)):
-            subprocess.Popen(
-                command,
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        if not patiently(self._watched):
-            raise GuardError("the process that would put the settings back does not start")
-
-    def _watched(self):
-        """Whether a watching process lives: it holds the lock as long as it does."""
-        with open(self.alive, "a", encoding="ascii") as stream:
-            return not try_lock(stream)
-
-    def _dismiss(self):
-        """End the watching process: it has nothing to do any more."""
-        if not self._watched():
-            return
-        with open(self.alive, encoding="ascii") as stream:
-            pid = stream.read().strip()
-        if pid.isdigit():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGTERM)
-        patiently(lambda: not self._watched())
-
-
-def try_lock(stream):
-    """Take a lock unless somebody holds it; released as the file is closed."""
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def patiently(holds):
-    """Wait until something holds, for a while; whether it does."""
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def now_s():
-    """Seconds since the host was started, those in which it slept too."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def boot_id():
-    """Which start of the host this is."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
-        return stream.read().strip()
-
-
-def namespace():
-    """Which network namespace the settings are of."""
-    return os.readlink("/proc/self/ns/net")
-
-
-def has_systemd():
-    """Whether systemd can run the watching process: it may end a login's own ones with the login.
-
-    What it starts is in the namespace of process 1, which must be this one.
-    """
-    try:
-        here = os.readlink("/proc/1/ns/net") == namespace()
-    except OSError:
-        return False
-    return here and os.path.isdir("/run/systemd/system") and shutil.which("systemd-run") is not None
-
-
-def systemd_run(command):
-    """Start a process outside of this login; whether that worked."""
-    options = ["--quiet", "--collect", "--description=puts kernel settings back after tuner"]
-    done = subprocess.run(
-        ["systemd-run", *options, *command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=False,
-    )
-    return done.returncode == 0
 
 
 def answer(guard, command):
@@ -419,14 +233,9 @@ def main():
     """Exit code 1 and the words as JSON if the host is not as it has to be."""
     if len(sys.argv) != 3 or sys.argv[2] not in ("look", "apply", "restore", "watch"):
         sys.exit(__doc__)
-    try:
-        if sys.argv[2] != "look":
-            os.makedirs(sys.argv[1], mode=0o700, exist_ok=True)
-        found = answer(Guard(sys.argv[1]), sys.argv[2])
-    except (GuardError, OSError) as error:
-        sys.stdout.write(json.dumps({"failed": str(error)}) + "\n")
-        sys.exit(1)
-    sys.stdout.write(json.dumps(found) + "\n")
+    if sys.argv[2] != "look":
+        os.makedirs(sys.argv[1], mode=0o700, exist_ok=True)
+    tuner_guard.tell(lambda: answer(Guard(sys.argv[1]), sys.argv[2]))
 
 
 if __name__ == "__main__":

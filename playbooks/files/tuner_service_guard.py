@@ -17,63 +17,27 @@ Only Python's standard library, 3.8 or newer, is used: the program runs on the t
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 
+import tuner_guard
+from tuner_guard import GuardError, boot_id, now_s, replace
+
 PATIENCE_S = 60.0
-AGAIN_S = 10.0
 SAID = 4000
-WAKE = signal.SIGUSR1
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, WAKE)
 
 
-class GuardError(Exception):
-    """The host is not as it has to be; the words say how."""
+class Guard(tuner_guard.Guard):
+    """The files that were found, and the service that reads them."""
 
-
-class Guard:
-    """The state in one folder: what was found, whose it is, until when it is lent."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.state = os.path.join(folder, "saved.json")
-        self.alive = os.path.join(folder, "watch.lock")
-
-    # --- files ------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def locked(self):
-        """Nobody else changes state or files meanwhile."""
-        with open(os.path.join(self.folder, "lock"), "w", encoding="ascii") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX)
-            yield
-
-    def load(self):
-        """The state, or None where nothing is changed."""
-        try:
-            with open(self.state, encoding="utf-8") as stream:
-                return json.load(stream)
-        except FileNotFoundError:
-            return None
-
-    def save(self, saved):
-        """Put the state on the disk before anything relies on it."""
-        replace(self.state, json.dumps(saved, indent=1).encode())
-
-    def log(self, words):
-        """Say what was done, for whoever looks later; not worth failing for."""
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        with (
-            contextlib.suppress(OSError),
-            open(os.path.join(self.folder, "log"), "a", encoding="utf-8") as stream,
-        ):
-            stream.write(f"{now} {words}\n")
+    def left_s(self, saved):
+        """See ``tuner_guard.Guard``: the files outlive the kernel, its clock does not."""
+        left_s = super().left_s(saved)
+        return left_s if left_s is None or saved["boot"] == boot_id() else 0.0
 
     def backup(self, number):
         """Where the old content of a file is kept."""
@@ -97,7 +61,7 @@ class Guard:
             for path in asked["files"]:
                 if path not in saved["files"]:
                     saved["files"][path] = self.keep_old(path, len(saved["files"]))
-            saved["deadline"] = time.time() + asked["lease_s"]
+            saved.update(deadline=now_s() + asked["lease_s"], boot=boot_id())
             self.save(saved)
             if asked["watched"]:
                 self.start_watching()
@@ -116,7 +80,7 @@ class Guard:
                 self.back_to(before, saved)
                 take_over(saved["service"], asked["how"])
                 return {"state": "failed", "message": said}
-            saved["deadline"] = time.time() + asked["lease_s"]
+            saved.update(deadline=now_s() + asked["lease_s"], boot=boot_id())
             self.save(saved)
             self.log("{} changed {}".format(saved["owner"], ", ".join(asked["files"])))
             return {"state": "live", "message": ""}
@@ -186,7 +150,7 @@ class Guard:
             saved = self.load()
             if saved is None:
                 raise GuardError("the old files were put back meanwhile")
-            saved["deadline"] = time.time() + lease_s
+            saved.update(deadline=now_s() + lease_s, boot=boot_id())
             self.save(saved)
 
     def keep(self):
@@ -197,19 +161,7 @@ class Guard:
                 saved["deadline"] = None
                 self.save(saved)
                 self.log("{} stays".format(", ".join(saved["files"])))
-        self.wake()
-
-    def restore(self, reason):
-        """Old files and service state; may be called any number of times.
-
-        Returns:
-            Paths that were put back.
-        """
-        with self.locked():
-            saved = self.load()
-            back = self.put_back(saved, reason) if saved is not None else []
-        self.wake()
-        return back
+        self.dismiss()
 
     def put_back(self, saved, reason):
         """The old files, byte for byte, with owner, mode and time; then the service."""
@@ -241,82 +193,6 @@ class Guard:
         self.log("put back: {} ({})".format(", ".join(back) or "nothing differed", reason))
         return back
 
-    # --- the watching process ---------------------------------------------------------------
-
-    def watch(self):
-        """Sleep until the time limit, look whether it was renewed, else put everything back."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        with open(self.alive, "a+", encoding="ascii") as stream:
-            # Another one may be about to end, since it found nothing to watch any more.
-            patience = time.monotonic() + AGAIN_S
-            while not try_lock(stream):
-                if time.monotonic() > patience:
-                    return
-                time.sleep(0.1)
-            stream.truncate(0)
-            stream.write(str(os.getpid()))
-            stream.flush()
-            left_s = 0.0
-            while True:
-                asked = signal.sigtimedwait(SIGNALS, left_s)
-                with self.locked():
-                    saved = self.load()
-                    if saved is None or saved["deadline"] is None:
-                        return
-                    left_s = saved["deadline"] - time.time()
-                    ended = asked is not None and asked.si_signo != WAKE
-                    if not ended and left_s > 0:
-                        continue
-                    why = "was ended" if ended else "nobody renewed the time limit"
-                    try:
-                        self.put_back(saved, why)
-                    except (GuardError, OSError) as error:
-                        self.log(f"could not put back, trying again: {error}")
-                        left_s = AGAIN_S
-                    else:
-                        return
-
-    def wake(self):
-        """Let the watching process look again; whether there is one."""
-        try:
-            with open(self.alive, "r+", encoding="ascii") as stream:
-                if try_lock(stream):
-                    return False
-                os.kill(int(stream.read()), WAKE)
-        except (OSError, ValueError):
-            return False
-        return True
-
-    def start_watching(self):
-        """One watching process, which nothing that ends here takes along.
-
-        One that is there already is woken, and a new one takes its place if it ends.
-        """
-        self.wake()
-        command = [sys.executable, os.path.abspath(__file__), self.folder, "watch"]
-        if os.path.isdir("/run/systemd/system"):
-            # A session's end may kill what it started (KillUserProcesses); a unit lives on.
-            code, _ = run(["systemd-run", "--quiet", "--collect", *command])
-            if code == 0:
-                return
-        subprocess.Popen(
-            command,
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-
-def try_lock(stream):
-    """Whether the lock could be had."""
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
 
 def read(path):
     """A file's content; None where there is none."""
@@ -325,21 +201,6 @@ def read(path):
             return stream.read()
     except FileNotFoundError:
         return None
-
-
-def replace(path, content):
-    """Write a file in one step: the old content or the new one, never half of it."""
-    draft = path + ".tuner-new"
-    try:
-        with open(draft, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(draft)
-        raise
-    os.replace(draft, path)
 
 
 def give_back(kept, path):
@@ -403,29 +264,27 @@ def take_over(service, how):
     return code, said
 
 
-def main():
-    """One command."""
-    folder, command = sys.argv[1:3]
-    guard = Guard(folder)
-    if command == "watch":
+def answer(guard, command):
+    """Carry out a command; what it has to say."""
+    if command == "change":
+        return guard.change(json.load(sys.stdin))
+    if command == "restore":
+        return {"restored": guard.restore("asked to")}
+    if command == "renew":
+        guard.renew(json.load(sys.stdin)["lease_s"])
+    elif command == "keep":
+        guard.keep()
+    else:
         guard.watch()
-        return
-    told = {}
-    try:
-        if command == "change":
-            told = guard.change(json.load(sys.stdin))
-        elif command == "renew":
-            guard.renew(json.load(sys.stdin)["lease_s"])
-        elif command == "keep":
-            guard.keep()
-        elif command == "restore":
-            told = {"restored": guard.restore("asked to")}
-        else:
-            raise GuardError(f"unknown command {command!r}")
-    except (GuardError, OSError) as error:
-        print(json.dumps({"failed": str(error)}))
-        sys.exit(1)
-    print(json.dumps(told))
+    return {}
+
+
+def main():
+    """Exit code 1 and the words as JSON if the host is not as it has to be."""
+    commands = ("change", "renew", "keep", "restore", "watch")
+    if len(sys.argv) != 3 or sys.argv[2] not in commands:
+        sys.exit(__doc__)
+    tuner_guard.tell(lambda: answer(Guard(sys.argv[1]), sys.argv[2]))
 
 
 if __name__ == "__main__":

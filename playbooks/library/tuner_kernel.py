@@ -9,13 +9,11 @@ Only Python's standard library, 3.8 or newer, is used: the module runs on the ta
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.tuner_guards import GuardFailedError, ask, put_in_place
 
 DOCUMENTATION = r"""
 module: tuner_kernel
@@ -39,6 +37,10 @@ options:
     default: present
   guard:
     description: Text of the program that does it.
+    type: str
+    required: true
+  common:
+    description: Text of what all such programs have in common.
     type: str
     required: true
   owner:
@@ -69,26 +71,13 @@ ARGUMENTS = {
     "state": {"type": "str", "choices": ["present", "absent", "looked"], "default": "present"},
     "names": {"type": "list", "elements": "str", "default": []},
     "guard": {"type": "str", "required": True},
+    "common": {"type": "str", "required": True},
     "owner": {"type": "str", "default": ""},
     "lease_s": {"type": "float", "default": 300.0},
     "settings": {"type": "dict", "default": {}},
     "continues": {"type": "bool", "default": False},
 }
 PATIENCE_S = 60.0
-
-
-def put_in_place(folder, text):
-    """The program's path, in a folder that nobody else can write to."""
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    found = os.lstat(folder)
-    if os.path.islink(folder) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise RuntimeError(f"{folder} belongs to somebody else; remove it")
-    path = os.path.join(folder, "guard.py")
-    draft = path + ".new"
-    with open(draft, "w", encoding="utf-8") as stream:
-        stream.write(text)
-    os.replace(draft, path)
-    return path
 
 
 def main():
@@ -102,24 +91,16 @@ def main():
         module.fail_json(msg="the kernel's settings belong to the whole host and need root")
     keys = ("owner", "lease_s", "settings", "continues", "names")
     command = {"present": "apply", "absent": "restore", "looked": "look"}[asked["state"]]
+    texts = {"guard.py": asked["guard"], "tuner_guard.py": asked["common"]}
     try:
         with tempfile.TemporaryDirectory() as aside:
             # Whoever only looks may not write to the folder, and leaves nothing.
-            program = put_in_place(aside if looking else asked["folder"], asked["guard"])
-            done = subprocess.run(
-                [sys.executable, program, asked["folder"], command],
-                input=json.dumps({key: asked[key] for key in keys}),
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE_S,
-                check=False,
-            )
-        found = json.loads(done.stdout)
-    except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
-        module.fail_json(msg=f"{type(error).__name__}: {error}")
+            program = put_in_place(aside if looking else asked["folder"], texts)
+            wanted = {key: asked[key] for key in keys}
+            found = ask(program, asked["folder"], command, wanted, PATIENCE_S)
+    except (GuardFailedError, OSError) as error:
+        module.fail_json(msg=str(error))
     else:
-        if done.returncode != 0:
-            module.fail_json(msg=found.get("failed", done.stderr))
         if looking:
             module.exit_json(changed=False, seen=found)
         module.exit_json(

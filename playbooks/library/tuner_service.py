@@ -9,12 +9,10 @@ Only Python's standard library, 3.8 or newer, is used: the module runs on the ta
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.tuner_guards import GuardFailedError, ask, put_in_place
 
 DOCUMENTATION = r"""
 module: tuner_service
@@ -37,6 +35,10 @@ options:
     default: /var/lib/tuner
   guard:
     description: Text of the program that does it.
+    type: str
+    required: true
+  common:
+    description: Text of what all such programs have in common.
     type: str
     required: true
   owner:
@@ -79,6 +81,7 @@ ARGUMENTS = {
     },
     "folder": {"type": "path", "default": "/var/lib/tuner"},
     "guard": {"type": "str", "required": True},
+    "common": {"type": "str", "required": True},
     "owner": {"type": "str", "default": ""},
     "service": {"type": "str", "default": "nginx"},
     "validate": {"type": "list", "elements": "str", "default": []},
@@ -89,26 +92,6 @@ ARGUMENTS = {
 }
 COMMANDS = {"changed": "change", "renewed": "renew", "kept": "keep", "restored": "restore"}
 PATIENCE_S = 240.0
-
-
-def put_in_place(folder, text):
-    """The program's path, in a folder that nobody else can write to."""
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    found = os.lstat(folder)
-    if os.path.islink(folder) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise RuntimeError(f"{folder} belongs to somebody else; remove it")
-    path = os.path.join(folder, "guard.py")
-    try:
-        with open(path, encoding="utf-8") as stream:
-            if stream.read() == text:
-                return path
-    except FileNotFoundError:
-        pass
-    draft = path + ".new"
-    with open(draft, "w", encoding="utf-8") as stream:
-        stream.write(text)
-    os.replace(draft, path)
-    return path
 
 
 def main():
@@ -123,22 +106,14 @@ def main():
     if os.geteuid() != 0:
         module.fail_json(msg="a service's files belong to root; use become")
     keys = ("owner", "service", "validate", "how", "files", "lease_s", "watched")
+    texts = {"guard.py": asked["guard"], "tuner_guard.py": asked["common"]}
     try:
-        program = put_in_place(asked["folder"], asked["guard"])
-        done = subprocess.run(
-            [sys.executable, program, asked["folder"], COMMANDS[asked["state"]]],
-            input=json.dumps({key: asked[key] for key in keys}),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        found = json.loads(done.stdout)
-    except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
-        module.fail_json(msg=f"{type(error).__name__}: {error}")
+        program = put_in_place(asked["folder"], texts)
+        wanted = {key: asked[key] for key in keys}
+        found = ask(program, asked["folder"], COMMANDS[asked["state"]], wanted, PATIENCE_S)
+    except (GuardFailedError, OSError) as error:
+        module.fail_json(msg=str(error))
     else:
-        if done.returncode != 0:
-            module.fail_json(msg=found.get("failed", done.stderr))
         module.exit_json(
             changed=True,
             service=found.get("state", asked["state"]),

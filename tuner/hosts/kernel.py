@@ -30,7 +30,7 @@ def look(names: Collection[str]) -> Seen:
     """
     program = data_dir("playbooks") / "files" / "tuner_kernel_guard.py"
     done = subprocess.run(
-        [sys.executable, str(program), "", "look"],
+        [sys.executable, "-B", str(program), "", "look"],
         input=json.dumps({"names": names_to_look_at(names)}),
         capture_output=True,
         text=True,

@@ -125,6 +125,7 @@ def _environment(playbooks: Path, work: Path) -> dict[str, str]:
     return {
         "PATH": os.pathsep.join(bins),
         "ANSIBLE_LIBRARY": str(playbooks / "library"),
+        "ANSIBLE_MODULE_UTILS": str(playbooks / "module_utils"),
         "ANSIBLE_HOME": str(work / "ansible-home"),
         "ANSIBLE_PIPELINING": "1",
         "ANSIBLE_GATHERING": "explicit",

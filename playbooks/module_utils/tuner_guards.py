@@ -1,0 +1,75 @@
+"""What the modules that lend something of a target have in common: they put a guard there, and ask.
+
+A guard is a program (``playbooks/files/tuner_*_guard.py``) with what all of them share beside it
+(``tuner_guard.py``). It must outlive the module, and an administrator may call it by hand.
+
+Only Python's standard library, 3.8 or newer, is used: it runs on the target.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+
+class GuardFailedError(Exception):
+    """What the guard says of the host, or why it could not be asked."""
+
+
+def put_in_place(folder, texts):
+    """The program's path, in a folder that nobody else can write to.
+
+    Args:
+        folder: made if it is not there.
+        texts: of the files by their names; ``guard.py`` is the program.
+
+    Raises:
+        GuardFailedError: the folder is somebody else's.
+    """
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    found = os.lstat(folder)
+    if os.path.islink(folder) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise GuardFailedError(f"{folder} belongs to somebody else; remove it")
+    for name, text in texts.items():
+        write(os.path.join(folder, name), text)
+    return os.path.join(folder, "guard.py")
+
+
+def write(path, text):
+    """A file in one step, unless it is there already: a full disk must not keep it from running."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            if stream.read() == text:
+                return
+    except FileNotFoundError:
+        pass
+    draft = path + ".new"
+    with open(draft, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    os.replace(draft, path)
+
+
+def ask(program, folder, command, asked, patience_s):
+    """What the guard answers.
+
+    Raises:
+        GuardFailedError: the host is not as it has to be, or the guard does not answer.
+    """
+    try:
+        done = subprocess.run(
+            # No compiled files beside it: what is left on a target is what is named.
+            [sys.executable, "-B", program, folder, command],
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            timeout=patience_s,
+            check=False,
+        )
+        found = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise GuardFailedError(f"{type(error).__name__}: {error}") from error
+    if done.returncode != 0:
+        raise GuardFailedError(found.get("failed", done.stderr))
+    return found
