@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tuner.configuration import Configuration, Value
-from tuner.contenders import Published, PublishedRow
+from tuner.contenders import STOCK, Published, PublishedRow
 from tuner.errors import DefinitionError
 from tuner.located import Node, read_yaml
 from tuner.paths import data_dir
-from tuner.space import Space
+from tuner.space import BASELINES, Space
 
 _ROW = ("case", "server", "arm")
 
@@ -60,19 +60,27 @@ def has_configuration(name: str, server: str) -> bool:
 
 
 def load_configuration(name: str, space: Space) -> tuple[Configuration, tuple[str, ...]]:
+    """The configuration of a server that was published with an experiment; as ``carried_over``."""
+    return carried_over(_configuration(name, space.server), space)
+
+
+def carried_over(path: Path, space: Space) -> tuple[Configuration, tuple[str, ...]]:
     """A published configuration in a space's parameters, and what of it could not be carried over.
 
-    What the file does not name is as compiled in. A setting for which the space has no parameter
-    here is told rather than refused: what was published is as it is.
+    What the file does not name is as in its ``baseline`` (``stock`` unless it says so). A setting
+    for which the space has no parameter here is told rather than refused: what was published is as
+    it is.
 
     Raises:
         DefinitionError: the file is missing or wrong, or a value is not allowed.
     """
-    path = _configuration(name, space.server)
-    keys = read_yaml(path).mapping(required=("server", "space"), optional=("values", "not_carried"))
-    keys["server"].one_of((space.server,))
+    optional = ("server", "baseline", "values", "not_carried")
+    keys = read_yaml(path).mapping(required=("space",), optional=optional)
+    if "server" in keys:
+        keys["server"].one_of((space.server,))
     if keys["space"].text() != space.name:
         raise keys["space"].error(f"{keys['space'].text()!r} is not {space.name}, the study's")
+    base = keys["baseline"].one_of(BASELINES) if "baseline" in keys else STOCK
     known = {parameter.name for parameter in space.parameters}
     reasons = dict(space.left_out)
     values: dict[str, Value] = {}
@@ -87,7 +95,7 @@ def load_configuration(name: str, space: Space) -> tuple[Configuration, tuple[st
             values[setting] = space.parameter(setting).parse(text)
         except ValueError as error:
             raise node.error(str(error)) from None
-    return space.complete(values, space.baseline("stock")), tuple(lost)
+    return space.complete(values, space.baseline(base)), tuple(lost)
 
 
 _CORES = "server_cores"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.core.test_kernel import load
-from tuner.cli.session import read_baselines, read_configuration
+from tuner.cli.session import published_notes, read_baselines, read_configuration
 from tuner.errors import DefinitionError
 from tuner.space import configuration_yaml
 from tuner.study import load_study
@@ -34,6 +35,20 @@ def test_the_published_configuration_is_the_file_beside_the_study(tmp_path: Path
     assert read_configuration("published", SPACE, both.published) == THEIRS
     with pytest.raises(DefinitionError, match="names no published configuration"):
         read_configuration("published", SPACE)
+
+
+def test_what_was_published_and_has_no_parameter_is_told(tmp_path: Path) -> None:
+    """By the file's own list, or as a setting that the space does not know; the rest holds."""
+    defined = study(tmp_path, "published")
+    lost = "  no_such_setting: 3\nnot_carried:\n  - 'use epoll: what Nginx chooses anyway'\n"
+    (tmp_path / "blog.yaml").write_text(configuration_yaml(THEIRS).rstrip() + f"\n{lost}")
+    found = load_study(defined)
+    assert read_baselines(found, SPACE) == [THEIRS]
+    assert published_notes(found, SPACE) == (
+        "not carried over from the published configuration: use epoll: what Nginx chooses anyway",
+        "not carried over from the published configuration: no_such_setting 3: no such parameter",
+    )
+    assert published_notes(replace(found, baseline="stock"), SPACE) == ()
 
 
 def test_two_names_for_one_configuration_are_refused(tmp_path: Path) -> None:

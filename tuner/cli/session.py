@@ -41,6 +41,7 @@ from tuner.parameter import OWN
 from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
 from tuner.plan import Design
+from tuner.published import carried_over
 from tuner.record import ConfigurationRecord, StudyHost
 from tuner.render import EXPORT, export_placement
 from tuner.servers import catalog, nginx
@@ -165,6 +166,7 @@ def preflight(
         generator=generator,
         notes=(
             *own_notes,
+            *published_notes(definition, space),
             *notes.preflight_notes(host, cores, workload, generator, space, watch=watch),
             *(() if kernel is None else (notes.kernel_note(space, _loan(definition).lease_s),)),
         ),
@@ -208,8 +210,16 @@ def read_configuration(name_or_path: str, space: Space, published: str = "") -> 
             raise DefinitionError(
                 "this study names no published configuration; write its file under 'published'"
             )
-        return space.read_configuration(published)
+        return carried_over(Path(published), space)[0]
     return space.read_configuration(name_or_path)
+
+
+def published_notes(definition: StudyDefinition, space: Space) -> tuple[str, ...]:
+    """What of the published configuration is not in the baseline of that name."""
+    if PUBLISHED not in (definition.baseline, *definition.beside):
+        return ()
+    _, lost = carried_over(Path(definition.published), space)
+    return tuple(f"not carried over from the published configuration: {text}" for text in lost)
 
 
 def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) -> None:
