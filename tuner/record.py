@@ -309,6 +309,8 @@ class Record:
     """Digests of what all hosts are to confirm; empty until the search of several hosts is over."""
     search_ended: bool = False
     """Whether the time of a search on several hosts is over."""
+    asked: Mapping[str, object] = field(default_factory=dict)
+    """Of a run of several studies: the options of its command, by which it can be gone on with."""
 
     @property
     def tells_stalls(self) -> bool:

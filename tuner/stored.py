@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -60,6 +60,8 @@ class Header:
     instrument: Instrument = NATIVE
     home: str = ""
     """Name of the host whose worker began it; empty where one host measures alone."""
+    asked: Mapping[str, object] = field(default_factory=dict)
+    """As in ``Record``."""
 
 
 def at(key: str, host: str) -> str:
@@ -135,6 +137,7 @@ def read_record(
         chosen=tuple(attrs.get("chosen", ())),
         search_ended="search_ended" in attrs,
         contest=maybe(attrs.get("contest"), Contest),
+        asked=header.asked,
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Tuner
+from tuner.store import Store, list_names, sqlite_url
 from tuner.testing.lab import SimulatedHost
 
 pytestmark = pytest.mark.usefixtures("host")
@@ -68,6 +70,93 @@ def test_two_configurations_of_servers_are_compared_in_common_blocks(tuner: Tune
     assert (p99["first"], p99["second"], p99["verdict"]) == ("nginx-hand", "nginx-stock", "worse")
     assert p99["ratio_low"] < 1.65 < p99["ratio_high"]
     assert any(alike["what"] == "compression" for alike in contest["alike"])
+
+
+def windows_in(name: str) -> dict[str, set[str]]:
+    """Every window that the record of a run holds, by the study that holds it."""
+    url = sqlite_url(Path("studies") / name)
+    return {
+        study: {
+            f"{block.number}/{window.window_id}"
+            for block in Store.open(url, study).record().blocks
+            for window in block.windows
+        }
+        for study in list_names(url)
+    }
+
+
+@pytest.fixture(scope="module")
+def length() -> dict[str, int]:
+    """Windows of an uninterrupted run, by phase boundaries; filled by the first test that runs."""
+    return {}
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
+def test_an_interrupted_run_goes_on_from_its_record(
+    tuner: Tuner, host: SimulatedHost, length: dict[str, int], share: float
+) -> None:
+    """Ctrl-C in the search, the capacities or the common blocks: no window is lost or repeated."""
+    if not length:
+        assert tuner(*RUN, "--name", "whole", "--quiet").code == 0
+        length["windows"] = host.windows
+        host.windows = 0
+    host.faults = replace(host.faults, interrupted={round(share * length["windows"])})
+    cut = tuner(*RUN, "--name", "mine")
+    assert cut.code == 130
+    before = windows_in("mine")
+    host.faults = replace(host.faults, interrupted=set())
+    done = tuner("run", "https-proxy-500", "--resume")
+    assert done.code == 0, done.err
+    after = windows_in("mine")
+    assert all(seen <= after[study] for study, seen in before.items())
+    contest = Store.open(sqlite_url(Path("studies/mine")), "mine.20B").record()
+    complete = [b.index for b in contest.blocks if b.phase == "contest" and b.state == "complete"]
+    assert contest.contest is not None
+    assert sorted(complete) == list(range(contest.contest.blocks))
+    assert Path("studies/mine/report.html").is_file()
+    # Gone on with once more, nothing is measured again.
+    again = tuner("run", "https-proxy-500", "--resume", "--name", "mine")
+    assert again.code == 0
+    assert windows_in("mine") == after
+
+
+def test_an_interrupted_ladder_goes_on_at_the_rates_that_are_left(
+    tuner: Tuner, host: SimulatedHost
+) -> None:
+    """What was measured is kept and shown; every rate is offered as often as was planned."""
+    up = ("ladder", "nginx:stock", "nginx:hand")
+    host.faults = replace(host.faults, interrupted={45})
+    cut = tuner(*up, "--time", "20s", "--name", "up", "--limit", "p99<2ms")
+    assert cut.code == 130
+    assert "go on with: tuner ladder nginx:stock nginx:hand --resume --name up" in cut.err
+    assert Path("studies/up/report.html").is_file()
+    host.faults = replace(host.faults, interrupted=set())
+    assert tuner(*up, "--resume").code == 0
+    record = Store.open(sqlite_url(Path("studies/up")), "up.contest").record()
+    assert record.contest is not None
+    planned = record.contest.ladder
+    assert planned is not None
+    ended = [b.index for b in record.blocks if b.phase == "ladder" and b.state != "failed"]
+    assert sorted(ended) == list(range(len(planned.rates_per_s) * planned.passes))
+
+
+def test_a_resumed_run_keeps_its_options(tuner: Tuner, host: SimulatedHost) -> None:
+    """Other ones are refused, as is a run that is not there; nothing is deployed."""
+    host.faults = replace(host.faults, interrupted={3})
+    assert tuner("ladder", "nginx:stock", "nginx:hand", "--time", "20s").code == 130
+    deployed = host.deployments
+    for arguments, words in (
+        (("ladder", "nginx:stock", "nginx:hand", "--resume", "--time", "1h"), "leave out --time"),
+        (("ladder", "nginx:stock", "nginx:distro", "--resume"), "nothing in studies/"),
+        ((*RUN, "--resume"), "give NAME and --name only"),
+        (("run", "http3-page", "--resume"), "nothing in studies/"),
+        (("run", "http3-page", "--resume", "--name", "other"), "nothing in studies/other"),
+        (("compare", "stock", "hand", "--resume"), "only servers"),
+    ):
+        done = tuner(*arguments)
+        assert done.code == 2, arguments
+        assert words in done.err
+    assert host.deployments == deployed
 
 
 @pytest.mark.parametrize(

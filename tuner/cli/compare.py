@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tuner.cli import options, results
-from tuner.cli.meet import entries_of, meet, said_of
+from tuner.cli.meet import Match, entries_of, meet, said_of
 from tuner.cli.premises import sweep_strays
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.session import (
@@ -54,6 +54,7 @@ Examples:
     help="End with exit code 4 on this verdict of B; may be given several times.",
 )
 @click.option("--ladder", is_flag=True, help="Of servers: at rising rates too, with their knees.")
+@click.option("--resume", is_flag=True, help="Of servers: go on with an interrupted one.")
 @options.confirmation
 @options.study_file
 @options.study
@@ -66,6 +67,7 @@ def command(
     study_file: str | None,
     fail_if: tuple[str, ...],
     ladder: bool,
+    resume: bool,
     as_json: bool,
     quiet: bool,
     junit: Path | None,
@@ -80,20 +82,16 @@ def command(
     """
     entries = entries_of((baseline, candidate))
     if entries:
-        record = meet(
-            entries,
-            options.overrides(given),
-            study_file=study_file,
-            limit=None,
-            ladder=ladder,
-            as_json=as_json,
-            quiet=quiet,
-        )
+        arms = (baseline, candidate)
+        match = Match(arms, options.overrides(given), study_file, limit=None, ladder=ladder)
+        record = meet(match, resume=resume, as_json=as_json, quiet=quiet)
         if said_of(record, entries[1].label) & set(fail_if):
             sys.exit(EXIT_FAIL_IF)
         return
     if ladder:
         raise DefinitionError("of one server write tuner ladder nginx:A nginx:B", path="--ladder")
+    if resume:
+        raise DefinitionError("only servers that meet are gone on with", path="--resume")
     progress = TerminalProgress(quiet=quiet)
     for done in sweep_strays():
         progress.note(done)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,30 @@ def write(folder: Path, progress: TerminalProgress) -> list[Record]:
     for result in results:
         _write_configurations(result, folder / "configurations")
     return records
+
+
+@contextlib.contextmanager
+def kept(folder: Path, progress: TerminalProgress, again: str) -> Iterator[None]:
+    """Show how a run goes, and write what was measured when it ends, however it ends.
+
+    Args:
+        folder: of the run.
+        progress: where it is shown.
+        again: the command that goes on with it.
+    """
+    try:
+        with progress.live():
+            yield
+    except BaseException:
+        try:
+            # A run that was refused has left nothing.
+            if (folder / "record.db").is_file():
+                write(folder, progress)
+                progress.note(f"go on with: {again} --resume --name {folder.name}")
+        except Exception as error:  # noqa: BLE001 - what ended the run must not be hidden
+            progress.note(f"the report could not be written: {error}; see 'tuner report'")
+        raise
+    write(folder, progress)
 
 
 def _write_configurations(result: ContestResult, folder: Path) -> None:

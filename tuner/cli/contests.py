@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from tuner.alike import Rule, equalise, told
 from tuner.cli.progress import TerminalProgress
-from tuner.cli.session import Preflight, create_store, open_bench, preflight, read_configuration
+from tuner.cli.runs import Asked, begin
+from tuner.cli.session import Preflight, open_bench, preflight, read_configuration
 from tuner.configuration import Configuration
 from tuner.constraint import Constraint
 from tuner.contenders import PUBLISHED, STOCK, TUNED, Contender, Contest, Ladder, Published
@@ -28,6 +29,8 @@ from tuner.phases.ladder import run_ladder
 from tuner.phases.search import SearchSpec, run_search
 from tuner.published import load_configuration
 from tuner.record import Record
+from tuner.search.schedule import winner
+from tuner.store import Store
 from tuner.study import DEFAULT_STUDY, load_study
 from tuner.workload import Workload
 
@@ -90,6 +93,21 @@ class Meeting:
     published_name: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run of several studies keeps them, and whether it goes on with those there."""
+
+    folder: Path
+    progress: TerminalProgress
+    asked: Asked
+    """The options of its command."""
+    resume: bool
+
+    def begin(self, found: Preflight) -> Store:
+        """The record of one of its studies; see ``runs.begin``."""
+        return begin(found, self.folder, self.asked, resume=self.resume)
+
+
 def look(
     server: str,
     workload: Workload,
@@ -111,9 +129,7 @@ def look(
     return preflight(definition, workload, watch=watch)
 
 
-def tune(
-    found: Preflight, folder: Path, progress: TerminalProgress, rules: Iterable[Rule]
-) -> Configuration | None:
+def tune(found: Preflight, place: Place, rules: Iterable[Rule]) -> Configuration | None:
     """Search for the best configuration of one server; None where the host is too noisy to.
 
     The claim is made in the common blocks, so nothing is confirmed here.
@@ -122,13 +138,18 @@ def tune(
     found = replace(found, baseline=base)
     if not found.space.searched(found.definition.allow):
         return None
-    progress.note(f"{found.definition.server}: searching for its best configuration")
-    store = create_store(found, folder)
-    with open_bench(found, folder, progress, store) as (bench, spec):
+    progress, server = place.progress, found.definition.server
+    store = place.begin(found)
+    if store.record().ended_unix_s is not None:
+        return _found_before(found, store.record(), rules)
+    progress.note(f"{server}: searching for its best configuration")
+    with open_bench(found, place.folder, progress, store) as (bench, spec):
+        _recover(store, progress)
         try:
             ready = quick_calibration(bench, spec)
         except (HostError, InvalidBlockError) as error:
-            progress.note(f"{found.definition.server} is not tuned: {error}")
+            progress.note(f"{server} is not tuned: {error}")
+            store.set_ended()
             return None
         spent_s = sum(b.ended_unix_s - b.started_unix_s for b in store.record().blocks)
         search = SearchSpec(
@@ -142,16 +163,31 @@ def tune(
         best = run_search(ready.bench, search, ready.calibration, ready.plan)
         store.set_ended()
     if best is None:
-        progress.note(f"{found.definition.server}: no configuration was left in the race")
+        progress.note(f"{server}: no configuration was left in the race")
         return None
     chosen = store.record().configurations[best.digest].configuration
     return equalise(chosen, found.space, rules)
 
 
-def hold(meeting: Meeting, folder: Path, progress: TerminalProgress) -> Record:
-    """Measure a contest from capacities to ladder; its record.
+def _found_before(found: Preflight, record: Record, rules: Iterable[Rule]) -> Configuration | None:
+    """What a search that had ended chose: a function of its record."""
+    best = winner([t for t in record.trials if t.origin != "baseline"], found.goals)
+    if best is None:
+        return None
+    return equalise(record.configurations[best.digest].configuration, found.space, rules)
+
+
+def _recover(store: Store, progress: TerminalProgress) -> None:
+    # Not before the lab is ours: another process may be running the study.
+    for done in store.recover():
+        progress.note(done)
+
+
+def hold(meeting: Meeting, place: Place) -> Record:
+    """Measure a contest from capacities to ladder, or what its record lacks; the record.
 
     Raises:
+        DefinitionError: it was begun otherwise than it would be now.
         HostError, InstrumentError: the host or the generator fails again and again.
     """
     chosen, contenders = _contenders(meeting)
@@ -162,13 +198,21 @@ def hold(meeting: Meeting, folder: Path, progress: TerminalProgress) -> Record:
         baseline=next(a.configuration for a in chosen if a.configuration.space == first.space.name),
         definition=replace(first.definition, name=meeting.name),
     )
-    store = create_store(first, folder)
+    store = place.begin(first)
+    if store.record().ended_unix_s is not None:
+        return store.record()
     others = [found for found in meeting.found.values() if found.space.name != first.space.name]
-    with open_bench(first, folder, progress, store, others) as (bench, spec):
+    with open_bench(first, place.folder, place.progress, store, others) as (bench, spec):
+        _recover(store, place.progress)
         for arm in chosen:
             store.add_configuration(bench.describe(arm.configuration))
-        seen = measure_capacities(bench, chosen, spec.server_cores)
+        known = store.record().contest
+        if known is None:
+            seen = measure_capacities(bench, chosen, spec.server_cores)
+        else:
+            seen = Capacities(dict(known.capacities_per_s), known.generator_bound, {})
         contest, plan = _planned(meeting, contenders, seen, mode=bench.goals.mode)
+        _check_same_plan(known, contest, meeting.name)
         store.set_contest(contest)
         arms = [arm for arm in chosen if arm.label in seen.per_s]
         weakest = min(seen.per_s.values())
@@ -177,6 +221,18 @@ def hold(meeting: Meeting, folder: Path, progress: TerminalProgress) -> Record:
             run_ladder(bench, arms, contest.ladder.rates_per_s, contest.ladder.passes, plan.ladder)
         store.set_ended()
     return store.record()
+
+
+def _check_same_plan(known: Contest | None, planned: Contest, name: str) -> None:
+    """A contest that goes on otherwise than it began would be two in one."""
+    if known is None or known == planned:
+        return
+    changed = [f.name for f in fields(known) if getattr(known, f.name) != getattr(planned, f.name)]
+    raise DefinitionError(
+        f"{' and '.join(changed)} changed since {name!r} was begun, so its blocks cannot be"
+        " compared with new ones; begin a new run",
+        path="--resume",
+    )
 
 
 def _contenders(meeting: Meeting) -> tuple[list[Arm], tuple[Contender, ...]]:

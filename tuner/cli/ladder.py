@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from tuner.cli import options
-from tuner.cli.meet import DEFAULT_LIMIT, entries_of, meet
+from tuner.cli.meet import DEFAULT_LIMIT, Match, entries_of, meet
 from tuner.errors import DefinitionError
 
 _EPILOG = """
@@ -25,12 +25,14 @@ Examples:
 @options.workload
 @options.study_file
 @options.study
+@click.option("--resume", is_flag=True, help="Go on with an interrupted one of these arms.")
 @options.output
 def command(
     arms: tuple[str, ...],
     *,
     limit: str | None,
     study_file: str | None,
+    resume: bool,
     as_json: bool,
     quiet: bool,
     **given: Any,
@@ -40,15 +42,7 @@ def command(
     An ARM is a server with a configuration: nginx:stock, nginx:hand, caddy:FILE.yaml; a server
     alone is tuned first. All arms are measured side by side, the rates in random order.
     """
-    entries = entries_of(arms)
-    if not entries:
+    if not entries_of(arms):
         raise DefinitionError(f"{arms[0]!r} names no server; write nginx:{arms[0]}", path="ARM")
-    meet(
-        entries,
-        options.overrides(given),
-        study_file=study_file,
-        limit=limit,
-        ladder=True,
-        as_json=as_json,
-        quiet=quiet,
-    )
+    match = Match(arms, options.overrides(given), study_file, limit, ladder=True)
+    meet(match, resume=resume, as_json=as_json, quiet=quiet)

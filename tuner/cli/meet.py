@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+
+import msgspec
 
 from tuner.alike import shipped_rules
 from tuner.cli import contest_results
@@ -12,6 +14,7 @@ from tuner.cli.contests import (
     TOO_SHORT_S,
     Entry,
     Meeting,
+    Place,
     hold,
     look,
     parse_entry,
@@ -19,6 +22,7 @@ from tuner.cli.contests import (
 )
 from tuner.cli.premises import sweep_strays
 from tuner.cli.progress import TerminalProgress
+from tuner.cli.runs import find_run
 from tuner.cli.session import STUDIES, Preflight, free_name
 from tuner.cli.words import duration
 from tuner.configuration import Configuration
@@ -58,16 +62,24 @@ def entries_of(texts: Sequence[str]) -> tuple[Entry, ...]:
     return entries
 
 
-def meet(
-    entries: Sequence[Entry],
-    options: Mapping[str, object],
-    *,
-    study_file: str | None,
-    limit: str | None,
-    ladder: bool,
-    as_json: bool,
-    quiet: bool,
-) -> Record:
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Who meets whom, by which options of the command."""
+
+    arms: tuple[str, ...]
+    """As ``entries_of`` reads them."""
+    options: Mapping[str, object]
+    """Of the study."""
+    study_file: str | None
+    limit: str | None
+    ladder: bool
+
+    def as_dict(self) -> dict[str, object]:
+        """As plain data, with the command's name."""
+        return {"command": "meet", **asdict(self), "arms": list(self.arms)}
+
+
+def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     """Tune what is to be tuned, then measure all arms in common blocks; the record.
 
     Raises:
@@ -76,29 +88,41 @@ def meet(
     progress = TerminalProgress(quiet=quiet)
     for done in sweep_strays():
         progress.note(done)
+    called = None
+    if resume:
+        called, match = _gone_on_with(match)
+    entries, options, study_file = entries_of(match.arms), match.options, match.study_file
     servers = tuple(dict.fromkeys(entry.server for entry in entries))
     base = load_study(study_file or DEFAULT_STUDY, {**options, "server": servers[0]})
     title = " against ".join(entry.label for entry in entries)
-    name = base.name if options.get("name") else free_name("-".join(e.label for e in entries))
-    folder = STUDIES / name
+    given = base.name if options.get("name") else ""
+    name = called or given or free_name("-".join(e.label for e in entries))
+    place = Place(STUDIES / name, progress, match.as_dict(), resume=resume)
     rules = shipped_rules()
     found = _look_at(servers, base, options, name)
     wanted = [entry.server for entry in entries if entry.kind == TUNED]
     search_s = SEARCH_SHARE * base.time_s if wanted else 0.0
-    progress.note(f"{title}; about {duration(base.time_s)}, results in {folder}/")
+    progress.note(
+        f"{title}; {duration(base.time_s)}, or longer if the last claim needs more blocks;"
+        f" results in {place.folder}/"
+    )
     tuned: dict[str, Configuration] = {}
     origins: dict[str, str] = {}
-    for server in wanted:
-        seen = found[server]
-        own = replace(seen.definition, name=f"{name}.tuned-{server}", time_s=search_s / len(wanted))
-        best = tune(replace(seen, definition=own), folder, progress, rules)
-        if best is None:
-            raise DefinitionError(
-                f"{server} could not be tuned here (see above); compare given configurations:"
-                f" {server}:stock, {server}:FILE.yaml"
-            )
-        tuned[server], origins[server] = best, own.name
-    try:
+    again = f"tuner ladder {' '.join(match.arms)}"
+    if not match.ladder:
+        again = f"tuner compare {' '.join(match.arms)}"
+    with contest_results.kept(place.folder, progress, again):
+        for server in wanted:
+            seen = found[server]
+            time_s = search_s / len(wanted)
+            own = replace(seen.definition, name=f"{name}.tuned-{server}", time_s=time_s)
+            best = tune(replace(seen, definition=own), place, rules)
+            if best is None:
+                raise DefinitionError(
+                    f"{server} could not be tuned here (see above); compare given configurations:"
+                    f" {server}:stock, {server}:FILE.yaml"
+                )
+            tuned[server], origins[server] = best, own.name
         record = hold(
             Meeting(
                 name=f"{name}.contest",
@@ -110,20 +134,33 @@ def meet(
                 tuned=tuned,
                 origins=origins,
                 rules=rules,
-                limit=_limit(limit or base.slo or DEFAULT_LIMIT),
+                limit=_limit(match.limit or base.slo or DEFAULT_LIMIT),
                 rate_per_s=base.rate_per_s,
-                ladder=ladder,
+                ladder=match.ladder,
                 time_s=max(TOO_SHORT_S, base.time_s - search_s),
             ),
-            folder,
-            progress,
+            place,
         )
-    finally:
-        # What was measured is shown, however the rest ended.
-        if folder.exists():
-            contest_results.write(folder, progress)
-    contest_results.show([record], folder, as_json=as_json)
+    contest_results.show([record], place.folder, as_json=as_json)
     return record
+
+
+def _gone_on_with(match: Match) -> tuple[str, Match]:
+    """Name and options of the contest to go on with: the newest of these arms, or by its name.
+
+    Raises:
+        DefinitionError: there is none, or options are given that it keeps as they were.
+    """
+    given = {key: value for key, value in match.options.items() if key != "name"}
+    if given or match.study_file or match.limit:
+        others = [*given, *(["study"] * bool(match.study_file)), *(["limit"] * bool(match.limit))]
+        raise DefinitionError(
+            f"a resumed contest keeps its options; leave out --{', --'.join(others)}",
+            path="--resume",
+        )
+    wanted = {"command": "meet", "arms": list(match.arms)}
+    name, kept = find_run(match.options.get("name"), wanted)
+    return name, msgspec.convert({k: v for k, v in kept.items() if k != "command"}, Match)
 
 
 def said_of(record: Record, label: str) -> set[str]:

@@ -25,11 +25,11 @@ def reopen(
     store = open_store(name, storage)
     definition = load_study(DEFAULT_STUDY, store.record().definition)
     found = preflight(definition)
-    _check_same(found, store.record(), path)
+    check_same(found, store.record(), path)
     return definition, store, found
 
 
-def _check_same(found: Preflight, record: Record, path: str) -> None:
+def check_same(found: Preflight, record: Record, path: str) -> None:
     """A study that goes on elsewhere, or with another server, would be two studies in one.
 
     Raises:

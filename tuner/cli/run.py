@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 
 import click
+import msgspec
 
 from tuner.alike import Rule, merged, shipped_rules
 from tuner.cli import contest_results, options
-from tuner.cli.contests import SEARCH_SHARE, Entry, Meeting, hold, look, tune
+from tuner.cli.contests import SEARCH_SHARE, Entry, Meeting, Place, hold, look, tune
 from tuner.cli.premises import sweep_strays
 from tuner.cli.progress import TerminalProgress
+from tuner.cli.runs import find_run
 from tuner.cli.session import STUDIES, Preflight, free_name
 from tuner.cli.words import duration
 from tuner.configuration import Configuration
@@ -24,6 +25,7 @@ from tuner.hosts import local
 from tuner.located import Node
 from tuner.published import has_configuration
 from tuner.record import Record
+from tuner.stats.words import counted
 from tuner.workload import Workload, load_workload
 
 BOTH = "both"
@@ -33,6 +35,7 @@ Examples:
   tuner run https-proxy-500
   tuner run reverse-proxy-ladder --server nginx --time 10m
   tuner run static-https-ladder --server both --time 1h --name before-release
+  tuner run static-https-ladder --resume
   tuner studies
 """
 
@@ -44,6 +47,7 @@ Examples:
 @click.option("--case", "only", multiple=True, metavar="CASE", help="These of its cases only.")
 @click.option("--seed", type=int, metavar="N", help="Seed of every random choice.")
 @click.option("--name", "called", metavar="NAME", help="Results go to studies/NAME/.")
+@click.option("--resume", is_flag=True, help="Go on with an interrupted run [the newest of it].")
 @options.output
 def command(
     name: str,
@@ -53,6 +57,7 @@ def command(
     only: tuple[str, ...],
     seed: int | None,
     called: str | None,
+    resume: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -65,30 +70,58 @@ def command(
     progress = TerminalProgress(quiet=quiet)
     for done in sweep_strays():
         progress.note(done)
-    experiment = load_experiment(name)
-    if time is not None:
-        time_s = Node.option("time", time).duration_s(30, 30 * 86_400)
+    asked = _Asked(name, server, time, only, seed)
+    if resume:
+        called, asked = _gone_on_with(asked, called)
+    experiment = load_experiment(asked.name)
+    if asked.time is not None:
+        time_s = Node.option("time", asked.time).duration_s(30, 30 * 86_400)
         experiment = replace(experiment, time_s=time_s)
-    servers = _servers(experiment, server)
-    cases = _cases(experiment, only)
+    servers = _servers(experiment, asked.server)
+    cases = _cases(experiment, asked.only)
     called = called or free_name(experiment.name)
-    folder = STUDIES / called
+    place = Place(STUDIES / called, progress, asked.as_dict(), resume=resume)
+    progress.note(f"{experiment.summary}; results in {place.folder}/")
     progress.note(
-        f"{experiment.summary}; about {duration(experiment.time_s)}, results in {folder}/"
+        f"{duration(experiment.time_s)} for {counted(len(cases), 'case')}; longer where the last"
+        " claim needs more blocks"
     )
     progress.note(f"published: {experiment.published.title} ({experiment.published.source})")
     rules = merged(shipped_rules(), experiment.alike)
-    seeded = {"objective": experiment.objective.name} | ({} if seed is None else {"seed": seed})
-    run = _Run(experiment, rules, called, folder, progress, seeded)
-    records: list[Record] = []
-    try:
+    seeded = {} if asked.seed is None else {"seed": asked.seed}
+    run = _Run(experiment, rules, called, place, {"objective": experiment.objective.name, **seeded})
+    with contest_results.kept(place.folder, progress, f"tuner run {asked.name}"):
         tuned = run.search(servers)
-        records += [run.case(case, servers, tuned, len(cases)) for case in cases]
-    finally:
-        # What was measured is shown, however the rest ended.
-        if folder.exists():
-            contest_results.write(folder, progress)
-    contest_results.show(records, folder, as_json=as_json)
+        records = [run.case(case, servers, tuned, len(cases)) for case in cases]
+    contest_results.show(records, place.folder, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The options that say what is measured."""
+
+    name: str
+    server: str
+    time: str | None
+    only: tuple[str, ...]
+    seed: int | None
+
+    def as_dict(self) -> dict[str, object]:
+        return {"command": "run", **asdict(self), "only": list(self.only)}
+
+
+def _gone_on_with(asked: _Asked, called: str | None) -> tuple[str, _Asked]:
+    """Name and options of the run to go on with.
+
+    Raises:
+        DefinitionError: there is none, or options are given that it keeps as they were.
+    """
+    if asked != _Asked(asked.name, BOTH, None, (), None):
+        raise DefinitionError(
+            "a resumed run keeps its options; give NAME and --name only", path="--resume"
+        )
+    name, kept = find_run(called, {"command": "run", "name": asked.name})
+    return name, msgspec.convert({k: v for k, v in kept.items() if k != "command"}, _Asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +131,7 @@ class _Run:
     experiment: Experiment
     rules: tuple[Rule, ...]
     called: str
-    folder: Path
-    progress: TerminalProgress
+    place: Place
     options: Mapping[str, object]
 
     def look(self, case: Case, servers: Sequence[str], *, watch: bool) -> dict[str, Preflight]:
@@ -126,11 +158,11 @@ class _Run:
                 )
             except (DefinitionError, HostError) as error:
                 problem = error
-                self.progress.note(f"{server} is left out: {error}")
+                self.place.progress.note(f"{server} is left out: {error}")
         if not found:
             raise problem or DefinitionError(f"no server takes part in {case.name}")
         for text in words if watch else ():
-            self.progress.note(text)
+            self.place.progress.note(text)
         return found
 
     def workload(self, case: Case) -> tuple[Workload, tuple[str, ...]]:
@@ -152,9 +184,7 @@ class _Run:
         for server, seen in found.items():
             name = f"{self.called}.tuned-{server}"
             definition = replace(seen.definition, name=name, time_s=each_s)
-            best = tune(
-                replace(seen, definition=definition), self.folder, self.progress, self.rules
-            )
+            best = tune(replace(seen, definition=definition), self.place, self.rules)
             if best is not None:
                 tuned[server], names[server] = best, name
         return tuned, names
@@ -180,7 +210,7 @@ class _Run:
             if server in tuned[0]:
                 entries.append(Entry(server, TUNED))
         if cases > 1:
-            self.progress.note(f"case {case.name}")
+            self.place.progress.note(f"case {case.name}")
         return hold(
             Meeting(
                 name=f"{self.called}.{case.name}",
@@ -200,8 +230,7 @@ class _Run:
                 published=experiment.published,
                 published_name=experiment.name,
             ),
-            self.folder,
-            self.progress,
+            self.place,
         )
 
 

@@ -9,7 +9,7 @@ import contextlib
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -290,7 +290,12 @@ def open_bench(
 
 
 def create_store(
-    found: Preflight, folder: Path, first: StudyHost | None = None, say: Say = no_words
+    found: Preflight,
+    folder: Path,
+    first: StudyHost | None = None,
+    say: Say = no_words,
+    *,
+    asked: Mapping[str, object] | None = None,
 ) -> Store:
     """Begin the record of a new study.
 
@@ -299,6 +304,7 @@ def create_store(
         folder: of its results.
         first: the first of several hosts that share it.
         say: told when the storage does not answer.
+        asked: the options of a command that makes several studies, of which this is one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     definition = found.definition
@@ -322,6 +328,7 @@ def create_store(
             objective=definition.goals.first.text,
             instrument=found.generator.instrument,
             home=first.name if first else "",
+            asked=asked or {},
         ),
         say=say,
         first=first,

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tuner.contest import ContestPlan, block_cost_s
+from tuner.contest import ContestPlan, block_cost_s, counted
 from tuner.errors import HostError, InstrumentError
 from tuner.measurement import Gates
 from tuner.phases.bench import Bench
@@ -75,9 +75,16 @@ def measure_capacities(bench: Bench, arms: Sequence[Arm], server_cores: int) -> 
 def quick_calibration(bench: Bench, spec: StudySpec) -> Calibrated:
     """Load point and noise, for a search whose winner is judged elsewhere: two A/A blocks.
 
+    Taken from the record where they are in it.
+
     Raises:
         HostError, InstrumentError: nothing can be measured here, or nothing can be told apart.
     """
+    known = bench.store.record().calibration
+    if known is not None:
+        plan = replace(plan_blocks(bench.goals, known.rate_per_s, spec.time_s), aa_blocks=2)
+        ready = gated(bench, plan, known.rate_per_s / known.capacity_per_s)
+        return Calibrated(ready, known, plan, 0)
     capacity = measure_capacity(
         replace(bench, gates=SATURATION_GATES), bench.baseline, spec.server_cores
     )
@@ -102,7 +109,7 @@ def quick_calibration(bench: Bench, spec: StudySpec) -> Calibrated:
 def run_contest(
     bench: Bench, arms: Sequence[Arm], plan: ContestPlan, rate_per_s: float, utilisation: float
 ) -> None:
-    """Measure the planned blocks of all arms; an invalid one is logged and repeated whole.
+    """Measure the planned blocks that the record lacks; an invalid one is repeated whole.
 
     That an arm does not serve the rate is a finding, not a fault: its windows count, with the age
     that unanswered requests reached. Ends early when too many blocks were invalid.
@@ -111,14 +118,18 @@ def run_contest(
         HostError, InstrumentError: the host or the generator fails again and again.
     """
     cost_s = block_cost_s(plan.block, len(arms))
-    bench.progress.phase(f"all arms: {plan.blocks} common blocks", plan.blocks * cost_s)
+    measured = {block.index for block in counted(bench.store.record().blocks)}
+    waiting = [index for index in range(plan.blocks) if index not in measured]
+    if not waiting:
+        return
+    bench.progress.phase(f"all arms: {plan.blocks} common blocks", len(waiting) * cost_s)
     rule = bench.rule.at(min(0.95, utilisation)) if bench.rule and utilisation > 0 else bench.rule
     ready = replace(bench, gates=seeking(Gates(plan.samples_needed)), rule=rule)
-    done = failures = 0
-    while done < plan.blocks and failures <= allowed_invalid(plan.blocks):
+    failures = 0
+    while waiting and failures <= allowed_invalid(plan.blocks):
         spec = BlockSpec(
             phase="contest",
-            index=done,
+            index=waiting[0],
             arms=tuple(arms),
             plan=plan.block,
             mode=bench.goals.mode,
@@ -137,5 +148,6 @@ def run_contest(
             failures += 1
             bench.progress.note(f"block invalid, repeated whole: {block.reason}")
             continue
-        done += 1
-        bench.progress.step(f"block {done} of {plan.blocks}", (plan.blocks - done) * cost_s)
+        del waiting[0]
+        done = plan.blocks - len(waiting)
+        bench.progress.step(f"block {done} of {plan.blocks}", len(waiting) * cost_s)

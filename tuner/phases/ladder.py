@@ -14,6 +14,7 @@ from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.study import SEEKING_UTILISATION, seeking
 from tuner.plan import STALL_ALLOWANCE, BlockPlan
+from tuner.record import Block
 
 _MOST_FAILURES = 3
 
@@ -23,6 +24,8 @@ def run_ladder(
 ) -> None:
     """Offer every rate in each pass, the rates of a pass in an order drawn from the study's seed.
 
+    What the record holds already is not measured again, unless it was cut short.
+
     One stall rule for all rates, since a rule that followed the rate would leave out more at some
     than at others. A block that fails is left out and said so: its rate has the other passes.
 
@@ -31,22 +34,29 @@ def run_ladder(
     """
     count = len(rates_per_s) * passes
     cost_s = block_cost_s(plan, len(arms))
+    ended = {b.index for b in bench.store.record().blocks if b.phase == "ladder" and _has_ended(b)}
+    left = count - len(ended)
+    if not left:
+        return
     bench.progress.phase(
         f"ladder: {len(rates_per_s)} rates from {min(rates_per_s):,.0f}/s to"
         f" {max(rates_per_s):,.0f}/s, each {passes} times",
-        count * cost_s,
+        left * cost_s,
     )
     rule = bench.rule.at(SEEKING_UTILISATION) if bench.rule else None
     failures = 0
     for pass_ in range(passes):
         order = np.random.default_rng([bench.seed, pass_]).permutation(len(rates_per_s))
-        for place, rung in enumerate(order.tolist()):
+        for rung in order.tolist():
+            index = pass_ * len(rates_per_s) + rung
+            if index in ended:
+                continue
             rate_per_s = rates_per_s[rung]
             held = max(1, int(rate_per_s * plan.window_s / STALL_ALLOWANCE))
             gates = seeking(Gates(samples_needed=min(1_000, held)))
             spec = BlockSpec(
                 phase="ladder",
-                index=pass_ * len(rates_per_s) + rung,
+                index=index,
                 arms=tuple(arms),
                 plan=plan,
                 mode="open",
@@ -60,7 +70,12 @@ def run_ladder(
                 if failures > _MOST_FAILURES:
                     raise
                 bench.progress.note(f"{rate_per_s:,.0f}/s left out of pass {pass_ + 1}: {error}")
-            done = pass_ * len(rates_per_s) + place + 1
+            left -= 1
             bench.progress.step(
-                f"{rate_per_s:,.0f}/s, block {done} of {count}", (count - done) * cost_s
+                f"{rate_per_s:,.0f}/s, block {count - left} of {count}", left * cost_s
             )
+
+
+def _has_ended(block: Block) -> bool:
+    """Whether a block came to its end, well or not."""
+    return block.state in {"complete", "invalid"}
