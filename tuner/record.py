@@ -294,9 +294,9 @@ class Record:
     """Parameter importance from the search (PED-ANOVA), shares; empty if not computable."""
     ablation: AblationProtocol | None = None
     original: Original | None = None
+    """The confirmation that this study replicates, if it is a replication."""
     applied: tuple[Applied, ...] = ()
     """What was changed on hosts, in order."""
-    """The confirmation that this study replicates, if it is a replication."""
     instrument: Instrument = NATIVE
     """What the figures of ``generator`` are worth."""
     contest: Contest | None = None
