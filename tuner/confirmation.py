@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.constraint import Constraint
 from tuner.objective import Objective
@@ -22,20 +22,51 @@ from tuner.stats.words import counted
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """A block that counts."""
+
+    block: Block
+    differences: tuple[float, ...]
+    """ln(candidate / baseline) of each candidate, in the protocol's order."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tally:
     """How far a confirmation has come."""
 
-    blocks: int
-    """Blocks that count."""
-    decided: bool
+    counted: tuple[Counted, ...] = ()
+    """The blocks that the verdicts rest on, in order."""
+    decided: bool = False
     """Whether the protocol lets it end here."""
-    best: int
+    best: int = 0
     """Index among the protocol's candidates of the one that the verdict names."""
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[Verdict, ...] = ()
     """One per candidate, in the protocol's order, on the blocks that count; empty without any."""
 
+    @property
+    def blocks(self) -> int:
+        """How many blocks count."""
+        return len(self.counted)
 
-def block_differences(
+    def differences(self, place: int) -> list[float]:
+        """Of one candidate, block by block."""
+        return [found.differences[place] for found in self.counted]
+
+
+def counting(
+    blocks: Iterable[Block], protocol: Protocol, objective: Objective
+) -> tuple[Counted, ...]:
+    """The blocks that count, in order; of repeated blocks the last."""
+    latest = {}
+    for block in blocks:
+        if block.phase == "confirm":
+            found = _differences(block, protocol.candidates, objective)
+            if found is not None:
+                latest[block.index] = Counted(block, found)
+    return tuple(latest[index] for index in sorted(latest))[: protocol.blocks]
+
+
+def _differences(
     block: Block, candidates: Sequence[str], objective: Objective
 ) -> tuple[float, ...] | None:
     """ln(candidate / baseline) of each candidate in a complete block; None if it does not count."""
@@ -50,56 +81,35 @@ def block_differences(
     return tuple(found) if all(map(math.isfinite, found)) else None
 
 
-def differences(
-    blocks: Iterable[Block], protocol: Protocol, objective: Objective
-) -> list[tuple[float, ...]]:
-    """The differences of every block that counts, in order; of repeated blocks the last."""
-    rows = (
-        block_differences(block, protocol.candidates, objective)
-        for block in _counting(blocks, protocol, objective)
-    )
-    return [row for row in rows if row is not None]
-
-
-def _counting(blocks: Iterable[Block], protocol: Protocol, objective: Objective) -> list[Block]:
-    """The blocks that count, in order; of repeated blocks the last."""
-    latest = {
-        block.index: block
-        for block in blocks
-        if block.phase == "confirm"
-        and block_differences(block, protocol.candidates, objective) is not None
-    }
-    return [latest[index] for index in sorted(latest)][: protocol.blocks]
-
-
 def tally(
-    rows: Sequence[Sequence[float]],
+    found: Sequence[Counted],
     protocol: Protocol,
     calibration: Calibration | None,
     objective: Objective,
-    beyond: Sequence[bool] = (),
 ) -> Tally:
-    """Judge the differences of the blocks so far.
+    """Judge the blocks so far.
 
     With a fixed number of blocks it is decided when all have been run. In always-valid mode it is
     decided at the first block after which a candidate is *better*, or each is something other than
-    *inconclusive*; later rows are not looked at. ``beyond`` is what ``best_of`` takes.
+    *inconclusive*; later blocks are not looked at.
     """
-    counts: Iterable[int] = (len(rows),) if rows else ()
+    counts: Iterable[int] = (len(found),) if found else ()
     if protocol.sequential_rho is not None:
-        counts = range(1, len(rows) + 1)
-    verdicts: tuple[Verdict, ...] = ()
-    blocks, decided = 0, False
+        counts = range(1, len(found) + 1)
+    stands = Tally()
     for blocks in counts:
-        verdicts = _verdicts(rows[:blocks], protocol, calibration, objective)
+        verdicts = _verdicts(found[:blocks], protocol, calibration, objective)
         decided = blocks >= protocol.blocks or (
             protocol.sequential_rho is not None and _safe(verdicts)
         )
+        stands = Tally(tuple(found[:blocks]), decided=decided, verdicts=verdicts)
         if decided:
             break
-    larger = objective.larger_is_better
-    best = best_of(verdicts, larger_is_better=larger, beyond=beyond) if verdicts else 0
-    return Tally(blocks, decided, best, verdicts)
+    if not stands.verdicts:
+        return stands
+    beyond = _beyond([each.block for each in stands.counted], protocol)
+    best = best_of(stands.verdicts, larger_is_better=objective.larger_is_better, beyond=beyond)
+    return replace(stands, best=best)
 
 
 def tally_of(record: Record, objective: Objective) -> Tally:
@@ -108,12 +118,15 @@ def tally_of(record: Record, objective: Objective) -> Tally:
     Raises:
         ValueError: nothing was confirmed, or is about to be.
     """
-    protocol = record.protocol
-    if protocol is None:
+    protocol = _protocol(record)
+    found = counting(record.blocks, protocol, objective)
+    return tally(found, protocol, record.calibration, objective)
+
+
+def _protocol(record: Record) -> Protocol:
+    if record.protocol is None:
         raise ValueError(f"study {record.name!r} has no protocol, so nothing was confirmed")
-    rows = differences(record.blocks, protocol, objective)
-    beyond = _beyond(_counting(record.blocks, protocol, objective), protocol)
-    return tally(rows, protocol, record.calibration, objective, beyond)
+    return record.protocol
 
 
 def _beyond(blocks: Sequence[Block], protocol: Protocol) -> tuple[bool, ...]:
@@ -164,7 +177,7 @@ def comparisons(record: Record, stands: Tally, objective: Objective) -> tuple[Co
     protocol = record.protocol
     if protocol is None or not protocol.beside or not stands.verdicts:
         return ()
-    blocks = _counting(record.blocks, protocol, objective)[: stands.blocks]
+    blocks = [found.block for found in stands.counted]
     family = [
         (candidate, other)
         for candidate in protocol.candidates
@@ -247,9 +260,7 @@ def named(record: Record, objective: Objective) -> str:
     Raises:
         ValueError: nothing was confirmed, or is about to be.
     """
-    best = tally_of(record, objective).best
-    assert record.protocol is not None  # noqa: S101 - else the line above raised
-    return record.protocol.candidates[best]
+    return _protocol(record).candidates[tally_of(record, objective).best]
 
 
 def _safe(verdicts: Sequence[Verdict]) -> bool:
@@ -258,13 +269,15 @@ def _safe(verdicts: Sequence[Verdict]) -> bool:
 
 
 def _verdicts(
-    rows: Sequence[Sequence[float]],
+    found: Sequence[Counted],
     protocol: Protocol,
     calibration: Calibration | None,
     objective: Objective,
 ) -> tuple[Verdict, ...]:
     family = len(protocol.candidates)
     return tuple(
-        _judged([row[place] for row in rows], protocol, calibration, objective, family)
+        _judged(
+            [each.differences[place] for each in found], protocol, calibration, objective, family
+        )
         for place in range(family)
     )

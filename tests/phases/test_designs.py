@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.phases.rig import HAND, STOCK, Rig, all_the_same, blocks, rig
-from tuner.confirmation import differences, tally
+from tuner.confirmation import counting, tally
 from tuner.errors import Interrupted
 from tuner.objective import Objective
 from tuner.phases.study import calibrate, confirm
@@ -88,12 +88,13 @@ def test_an_interrupted_sequential_study_ends_where_it_would_have() -> None:
 
 
 def test_blocks_beyond_the_stop_are_not_looked_at() -> None:
-    """Rows after a safe claim cannot take it back."""
+    """Blocks after a safe claim cannot take it back."""
     record = confirmed(rig(objective="p50", design=SEQUENTIAL))
     assert record.protocol is not None
-    rows = differences(record.blocks, record.protocol, Objective("p50"))
-    first = tally(rows, record.protocol, record.calibration, Objective("p50"))
-    later = tally([*rows, (5.0,), (5.0,)], record.protocol, record.calibration, Objective("p50"))
+    found = counting(record.blocks, record.protocol, Objective("p50"))
+    against = replace(found[-1], differences=(5.0,))
+    first = tally(found, record.protocol, record.calibration, Objective("p50"))
+    later = tally([*found, against, against], record.protocol, record.calibration, Objective("p50"))
     assert first.decided
     assert later == first
 

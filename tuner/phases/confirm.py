@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tuner.configuration import Configuration
-from tuner.confirmation import differences, tally
+from tuner.confirmation import counting, tally
 from tuner.errors import HostError, InstrumentError
 from tuner.measurement import Measurement
 from tuner.objective import Objective
@@ -189,8 +189,8 @@ def _failing(windows: Sequence[Measurement], beside: frozenset[str]) -> Mapping[
 
 def _is_safe(bench: Bench, record: Record, protocol: Protocol) -> bool:
     """Whether the always-valid test lets the confirmation end; says so."""
-    rows = differences(record.blocks, protocol, bench.objective)
-    found = tally(rows, protocol, record.calibration, bench.objective)
+    counted = counting(record.blocks, protocol, bench.objective)
+    found = tally(counted, protocol, record.calibration, bench.objective)
     if found.decided:
         kind = found.verdicts[found.best].kind
         bench.progress.note(f"the claim is safe after {found.blocks} blocks: {kind}")

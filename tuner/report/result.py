@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tuner.ablation import Ablation
 from tuner.ablation import evaluate as evaluate_ablation
-from tuner.confirmation import Comparison, Tally, comparisons, differences, tally_of
+from tuner.confirmation import Comparison, Tally, comparisons, tally_of
 from tuner.goals import Goals, goals_of
 from tuner.objective import Objective
 from tuner.record import Protocol, Record
@@ -162,10 +162,7 @@ def _evaluate(record: Record) -> StudyResult:
     protocol = record.protocol
     trials = trial_figures(record, goals)
     front = best_trial(trials, record.baseline)
-    rows = differences(record.blocks, protocol, objective) if protocol else []
-    stands = (
-        tally_of(record, objective) if protocol else Tally(0, decided=False, best=0, verdicts=())
-    )
+    stands = tally_of(record, objective) if protocol else Tally()
     candidate = front.digest if front else None
     if protocol:
         candidate = protocol.candidates[stands.best]
@@ -199,7 +196,7 @@ def _evaluate(record: Record) -> StudyResult:
         candidate=candidate,
         finalists=_finalists(protocol, stands),
         beside=comparisons(record, stands, objective),
-        looks=_looks(protocol, rows[: stands.blocks], stands.best),
+        looks=_looks(protocol, stands),
         confirm=confirm,
         figures=_claimed(figures(used, goals), stands) if used else (),
         usage=usage(used),
@@ -258,13 +255,11 @@ def _finalists(protocol: Protocol | None, stands: Tally) -> tuple[Finalist, ...]
     )
 
 
-def _looks(
-    protocol: Protocol | None, rows: Sequence[Sequence[float]], best: int
-) -> tuple[Look, ...]:
-    if protocol is None or protocol.sequential_rho is None or not rows:
+def _looks(protocol: Protocol | None, stands: Tally) -> tuple[Look, ...]:
+    if protocol is None or protocol.sequential_rho is None or not stands.counted:
         return ()
     confidence = 1 - protocol.alpha / len(protocol.candidates)
-    return looks([row[best] for row in rows], protocol.sequential_rho, confidence)
+    return looks(stands.differences(stands.best), protocol.sequential_rho, confidence)
 
 
 def _latest(confirm: Sequence[PairedBlock]) -> tuple[PairedBlock, ...]:
