@@ -9,12 +9,12 @@ of it, so that a lucky look does not decide.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 
 from tuner.goals import Goals
 from tuner.record import Trial
 from tuner.standing import beyond, choose, mean_losses, ranked
+from tuner.stats.noise import repeat_noise
 
 RUNGS = (1, 3, 5, 9, 15)
 """Looks after which a trial must be among the better part to be measured again."""
@@ -86,18 +86,9 @@ def leaders(trials: Sequence[Trial], count: int, goals: Goals) -> list[Trial]:
 def look_noise(trials: Sequence[Trial]) -> float:
     """Standard deviation of a single look, ln units: how trials with several looks differ in them.
 
-    From the median absolute deviation, which a disturbed look does not move; 0 while too little
-    was measured twice.
+    0 while too little was measured twice.
     """
-    deviations = []
-    for trial in trials:
-        looks = list(trial.losses.values())
-        if len(looks) > 1:
-            middle, scale = statistics.fmean(looks), math.sqrt(len(looks) / (len(looks) - 1))
-            deviations += [scale * abs(look - middle) for look in looks]
-    if len(deviations) < _LEAST_DEVIATIONS:
-        return 0.0
-    return 1.4826 * statistics.median(deviations)
+    return repeat_noise([list(trial.losses.values()) for trial in trials], _LEAST_DEVIATIONS)
 
 
 def _doubt(trial: Trial, noise: float) -> float:

@@ -8,6 +8,7 @@ One module per idea, and nothing is re-exported, so that importing the package c
 - ``verdict``: from an estimate and a margin to better, worse, equivalent or inconclusive
 - ``finalists``: several candidates in the same blocks
 - ``diagnostics``: what might be wrong with a study, as values to be shown beside its verdict
+- ``noise``: of a single figure, from what was measured several times
 - ``race``: what may be decided during the search, before anything is claimed
 
 ``docs/statistics.md`` tells the protocol as a whole.

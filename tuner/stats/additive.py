@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tuner.stats.noise import repeat_noise
 from tuner.stats.paired import FloatArray
 from tuner.stats.race import PAIRING_CORRELATION
 
@@ -90,7 +91,8 @@ def fit(values: npt.ArrayLike, *, sigma: float, correlation: float) -> AdditiveF
     # the baseline's own figure is the wrong one if it was disturbed.
     rough = np.where(there, y - np.where(np.arange(len(y)) > 0, middle, centre)[:, None], np.nan)
     level = np.nanmedian(rough, axis=0)
-    sigma = max(sigma, _noise(y - level, there & candidates[:, None]))
+    looks = [(y - level)[row][there[row]] for row in np.flatnonzero(candidates)]
+    sigma = max(sigma, repeat_noise(looks, _LEAST_DEVIATIONS))
     level_hold = _hold(sigma, correlation)
     weight = there.astype(np.float64)
     # Begin with what was measured, not with what was expected: of the two hills of a configuration
@@ -120,17 +122,6 @@ def fit(values: npt.ArrayLike, *, sigma: float, correlation: float) -> AdditiveF
         levels=level + effects[0],
         baseline_errors=(y[0] - effects[0] - level) / sigma,
     )
-
-
-def _noise(y: FloatArray, there: npt.NDArray[np.bool_]) -> float:
-    """Of one look, from the rows with several, by the median absolute deviation; 0 if unknown."""
-    counts = there.sum(axis=1, keepdims=True)
-    several = there & (counts > 1)
-    if several.sum() < _LEAST_DEVIATIONS:
-        return 0.0
-    means = np.where(there, y, 0.0).sum(axis=1, keepdims=True) / np.maximum(counts, 1)
-    deviations = np.abs(y - means) * np.sqrt(counts / np.maximum(counts - 1, 1))
-    return 1.4826 * float(np.median(deviations[several]))
 
 
 def _t_weight(squares: FloatArray) -> FloatArray:
