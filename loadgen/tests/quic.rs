@@ -42,8 +42,8 @@ fn assert_only(line: &WindowLine, kind: &str) {
 fn answered() {
     let server = Quic::good();
     for shape in [
-        json!({"connections": 1, "streams": 16, "rate_per_s": 2000}),
-        json!({"connections": 16, "streams": 1, "rate_per_s": 2000}),
+        json!({"connections": 1, "streams": 16, "rate_per_s": 2000, "timeout_s": 20}),
+        json!({"connections": 16, "streams": 1, "rate_per_s": 2000, "timeout_s": 20}),
     ] {
         let line = window(&server, shape);
         assert_eq!(line.completed, line.offered, "{:?}", line.errors);
@@ -59,7 +59,7 @@ fn answered() {
 #[test]
 fn handshakes() {
     let server = Quic::good();
-    let shape = json!({"connections": 1, "requests_per_connection": 10});
+    let shape = json!({"connections": 1, "requests_per_connection": 10, "timeout_s": 20});
     let line = window(&server, shape.clone());
     assert_eq!(line.completed, line.offered, "{:?}", line.errors);
     assert!(line.reconnects > 5);
