@@ -65,6 +65,8 @@ from tuner.workload import Workload, load_workload
 HORIZON_S = 1200.0
 WITHIN = 0.05
 REPETITIONS = 50
+FIRST_SEED = 1000
+"""The design of the search was chosen on the seeds below it, so its figures there flatter it."""
 WINDOWS_S = (3.0, 10.0, 30.0)
 """Lengths of the others' windows."""
 _WARMUP_S = 0.25
@@ -413,12 +415,12 @@ def _world(path: Path) -> World:
     return World(table, space)
 
 
-def run(path: Path, repetitions: int, windows_s: tuple[float, ...], *, smac: bool) -> list[Finding]:
-    """Run every searcher so many times; medians of what they reached."""
+def run(path: Path, seeds: range, windows_s: tuple[float, ...], *, smac: bool) -> list[Finding]:
+    """Run every searcher once with each seed; medians of what they reached."""
     found: dict[str, list[Reached]] = {}
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         for name, _ in searchers(windows_s, smac=smac):
-            jobs = [(path, name, windows_s, smac, seed) for seed in range(repetitions)]
+            jobs = [(path, name, windows_s, smac, seed) for seed in seeds]
             found[name] = list(pool.map(_one, jobs))
             click.echo(_line(name, found[name]))
     best_first = min(_median(found[n], "first_s") for n in found if n != "tuner")
@@ -455,9 +457,12 @@ def _line(name: str, found: Sequence[Reached]) -> str:
 @click.command()
 @click.option("--table", "path", type=click.Path(exists=True, path_type=Path), required=True)
 @click.option("--repetitions", type=click.IntRange(min=1), default=REPETITIONS)
+@click.option("--first-seed", type=click.IntRange(min=0), default=FIRST_SEED, show_default=True)
 @click.option("--window", "windows_s", type=float, multiple=True, default=WINDOWS_S)
 @click.option("--smac/--no-smac", default=True, help="SMAC3 must be installed for it.")
-def main(path: Path, repetitions: int, windows_s: tuple[float, ...], *, smac: bool) -> None:
+def main(
+    path: Path, repetitions: int, first_seed: int, windows_s: tuple[float, ...], *, smac: bool
+) -> None:
     """Replay searches on a recorded table; medians over repetitions, in simulated seconds."""
     world = _world(path)
     near = sum(world.is_near_best(row, WITHIN) for row in range(len(world.table.rows)))
@@ -467,7 +472,8 @@ def main(path: Path, repetitions: int, windows_s: tuple[float, ...], *, smac: bo
         f" {np.std(world.minute_residuals):.3f}, {world.start_sd:.3f}, {world.window_sd:.3f}\n"
         f"recorded {world.table.setting}"
     )
-    finding.show(run(path, repetitions, windows_s, smac=smac))
+    seeds = range(first_seed, first_seed + repetitions)
+    finding.show(run(path, seeds, windows_s, smac=smac))
 
 
 if __name__ == "__main__":
