@@ -113,7 +113,7 @@ bench: nginx setup ## How good the instrument is, beside zrk, oha, wrk2 and wrk 
 	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: claims
-claims: nginx setup ## False claims and found handicaps of real confirmations, about an hour
+claims: nginx setup ## False claims and found handicaps of real confirmations, about half an hour
 	$(BIN)/python -m benchmarks.claims $(ARGS)
 
 .PHONY: efficiency

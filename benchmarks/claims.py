@@ -1,15 +1,16 @@
 """How often a real study claims what is not there, and finds what is.
 
 Real Nginx, real generator, the phases of `tuner compare`, many confirmations in a row, of two
-kinds in turn: the same configuration against itself (A/A), where every claim is false, and a
-handicapped baseline against the same without its handicap, where every miss is one. The handicap
-is a number of rewrite rules that never match, chosen by measurement so that a request costs about a
-tenth more CPU time. Calibration (capacity, load point, noise, number of blocks) is done once; each
+kinds: a handicapped baseline against the same without its handicap, where every miss is one, and
+the same configuration against itself (A/A), where every claim is false. The handicap is a number of
+rewrite rules that never match, chosen by measurement so that a request costs about a tenth more CPU
+time. Calibration (capacity, load point, noise, number of blocks) is done once for each kind; each
 confirmation has its own seed, frozen protocol, freshly started instances, and verdict.
 
-A/A confirmations are of p99, which a host disturbs most. The handicap is looked for in throughput,
-where a tenth more work is about a tenth less; what it does to p99 depends on the load point, and
-below saturation it is far less than the work.
+The handicap is looked for in throughput, where a tenth more work is about a tenth less; what it
+does to p99 depends on the load point, and below saturation it is far less than the work. A/A
+confirmations are of p99, which a host disturbs most, at a rate well below saturation: where blocks
+differ by half, nothing can be claimed, and that nothing was proves nothing.
 
     python -m benchmarks.claims --studies 20
 """
@@ -52,30 +53,37 @@ STUDIES = 20
 MOST_FALSE = 2
 LEAST_FOUND = 16
 
-
-Name = Literal["A/A", "handicap"]
+A_A_RATE_PER_S = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of confirmation, with the verdicts that it gave."""
+    """One kind of confirmation."""
 
-    name: Name
-    candidate: Configuration
-    verdicts: list[Verdict]
-
-
-def run(studies: int, time_s: float) -> list[Finding]:
-    """The confirmations of both kinds, each with a calibration of its own."""
-    handicapped = _confirmed("handicap", "throughput", studies, time_s)
-    same = _confirmed("A/A", "p99", studies, time_s)
-    return [*_false_claims(same), *_found(handicapped)]
+    name: Literal["A/A", "handicap"]
+    objective: str
+    rate_per_s: int | None
+    """None: a share of the capacity, or as fast as it goes."""
 
 
-def _confirmed(name: Name, objective: str, studies: int, time_s: float) -> Kind:
+KINDS = (Kind("handicap", "throughput", None), Kind("A/A", "p99", A_A_RATE_PER_S))
+
+
+def run(kinds: Sequence[Kind], studies: int, time_s: float) -> list[Finding]:
+    """The confirmations of each kind, with a calibration of its own."""
+    found: list[Finding] = []
+    for kind in kinds:
+        verdicts = _confirmed(kind, studies, time_s)
+        found += _false_claims(verdicts) if kind.name == "A/A" else _found(verdicts)
+    return found
+
+
+def _confirmed(kind: Kind, studies: int, time_s: float) -> list[Verdict]:
     """Calibrate, choose the handicap, run the confirmations."""
     options = {"space": str(SPACE), "time": f"{time_s:.0f}s", "effect": str(HANDICAP)}
-    definition = load_study(DEFAULT_STUDY, options | {"objective": (objective,)})
+    if kind.rate_per_s is not None:
+        options["rate"] = str(kind.rate_per_s)
+    definition = load_study(DEFAULT_STUDY, options | {"objective": (kind.objective,)})
     found = preflight(definition)
     progress = TerminalProgress(quiet=True)
     with tempfile.TemporaryDirectory(prefix="tuner-claims-") as temporary:
@@ -87,13 +95,17 @@ def _confirmed(name: Name, objective: str, studies: int, time_s: float) -> Kind:
             slow = found.space.complete({"rules": rules}, found.baseline)
             bench.store.add_configuration(describe(found, slow))
             ready = calibrate(replace(bench, baseline=slow), spec)
-            click.echo(f"{name}, {objective}: {_calibrated(ready, rules)}")
-            kind = Kind(name, slow if name == "A/A" else found.baseline, [])
+            click.echo(f"{kind.name}, {kind.objective}: {_calibrated(ready, rules)}")
+            candidate = slow if kind.name == "A/A" else found.baseline
+            verdicts: list[Verdict] = []
             started = time.monotonic()
             for number in range(studies):
-                kind.verdicts.append(_confirm(ready, found, kind, number, folder / str(number)))
-                _say(kind, studies, started)
-    return kind
+                seed = 1_000 * (kind.name == "A/A") + number + 1
+                verdicts.append(_confirm(ready, found, candidate, seed, folder / str(number)))
+                left_s = (time.monotonic() - started) / (number + 1) * (studies - number - 1)
+                said = _said(verdicts[-1])
+                click.echo(f"{kind.name:9} {number + 1:3} {said}, {left_s / 60:.0f} min left")
+    return verdicts
 
 
 def _rules_for(bench: Bench, found: Preflight, share: float) -> int:
@@ -123,22 +135,23 @@ def _cpu_s(window: Measurement) -> float:
     return window.server_cpu_s / window.completed
 
 
-def _confirm(ready: Calibrated, found: Preflight, kind: Kind, number: int, folder: Path) -> Verdict:
+def _confirm(
+    ready: Calibrated, found: Preflight, candidate: Configuration, seed: int, folder: Path
+) -> Verdict:
     """One confirmation with a record and a seed of its own."""
     store = create_store(replace(found, baseline=ready.bench.baseline), folder)
-    for configuration in (ready.bench.baseline, kind.candidate):
+    for configuration in (ready.bench.baseline, candidate):
         store.add_configuration(describe(found, configuration))
     store.set_calibration(ready.calibration)
-    seed = 1_000 * (kind.name == "A/A") + number + 1
     bench = replace(ready.bench, store=store, seed=seed)
-    arms = [kind.candidate]
+    arms = [candidate]
     blocks = ready.confirm_blocks
     protocol = freeze(bench, arms, ready.calibration, ready.plan, blocks=blocks)
     run_confirmation(bench, arms, protocol, ready.plan)
     store.set_ended()
     study = evaluate(store.record())
     if study.verdict is None:
-        raise click.ClickException(f"{kind.name} {number + 1}: {study.sentence}")
+        raise click.ClickException(f"with seed {seed}: {study.sentence}")
     return study.verdict
 
 
@@ -151,33 +164,28 @@ def _calibrated(ready: Calibrated, rules: int) -> str:
     )
 
 
-def _say(kind: Kind, studies: int, started: float) -> None:
-    done, verdict = len(kind.verdicts), kind.verdicts[-1]
-    left_s = (time.monotonic() - started) / done * (studies - done)
+def _said(verdict: Verdict) -> str:
     found = verdict.estimate
-    click.echo(
-        f"{kind.name:9} {done:3} {verdict.kind:13} {found.ratio:.3f}"
-        f" ({found.low:.3f} to {found.high:.3f}), {left_s / 60:.0f} min left"
-    )
+    return f"{verdict.kind:13} {found.ratio:.3f} ({found.low:.3f} to {found.high:.3f})"
 
 
-def _false_claims(kind: Kind) -> list[Finding]:
-    claims = _count(kind.verdicts, VerdictKind.BETTER, VerdictKind.WORSE)
-    detected = sum(verdict.estimate.excludes_no_change for verdict in kind.verdicts)
-    aim = at_most(MOST_FALSE) if len(kind.verdicts) == STUDIES else None
+def _false_claims(verdicts: Sequence[Verdict]) -> list[Finding]:
+    claims = _count(verdicts, VerdictKind.BETTER, VerdictKind.WORSE)
+    detected = sum(verdict.estimate.excludes_no_change for verdict in verdicts)
+    aim = at_most(MOST_FALSE) if len(verdicts) == STUDIES else None
     return [
-        Finding(f"false claims in {len(kind.verdicts)} A/A studies", claims, "", aim),
+        Finding(f"false claims in {len(verdicts)} A/A studies", claims, "", aim),
         Finding("A/A intervals that exclude no change (5 % expected)", detected),
     ]
 
 
-def _found(kind: Kind) -> list[Finding]:
-    better = _count(kind.verdicts, VerdictKind.BETTER)
-    aim = at_least(LEAST_FOUND) if len(kind.verdicts) == STUDIES else None
-    detected = sum(verdict.estimate.excludes_no_change for verdict in kind.verdicts)
-    ratio = math.exp(statistics.median(math.log(v.estimate.ratio) for v in kind.verdicts))
+def _found(verdicts: Sequence[Verdict]) -> list[Finding]:
+    better = _count(verdicts, VerdictKind.BETTER)
+    aim = at_least(LEAST_FOUND) if len(verdicts) == STUDIES else None
+    detected = sum(verdict.estimate.excludes_no_change for verdict in verdicts)
+    ratio = math.exp(statistics.median(math.log(v.estimate.ratio) for v in verdicts))
     return [
-        Finding(f"handicaps found in {len(kind.verdicts)} studies (better)", better, "", aim),
+        Finding(f"handicaps found in {len(verdicts)} studies (better)", better, "", aim),
         Finding("handicap studies whose interval excludes no change", detected),
         Finding("median ratio without the handicap", ratio),
     ]
@@ -190,10 +198,11 @@ def _count(verdicts: Sequence[Verdict], *kinds: VerdictKind) -> int:
 @click.command()
 @click.option("--studies", type=click.IntRange(min=1), default=STUDIES, help="Of each kind.")
 @click.option("--time", "time_s", type=float, default=150.0, help="Planned for each, in seconds.")
-def main(studies: int, time_s: float) -> None:
+@click.option("--only", type=click.Choice([kind.name for kind in KINDS]), help="One kind.")
+def main(studies: int, time_s: float, only: str | None) -> None:
     """Count false claims and found handicaps, on this machine."""
     click.echo(setting())
-    finding.show(run(studies, time_s))
+    finding.show(run([kind for kind in KINDS if only in (None, kind.name)], studies, time_s))
 
 
 if __name__ == "__main__":

@@ -101,8 +101,7 @@ class World:
         products = []
         for place, row in enumerate(self.table.rows):
             for windows in by_deployment(row):
-                values = np.array([w.ln_p99_us - self._minutes[w.deployment] for w in windows])
-                values -= self._levels[place]
+                values = self._adjusted(windows) - self._levels[place]
                 if len(values) > 1:
                     clipped = np.clip(values, -_BURST, _BURST)
                     products.append(float(clipped[0] * clipped[1]))
@@ -116,12 +115,11 @@ class World:
     @cached_property
     def _levels(self) -> FloatArray:
         """Median over a row's windows of ln p99, the deployments' own effects taken out."""
-        return np.array(
-            [
-                np.median([w.ln_p99_us - self._minutes[w.deployment] for w in row.windows])
-                for row in self.table.rows
-            ]
-        )
+        return np.array([np.median(self._adjusted(row.windows)) for row in self.table.rows])
+
+    def _adjusted(self, windows: Sequence[Window]) -> FloatArray:
+        """Values of windows (ln p99), the effects of their deployments taken out."""
+        return np.array([w.ln_p99_us - self._minutes[w.deployment] for w in windows])
 
     @cached_property
     def _minutes(self) -> dict[int, float]:
@@ -138,7 +136,7 @@ class World:
         """Of every row's windows: their values less the row's level, with n - 1 made good."""
         found = []
         for place, row in enumerate(self.table.rows):
-            values = np.array([w.ln_p99_us - self._minutes[w.deployment] for w in row.windows])
+            values = self._adjusted(row.windows)
             scale = math.sqrt(len(values) / max(1, len(values) - 1))
             found.append((values - self._levels[place]) * scale)
         return found
