@@ -11,10 +11,17 @@ from tuner.errors import HostError, InstrumentError
 from tuner.measurement import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete, run_block
-from tuner.phases.calibrate import calibration, load_point, measure_capacity, run_aa
+from tuner.phases.calibrate import load_point, measure_capacity, run_aa
 from tuner.phases.confirm import allowed_invalid
-from tuner.phases.study import SATURATION_GATES, Calibrated, StudySpec, gated, seeking
-from tuner.plan import BlockPlan, Budget, plan_blocks
+from tuner.phases.study import (
+    SATURATION_GATES,
+    Calibrated,
+    StudySpec,
+    gated,
+    keep_calibration,
+    seeking,
+)
+from tuner.plan import BlockPlan, plan_blocks
 
 CAPACITY = BlockPlan(rounds=3, window_s=0.5, first_warmup_s=0.4, warmup_s=0.1)
 _BUSY = 0.95
@@ -92,17 +99,7 @@ def quick_calibration(bench: Bench, spec: StudySpec) -> Calibrated:
     plan = replace(plan_blocks(bench.goals, load[0], spec.time_s), aa_blocks=2)
     ready = gated(bench, plan, load[0] / capacity.per_s)
     blocks = run_aa(ready, bench.baseline, load[0], plan)
-    found = calibration(
-        bench,
-        blocks,
-        capacity,
-        load,
-        effect=spec.effect,
-        budget=Budget(spec.time_s),
-        plan=plan,
-        design=spec.design,
-    )
-    bench.store.set_calibration(found)
+    found = keep_calibration(bench, spec, blocks, capacity, load, plan=plan)
     return Calibrated(ready, found, plan, 0)
 
 

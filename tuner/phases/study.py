@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tuner.configuration import Configuration
@@ -147,6 +148,20 @@ def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
     )
     blocks, load = _noise(bench, spec, capacity, load)
     plan = _planned(bench, load[0], spec)
+    found = keep_calibration(bench, spec, blocks, capacity, load, plan=plan)
+    return _calibrated(bench, found, plan, spec)
+
+
+def keep_calibration(
+    bench: Bench,
+    spec: StudySpec,
+    blocks: Sequence[Block],
+    capacity: Capacity,
+    load: tuple[float, str],
+    *,
+    plan: StudyPlan,
+) -> Calibration:
+    """What the A/A blocks say, in the record too."""
     found = calibration(
         bench,
         blocks,
@@ -158,7 +173,7 @@ def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
         design=spec.design,
     )
     bench.store.set_calibration(found)
-    return _calibrated(bench, found, plan, spec)
+    return found
 
 
 def _noise(
