@@ -5,6 +5,7 @@
     tuner_service_guard.py FOLDER renew     lend for another while
     tuner_service_guard.py FOLDER keep      the files stay as they are; the old ones are kept too
     tuner_service_guard.py FOLDER restore   put the old files and the service's state back now
+                                            (restore OWNER: unless the change is another's)
     tuner_service_guard.py FOLDER watch     put them back once nobody renews
 
 The old files are on the disk, and the watching process runs, before the first file is changed. So a
@@ -17,17 +18,23 @@ Only Python's standard library, 3.8 or newer, is used: the program runs on the t
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import http.client
 import json
 import os
 import shutil
+import socket
+import ssl
 import subprocess
 import sys
 import time
+import urllib.parse
 
 import tuner_guard
 from tuner_guard import GuardError, boot_id, now_s, replace
 
 PATIENCE_S = 60.0
+PROOF_S = 10.0
 SAID = 4000
 
 
@@ -46,42 +53,46 @@ class Guard(tuner_guard.Guard):
     # --- commands ---------------------------------------------------------------------------
 
     def change(self, asked):
-        """Replace files, validate, let the service take them over.
+        """Make the files these, validate them, let the service take them over, see that it has.
+
+        What an earlier call changed and this one does not name is as it was found.
 
         Returns:
             ``state``: ``live``, ``refused`` (the validator's words; the files are as before the
             call) or ``failed`` (the service does not run with them; likewise).
 
         Raises:
-            GuardError: somebody else's change is under way.
+            GuardError: somebody else's change is under way, something else wrote to the files, or
+                those of the last call did not stay until this one (``continues``).
         """
         with self.locked():
             saved = self.mine(asked)
-            before = {path: read(path) for path in asked["files"]}
             for path in asked["files"]:
                 if path not in saved["files"]:
                     saved["files"][path] = self.keep_old(path, len(saved["files"]))
-            saved.update(deadline=now_s() + asked["lease_s"], boot=boot_id())
-            self.save(saved)
+            before = {path: read(path) for path in saved["files"]}
+            refuse_others(saved, before)
+            wanted = {path: self.old_content(old) for path, old in saved["files"].items()}
+            wanted.update({path: text.encode() for path, text in asked["files"].items()})
+            self.write_down(saved, wanted, asked["lease_s"])
             if asked["watched"]:
                 self.start_watching()
             try:
-                for path, content in asked["files"].items():
-                    put(path, content.encode(), saved["files"][path])
+                self.put_all(wanted, saved)
             except OSError as error:
-                self.back_to(before, saved)
+                self.back_to(before, saved, asked["lease_s"])
                 raise GuardError(f"{error.filename or ''}: {error.strerror}") from error
             code, said = run(saved["validate"])
             if code != 0:
-                self.back_to(before, saved)
+                self.back_to(before, saved, asked["lease_s"])
                 return {"state": "refused", "message": said}
             code, said = take_over(saved["service"], asked["how"])
-            if code != 0:
-                self.back_to(before, saved)
+            said = said if code != 0 else unproved(asked["live"])
+            if code != 0 or said:
+                self.back_to(before, saved, asked["lease_s"])
                 take_over(saved["service"], asked["how"])
                 return {"state": "failed", "message": said}
-            saved.update(deadline=now_s() + asked["lease_s"], boot=boot_id())
-            self.save(saved)
+            self.write_down(saved, wanted, asked["lease_s"])
             self.log("{} changed {}".format(saved["owner"], ", ".join(asked["files"])))
             return {"state": "live", "message": ""}
 
@@ -89,21 +100,36 @@ class Guard(tuner_guard.Guard):
         """The state of this owner, begun if there is none."""
         saved = self.load()
         if saved is not None and saved["owner"] != asked["owner"]:
+            left_s = self.left_s(saved)
+            if left_s is None or left_s > 0:
+                raise GuardError(
+                    "{} is changed by {} already; roll that back first (tuner rollback), or wait"
+                    " until its time is over".format(", ".join(saved["files"]), saved["owner"])
+                )
+            self.put_back(saved, "the time limit of {} was over".format(saved["owner"]))
+            saved = None
+        if saved is not None:
+            return saved
+        if asked["continues"]:
             raise GuardError(
-                "{} is changed by {} already; roll that back first (tuner rollback), or wait until"
-                " its time is over".format(", ".join(saved["files"]), saved["owner"])
+                "the old files were put back meanwhile, so what was measured since does not"
+                f" count: {self.last_words()}"
             )
-        if saved is None:
-            saved = {
-                "owner": asked["owner"],
-                "service": asked["service"],
-                "validate": asked["validate"],
-                "was_active": is_active(asked["service"]),
-                "files": {},
-                "deadline": 0.0,
-                "since": time.time(),
-            }
-        return saved
+        return {
+            "owner": asked["owner"],
+            "service": asked["service"],
+            "validate": asked["validate"],
+            "was_active": is_active(asked["service"]),
+            "files": {},
+            "put": {},
+            "since": time.time(),
+        }
+
+    def write_down(self, saved, contents, lease_s):
+        """What stands in the files from now on, and until when, on the disk beforehand."""
+        put = {path: digest(content) for path, content in contents.items()}
+        saved.update(put=put, deadline=now_s() + lease_s, boot=boot_id())
+        self.save(saved)
 
     def keep_old(self, path, number):
         """Copy a file's content, and note what else is to be put back."""
@@ -130,15 +156,24 @@ class Guard(tuner_guard.Guard):
             "mtime_ns": found.st_mtime_ns,
         }
 
-    def back_to(self, before, saved):
-        """What stood in the files before this call."""
-        for path, content in before.items():
+    def old_content(self, old):
+        """What stood in a file when it was found; None: there was none."""
+        return read(self.backup(old["number"])) if old["there"] else None
+
+    def put_all(self, contents, saved):
+        """Write the files that differ; None: there is to be none."""
+        for path, content in contents.items():
             if read(path) == content:
                 continue
             if content is None:
                 os.unlink(path)
             else:
                 put(path, content, saved["files"][path])
+
+    def back_to(self, before, saved, lease_s):
+        """What stood in the files before this call."""
+        self.put_all(before, saved)
+        self.write_down(saved, before, lease_s)
 
     def renew(self, lease_s):
         """Lend for another while.
@@ -163,13 +198,22 @@ class Guard(tuner_guard.Guard):
                 self.log("{} stays".format(", ".join(saved["files"])))
         self.dismiss()
 
+    def restore_of(self, owner):
+        """As ``restore``, unless what is changed is another's."""
+        with self.locked():
+            saved = self.load()
+        if saved is None or saved["owner"] != owner:
+            return []
+        return self.restore(f"asked to by {owner}")
+
     def put_back(self, saved, reason):
         """The old files, byte for byte, with owner, mode and time; then the service."""
         back = []
         for path, old in saved["files"].items():
-            content = read(self.backup(old["number"])) if old["there"] else None
-            if read(path) != content:
+            content, found = self.old_content(old), read(path)
+            if found != content:
                 back.append(path)
+                self.keep_found(path, found, saved)
             if content is None:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
@@ -193,6 +237,16 @@ class Guard(tuner_guard.Guard):
         self.log("put back: {} ({})".format(", ".join(back) or "nothing differed", reason))
         return back
 
+    def keep_found(self, path, found, saved):
+        """Keep what something else wrote to a file meanwhile: it is about to be replaced."""
+        if found is None or digest(found) == saved.get("put", {}).get(path, digest(found)):
+            return
+        at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        kept = os.path.join(self.folder, f"{os.path.basename(path)}.{at}")
+        with contextlib.suppress(OSError):
+            replace(kept, found)
+        self.log(f"something else had changed {path}; what stood there is in {kept}")
+
 
 def read(path):
     """A file's content; None where there is none."""
@@ -201,6 +255,25 @@ def read(path):
             return stream.read()
     except FileNotFoundError:
         return None
+
+
+def digest(content):
+    """What tells contents apart; of no file, nothing."""
+    return "" if content is None else hashlib.sha256(content).hexdigest()
+
+
+def refuse_others(saved, found):
+    """Nothing, if every file is as the last call left it.
+
+    Raises:
+        GuardError: something else wrote to it.
+    """
+    changed = [path for path, seen in saved["put"].items() if digest(found[path]) != seen]
+    if changed:
+        raise GuardError(
+            "something else changed {} while {} had the service; nothing more is tried, and the"
+            " files are put back as they were found".format(", ".join(changed), saved["owner"])
+        )
 
 
 def give_back(kept, path):
@@ -258,18 +331,65 @@ def is_active(service):
 
 def take_over(service, how):
     """Let the service run with what the files say now."""
+    if os.path.isdir("/run/systemd/system"):
+        # It counts starts, and refuses more than five in ten seconds (systemd.unit(5),
+        # StartLimitBurst); this forgets them (systemctl(1)).
+        control(service, "reset-failed")
     code, said = control(service, how if is_active(service) else "start")
     if code == 0 and not is_active(service):
         return 1, said or "the service ended at once"
     return code, said
 
 
-def answer(guard, command):
+def unproved(live):
+    """Why the service is not taken to run with the new files; empty if it has shown that it does.
+
+    Args:
+        live: ``url`` and ``host`` to ask, and the ``token`` that only the new files answer; empty:
+            nothing is asked.
+    """
+    if not live:
+        return ""
+    deadline = time.monotonic() + PROOF_S
+    answer = None
+    while time.monotonic() < deadline:
+        answer = asked_of(live["url"], live["host"])
+        if answer == live["token"]:
+            return ""
+        time.sleep(0.01)
+    said = "nothing" if answer is None else repr(answer[:200])
+    return "{} ({}) answers {} instead of {!r} after {:g} s".format(
+        live["url"], live["host"], said, live["token"], PROOF_S
+    )
+
+
+def asked_of(url, host):
+    """The body that a server answers under a name; None while there is none."""
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=1)
+    try:
+        if parts.scheme == "https":
+            # The token proves what runs; its certificate is the load generator's matter.
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            plain = socket.create_connection((parts.hostname, parts.port), timeout=1)
+            connection.sock = context.wrap_socket(plain, server_hostname=host)
+        connection.request("GET", parts.path, headers={"Host": host})
+        return connection.getresponse().read(SAID).decode(errors="replace").strip()
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+def answer(guard, command, *more):
     """Carry out a command; what it has to say."""
     if command == "change":
         return guard.change(json.load(sys.stdin))
     if command == "restore":
-        return {"restored": guard.restore("asked to")}
+        restored = guard.restore_of(more[0]) if more else guard.restore("asked to")
+        return {"restored": restored}
     if command == "renew":
         guard.renew(json.load(sys.stdin)["lease_s"])
     elif command == "keep":
@@ -282,9 +402,9 @@ def answer(guard, command):
 def main():
     """Exit code 1 and the words as JSON if the host is not as it has to be."""
     commands = ("change", "renew", "keep", "restore", "watch")
-    if len(sys.argv) != 3 or sys.argv[2] not in commands:
+    if len(sys.argv) not in (3, 4) or sys.argv[2] not in commands:
         sys.exit(__doc__)
-    tuner_guard.tell(lambda: answer(Guard(sys.argv[1]), sys.argv[2]))
+    tuner_guard.tell(lambda: answer(Guard(sys.argv[1]), *sys.argv[2:]))
 
 
 if __name__ == "__main__":

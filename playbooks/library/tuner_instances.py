@@ -23,6 +23,7 @@ import time
 import urllib.parse
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.tuner_processes import pids_of
 
 DOCUMENTATION = r"""
 module: tuner_instances
@@ -337,18 +338,6 @@ def prefer(pid):
         stream.write(str(PRIORITY))
 
 
-def pids_of(instance):
-    """The main process and all that came from it, main first."""
-    with open(instance["pid_file"], encoding="utf-8") as stream:
-        found = [int(stream.read())]
-    for pid in found:  # which grows: children have children
-        with contextlib.suppress(OSError):
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                with open(f"/proc/{pid}/task/{thread}/children", encoding="utf-8") as stream:
-                    found.extend(int(word) for word in stream.read().split())
-    return found
-
-
 def deploy(instances, account, timeout_s):
     """Write and validate all, then start all, then prove all: the state of each."""
     states = []
@@ -368,7 +357,7 @@ def deploy(instances, account, timeout_s):
         if state["state"] == "live":
             wrong = prove(instance, timeout_s)
             if wrong is None:
-                state.update(message="", pids=pids_of(instance))
+                state.update(message="", pids=pids_of(instance["pid_file"]))
                 prefer(state["pids"][0])
             else:
                 state.update(state="failed", message=wrong)

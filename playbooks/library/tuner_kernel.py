@@ -97,7 +97,7 @@ def main():
             # Whoever only looks may not write to the folder, and leaves nothing.
             program = put_in_place(aside if looking else asked["folder"], texts)
             wanted = {key: asked[key] for key in keys}
-            found = ask(program, asked["folder"], command, wanted, PATIENCE_S)
+            found = ask(program, asked["folder"], [command], wanted, PATIENCE_S)
     except (GuardFailedError, OSError) as error:
         module.fail_json(msg=str(error))
     else:

@@ -13,6 +13,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.tuner_guards import GuardFailedError, ask, put_in_place
+from ansible.module_utils.tuner_processes import pids_of
 
 DOCUMENTATION = r"""
 module: tuner_service
@@ -42,7 +43,9 @@ options:
     type: str
     required: true
   owner:
-    description: Whose change it is; only one at a time.
+    description:
+      - Whose change it is; only one at a time. With O(state=restored), another's is left alone;
+        empty, it is not.
     type: str
     default: ""
   service:
@@ -71,6 +74,18 @@ options:
     description: Whether it does.
     type: bool
     default: true
+  continues:
+    description: Fail unless the files of the last call still stand.
+    type: bool
+    default: false
+  live:
+    description: What to ask the service for a proof that it runs with the files; empty, nothing.
+    type: dict
+    default: {}
+  pid_file:
+    description: Where its main process writes its id; RV(pids) has it, and what came from it.
+    type: str
+    default: ""
 """
 
 ARGUMENTS = {
@@ -89,8 +104,14 @@ ARGUMENTS = {
     "files": {"type": "dict", "default": {}},
     "lease_s": {"type": "float", "default": 300.0},
     "watched": {"type": "bool", "default": True},
+    "continues": {"type": "bool", "default": False},
+    "live": {"type": "dict", "default": {}},
+    "pid_file": {"type": "str", "default": ""},
 }
 COMMANDS = {"changed": "change", "renewed": "renew", "kept": "keep", "restored": "restore"}
+ASKED = (
+    *("owner", "service", "validate", "how", "files", "lease_s", "watched", "continues", "live"),
+)
 PATIENCE_S = 240.0
 
 
@@ -105,13 +126,15 @@ def main():
         module.exit_json(changed=True, service="untouched", message="", restored=[])
     if os.geteuid() != 0:
         module.fail_json(msg="a service's files belong to root; use become")
-    keys = ("owner", "service", "validate", "how", "files", "lease_s", "watched")
+    owner = [asked["owner"]] if asked["state"] == "restored" and asked["owner"] else []
     texts = {"guard.py": asked["guard"], "tuner_guard.py": asked["common"]}
     try:
         program = put_in_place(asked["folder"], texts)
-        wanted = {key: asked[key] for key in keys}
-        found = ask(program, asked["folder"], COMMANDS[asked["state"]], wanted, PATIENCE_S)
-    except (GuardFailedError, OSError) as error:
+        wanted = {key: asked[key] for key in ASKED}
+        command = [COMMANDS[asked["state"]], *owner]
+        found = ask(program, asked["folder"], command, wanted, PATIENCE_S)
+        pids = pids_of(asked["pid_file"]) if found.get("state") == "live" else []
+    except (GuardFailedError, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     else:
         module.exit_json(
@@ -119,6 +142,7 @@ def main():
             service=found.get("state", asked["state"]),
             message=found.get("message", ""),
             restored=found.get("restored", []),
+            pids=pids,
         )
 
 

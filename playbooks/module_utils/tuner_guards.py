@@ -54,13 +54,20 @@ def write(path, text):
 def ask(program, folder, command, asked, patience_s):
     """What the guard answers.
 
+    Args:
+        program: of the guard.
+        folder: of its state.
+        command: with what belongs to it.
+        asked: as JSON on its standard input.
+        patience_s: longest time that it may take.
+
     Raises:
         GuardFailedError: the host is not as it has to be, or the guard does not answer.
     """
     try:
         done = subprocess.run(
             # No compiled files beside it: what is left on a target is what is named.
-            [sys.executable, "-B", program, folder, command],
+            [sys.executable, "-B", program, folder, *command],
             input=json.dumps(asked),
             capture_output=True,
             text=True,

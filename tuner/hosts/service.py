@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +12,18 @@ from tuner.hosts.inventory import Host
 from tuner.hosts.playbooks import Playbooks
 
 Outcome = Literal["live", "refused", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What only a service that runs with the new files answers."""
+
+    url: str
+    """As the host itself reaches it."""
+    host: str
+    """Name that is asked for."""
+    token: str
+    """Body of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +40,12 @@ class Change:
     how: Literal["reload", "restart"] = "reload"
     lease_s: float = 300.0
     """The host puts its own files back so long after the last sign of life."""
+    live: Proof | None = None
+    """None: a service that runs is taken to run with the files."""
+    pid_file: str = ""
+    """Where its main process writes its id; empty: nobody asks for its processes."""
+    continues: bool = False
+    """Whether those of the last change must have stayed until this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +54,8 @@ class Changed:
 
     state: Outcome
     message: str
+    pids: tuple[int, ...] = ()
+    """Processes of the service, where it is live and they were asked for."""
 
 
 class Services:
@@ -68,19 +88,30 @@ class Services:
                 "tuner_how": change.how,
                 "tuner_lease_s": change.lease_s,
                 "tuner_files_file": str(path),
+                "tuner_live": asdict(change.live) if change.live else {},
+                "tuner_pid_file": change.pid_file,
+                "tuner_continues": change.continues,
             },
         )
         result = results[host.name]
-        return Changed(result["service"], result["message"])
+        return Changed(result["service"], result["message"], tuple(result["pids"]))
 
     def keep(self, hosts: Sequence[Host]) -> None:
         """The change stays; ``restore`` still knows the old files."""
         self._ask(hosts, "kept")
 
-    def restore(self, hosts: Sequence[Host]) -> Mapping[str, Sequence[str]]:
-        """The old files and the service's state; by host, what was put back."""
-        names = ":".join(host.name for host in hosts)
-        results = self._playbooks.run("restore.yml", {"tuner_hosts": names})
+    def restore(self, hosts: Sequence[Host], owner: str = "") -> Mapping[str, Sequence[str]]:
+        """The old files and the service's state; by host, what was put back.
+
+        Args:
+            hosts: safe for those on which nothing was changed.
+            owner: another's change is left alone; empty: whoever's it is.
+
+        Raises:
+            HostError: a host is gone, or its service does not start.
+        """
+        wanted = {"tuner_hosts": ":".join(host.name for host in hosts), "tuner_owner": owner}
+        results = self._playbooks.run("restore.yml", wanted)
         return {name: result["restored"] for name, result in results.items()}
 
     def _ask(self, hosts: Sequence[Host], state: str) -> None:

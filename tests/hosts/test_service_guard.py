@@ -1,0 +1,219 @@
+"""The program that lends a service's files: whatever happens, they come back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hosts.test_kernel_guard import eventually, runs
+from tuner.paths import data_dir
+
+PROGRAM = data_dir("playbooks") / "files" / "tuner_service_guard.py"
+SERVICE = """\
+#!/bin/sh
+# In the place of service(8) and systemctl(1): a service that runs while a file is there.
+case "$*" in
+    *start*) touch {folder}/runs ;;
+    *stop*) rm -f {folder}/runs ;;
+    *reset-failed*) ;;
+    *) test -e {folder}/runs; exit ;;
+esac
+echo "$*" >>{folder}/asked
+"""
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """The program, a folder of configuration files, and a service that reads them."""
+
+    folder: Path
+    owner: str = "study"
+
+    @property
+    def guard(self) -> Path:
+        """Where the program keeps its state."""
+        return self.folder / "guard"
+
+    def file(self, name: str) -> Path:
+        """One of the service's files."""
+        return self.folder / "etc" / name
+
+    def call(self, *command: str, **asked: Any) -> dict[str, Any]:
+        """What the program answers."""
+        done = subprocess.run(
+            [sys.executable, "-B", str(PROGRAM), str(self.guard), *command],
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"},
+        )
+        assert done.stderr == ""
+        found: dict[str, Any] = json.loads(done.stdout)
+        assert (done.returncode != 0) == ("failed" in found)
+        return found
+
+    def change(
+        self,
+        files: dict[str, str],
+        *,
+        lease_s: float = 100.0,
+        continues: bool = False,
+        live: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Let the service run with other texts; those that hold ``bad`` are refused."""
+        return self.call(
+            "change",
+            owner=self.owner,
+            service="it",
+            validate=["sh", "-c", f"! grep -r bad {self.folder}/etc"],
+            how="restart",
+            files={str(self.file(name)): text for name, text in files.items()},
+            lease_s=lease_s,
+            watched=True,
+            continues=continues,
+            live=live or {},
+        )
+
+    def texts(self) -> dict[str, tuple[str, int]]:
+        """What the files hold, and when they were written."""
+        etc = self.folder / "etc"
+        return {p.name: (p.read_text(), p.stat().st_mtime_ns) for p in sorted(etc.iterdir())}
+
+    @property
+    def log(self) -> str:
+        """What it says that it did."""
+        return (self.guard / "log").read_text()
+
+    @property
+    def watcher(self) -> int:
+        """The process that would put all back."""
+        return int((self.guard / "watch.lock").read_text())
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> Iterator[Guarded]:
+    """Two files and a service that runs; nothing left running afterwards."""
+    for name in ("etc", "bin", "guard"):
+        (tmp_path / name).mkdir()
+    for name in ("service", "systemctl"):
+        (tmp_path / "bin" / name).write_text(SERVICE.format(folder=tmp_path))
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "bin" / "systemd-run").symlink_to("/bin/false")
+    (tmp_path / "runs").touch()
+    found = Guarded(tmp_path)
+    for name in ("main", "more"):
+        found.file(name).write_text(f"the {name} file\n")
+    yield found
+    with contextlib.suppress(AssertionError, FileNotFoundError):
+        found.call("restore")
+
+
+def test_the_next_files_replace_the_last_ones(guard: Guarded) -> None:
+    """What they do not name is as it was found; what was not there is gone again."""
+    before = guard.texts()
+    guard.change({"main": "one", "new": "of one"})
+    guard.change({"more": "two"}, continues=True)
+    assert guard.file("main").read_text() == "the main file\n"
+    assert guard.file("more").read_text() == "two"
+    assert not guard.file("new").exists()
+    guard.call("restore")
+    assert guard.texts() == before
+    assert not (guard.guard / "saved.json").exists()
+
+
+def test_a_refusal_leaves_what_ran(guard: Guarded) -> None:
+    """The validator's words are told, and the service was not touched."""
+    guard.change({"main": "one"})
+    asked = (guard.folder / "asked").read_text()
+    found = guard.change({"main": "bad", "more": "two"}, continues=True)
+    assert found["state"] == "refused"
+    assert "bad" in found["message"]
+    assert guard.file("main").read_text() == "one"
+    assert guard.file("more").read_text() == "the more file\n"
+    assert (guard.folder / "asked").read_text() == asked
+    assert guard.change({"main": "three"}, continues=True)["state"] == "live"
+
+
+def test_what_does_not_prove_itself_does_not_stay(guard: Guarded) -> None:
+    """Nothing answers with the token: the files are as before, and the service read them again."""
+    before = guard.texts()
+    live = {"url": "http://127.0.0.1:9/live", "host": "it", "token": "0123"}
+    found = guard.change({"main": "one"}, live=live)
+    assert found["state"] == "failed"
+    assert "answers nothing instead of '0123'" in found["message"]
+    guard.call("restore")
+    assert guard.texts() == before
+    assert (guard.folder / "asked").read_text().count("restart") == 3
+
+
+def test_who_missed_the_restoration_is_told(guard: Guarded) -> None:
+    """The target put the files back by itself: what was measured since does not count."""
+    before = guard.texts()
+    guard.change({"main": "one"}, lease_s=1.0)
+    eventually(lambda: guard.texts() == before)
+    eventually(lambda: not (guard.guard / "saved.json").exists())
+    found = guard.change({"main": "two"}, continues=True)
+    assert "put back meanwhile" in found["failed"]
+    assert "nobody renewed the time; lent to study" in found["failed"]
+    assert guard.texts() == before
+
+
+def test_what_somebody_else_wrote_is_not_lost(guard: Guarded) -> None:
+    """It is never overwritten by another configuration, and kept aside as the files come back."""
+    before = guard.texts()
+    guard.change({"main": "one"})
+    guard.file("main").write_text("an emergency\n")
+    found = guard.change({"main": "two"}, continues=True)
+    assert "something else changed" in found["failed"]
+    assert guard.file("main").read_text() == "an emergency\n"
+    guard.call("restore")
+    assert guard.texts() == before
+    (kept,) = guard.guard.glob("main.*")
+    assert kept.read_text() == "an emergency\n"
+    assert str(kept) in guard.log
+
+
+def test_another_start_of_the_host_ends_the_loan(guard: Guarded) -> None:
+    """Files outlive a reboot: the next owner gets the host as it was found by the first."""
+    before = guard.texts()
+    guard.change({"main": "one"})
+    os.kill(guard.watcher, signal.SIGKILL)
+    state = guard.guard / "saved.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "boot": "another"}))
+    other = replace(guard, owner="other")
+    assert other.change({"more": "two"})["state"] == "live"
+    assert guard.file("main").read_text() == "the main file\n"
+    other.call("restore")
+    assert guard.texts() == before
+
+
+def test_only_the_owner_restores_its_own(guard: Guarded) -> None:
+    """Whoever cleans up behind a dead study leaves another's change alone."""
+    guard.change({"main": "one"})
+    assert guard.call("restore", "other") == {"restored": []}
+    assert guard.file("main").read_text() == "one"
+    assert "is changed by study already" in replace(guard, owner="other").change({})["failed"]
+    assert guard.call("restore", "study") == {"restored": [str(guard.file("main"))]}
+
+
+def test_a_service_that_was_stopped_is_stopped_again(guard: Guarded) -> None:
+    """Its state is as it was found, too, and nobody watches any more."""
+    (guard.folder / "runs").unlink()
+    guard.change({"main": "one"})
+    assert (guard.folder / "runs").exists()
+    watcher = guard.watcher
+    assert runs(watcher)
+    guard.call("restore")
+    assert not (guard.folder / "runs").exists()
+    assert not runs(watcher)
