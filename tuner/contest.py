@@ -129,6 +129,8 @@ class ArmFigures:
     error_share: float
     cpu_us: float
     """CPU time of the server by answered request."""
+    backend_cpu_us: float
+    """CPU time of the backends by answered request; NaN where there is none, or it is unknown."""
     memory_mib: float
     missed: int
     """Windows in which the offered rate was not served."""
@@ -204,6 +206,7 @@ def arm_figures(blocks: Sequence[Block], label: str) -> ArmFigures:
         answered_per_s=typical("throughput"),
         error_share=statistics.fmean(map(error_share, windows)) if windows else math.nan,
         cpu_us=typical("cpu"),
+        backend_cpu_us=_backend_cpu_us(windows),
         memory_mib=typical("memory"),
         missed=sum(map(missed, windows)),
         refused=next(
@@ -216,6 +219,20 @@ def arm_figures(blocks: Sequence[Block], label: str) -> ArmFigures:
             "",
         ),
     )
+
+
+def _backend_cpu_us(windows: Sequence[Measurement]) -> float:
+    """CPU time of the backends by answered request, of all windows together.
+
+    Linux counts CPU time in ticks of 10 ms (proc(5)), which is many of a short window's requests.
+    """
+    spent_s = answered = 0.0
+    for window in windows:
+        found = window.resources
+        if found is not None and found.backend is not None:
+            spent_s += found.backend.cpu_s
+            answered += window.completed_per_s * found.loaded_s
+    return spent_s / answered * 1e6 if answered else math.nan
 
 
 def compare(

@@ -47,6 +47,7 @@ from tuner.report.vega import (
     data,
     layered,
     padded,
+    specification,
     tooltips,
     value_axis,
 )
@@ -105,13 +106,6 @@ def titles(study: StudyResult) -> dict[str, str]:
     """What each chart shows, by its id."""
     shown = f"{study.objective.name}, ratio to the baseline, by"
     return {**TITLES, **{place: f"{shown} {name}" for place, name in slices(study)}}
-
-
-def specification(chart: alt.LayerChart) -> Spec:
-    """A chart as Vega-Lite, without Altair's own default size, which would override the page's."""
-    spec: Spec = chart.to_dict()
-    spec.pop("config", None)
-    return spec
 
 
 def _effect(study: StudyResult) -> alt.LayerChart | None:

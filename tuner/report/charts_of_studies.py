@@ -7,19 +7,20 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from tuner.report.charts import specification
 from tuner.report.result import StudyResult
-from tuner.report.vega import MUTED, SURFACE, Row, Spec, data, layered, padded, tooltips
+from tuner.report.vega import (
+    KIND_COLOURS,
+    MUTED,
+    SURFACE,
+    Row,
+    Spec,
+    data,
+    layered,
+    padded,
+    specification,
+    tooltips,
+)
 from tuner.report.words import interval, ratio
-
-_KINDS = {
-    "better": "var(--good)",
-    "worse": "var(--bad)",
-    "violated": "var(--bad)",
-    "equivalent": "var(--calm)",
-    "inconclusive": "var(--open)",
-    "none": "var(--open)",
-}
 
 
 def forest_chart(studies: Sequence[StudyResult]) -> Spec | None:
@@ -55,7 +56,7 @@ def forest_chart(studies: Sequence[StudyResult]) -> Spec | None:
     y = alt.Y("study:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False))
     colour = alt.Color(
         "kind:N",
-        scale=alt.Scale(domain=list(_KINDS), range=list(_KINDS.values())),
+        scale=alt.Scale(domain=list(KIND_COLOURS), range=list(KIND_COLOURS.values())),
         legend=None,
     )
     base = alt.Chart(data(found)).encode(y, colour)

@@ -13,7 +13,7 @@ from tuner.contest import COMPARED, ArmFigures, Compared, arm_figures, compare, 
 from tuner.errors import DefinitionError
 from tuner.ladder import Climb, Reach, climbs
 from tuner.record import Block, Record
-from tuner.report.words import UNKNOWN, figure, ratio, seconds
+from tuner.report.words import UNKNOWN, figure, interval, ratio, seconds
 from tuner.stats.verdict import VerdictKind
 
 LATENCIES = ("p50", "p90", "p99", "p99.9", "max")
@@ -93,9 +93,74 @@ def claims(result: ContestResult) -> list[str]:
     return lines
 
 
+def brief(result: ContestResult) -> list[str]:
+    """As ``claims``, without the intervals: what stands beside a table or a picture of them."""
+    lines = []
+    for first, second in dict.fromkeys((row.first, row.second) for row in result.compared):
+        rows = [row for row in result.compared if (row.first, row.second) == (first, second)]
+        parts = []
+        for kind, word in _BRIEF.items():
+            names = [_change(row) for row in rows if row.verdict.kind is kind]
+            parts += [f"{word} {', '.join(names)}"] if names else []
+        lines.append(f"{second} against {first}: {'; '.join(parts)}")
+    return lines
+
+
+_BRIEF = {
+    VerdictKind.BETTER: "better in",
+    VerdictKind.WORSE: "worse in",
+    VerdictKind.EQUIVALENT: "equal in",
+    VerdictKind.INCONCLUSIVE: "nothing shown in",
+}
+
+
+def _change(row: Compared) -> str:
+    """``p50 (−32 %)``; far from one as a factor: ``memory (6.11 times)``."""
+    name, found = figure_name(row.figure), row.verdict.estimate.ratio
+    if row.verdict.kind not in {VerdictKind.BETTER, VerdictKind.WORSE}:
+        return name
+    if found >= _FACTOR:
+        return f"{name} ({found:.3g} times)"
+    sign = "+" if found > 1 else "−"
+    return f"{name} ({sign}{abs(100 * (found - 1)):.2g} %)"
+
+
+_FACTOR = 1.995
+
+
+def figure_name(name: str) -> str:
+    """``p99``, ``CPU per request``."""
+    return _WORDS.get(name, name)
+
+
+def pair_name(row: Compared) -> str:
+    """``nginx-tuned ÷ nginx-stock``."""
+    return f"{row.second} ÷ {row.first}"
+
+
+def ratio_head(result: ContestResult) -> tuple[str, ...]:
+    """Of ``ratio_rows``."""
+    names = dict.fromkeys(row.figure for row in result.compared)
+    return ("second ÷ first", *map(figure_name, names))
+
+
+def ratio_rows(result: ContestResult) -> list[tuple[str, tuple[tuple[str, str, str], ...]]]:
+    """A row for each pair: its name, and for each figure verdict, ratio and interval."""
+    names = dict.fromkeys(row.figure for row in result.compared)
+    found: dict[str, dict[str, tuple[str, str, str]]] = {}
+    for row in result.compared:
+        estimate = row.verdict.estimate
+        cell = (row.verdict.kind.value, ratio(estimate.ratio), interval(estimate))
+        found.setdefault(pair_name(row), {})[row.figure] = cell
+    nothing = ("none", UNKNOWN, "")
+    return [
+        (pair, tuple(cells.get(name, nothing) for name in names)) for pair, cells in found.items()
+    ]
+
+
 def _claim(row: Compared) -> str:
     found = row.verdict.estimate
-    name = _WORDS.get(row.figure, row.figure)
+    name = figure_name(row.figure)
     span = f"{found.low:.3f} to {found.high:.3f}" if found.is_finite else "no interval yet"
     kind = row.verdict.kind
     word = {
@@ -108,16 +173,42 @@ def _claim(row: Compared) -> str:
 
 ARM_HEAD = (
     *("arm", "p50", "p90", "p99", "p99.9", "max", "answered", "failed"),
-    *("CPU per request", "memory", "capacity"),
+    *("CPU per request", "of the backend", "memory", "capacity"),
 )
 
 
-def arm_rows(result: ContestResult) -> list[tuple[str, ...]]:
-    """Every arm's figures at the common rate; those that were refused say why."""
+def arm_table(result: ContestResult) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Head and rows of every arm's figures at the common rate; those that were refused say why.
+
+    What is known of no arm has no column: percentiles that the windows are too short for, and the
+    backend where there is none.
+    """
+    rows = _arm_rows(result)
+    known = [
+        place
+        for place, name in enumerate(ARM_HEAD)
+        if name not in _OPTIONAL or any(row[place] not in {UNKNOWN, ""} for row in rows)
+    ]
+    return (
+        tuple(ARM_HEAD[place] for place in known),
+        [tuple(row[place] for place in known) for row in rows],
+    )
+
+
+_OPTIONAL = frozenset({"p99.9", "of the backend"})
+
+
+def _arm_rows(result: ContestResult) -> list[tuple[str, ...]]:
     rows = []
     for arm in result.arms:
         if arm.label not in result.contest.capacities_per_s:
-            rows.append((arm.label, f"refused: {arm.refused or 'did not answer'}", *[""] * 9))
+            rows.append(
+                (
+                    arm.label,
+                    f"refused: {arm.refused or 'did not answer'}",
+                    *[""] * (len(ARM_HEAD) - 2),
+                )
+            )
             continue
         capacity = result.contest.capacities_per_s[arm.label]
         at_least = "≥ " * (arm.label in result.contest.generator_bound)
@@ -128,6 +219,7 @@ def arm_rows(result: ContestResult) -> list[tuple[str, ...]]:
                 figure(arm.answered_per_s, "/s"),
                 figure(arm.error_share, "share"),
                 figure(arm.cpu_us, "µs"),
+                figure(arm.backend_cpu_us, "µs"),
                 figure(arm.memory_mib, "MiB"),
                 at_least + figure(capacity, "/s"),
             )
@@ -194,13 +286,11 @@ def compared_rows(result: ContestResult) -> list[tuple[str, ...]]:
     """Every comparison with ratio, interval and adjusted p."""
     return [
         (
-            f"{row.second} ÷ {row.first}",
-            _WORDS.get(row.figure, row.figure),
+            pair_name(row),
+            figure_name(row.figure),
             str(row.verdict.kind),
             ratio(row.verdict.estimate.ratio),
-            f"{row.verdict.estimate.low:.3f} to {row.verdict.estimate.high:.3f}"
-            if row.verdict.estimate.is_finite
-            else "not finite yet",
+            interval(row.verdict.estimate),
             f"{row.adjusted_p:.2g}",
         )
         for row in result.compared
@@ -220,7 +310,7 @@ def published_rows(result: ContestResult) -> list[tuple[str, ...]]:
 
 def text_lines(result: ContestResult) -> list[str]:
     """For the terminal."""
-    lines = [headline(result), *_columns(ARM_HEAD, arm_rows(result))]
+    lines = [headline(result), *_columns(*arm_table(result))]
     if result.climbs:
         lines += [
             "",
@@ -256,6 +346,7 @@ def contest_data(result: ContestResult) -> dict[str, Any]:
                 "answered_per_s": _finite(arm.answered_per_s),
                 "error_share": _finite(arm.error_share),
                 "cpu_us_per_request": _finite(arm.cpu_us),
+                "backend_cpu_us_per_request": _finite(arm.backend_cpu_us),
                 "memory_mib": _finite(arm.memory_mib),
                 "refused": arm.refused or None,
             }

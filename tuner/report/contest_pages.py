@@ -2,52 +2,69 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
-from collections.abc import Iterable, Sequence
-from importlib.resources import files
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tuner.contenders import Contest
+from tuner.report.charts_of_contests import ratio_charts, ratio_titles
 from tuner.report.contest import (
-    ARM_HEAD,
     COMPARED_HEAD,
     LADDER_HEAD,
     RUNG_HEAD,
     ContestResult,
-    arm_rows,
-    claims,
+    arm_table,
+    brief,
     compared_rows,
     headline,
     ladder_rows,
     published_rows,
+    ratio_head,
+    ratio_rows,
     rung_rows,
 )
-from tuner.report.ladder import ladder_charts
-from tuner.report.vega import CONFIG, bundle, embedded_json
+from tuner.report.html import page
+from tuner.report.ladder import TITLES, ladder_charts
+from tuner.report.markdown import code, plain, table_of
+from tuner.report.vega import Spec
 from tuner.report.words import moment
 
-_SPECIAL = re.compile(r"([\\`*_\[\]#|~>])")
-_PUBLISHED_HEAD = ("server", "arm", "published")
+_UNSAFE = re.compile(r"[^a-z0-9]+")
+PUBLISHED_HEAD = ("server", "arm", "published")
 
 
-def contest_markdown(results: Sequence[ContestResult]) -> str:
-    """The contests of one run as Markdown; whatever a study brought in is escaped."""
-    first = results[0].contest
-    parts = [f"# {_plain(first.title)}", _plain(first.summary)]
+def contest_markdown(
+    results: Sequence[ContestResult], pictures: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """The contests of one run as Markdown; whatever a study brought in is escaped.
+
+    Args:
+        results: one for each case.
+        pictures: Markdown of the charts that lie beside, by case.
+    """
+    first, record = results[0].contest, results[0].record
+    host = record.host
+    where = (
+        f"{' and '.join(_servers(first))} on {host.cpu_model}, {len(host.cpus)} cores,"
+        f" {moment(record.started_unix_s)}, tuner {record.tuner_version}"
+    )
+    parts = [f"# {plain(first.title)}", plain(first.summary), plain(where)]
     for result in results:
-        if result.contest.case:
-            parts.append(f"## {_plain(result.contest.case)}")
+        case = result.contest.case
+        if case:
+            parts.append(f"## {plain(case)}")
         parts += [
-            _plain(headline(result)),
-            _table(ARM_HEAD, arm_rows(result)),
-            _bullets(claims(result)),
-            _table(_PUBLISHED_HEAD, published_rows(result)),
+            plain(headline(result)),
+            _bullets(brief(result)),
+            *(pictures or {}).get(case, ()),
+            _table(*arm_table(result)),
+            _ratios(result),
         ]
+        if result.published:
+            parts += ["Published for this:", _table(PUBLISHED_HEAD, published_rows(result))]
         if result.climbs:
             parts += [
-                f"### Ladder, limit {_plain(result.contest.limit)}",
+                f"### Ladder, limit {plain(result.contest.limit)}",
                 _table(LADDER_HEAD, ladder_rows(result)),
                 _folded("Every rate", _table(RUNG_HEAD, rung_rows(result))),
             ]
@@ -56,13 +73,27 @@ def contest_markdown(results: Sequence[ContestResult]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def _ratios(result: ContestResult) -> str:
+    """Pairs by figures: ratio and interval, in bold what was shown."""
+    rows = []
+    for pair, cells in ratio_rows(result):
+        shown = [
+            f"**{plain(value)}** ({plain(span)}) {kind}"
+            if kind in {"better", "worse"}
+            else f"{plain(value)} ({plain(span)})"
+            for kind, value, span in cells
+        ]
+        rows.append((plain(pair), *shown))
+    return table_of(ratio_head(result), rows) if rows else ""
+
+
 def _background(first: Contest, results: Sequence[ContestResult]) -> list[str]:
     parts = []
     if first.published:
         published = first.published
         parts += [
-            f"## Published: {_plain(published.title)}, {_plain(published.year)}",
-            _plain(f"{published.setting}. Source: {published.source}"),
+            f"## Published: {plain(published.title)}, {plain(published.year)}",
+            plain(f"{published.setting}. Source: {published.source}"),
             _bullets([f"concluded: {text}" for text in published.concluded]),
             _bullets([f"weak: {text}" for text in published.weak]),
         ]
@@ -76,65 +107,72 @@ def _background(first: Contest, results: Sequence[ContestResult]) -> list[str]:
         _bullets(_scaling(results)),
         "## Please note",
         _bullets(dict.fromkeys(text for result in results for text in result.warnings)),
-        f"Run again: `{results[0].record.command}`",
+        f"Run again: {code(results[0].record.command)}",
         f"*Begun {moment(results[0].record.started_unix_s)}.*",
     ]
 
 
 def contest_html(results: Sequence[ContestResult]) -> str:
     """The contests of one run as one file that needs no network."""
-    import jinja2
-
     specs: dict[str, Any] = {}
     shown = []
     for place, result in enumerate(results):
-        charts = {f"{name}-{place}": spec for name, spec in ladder_charts(result).items()}
-        specs |= charts
+        ratios, ladder = ratio_charts(result), ladder_charts(result)
+        specs |= {f"{name}-{place}": spec for name, spec in (ratios | ladder).items()}
         shown.append(
             {
                 "result": result,
                 "headline": headline(result),
-                "claims": claims(result),
-                "arms": arm_rows(result),
+                "brief": brief(result),
+                "arms": arm_table(result),
+                "ratios": (ratio_head(result), ratio_rows(result)),
                 "ladder": ladder_rows(result),
                 "rungs": rung_rows(result),
                 "compared": compared_rows(result),
                 "published": published_rows(result),
-                "charts": list(charts),
+                "ratio_charts": [(f"{n}-{place}", t) for n, t in ratio_titles(result).items()],
+                "ladder_charts": [(f"{name}-{place}", TITLES[name]) for name in ladder],
             }
         )
     first = results[0].contest
-    css, js = _part("report.css"), _part("report.js")
-    library = bundle() if specs else ""
-    scripts = [library, js] if specs else []
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["moment"] = moment
-    return environment.from_string(_part("contest.html.j2")).render(
-        contest=first,
-        record=results[0].record,
-        cases=shown,
-        heads={
-            "arms": ARM_HEAD,
-            "ladder": LADDER_HEAD,
-            "rungs": RUNG_HEAD,
-            "compared": COMPARED_HEAD,
-            "published": _PUBLISHED_HEAD,
-        },
-        servers=_servers(first),
-        alike=_alike_rows(first),
-        lost=_lost(results),
-        scaling=_scaling(results),
-        warnings=list(dict.fromkeys(text for result in results for text in result.warnings)),
-        css=css,
-        scripts=scripts,
-        chart_data=embedded_json({"config": CONFIG, "charts": specs}),
-        policy=(
-            f"default-src 'none'; script-src {' '.join(map(_hash, scripts)) or repr('none')};"
-            f" style-src {_hash(css)}; base-uri 'none'; form-action 'none'"
-        ),
-    )
+    published = [("published", "Published")] if first.published else []
+    context = {
+        "sections": [
+            *((f"case-{i}", r.contest.case or "Result") for i, r in enumerate(results)),
+            *published,
+            ("alike", "Made alike"),
+            ("notes", "Notes"),
+        ],
+        "contest": first,
+        "record": results[0].record,
+        "cases": shown,
+        "ladder_head": LADDER_HEAD,
+        "rung_head": RUNG_HEAD,
+        "compared_head": COMPARED_HEAD,
+        "published_head": PUBLISHED_HEAD,
+        "servers": _servers(first),
+        "alike": _alike_rows(first),
+        "lost": _lost(results),
+        "scaling": _scaling(results),
+        "warnings": list(dict.fromkeys(text for result in results for text in result.warnings)),
+    }
+    return page("contest.html.j2", specs, context)
+
+
+def contest_pictures(results: Sequence[ContestResult]) -> tuple[dict[str, Spec], dict[str, str]]:
+    """Every chart of a run by its name, and its title, which says the case."""
+    specs: dict[str, Spec] = {}
+    titles: dict[str, str] = {}
+    for result in results:
+        case = result.contest.case
+        # A case of one's own may be called anything, and this becomes a file's name.
+        ending = f"-{_UNSAFE.sub('-', case.lower())}" if case else ""
+        words = f", {case}" if case else ""
+        known = {n: f"{t}: second ÷ first" for n, t in ratio_titles(result).items()} | TITLES
+        for name, spec in (ratio_charts(result) | ladder_charts(result)).items():
+            specs[f"{name}{ending}"] = spec
+            titles[f"{name}{ending}"] = f"{known[name]}{words}"
+    return specs, titles
 
 
 def _servers(contest: Contest) -> tuple[str, ...]:
@@ -168,30 +206,12 @@ def _scaling(results: Sequence[ContestResult]) -> list[str]:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    if not rows:
-        return ""
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    body = [[_plain(cell) for cell in row] for row in rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *body))
+    return table_of(head, [tuple(map(plain, row)) for row in rows])
 
 
 def _bullets(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {_plain(line)}" for line in lines)
+    return "\n".join(f"- {plain(line)}" for line in lines)
 
 
 def _folded(title: str, body: str) -> str:
     return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>" if body else ""
-
-
-def _plain(text: str) -> str:
-    """Text that Markdown shows as it is: no markup, no HTML, no mention, one line."""
-    entities = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
-    return _SPECIAL.sub(r"\\\1", entities).replace("@", "&#64;")
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _part(name: str) -> str:
-    return files("tuner.report").joinpath("page", name).read_text(encoding="utf-8")

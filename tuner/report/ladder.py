@@ -15,6 +15,7 @@ from tuner.report.vega import (
     Spec,
     data,
     layered,
+    specification,
     tooltips,
     value_axis,
 )
@@ -26,19 +27,20 @@ _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _SHAPES = ("circle", "square", "diamond", "triangle-up")
 
 
+TITLES = {
+    "ladder-latency": "p99 against offered rate",
+    "ladder-availability": "Answered in time against offered rate",
+}
+"""What each chart shows."""
+
+
 def ladder_charts(result: ContestResult) -> dict[str, Spec]:
     """Charts by the id of their place in the page; empty without a ladder."""
     rows = _rows(result)
     if not rows:
         return {}
     charts = {"ladder-latency": _latency(result, rows), "ladder-availability": _share(result, rows)}
-    specs = {}
-    for name, chart in charts.items():
-        spec = chart.to_dict()
-        # Altair's own default size would override the page's.
-        spec.pop("config", None)
-        specs[name] = spec
-    return specs
+    return {name: specification(chart) for name, chart in charts.items()}
 
 
 def _rows(result: ContestResult) -> list[Row]:
@@ -72,6 +74,7 @@ def _latency(result: ContestResult, rows: list[Row]) -> alt.LayerChart:
             "rate": reach.per_s,
             "arm": climb.arm,
             "server": result.contender(climb.arm).server,
+            "kind": result.contender(climb.arm).kind,
             "shown": figure(reach.per_s, "/s"),
         }
         for climb in result.climbs
@@ -117,7 +120,8 @@ def _points(result: ContestResult, rows: list[Row], y: alt.Y) -> alt.Chart:
             alt.Shape(
                 "kind:N",
                 scale=alt.Scale(domain=_kinds(result), range=list(_SHAPES)),
-                legend=None,
+                # The same as the strokes', so that both are one legend.
+                legend=alt.Legend(orient="top", title=None),
             ),
             tooltip=tooltips(
                 arm="arm", offered="offered", shown="p99", share="in time", starved="note"
@@ -137,9 +141,14 @@ def _x() -> alt.X:
 
 
 def _colour(result: ContestResult) -> alt.Color:
+    """By server; by configuration where there is one server only."""
     servers = list(dict.fromkeys(c.server for c in result.contest.contenders))
-    scale = alt.Scale(domain=servers, range=list(_COLOURS[: len(servers)]))
-    return alt.Color("server:N", scale=scale, legend=alt.Legend(orient="top", title=None))
+    field, values = ("server", servers) if len(servers) > 1 else ("kind", _kinds(result))
+    legend = alt.Legend(orient="top", title=None)
+    if len(values) > len(_COLOURS):
+        return alt.Color(f"{field}:N", sort=values, legend=legend)
+    scale = alt.Scale(domain=values, range=list(_COLOURS[: len(values)]))
+    return alt.Color(f"{field}:N", scale=scale, legend=legend)
 
 
 def _dash(result: ContestResult) -> alt.StrokeDash:

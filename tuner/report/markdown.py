@@ -87,7 +87,7 @@ def _figures(study: StudyResult) -> str:
 def _finalists(study: StudyResult) -> str:
     rows = [
         (
-            f"{'**' * entry.named}{_code(entry.digest)}{'**' * entry.named}",
+            f"{'**' * entry.named}{code(entry.digest)}{'**' * entry.named}",
             str(entry.verdict.kind),
             ratio(entry.verdict.estimate.ratio),
             interval(entry.verdict.estimate),
@@ -107,7 +107,7 @@ def _beside(study: StudyResult) -> str:
 
 def _changes(study: StudyResult) -> str:
     rows = [
-        (_code(change.name), _code(setting(change.baseline)), _code(setting(change.tuned)))
+        (code(change.name), code(setting(change.baseline)), code(setting(change.tuned)))
         for change in study.changes
     ]
     table = table_of(("setting", "baseline", "tuned"), rows)
@@ -243,7 +243,7 @@ def plain(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", entities).replace("@", "&#64;")
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """A code span that holds any text, in a table too."""
     ticks = "`" * (1 + _longest_run(text))
     inner = " ".join(text.split()).replace("|", "\\|")

@@ -25,6 +25,16 @@ INK, MUTED, SURFACE, BAND = "var(--ink)", "var(--muted)", "var(--surface)", "var
 BASELINE_COLOUR, TUNED_COLOUR = "var(--baseline)", "var(--tuned)"
 _ARMS = [BASELINE, "tuned"]
 
+KIND_COLOURS: Mapping[str, str] = {
+    "better": "var(--good)",
+    "worse": "var(--bad)",
+    "violated": "var(--bad)",
+    "equivalent": "var(--calm)",
+    "inconclusive": "var(--open)",
+    "none": "var(--open)",
+}
+"""By the verdict, or that there is none."""
+
 CONFIG: Mapping[str, object] = {
     "background": "transparent",
     "font": "system-ui, sans-serif",
@@ -40,6 +50,12 @@ CONFIG: Mapping[str, object] = {
         "titleFontSize": 12,
         "titlePadding": 8,
         "labelLimit": 220,
+    },
+    "legend": {
+        "labelColor": MUTED,
+        "labelFontSize": 11,
+        "symbolBaseFillColor": MUTED,
+        "symbolBaseStrokeColor": MUTED,
     },
 }
 
@@ -88,6 +104,13 @@ def layered(layers: Sequence[alt.Chart], height: int) -> alt.LayerChart:
         height=height,
         autosize=alt.AutoSizeParams(type="fit", contains="padding"),
     )
+
+
+def specification(chart: alt.LayerChart) -> Spec:
+    """A chart as Vega-Lite, without Altair's own default size, which would override the page's."""
+    spec: Spec = chart.to_dict()
+    spec.pop("config", None)
+    return spec
 
 
 def value_axis(objective: Objective, field: str, title: str = "") -> alt.Y:

@@ -1,0 +1,158 @@
+"""The pages of a run of contests: words, tables and pictures, in a real browser too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.phases.rig import HAND, STOCK, rig
+from tests.report.conftest import HOSTILE
+from tests.report.test_browser import CHROMIUM, visit
+from tests.report.test_html import parsed
+from tuner.configuration import Value
+from tuner.contenders import Alike, Contender, Contest, Ladder, Published, PublishedRow
+from tuner.contest import arm_figures, plan_contest
+from tuner.measurement import Measurement
+from tuner.phases.block import Arm
+from tuner.phases.contest import run_contest
+from tuner.phases.ladder import run_ladder
+from tuner.report.contest import ContestResult, arm_table, brief, evaluate_contest
+from tuner.report.contest_pages import contest_html, contest_markdown, contest_pictures
+from tuner.resources import ProcessUsage, Resources
+from tuner.testing.lab import Effect
+
+RATES_PER_S = (800.0, 1_600.0, 2_400.0, 3_200.0, 4_000.0, 4_800.0)
+
+
+def hand_is_faster(values: Mapping[str, Value]) -> Effect:
+    """``hand`` takes 22 % of the latency away, and half of the CPU time."""
+    hand = values == HAND.values
+    return Effect(ln_latency=-0.25 * hand, capacity_per_s=4_000.0, cpu_us=50.0 if hand else 100.0)
+
+
+@cache
+def met(first: str = "one-stock", second: str = "one-hand", text: str = "words") -> ContestResult:
+    """Two arms in common blocks and on a ladder; ``text`` wherever a study brings some in."""
+    made = rig(truth=hand_is_faster)
+    arms = (Arm(first, STOCK), Arm(second, HAND))
+    plan = plan_contest(40.0, 2, 2_000.0, claims=4, mode="open", ladder=True)
+    assert plan.ladder is not None
+    bench = made.bench()
+    run_contest(bench, arms, plan, 2_000.0, 0.5)
+    run_ladder(bench, arms, RATES_PER_S, 3, plan.ladder)
+    record = made.record()
+    contest = Contest(
+        title=text,
+        case=text,
+        summary=text,
+        workload=text,
+        mode="open",
+        contenders=(
+            Contender(first, "one", "stock", STOCK.digest, text, (text,)),
+            Contender(second, "one", "hand", HAND.digest, text),
+        ),
+        servers=(record.server,),
+        capacities_per_s={first: 4_000.0, second: 4_100.0},
+        generator_bound=(second,),
+        rate_per_s=2_000.0,
+        rate_source=text,
+        blocks=plan.blocks,
+        rounds=plan.block.rounds,
+        window_s=plan.block.window_s,
+        limit="p99 <= 5ms",
+        within_s=0.2,
+        ladder=Ladder(RATES_PER_S, 3, plan.ladder.window_s),
+        alike=(Alike(text, text, {record.server.name: text}),),
+        scaling=(text,),
+        published=Published(
+            text,
+            text,
+            "2023",
+            text,
+            (text,),
+            (text,),
+            (PublishedRow("", text, text, {text: text}),),
+        ),
+    )
+    return evaluate_contest(replace(record, contest=contest, notes=(text,), command=text))
+
+
+def test_claims_are_told_in_a_sentence_for_each_pair() -> None:
+    """What was shown with its size, what is equal, and what was not shown."""
+    (line,) = brief(met())
+    assert line.startswith("one-hand against one-stock: better in p50 (−2")
+    assert "CPU per request (−5" in line
+    assert line.endswith("equal in memory")
+
+
+def test_what_is_known_of_no_arm_has_no_column() -> None:
+    """Windows too short for p99.9, and a server without a backend."""
+    head, rows = arm_table(met())
+    assert "p99.9" not in head
+    assert "of the backend" not in head
+    assert {len(row) for row in rows} == {len(head)}
+
+
+def test_the_backend_has_its_cpu_time_by_request() -> None:
+    """Of all windows together: one window alone holds few of the kernel's ticks."""
+
+    def worked(window: Measurement) -> Measurement:
+        none = ProcessUsage(0.0, 0.0, 0.0, 0, 0, 0, None, None, None, 1)
+        spent = replace(none, user_s=window.completed_per_s * window.duration_s * 30e-6)
+        found = Resources(1.0, window.duration_s, none, spent, none, 0, 0, 0, 0, 0.0)
+        return replace(window, resources=found)
+
+    blocks = [replace(block, windows=tuple(map(worked, block.windows))) for block in met().blocks]
+    assert arm_figures(blocks, "one-hand").backend_cpu_us == pytest.approx(30.0)
+
+
+def test_markdown_leads_with_what_was_shown_and_says_where() -> None:
+    """Sentences, then tables; the machine and the version above; published figures beside."""
+    text = contest_markdown([met()])
+    assert text.startswith("# words\n\nwords\n\n")
+    assert "tuner " in text.partition("## words")[0]
+    assert "| second ÷ first | p50 | p99 | CPU per request | memory |" in text
+    assert re.search(r"\| one-hand ÷ one-stock \| \*\*0\.7\d\d\*\* \(0\.7\d\d to 0\.[78]", text)
+    assert "Published for this:" in text
+
+
+def test_pictures_are_named_by_case_and_never_leave_their_folder() -> None:
+    """Whatever a case is called, its files have plain names."""
+    specs, titles = contest_pictures([met(text="../../etc")])
+    assert set(specs) == set(titles)
+    assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in specs)
+    assert "ratio-p99--etc" in specs
+
+
+def test_hostile_text_stays_text() -> None:
+    """Neither page lets markup of names, notes or published texts become an element."""
+    result = met(f"a{HOSTILE}", f"b{HOSTILE}", HOSTILE)
+    assert "img" not in [tag for tag, _ in parsed(contest_html([result])).tags]
+    # A span of code shows what it holds; a backtick in it does not end it.
+    assert "<img" not in re.sub(r"`.*?`", "", contest_markdown([result]))
+    quoted = replace(result, record=replace(result.record, command="a ` <img>"))
+    assert "``a ` <img>``" in contest_markdown([quoted])
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+@pytest.mark.parametrize("hostile", [False, True])
+def test_every_chart_is_drawn_and_every_link_leads_somewhere(tmp_path: Path, hostile: bool) -> None:
+    """In a real browser: ratios, ladder and availability; a silent console; nothing runs."""
+    result = met(f"a{HOSTILE}", f"b{HOSTILE}", HOSTILE) if hostile else met()
+    page = contest_html([result])
+    assert len(page) < 5_000_000
+    seen = visit(page, tmp_path)
+    assert seen.complaints == []
+    assert 'data-charts="drawn"' in seen.dom
+    assert seen.drawn == re.findall(r'id="chart-([a-z0-9-]+)" role', page)
+    assert {"ratio-p99-0", "ladder-latency-0", "ladder-availability-0"} <= set(seen.drawn)
+    assert not seen.title.startswith("pwned")
+    anchors = re.findall(r'href="#([^"]+)"', page)
+    assert anchors
+    assert set(anchors) <= set(re.findall(r'id="([^"]+)"', page))
