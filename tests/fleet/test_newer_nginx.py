@@ -1,0 +1,100 @@
+"""An Nginx newer than many machines have (1.26, with HTTP/3 and threads): Debian's, of the bed."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.bed import Bed, base_root
+from tests.fleet.conftest import skip_without_bed
+from tests.fleet.test_remote import tuner
+from tuner.facts import ServerFacts
+from tuner.hosts import local
+from tuner.servers import nginx
+from tuner.servers.trial import refusal, trial_ground
+from tuner.site import SiteFile
+from tuner.space import BASELINES, bind_space
+from tuner.space_facts import space_facts
+from tuner.testing.draw import draw_configuration
+from tuner.wire import Tls, Wire
+from tuner.workload import load_workload
+
+pytestmark = pytest.mark.integration
+
+PORT = 18_099
+PROPOSALS = 20
+HTTP3 = Wire("http3", Tls(), streams=64)
+STATIC = load_workload("static")
+LARGE = replace(
+    STATIC,
+    site=(SiteFile("/index.html", 1 << 20, "html"),),
+    requests=(replace(STATIC.requests[0], expect_length=1 << 20),),
+)
+CASES = {
+    "static-http2-cleartext": ("nginx/static", replace(STATIC, wire=Wire("http2", streams=64))),
+    "static-http3": ("nginx/static", replace(STATIC, wire=HTTP3)),
+    "static-http3-large": ("nginx/static", replace(LARGE, wire=HTTP3)),
+    "proxy-http3": ("nginx/proxy", replace(load_workload("proxy"), wire=HTTP3)),
+}
+WORKLOAD = """\
+workload: page
+protocol: http3
+tls: on
+connections: 4
+streams: 4
+site: [{path: /index.html, size: 6k}]
+requests: [{path: /index.html}]
+"""
+
+
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerFacts]:
+    """The bed's Nginx, started with its own loader and libraries on this machine."""
+    skip_without_bed()
+    root = base_root()
+    loader, libraries = root / "lib64/ld-linux-x86-64.so.2", root / "usr/lib/x86_64-linux-gnu"
+    if not loader.exists():
+        pytest.skip("the bed's root is of another architecture: no newer Nginx was tried")
+    program = tmp_path_factory.mktemp("newer") / "nginx"
+    words = f'{loader} --library-path {libraries} {root}/usr/sbin/nginx "$@"'
+    program.write_text(f"#!/bin/sh\nexec {words}\n")
+    program.chmod(0o755)
+    yield nginx.detect(str(program))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_newer_nginx_takes_what_a_search_proposes(
+    newer: ServerFacts, name: str, tmp_path: Path
+) -> None:
+    """What only it has is in the space, and its own validator refuses and warns of nothing."""
+    chosen, workload = CASES[name]
+    assert nginx.refuses(newer, workload.wire) == ""
+    space = bind_space(chosen, space_facts(local.facts(), newer, workload, 2))
+    assert ("quic_gso" in {found.name for found in space.parameters}) == ("http3" in name)
+    ground = trial_ground(newer, workload, tmp_path / "ground")
+    rng = random.Random(5)
+    trades = [found.name for found in space.parameters if found.trades]
+    for number in range(PROPOSALS):
+        base = space.baseline(BASELINES[number % 3])
+        drawn = base if number < 3 else draw_configuration(rng, space, base, trades)
+        spec = nginx.instance("trial", drawn, space, ground, PORT)
+        assert refusal(spec, strict=True) == "", dict(drawn.values)
+
+
+def test_a_window_over_http3_against_nginx(pair: Bed, tmp_path: Path) -> None:
+    """Proved live on the target, and asked over QUIC by the generator from another host."""
+    (tmp_path / "page.yaml").write_text(WORKLOAD)
+    options = ("--workload", "page.yaml", "--rate", "300", "--time", "4s", "--name", "h3", "--json")
+    done = tuner(tmp_path, "measure", "hand", "--inventory", str(pair.inventory), *options)
+    assert done.returncode == 0, done.stderr
+    windows = json.loads(done.stdout)["windows"]
+    assert windows
+    for window in windows:
+        assert window["protocol"] == "http/3"
+        assert window["completed_per_s"] > 0
+        assert not window["errors"]
