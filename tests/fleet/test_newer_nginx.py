@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,7 +52,7 @@ requests: [{path: /index.html}]
 
 
 @pytest.fixture(scope="module")
-def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerFacts]:
+def newer(tmp_path_factory: pytest.TempPathFactory) -> ServerFacts:
     """The bed's Nginx, started with its own loader and libraries on this machine."""
     skip_without_bed()
     root = base_root()
@@ -64,7 +63,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerFacts]:
     words = f'{loader} --library-path {libraries} {root}/usr/sbin/nginx "$@"'
     program.write_text(f"#!/bin/sh\nexec {words}\n")
     program.chmod(0o755)
-    yield nginx.detect(str(program))
+    return nginx.detect(str(program))
 
 
 @pytest.mark.parametrize("name", CASES)
