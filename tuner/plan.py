@@ -7,21 +7,30 @@ result.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.goals import Goals
 from tuner.stats.paired import minimum_blocks
 from tuner.stats.power import LEVEL
 from tuner.stats.sequential import SEQUENTIAL_COST
 
-DEPLOY_S = 1.5
-"""One Ansible run with its instances."""
 SWITCH_S = 2.0
 """The same with the kernel's settings before it: measured as 1.5 times a deployment."""
-GAP_S = 0.02
-"""Between two windows: reading the samples and writing the record."""
 STALL_ALLOWANCE = 1.6
 """Windows are this much longer than the samples need, since stalls take a part of them away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """What a block costs beside windows and warm-ups: usual figures, until a study has its own."""
+
+    deploy_s: float = 1.5
+    """One Ansible run with its instances, and what is written at the block's end."""
+    gap_s: float = 0.02
+    """Between two windows: reading the samples and writing the record."""
+
+
+USUAL = Overhead()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +45,23 @@ class BlockPlan:
     """Before every other window: the connections stand, the server is warm."""
     exclusive: bool = False
     """One instance at a time, started afresh for each of its windows."""
+    overhead: Overhead = USUAL
 
     def cost_s(self, instances: int) -> float:
         """Expected wall-clock of the block."""
-        windows = instances * self.rounds
+        windows, each_s = instances * self.rounds, self.window_s + self.overhead.gap_s
         if self.exclusive:
-            return windows * (SWITCH_S + self.window_s + self.first_warmup_s + GAP_S)
+            return windows * (SWITCH_S + each_s + self.first_warmup_s)
         warm = instances * self.first_warmup_s + (windows - instances) * self.warmup_s
-        return DEPLOY_S + windows * (self.window_s + GAP_S) + warm
+        return self.overhead.deploy_s + windows * each_s + warm
 
     def measured_s(self, instances: int) -> float:
         """What of it is measuring windows."""
         return instances * self.rounds * self.window_s
+
+    def share(self, instances: int) -> float:
+        """The same as a share."""
+        return self.measured_s(instances) / self.cost_s(instances)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +103,27 @@ _LEAST_ROUNDS = 4
 _LEAST_RUNGS = 7
 """Of a capacity: three to five windows bracket it, the others tell where in the bracket it lies."""
 _MOST_ROUNDS = 12
+_TELLING_ROUNDS = 8
+"""With fewer, the test of a block's stalls cannot reach its level (docs/statistics.md)."""
+MEASURED_SHARE = 0.77
+"""Of a block's wall-clock that goes to windows at least, where the study is long enough.
+
+75 % of the search and of the confirmation, and something for the time between two blocks."""
+_LONGEST_BLOCK = 1 / 16
+"""Of the study: a longer block is not made for that, since blocks are what a claim counts."""
+_STRETCHES = (1.0, 1.25, 1.5, 2.0)
+"""How much longer than the samples need windows may become, so that there are fewer gaps."""
+_SETTLED_SHARE = 1 / 8
+"""A warm-up is at most this part of its window: what has run before is soon warm again."""
 
 
 def plan_blocks(
-    goals: Goals, rate_per_s: float, time_s: float, *, exclusive: bool = False
+    goals: Goals,
+    rate_per_s: float,
+    time_s: float,
+    *,
+    exclusive: bool = False,
+    overhead: Overhead = USUAL,
 ) -> StudyPlan:
     """Choose windows that hold enough samples and still leave time for blocks.
 
@@ -100,7 +131,15 @@ def plan_blocks(
     them, and the median over rounds does not follow it. A window holds the samples that the
     goals need if that takes at most a hundredth of the study; at lower rates it holds fewer,
     and the record declares how many. In the search a quarter is enough. Where every window costs
-    a start of its own, windows are twice as long, and so fewer.
+    a start of its own, windows are twice as long, and so fewer. Where a deployment is dear, blocks
+    are longer (``worth_deploying``).
+
+    Args:
+        goals: of the study.
+        rate_per_s: its load point.
+        time_s: all that it may take.
+        exclusive: whether every window costs a start of its own.
+        overhead: what deployments and gaps cost here.
     """
     needed = goals.samples_needed
     longest_s = max(0.5, time_s / 100)
@@ -116,28 +155,61 @@ def plan_blocks(
     if goals.mode == "open":
         needed = min(needed, math.floor(rate_per_s * confirm_s / STALL_ALLOWANCE))
         looked = min(looked, math.floor(rate_per_s * search_s / STALL_ALLOWANCE))
-    settle_s = max(0.03, min(0.5, 500 / rate_per_s))
-    fresh_s = max(0.25, settle_s)
     brief = min(1.0, time_s / 600)
     least = _LEAST_RUNGS if goals.seek else _LEAST_ROUNDS
 
-    def block(measured_s: float, window_s: float, warmup_s: float = settle_s) -> BlockPlan:
-        rounds = _rounds(brief * measured_s, window_s, least)
-        return BlockPlan(rounds, window_s, fresh_s, warmup_s, exclusive)
+    def block(measured_s: float, window_s: float, settled: float = 1.0) -> BlockPlan:
+        settle_s = min(0.5, 500 / rate_per_s)
+        return BlockPlan(
+            rounds=_rounds(brief * measured_s, window_s, least),
+            window_s=window_s,
+            first_warmup_s=max(0.25, settle_s),
+            warmup_s=max(0.03, settled * min(settle_s, _SETTLED_SHARE * window_s)),
+            exclusive=exclusive,
+            overhead=overhead,
+        )
 
-    confirm = block(_ARM_S, confirm_s)
+    most_s = _LONGEST_BLOCK * time_s
+    confirm = worth_deploying(block(_ARM_S, confirm_s), 2, _TELLING_ROUNDS, most_s)
     return StudyPlan(
         capacity=CLOSED,
         aa=confirm,
         aa_blocks=3,
         aa_instances=3,
-        search=block(_LOOK_S, search_s, max(0.03, settle_s / 2)),
+        search=worth_deploying(block(_LOOK_S, search_s, 0.5), _CANDIDATES + 1, least, most_s),
         candidates=_CANDIDATES,
         confirm=confirm,
         load_points=block(_POINT_S, confirm_s),
         samples_needed=needed,
         look_samples=looked,
     )
+
+
+def worth_deploying(plan: BlockPlan, instances: int, least: int, most_s: float) -> BlockPlan:
+    """The cheapest block that measures ``MEASURED_SHARE`` of its time, and no less than this one.
+
+    By more rounds or by longer windows, within ``most_s``; if none of these does, the one that
+    measures the most of its time.
+
+    Args:
+        plan: the block as the samples and the study's time ask for it.
+        instances: how many it has.
+        least: rounds that it keeps, as far as it has them.
+        most_s: what a block may cost to become a better one.
+    """
+    if plan.exclusive or plan.share(instances) >= MEASURED_SHARE:
+        return plan
+    fewest = min(least, plan.rounds)
+    options = [
+        replace(plan, rounds=rounds, window_s=stretch * plan.window_s)
+        for stretch in _STRETCHES
+        for rounds in range(max(fewest, math.ceil(plan.rounds / stretch)), 2 * _MOST_ROUNDS)
+    ]
+    possible = [plan, *(option for option in options if option.cost_s(instances) <= most_s)]
+    enough = [option for option in possible if option.share(instances) >= MEASURED_SHARE]
+    if enough:
+        return min(enough, key=lambda option: option.cost_s(instances))
+    return max(possible, key=lambda option: option.share(instances))
 
 
 def _rounds(measured_s: float, window_s: float, least: int) -> int:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.goals import Goals
-from tuner.plan import DEPLOY_S, GAP_S, STALL_ALLOWANCE, BlockPlan, Budget, plan_blocks
+from tuner.plan import STALL_ALLOWANCE, BlockPlan, Budget, Overhead, plan_blocks
 
 PERCENTILES = ("p50", "p75", "p99", "p99.9")
 RATES = st.floats(10, 1e6)
@@ -16,9 +16,10 @@ TIMES = st.floats(30, 86_400)
 
 def test_the_cost_of_a_block_is_its_deployment_its_windows_and_its_warm_ups() -> None:
     """Fresh instances warm up longer; between windows lies a short gap."""
-    plan = BlockPlan(rounds=5, window_s=1.0, first_warmup_s=0.5, warmup_s=0.1)
+    overhead = Overhead(deploy_s=3.0, gap_s=0.05)
+    plan = BlockPlan(5, window_s=1.0, first_warmup_s=0.5, warmup_s=0.1, overhead=overhead)
     assert plan.measured_s(2) == 10.0
-    assert plan.cost_s(2) == pytest.approx(DEPLOY_S + 10 * (1 + GAP_S) + 2 * 0.5 + 8 * 0.1)
+    assert plan.cost_s(2) == pytest.approx(3.0 + 10 * 1.05 + 2 * 0.5 + 8 * 0.1)
 
 
 def test_at_a_high_rate_windows_are_short_and_hold_what_p99_needs() -> None:
@@ -99,8 +100,33 @@ def test_most_of_a_block_is_measuring() -> None:
     assert confirm.measured_s(2) / confirm.cost_s(2) >= 0.85
 
 
+DEAR = st.builds(Overhead, st.floats(0.5, 6.0), st.floats(0.01, 0.08))
+
+
+@given(st.sampled_from(PERCENTILES), st.floats(100, 1e6), st.floats(900, 86_400), DEAR)
+def test_where_a_deployment_is_dear_blocks_are_longer(
+    name: str, rate_per_s: float, time_s: float, overhead: Overhead
+) -> None:
+    """Search and confirmation measure three quarters of their time from a quarter of an hour on."""
+    plan = plan_blocks(Goals.of(name), rate_per_s, time_s, overhead=overhead)
+    assert plan.search.share(plan.candidates + 1) >= 0.75
+    assert plan.confirm.share(2) >= 0.75
+
+
+@given(RATES, TIMES, DEAR)
+def test_a_longer_block_measures_no_less_of_any_arm(
+    rate_per_s: float, time_s: float, overhead: Overhead
+) -> None:
+    """And takes no more of the study than leaves room for the blocks of a claim."""
+    plan = plan_blocks(Goals.of("p99"), rate_per_s, time_s, overhead=overhead).confirm
+    cheap = plan_blocks(Goals.of("p99"), rate_per_s, time_s, overhead=Overhead(0, 0)).confirm
+    assert plan.measured_s(1) >= cheap.measured_s(1) * (1 - 1e-9)
+    longer = plan.measured_s(1) > cheap.measured_s(1) * (1 + 1e-9)
+    assert not longer or plan.cost_s(2) <= time_s / 16
+
+
 def test_throughput_needs_no_tail() -> None:
-    """Closed loops are short."""
+    """Closed loops are short, however low the rate."""
     plan = plan_blocks(Goals.of("throughput"), 0.1, 600)
-    assert plan.search.window_s == pytest.approx(0.5)
+    assert plan.search.window_s <= 1.0
     assert plan.samples_needed == 1_000

@@ -147,7 +147,7 @@ def test_most_of_the_time_is_spent_measuring() -> None:
     """Seven tenths of the search, whose looks are short, and more of the confirmation."""
     study = evaluate(rig(objective="p50", time_s=900.0).run())
     shares = {time.phase: time.measured_s / time.elapsed_s for time in study.times}
-    assert shares["search"] >= 0.7
+    assert shares["search"] >= 0.75
     assert shares["confirm"] >= 0.80
 
 

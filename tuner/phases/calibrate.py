@@ -16,8 +16,8 @@ from tuner.errors import HostError, InstrumentError
 from tuner.objective import Objective
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, InvalidBlockError, repeat_until_complete
-from tuner.plan import CLOSED, FIXED, Budget, Design, StudyPlan
-from tuner.record import Block, Calibration
+from tuner.plan import CLOSED, FIXED, USUAL, Budget, Design, Overhead, StudyPlan
+from tuner.record import Block, Calibration, Record
 from tuner.scoring import BASELINE, counted_windows
 from tuner.stats.power import PooledSigma, blocks_needed, minimum_detectable_effect, pooled_sigma
 from tuner.stats.race import neighbour_correlation
@@ -64,6 +64,26 @@ def measure_capacity(bench: Bench, baseline: Configuration, server_cores: int) -
     cpu = [w.server_cpu_s / w.duration_s for w in windows if w.server_cpu_s is not None]
     idle_server = bool(cpu) and statistics.median(cpu) < 0.9 * min(server_cores, 1)
     return Capacity(per_s, busy > _BUSY and idle_server)
+
+
+def overhead(record: Record) -> Overhead:
+    """What deployments and gaps cost here, from this host's first block; else the usual figures.
+
+    By differences within each clock, since windows are told by the generator's. A gap of a closed
+    loop is long rather than short: its window holds more samples than most.
+    """
+    blocks = [b for b in record.blocks if b.phase == "capacity" and b.host == record.here]
+    for block in blocks:
+        if block.state == "complete" and block.index == 0:
+            begun = [w.started_unix_s for w in block.windows]
+            ended = [w.started_unix_s + w.duration_s for w in block.windows]
+            took_s = block.ended_unix_s - block.started_unix_s
+            gaps = [start - end for start, end in zip(begun[1:], ended, strict=False)]
+            return Overhead(
+                max(0.0, took_s - (ended[-1] - begun[0]) - CLOSED.first_warmup_s),
+                max(0.0, statistics.median(gaps) - CLOSED.warmup_s),
+            )
+    return USUAL
 
 
 def load_point(capacity: Capacity, rate_per_s: float | None) -> tuple[float, str]:

@@ -125,7 +125,9 @@ def run_confirmation(
         HostError, InstrumentError: the host or the generator fails again and again.
     """
     arms, beside = _arms(bench, candidates)
-    cost_s = plan.confirm.cost_s(len(arms))
+    # As frozen: what a deployment costs, and so the plan, may differ where hosts share the study.
+    block_plan = replace(plan.confirm, rounds=protocol.rounds, window_s=protocol.window_s)
+    cost_s = block_plan.cost_s(len(arms))
     most = "at most " * (protocol.sequential_rho is not None)
     bench.progress.phase(f"confirmation: {most}{protocol.blocks} blocks", protocol.blocks * cost_s)
     failures = 0
@@ -142,7 +144,7 @@ def run_confirmation(
             phase="confirm",
             index=done,
             arms=arms,
-            plan=plan.confirm,
+            plan=block_plan,
             mode=bench.goals.mode,
             rate_per_s=protocol.rate_per_s,
             needs_all=True,

@@ -18,6 +18,7 @@ from tuner.phases.calibrate import (
     load_point,
     lower,
     measure_capacity,
+    overhead,
     planned_blocks,
     run_aa,
 )
@@ -222,7 +223,13 @@ def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySp
 
 
 def _planned(bench: Bench, rate_per_s: float, spec: StudySpec) -> StudyPlan:
-    return plan_blocks(bench.goals, rate_per_s, spec.time_s, exclusive=bench.exclusive)
+    return plan_blocks(
+        bench.goals,
+        rate_per_s,
+        spec.time_s,
+        exclusive=bench.exclusive,
+        overhead=overhead(bench.store.record()),
+    )
 
 
 def gated(bench: Bench, plan: StudyPlan, utilisation: float) -> Bench:

@@ -103,6 +103,11 @@ class PhaseTime:
         """Share of the wall-clock spent measuring; NaN if nothing ended."""
         return self.measured_s / self.elapsed_s if self.elapsed_s > 0 else math.nan
 
+    @property
+    def overhead_s(self) -> float:
+        """Of a block beside its windows: deployment, warm-ups, gaps, and what is between blocks."""
+        return (self.elapsed_s - self.measured_s) / self.blocks
+
 
 def trial_figures(record: Record, goals: Goals) -> tuple[TrialFigure, ...]:
     """Every trial in order of its number."""

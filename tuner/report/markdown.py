@@ -172,7 +172,8 @@ def _search(study: StudyResult) -> str:
         )
     lines += [
         f"- {PHASE_NAMES[time.phase]}: {counted(time.blocks, 'block')} ({time.repeated} repeated),"
-        f" {seconds(time.elapsed_s)}, {figure(time.share, 'share')} of it measuring"
+        f" {seconds(time.elapsed_s)}, {figure(time.share, 'share')} of it measuring,"
+        f" {time.overhead_s:.1f} s a block beside it"
         for time in study.times
     ]
     rows = [
