@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,21 +58,27 @@ def small(record: Record) -> Record:
     metrics = [*(o.name for o in goals.objectives), *(limit.metric.name for limit in goals.limits)]
     # Any other percentile is read from the histogram, in every phase.
     needed = any(quantile_of(name) is not None and name not in exact for name in metrics)
-    return replace(record, blocks=tuple(_small_block(b, all_of_it=needed) for b in record.blocks))
+    within_us = record.contest.within_s * 1e6 if record.contest else math.inf
+    blocks = (_small_block(b, all_of_it=needed, within_us=within_us) for b in record.blocks)
+    return replace(record, blocks=tuple(blocks))
 
 
-def _small_block(block: Block, *, all_of_it: bool) -> Block:
+def _small_block(block: Block, *, all_of_it: bool, within_us: float) -> Block:
     keep = all_of_it or block.phase == "confirm"
-    windows = tuple(_small_window(window, histograms=keep) for window in block.windows)
+    if block.phase != "ladder":
+        within_us = math.inf
+    windows = tuple(_small_window(w, histograms=keep, within_us=within_us) for w in block.windows)
     return replace(block, windows=windows)
 
 
-def _small_window(window: Measurement, *, histograms: bool) -> Measurement:
+def _small_window(window: Measurement, *, histograms: bool, within_us: float) -> Measurement:
+    # Availability is read from the histogram where something came later than in time.
+    late = window.raw.max_us > within_us
     return replace(
         window,
         generator_spans=(),
         server_spans=(),
-        raw=_latency(window.raw, histogram=histograms),
+        raw=_latency(window.raw, histogram=histograms or late),
         stall_free=_latency(window.stall_free, histogram=histograms),
         service=_latency(window.service, histogram=False),
         send_lag=_latency(window.send_lag, histogram=False),

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from tuner.cli.progress import TerminalProgress
+from tuner.cli.results import write_files
 from tuner.record import Record
-from tuner.report.contest import ContestResult, contest_data, evaluate_contest, text_lines
-from tuner.space import configuration_yaml
+from tuner.report.contest import contest_data, evaluate_contest, text_lines
 from tuner.store import Store, list_names, sqlite_url
 
 
@@ -35,18 +35,22 @@ def is_run(folder: Path, name: str) -> bool:
 
 def write(folder: Path, progress: TerminalProgress) -> list[Record]:
     """Write report and configurations beside the record; safe to call on a partial one."""
+    records = read(folder)
+    if records:
+        write_pages(records, folder, progress)
+    return records
+
+
+def write_pages(records: Sequence[Record], folder: Path, progress: TerminalProgress) -> None:
+    """Write report and configurations of a run, whose records there are some of."""
+    from tuner.export.run import run_files
     from tuner.report.contest_pages import contest_html, contest_markdown
 
-    records = read(folder)
-    if not records:
-        return records
     progress.note("writing the report")
     results = [evaluate_contest(record) for record in records]
-    (folder / "report.html").write_text(contest_html(results), encoding="utf-8")
-    (folder / "report.md").write_text(contest_markdown(results), encoding="utf-8")
-    for result in results:
-        _write_configurations(result, folder / "configurations")
-    return records
+    pages = {"report.html": contest_html(results), "report.md": contest_markdown(results)}
+    write_files(folder, pages)
+    write_files(folder / "configurations", run_files(results))
 
 
 @contextlib.contextmanager
@@ -71,18 +75,6 @@ def kept(folder: Path, progress: TerminalProgress, again: str) -> Iterator[None]
             progress.note(f"the report could not be written: {error}; see 'tuner report'")
         raise
     write(folder, progress)
-
-
-def _write_configurations(result: ContestResult, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for contender in result.contest.contenders:
-        kept = result.record.configurations.get(contender.digest)
-        if kept is None:
-            continue
-        comment = (f"{contender.label} of {result.contest.title}: {contender.origin}",)
-        text = configuration_yaml(kept.configuration, comment)
-        (folder / f"{contender.label}.yaml").write_text(text, encoding="utf-8")
-        (folder / f"{contender.label}.{kept.file_name}").write_text(kept.text, encoding="utf-8")
 
 
 def show(records: Sequence[Record], folder: Path, *, as_json: bool) -> None:

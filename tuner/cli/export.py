@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
-from tuner.cli import options, results
+from tuner.cli import contest_results, options, results
 from tuner.cli.session import STUDIES, open_store
 from tuner.errors import DefinitionError
 from tuner.export import PATCH_NAME, export_files
+from tuner.report.contest import evaluate_contest
 from tuner.report.result import StudyResult, evaluate
 
 _EPILOG = """
@@ -23,6 +24,7 @@ Examples:
   tuner export quickstart --format role --output roles
   tuner export quickstart --format compose --output lab
   tuner export quickstart --results studies/results/quickstart
+  tuner export https-proxy-500 --results studies/results/https-proxy-500
   tuner export mine --diff | patch -p0 -d /etc/nginx
 """
 _FORMATS = {
@@ -53,7 +55,8 @@ _FORMATS = {
     "kept",
     metavar="FOLDER",
     type=Path,
-    help="Write report.md, charts, configurations and a small record, to be kept.",
+    help="Write report.md, charts, configurations and a small record, to be kept; in a folder"
+    " results/ its README.md lists them.",
 )
 def command(
     name: str,
@@ -72,6 +75,9 @@ def command(
     is the smallest difference that keeps the gain, in a folder of its own (studies/NAME/minimal).
     Every form says where it comes from: study, hash, verdict.
     """
+    if storage is None and contest_results.is_run(STUDIES / name, name):
+        _export_run(name, output, kept)
+        return
     study = evaluate(open_store(name, storage).record())
     if diff:
         patch = export_files(study, candidate=candidate, minimal=minimal).get(PATCH_NAME)
@@ -80,12 +86,35 @@ def command(
     if kept is not None:
         from tuner.export.results import write_results
 
-        for path in write_results(study, kept):
-            click.echo(path)
+        _tell(write_results(study, kept), kept)
         return
     own = "minimal" if minimal and kind == "config" else _FORMATS[kind]
     files = _maker(kind)(study, candidate=candidate, minimal=minimal)
     for path in results.write_files(output or STUDIES / name / own, files):
+        click.echo(path)
+
+
+def _export_run(name: str, output: Path | None, kept: Path | None) -> None:
+    """Every arm's configuration, or the run's results to be kept."""
+    from tuner.export.run import run_files, write_run
+
+    found = [evaluate_contest(record) for record in contest_results.read(STUDIES / name)]
+    if not found:
+        raise DefinitionError(f"{name!r} was interrupted before anything was compared", path="NAME")
+    if kept is not None:
+        _tell(write_run(found, kept), kept)
+        return
+    folder = output or STUDIES / name / "configurations"
+    for path in results.write_files(folder, run_files(found)):
+        click.echo(path)
+
+
+def _tell(written: list[Path], kept: Path) -> None:
+    """The paths written; a folder of results called so gets its list anew."""
+    from tuner.export.index import write_index
+
+    index = write_index(kept.parent) if kept.parent.name == "results" else None
+    for path in [*written, *([index] if index else [])]:
         click.echo(path)
 
 

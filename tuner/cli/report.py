@@ -28,7 +28,7 @@ Examples:
   tuner report quickstart --charts svg
   tuner report quickstart --junit build/tuner.xml
   tuner report nginx caddy                       side by side, in one page
-  tuner report studies/results/x/record.json.gz  from a kept record
+  tuner report studies/results/x/record*.json.gz from what was kept of a study, or of a run
 """
 
 
@@ -58,8 +58,9 @@ def command(
 ) -> None:
     """Write report.html, report.md and best/ of the study NAME again, from its record alone.
 
-    NAME may also be a kept record, record.json.gz. Several names give one page that sets them side
-    by side (side-by-side.html and .md, in this folder unless --output says where).
+    NAME may also be a run of contests, or a kept record, record.json.gz. Several names give one
+    page that sets them side by side (side-by-side.html and .md, in this folder unless --output
+    says where).
     """
     if as_schema:
         click.echo(json.dumps(schema(), indent=2))
@@ -72,6 +73,12 @@ def command(
         contest_results.show(records, STUDIES / names[0], as_json=as_json)
         return
     opened = [_open(name, storage) for name in names]
+    records = [record for record, _ in opened]
+    if all(record.contest for record in records):
+        folder = output or opened[0][1]
+        contest_results.write_pages(records, folder, progress)
+        contest_results.show(records, folder, as_json=as_json)
+        return
     if len(opened) > 1:
         _side_by_side(opened, output or Path(), junit, as_json=as_json)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tuner.export.ansible import variables
@@ -44,22 +45,29 @@ def write_results(study: StudyResult, folder: Path) -> list[Path]:
 
 def _page(study: StudyResult, drawn: list[str], names: dict[str, str]) -> str:
     shown = [name for name in SHOWN if name in drawn]
-    folded = [name for name in drawn if name not in shown]
+    further = [name for name in drawn if name not in shown]
     head, _, rest = render_markdown(study).partition("\n\n**")
     parts = [
         head,
         f"**{rest.partition(chr(10))[0]}",
-        *(_picture(name, names) for name in shown[:1]),
+        *(picture(name, names) for name in shown[:1]),
         rest.partition("\n\n")[2].rstrip("\n"),
-        *(_picture(name, names) for name in shown[1:]),
+        *(picture(name, names) for name in shown[1:]),
+        *folded([picture(name, names) for name in further]),
     ]
-    if folded:
-        inner = "\n\n".join(_picture(name, names) for name in folded)
-        summary = f"{counted(len(folded), 'further chart')}"
-        parts.append(f"<details>\n<summary>{summary}</summary>\n\n{inner}\n\n</details>")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _picture(name: str, names: dict[str, str]) -> str:
+def folded(pictures: Sequence[str]) -> list[str]:
+    """Pictures behind a line that opens them; empty if there are none."""
+    if not pictures:
+        return []
+    summary = counted(len(pictures), "further chart")
+    inner = "\n\n".join(pictures)
+    return [f"<details>\n<summary>{summary}</summary>\n\n{inner}\n\n</details>"]
+
+
+def picture(name: str, names: Mapping[str, str]) -> str:
+    """Markdown of a chart that lies in ``charts/``."""
     words = names.get(name, name).replace("[", "(").replace("]", ")")
     return f"![{' '.join(words.split())}](charts/{name}.svg)"

@@ -168,7 +168,9 @@ def contest_pictures(results: Sequence[ContestResult]) -> tuple[dict[str, Spec],
         # A case of one's own may be called anything, and this becomes a file's name.
         ending = f"-{_UNSAFE.sub('-', case.lower())}" if case else ""
         words = f", {case}" if case else ""
-        known = {n: f"{t}: second ÷ first" for n, t in ratio_titles(result).items()} | TITLES
+        known = {
+            n: f"{t}, ratios with 95 % intervals" for n, t in ratio_titles(result).items()
+        } | TITLES
         for name, spec in (ratio_charts(result) | ladder_charts(result)).items():
             specs[f"{name}{ending}"] = spec
             titles[f"{name}{ending}"] = f"{known[name]}{words}"

@@ -1,0 +1,92 @@
+"""The page that lists kept results: what was asked, on which machine, and what was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from tuner.record import Record
+from tuner.record_file import read_record
+from tuner.report.contest import brief, evaluate_contest
+from tuner.report.markdown import plain
+from tuner.report.result import evaluate
+from tuner.report.words import moment
+
+_HEAD = """\
+# Results of studies
+
+Real output of tuner, kept as it was: each folder holds the report with its charts, the
+configurations that were measured, and the record, from which `tuner report FOLDER/record*.json.gz`
+makes the whole page again. `tuner export NAME --results studies/results/NAME` made this list.
+"""
+_SMALL = """\
+**What a machine of {cores} shared cores can show:** which of several configurations is better
+*there*, because they run side by side, freshly started, in random order, within the same minutes.
+What it cannot show is what a server does on hardware of its own: load generator, server and
+backends share so few cores, and a hypervisor takes them away at times. A short run has few blocks,
+so *nothing shown* means that it was too short for the difference, not that there is none. Run it
+again on your own machine.
+"""
+_FEW_CORES = 4
+
+
+def write_index(folder: Path) -> Path | None:
+    """Write README.md of a folder of results; None if it holds none.
+
+    Raises:
+        StoreError: a record there cannot be read.
+    """
+    kept = {
+        place: [read_record(path) for path in sorted(place.glob("record*.json.gz"))]
+        for place in sorted(folder.iterdir())
+        if place.is_dir()
+    }
+    found = {place: records for place, records in kept.items() if records}
+    if not found:
+        return None
+    cores = min(len(record.host.cpus) for records in found.values() for record in records)
+    parts = [_HEAD]
+    if cores < _FEW_CORES:
+        parts.append(_SMALL.format(cores=cores))
+    for place, records in found.items():
+        records.sort(key=lambda record: record.started_unix_s)
+        parts.append("\n".join(_entry(place.name, records)))
+    path = folder / "README.md"
+    path.write_text("\n".join(part if part.endswith("\n") else f"{part}\n" for part in parts))
+    return path
+
+
+def _entry(name: str, records: Sequence[Record]) -> list[str]:
+    first = records[0]
+    host = first.host
+    servers = [first.server] if first.contest is None else list(first.contest.servers)
+    where = (
+        f"{' and '.join(f'{s.name} {s.version}' for s in servers)}; {host.cpu_model},"
+        f" {len(host.cpus)} cores, {host.distribution}, {host.kernel};"
+        f" {moment(first.started_unix_s)}, tuner {first.tuner_version}"
+    )
+    files = " · ".join([f"[report]({quote(name)}/report.md)", *_configurations(records, name)])
+    lines = [f"## {plain(name)}", "", plain(_summary(first)), "", f"*{plain(where)}* · {files}", ""]
+    for record in records:
+        if record.contest is None:
+            lines.append(f"- {plain(evaluate(record).sentence)}")
+            continue
+        case = f"{record.contest.case}: " if record.contest.case else ""
+        lines += [f"- {plain(case + line)}" for line in brief(evaluate_contest(record))]
+    return lines
+
+
+def _summary(record: Record) -> str:
+    if record.contest is not None:
+        return record.contest.summary
+    definition = record.definition
+    return f"tuner optimize: {definition.get('objective')}, workload {definition.get('workload')}"
+
+
+def _configurations(records: Sequence[Record], name: str) -> list[str]:
+    """Link to the folder of configurations."""
+    if records[0].contest is not None:
+        return [f"[configurations]({quote(name)}/configurations)"]
+    folder = "tuned" if records[0].protocol is not None else "baseline"
+    return [f"[configuration]({quote(name)}/{folder})"]

@@ -1,0 +1,105 @@
+"""A run's results: every arm's configuration with where it comes from, and a folder to be kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from tuner.contenders import Contender
+from tuner.export.configuration import comment
+from tuner.export.results import folded, picture
+from tuner.record_file import write_record
+from tuner.report.contest import ContestResult, brief
+from tuner.report.contest_pages import contest_markdown, contest_pictures
+from tuner.report.pictures import write_pictures
+from tuner.space import configuration_yaml
+
+_SHOWN = ("ladder-latency", "ladder-availability", "ratio-p99", "ratio-throughput", "ratio-p50")
+"""Beginnings of the names of charts that the page shows open; the others are folded."""
+_COLOURS = (
+    "*Of ratios green is better, red is worse, grey is equal, and where nothing was shown it is"
+    " ochre.*"
+)
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def run_files(results: Sequence[ContestResult]) -> dict[str, str]:
+    """The configuration of every arm by its path: the server's own file, and the values.
+
+    An arm that has another configuration in another case is there once for each.
+    """
+    files: dict[str, str] = {}
+    digests: dict[str, str] = {}
+    for result in results:
+        for contender in result.contest.contenders:
+            kept = result.record.configurations.get(contender.digest)
+            if kept is None:
+                continue
+            name = safe(contender.label)
+            if digests.setdefault(name, contender.digest) != contender.digest:
+                name = safe(f"{name}-{result.contest.case}")
+            lines = _provenance(result, contender)
+            text = configuration_yaml(kept.configuration, lines)
+            files.setdefault(f"{name}.yaml", text)
+            files.setdefault(f"{name}.{kept.file_name}", comment(lines) + kept.text)
+    return files
+
+
+def write_run(results: Sequence[ContestResult], folder: Path) -> list[Path]:
+    """Write report.md with its charts, the configurations, and the records in a small form.
+
+    Returns:
+        The paths written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    specs, titles = contest_pictures(results)
+    written = write_pictures(specs, titles, folder / "charts", ["svg"])
+    shown: dict[str, Sequence[str]] = {}
+    for result in results:
+        mine = list(contest_pictures([result])[0])
+        opened = [name for start in _SHOWN for name in mine if name.startswith(start)]
+        rest = [picture(name, titles) for name in mine if name not in opened]
+        drawn = [picture(name, titles) for name in opened]
+        shown[result.contest.case] = [*drawn, _COLOURS, *folded(rest)]
+    report = folder / "report.md"
+    report.write_text(contest_markdown(results, shown), encoding="utf-8")
+    written.append(report)
+    for result in results:
+        case = result.contest.case
+        path = folder / (f"record-{safe(case)}.json.gz" if case else "record.json.gz")
+        write_record(result.record, path)
+        written.append(path)
+    for name, text in run_files(results).items():
+        path = folder / "configurations" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
+    return written
+
+
+def safe(name: str) -> str:
+    """A name as part of a file's: cases and arms of one's own may be called anything."""
+    return _UNSAFE.sub("-", name).lstrip(".") or "-"
+
+
+def _provenance(result: ContestResult, contender: Contender) -> list[str]:
+    """Where an arm's configuration comes from and what was shown of it."""
+    record, contest = result.record, result.contest
+    case = f", {contest.case}" if contest.case else ""
+    found = contest.servers[[s.name for s in contest.servers].index(contender.server)]
+    return [
+        (
+            f"From tuner {record.tuner_version}, study {record.name}: {contender.label},"
+            f" configuration {contender.digest}: {contender.origin or contender.kind}."
+        ),
+        *(
+            f"{contest.title}{case}: {line}"
+            for line in brief(result)
+            if contender.label in line.partition(":")[0].split(" against ")
+        ),
+        (
+            f"Holds for {found.name} {found.version}, this workload, rate and host; measure again"
+            " elsewhere. Paths, ports and the user are examples: fit them to yours."
+        ),
+    ]
