@@ -100,7 +100,7 @@ def test_most_of_a_block_is_measuring() -> None:
     assert confirm.measured_s(2) / confirm.cost_s(2) >= 0.85
 
 
-DEAR = st.builds(Overhead, st.floats(0.5, 6.0), st.floats(0.01, 0.08))
+DEAR = st.builds(Overhead, st.floats(0.5, 4.5), st.floats(0.01, 0.05))
 
 
 @given(st.sampled_from(PERCENTILES), st.floats(100, 1e6), st.floats(900, 86_400), DEAR)
