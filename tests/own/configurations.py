@@ -54,14 +54,6 @@ class Case:
         return {"nginx.conf": main, "mime.types": TYPES, **files}
 
 
-KEEPALIVE = frozenset(
-    (
-        "proxy_http_version",
-        "upstream_keepalive",
-        "upstream_keepalive_requests",
-        "upstream_keepalive_timeout",
-    )
-)
 API = ("/api/orders/b3f1c2a4", "/", "/api/x?y=1", "/static/style.css")
 
 CASES: Mapping[str, Case] = {
@@ -282,7 +274,6 @@ CASES: Mapping[str, Case] = {
     "guide of Mastodon": Case(
         proxied=True,
         tls=True,
-        left_out=KEEPALIVE,
         paths=(*API, "/sw.js", "/api/v1/streaming/x"),
         http="""\
             map $http_upgrade $connection_upgrade {
@@ -368,7 +359,6 @@ CASES: Mapping[str, Case] = {
     "example of NetBox": Case(
         proxied=True,
         tls=True,
-        left_out=KEEPALIVE,
         paths=API,
         http="""\
             server {

@@ -219,6 +219,67 @@ def test_kept_upstreams_are_three_changes_that_belong_together(folder: Path) -> 
     assert 'shorter here\n    proxy_set_header Connection "";\n' in site
 
 
+@pytest.mark.parametrize(
+    ("target", "location", "passed", "redirect"),
+    [
+        ("http://10.0.0.5:3000", "/", "http://kept_10_0_0_5_3000;", "http://10.0.0.5:3000/ /;"),
+        ("http://web:80/v1/", "/api/", "http://kept_web_80/v1/;", "http://web:80/v1/ /api/;"),
+    ],
+)
+def test_an_address_gets_an_upstream_block_and_the_backend_hears_the_same(
+    folder: Path, target: str, location: str, passed: str, redirect: str
+) -> None:
+    """The Host header and the redirects that Nginx made of the address are said in words."""
+    address = target.removeprefix("http://").partition("/")[0]
+    main = (
+        "events {}\nhttp {\n\tsendfile on;\n\tserver {\n\t\tlisten 80;\n"
+        f"\t\tlocation {location} {{\n\t\t\tproxy_pass {target};\n\t\t}}\n\t}}\n}}\n"
+    )
+    (folder / "nginx.conf").write_text(main)
+    reached = found(folder, "/api/x", proxied=True)
+    bound = bind(space("proxy"), reached)
+    values: dict[str, Value] = {"proxy_http_version": "1.1", "upstream_keepalive": 64}
+    _, texts = tuned(folder, bound, reached, **values, upstream_keepalive_requests=5000)
+    block = (
+        f"\tupstream kept_{address.replace('.', '_').replace(':', '_')} {{\n"
+        f"\t\tserver {address};\n\t\tkeepalive 64;\n\t\tkeepalive_requests 5000;\n\t}}\n"
+    )
+    inside = (
+        f"proxy_pass {passed}",
+        "proxy_http_version 1.1;",
+        f"proxy_set_header Host {address};",
+        f"proxy_redirect {redirect}",
+        'proxy_set_header Connection "";',
+    )
+    wanted = main.replace("\tsendfile on;\n", f"\tsendfile on;\n{block}")
+    wanted = wanted.replace(f"proxy_pass {target};", "\n\t\t\t".join(inside))
+    assert texts == {"nginx.conf": wanted}
+
+
+SOCKETS = """\
+    map $http_upgrade $connection_upgrade { default upgrade; '' close; }
+    proxy_http_version 1.1;
+    proxy_set_header Upgrade $http_upgrade;
+    proxy_set_header Connection WORD;
+"""
+
+
+def test_connections_are_kept_beside_websockets(folder: Path) -> None:
+    """A map's word for requests that upgrade nothing is changed, and HTTP/1.1 is not."""
+    for word, other in (("$connection_upgrade", "''  \"\";"), ('"upgrade"', "'' close;")):
+        site = SITE.replace("proxy_set_header Host $host;", "")
+        (folder / "sites" / "shop").write_text(SOCKETS.replace("WORD", word) + site)
+        reached = found(folder, "/api/x", proxied=True)
+        bound = bind(space("proxy"), reached)
+        version = bound.space.parameter("proxy_http_version")
+        assert not version.searchable
+        assert bound.space.baseline("stock").values["proxy_http_version"] == "1.1"
+        _, texts = tuned(folder, bound, reached, upstream_keepalive=64)
+        before = SOCKETS.replace("WORD", word)
+        kept = site.replace("max_fails=2;\n", "max_fails=2;\n    keepalive 64;\n")
+        assert texts == {"sites/shop": before.replace("'' close;", other.replace("  ", " ")) + kept}
+
+
 def test_buffers_bring_the_size_that_must_fit_them(folder: Path) -> None:
     """Nginx would refuse the compiled-in one."""
     reached = found(folder, "/api/x", proxied=True)
@@ -250,12 +311,32 @@ def test_the_other_baselines_fit_the_space_too(folder: Path) -> None:
         ("access_log /var/log/nginx/access.log;", "access_log off;", "access_log_buffer", "no log"),
         ("keepalive_timeout 20s;", "keepalive_timeout 1d;", "keepalive_timeout", "no word for"),
         ("least_conn;", "keepalive 8; #", "upstream_keepalive", ""),
-        ("http://app;", "http://127.0.0.1:3000;", "upstream_keepalive", "no upstream block"),
+        ("http://app;", "http://$app;", "upstream_keepalive", "another for each request"),
+        ("http://app;", "https://127.0.0.1:3000;", "upstream_keepalive", "in cleartext"),
+        ("Host $host;", "Upgrade on;\n", "upstream_keepalive", ""),
+        (
+            "http://app;",
+            "http://127.0.0.1:3000; proxy_set_header Host $proxy_host;",
+            "upstream_keepalive",
+            "$proxy_host",
+        ),
+        (
+            "http://app;",
+            "http://127.0.0.1:3000; proxy_redirect default;",
+            "upstream_keepalive",
+            "proxy_redirect default",
+        ),
         (
             "proxy_set_header Host $host;",
             "proxy_set_header Connection $connection_upgrade;",
             "proxy_http_version",
-            "WebSockets",
+            "no map",
+        ),
+        (
+            "proxy_set_header Host $host;",
+            "proxy_set_header Connection upgrade;",
+            "proxy_http_version",
+            "WebSockets, which need proxy_http_version 1.1",
         ),
     ],
 )
@@ -276,7 +357,7 @@ def test_what_cannot_be_changed_safely_stays_and_is_said(
     assert words in reasons[name]
     assert name not in {parameter.name for parameter in bound.space.parameters}
     if name == "upstream_keepalive":
-        assert "no upstream block" in reasons["upstream_keepalive_timeout"]
+        assert words in reasons["upstream_keepalive_timeout"]
 
 
 def test_git_applies_the_patch_too(folder: Path) -> None:

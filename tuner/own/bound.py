@@ -26,6 +26,12 @@ class UnplacedError(Exception):
     """A parameter cannot be found, or not be changed safely; the message says why."""
 
 
+class Kept(str):
+    """A value that other settings of the user's need: part of the baseline, and never changed."""
+
+    __slots__ = ()
+
+
 class Group(Protocol[_Scope_contra, _Edit_co]):
     """Parameters that stand in one place, or that only make sense together."""
 
@@ -88,9 +94,12 @@ def bind(
     """
     said: dict[str, Value] = {}
     lost: dict[str, str] = {}
+    needed: set[str] = set()
     for group in groups_of(space, groups):
         try:
-            said.update(_read(space, group, scope))
+            texts = group.read(scope)
+            said.update(_values(space, group, texts))
+            needed.update(name for name, text in texts.items() if isinstance(text, Kept))
         except UnplacedError as error:
             lost.update(dict.fromkeys(names_of(space, group), f"stays as you have it: {error}"))
     for parameter in space.parameters:
@@ -102,7 +111,9 @@ def bind(
             if name in lost and parameter.name not in lost:
                 lost[parameter.name] = f"depends on {name}, which is left out"
     kept = tuple(
-        _own(found, said[found.name]) for found in space.parameters if found.name not in lost
+        _own(found, said[found.name], stays=found.name in needed)
+        for found in space.parameters
+        if found.name not in lost
     )
     if not kept:
         raise DefinitionError(
@@ -163,8 +174,9 @@ def names_of(space: Space, group: Group[_S, _E]) -> list[str]:
     return [name for name in group.names if name in known]
 
 
-def _read(space: Space, group: Group[_S, _E], scope: _S) -> dict[str, Value]:
-    texts = group.read(scope)
+def _values(
+    space: Space, group: Group[_S, _E], texts: Mapping[str, str | None]
+) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for name in names_of(space, group):
         parameter, text = space.parameter(name), texts[name]
@@ -186,6 +198,9 @@ def _needed(parameter: Parameter) -> list[str]:
     return [condition.parameter for condition in (*parameter.when, *either)]
 
 
-def _own(parameter: Parameter, value: Value) -> Parameter:
+def _own(parameter: Parameter, value: Value, *, stays: bool) -> Parameter:
     """The parameter with the user's value as a default, which is allowed whatever the range."""
+    if stays:
+        every = dict.fromkeys((*parameter.defaults, OWN), value)
+        return replace(parameter, role="fixed", defaults=every)
     return replace(parameter, defaults={**parameter.defaults, OWN: value})

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 
 from tuner.located import format_size, parse_integer, parse_size
 from tuner.own.bound import UnplacedError
-from tuner.own.edits import Edit, Insert, Set
-from tuner.own.places import Pair, Plain, Scope, agreed, removed, spots, upstreams
+from tuner.own.edits import Edit, Set
+from tuner.own.places import Pair, Plain, Scope, agreed, removed, spots
 from tuner.own.serving import Serving
 from tuner.own.tree import Directive
-
-_KEEPS_CONNECTIONS = (1, 29, 7)
-"""From this version on connections to upstreams are kept unless the file says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,64 +203,3 @@ class ProxyBuffers:
     @property
     def _pair(self) -> Pair:
         return Pair((self.names[1], self.names[2]), "proxy_buffers", "proxy")
-
-
-@dataclass(frozen=True, slots=True)
-class KeptUpstreams:
-    """Connections to upstreams that are kept: three directives that work only together.
-
-    ``keepalive`` in the upstream block, HTTP/1.1, and a ``Connection`` header that does not ask
-    to close (https://nginx.org/en/docs/http/ngx_http_upstream_module.html#keepalive).
-    """
-
-    names: tuple[str, ...] = ("proxy_http_version", "upstream_keepalive")
-
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
-        """See ``Group``."""
-        for spot in spots(scope.serving, "proxy"):
-            for header in _connection_headers(spot.found("proxy_set_header")):
-                if "$" in header.args[-1] or "upgrade" in header.args[-1].lower():
-                    raise UnplacedError(
-                        f"{header.where} sets Connection to {header.args[-1]}, which WebSockets"
-                        " need; give other requests a location of their own"
-                    )
-        kept = Plain("upstream_keepalive", "upstream", "keepalive").read(scope)
-        return {**Plain("proxy_http_version", "proxy").read(scope), **kept}
-
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """See ``Group``."""
-        version, count = (wanted.get(name) for name in self.names)
-        yield from Plain("proxy_http_version", "proxy").edits(scope, wanted)
-        if count == "0" and scope.facts.server_version < _KEEPS_CONNECTIONS:
-            # A 0 is refused there, and nothing is kept unless asked for.
-            for block in upstreams(scope.serving):
-                yield from removed(tuple(block.children("keepalive")))
-        else:
-            kept = Plain("upstream_keepalive", "upstream", "keepalive")
-            yield from kept.edits(scope, wanted)
-        if version is None:
-            return
-        for spot in spots(scope.serving, "proxy"):
-            headers = spot.found("proxy_set_header")
-            found = _connection_headers(headers)
-            # Before 1.29.7 no header of its own means `close`.
-            if found and found[-1].args[-1] != ("" if version != "1.0" else "close"):
-                new = "close" if version == "1.0" else '""'
-                yield Set(found[-1], (found[-1].words[1], new))
-            elif not found and version != "1.0":
-                # These headers are inherited together or not at all, so it joins the others.
-                yield Insert(
-                    _owner(spot.chain) or spot.into, "proxy_set_header", ("Connection", '""')
-                )
-
-
-def _connection_headers(headers: tuple[Directive, ...]) -> tuple[Directive, ...]:
-    return tuple(header for header in headers if header.args[0].lower() == "connection")
-
-
-def _owner(chain: tuple[Directive, ...]) -> Directive | None:
-    """The block whose request headers count."""
-    for block in reversed(chain):
-        if any(True for _ in block.children("proxy_set_header")):
-            return block
-    return None

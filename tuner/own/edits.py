@@ -7,7 +7,7 @@ changed text read again is the changed tree.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tuner.own.tree import Directive, Place, Tree, walk
@@ -30,6 +30,8 @@ class Insert:
     """The block; None: the main file, outside of all blocks."""
     name: str
     args: tuple[str, ...]
+    block: tuple[tuple[str, ...], ...] | None = None
+    """The words of each directive in it; None: it is no block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,13 @@ def _key(block: Directive | None) -> tuple[str, int]:
 
 def _made(insert: Insert, owner: Directive | None, tree: Tree) -> Directive:
     file, line = (tree.file, 1) if owner is None else (owner.file, owner.line)
-    plain = tuple(map(_unquoted, insert.args))
-    return Directive(insert.name, plain, file, line, written=(insert.name, *insert.args))
+
+    def directive(words: Sequence[str], block: tuple[Directive, ...] | None = None) -> Directive:
+        plain = tuple(map(_unquoted, words[1:]))
+        return Directive(words[0], plain, file, line, block, written=tuple(words))
+
+    inside = None if insert.block is None else tuple(map(directive, insert.block))
+    return directive((insert.name, *insert.args), inside)
 
 
 def _unquoted(word: str) -> str:
@@ -165,8 +172,8 @@ def _inserted(
     owner: Directive | None, directives: Sequence[Directive], inserts: Iterable[Insert], tree: Tree
 ) -> list[tuple[int, str]]:
     """Where the new directives go, as one piece of text."""
-    texts = [" ".join((insert.name, *insert.args)) + ";" for insert in inserts]
-    if not texts:
+    inserts = list(inserts)
+    if not inserts:
         return []
     file = tree.file if owner is None else owner.file
     text = tree.texts[file]
@@ -177,17 +184,31 @@ def _inserted(
     elif owner is not None and owner.place is not None and owner.place.inside is not None:
         behind, beside = owner.place.inside, owner.place.start
     else:
-        return [(0, "".join(f"{line}{newline}" for line in texts))]
+        return [(0, "".join(f"{line}{newline}" for line in _lines(inserts)))]
     indent = _indent_of(text, beside)
+    step = "\t" if "\t" in indent or "\n\t" in text else _STEP
     if anchor is None:
-        indent += "\t" if "\t" in indent or "\n\t" in text else _STEP
+        indent += step
     end = _rest_of_line(text, behind)
     if end is None:
         # Something else stands on the line, so the new directives stand there too.
-        return [(behind, "".join(f" {line}" for line in texts))]
+        return [(behind, "".join(f" {line.strip()}" for line in _lines(inserts)))]
+    lines = [f"{indent}{line}" for line in _lines(inserts, step)]
     if end == len(text) and not text.endswith("\n"):
-        return [(end, "".join(f"{newline}{indent}{line}" for line in texts))]
-    return [(end, "".join(f"{indent}{line}{newline}" for line in texts))]
+        return [(end, "".join(f"{newline}{line}" for line in lines))]
+    return [(end, "".join(f"{line}{newline}" for line in lines))]
+
+
+def _lines(inserts: Iterable[Insert], step: str = _STEP) -> Iterator[str]:
+    """The new directives, a block over several lines."""
+    for insert in inserts:
+        head = " ".join((insert.name, *insert.args))
+        if insert.block is None:
+            yield f"{head};"
+            continue
+        yield f"{head} {{"
+        yield from (f"{step}{' '.join(words)};" for words in insert.block)
+        yield "}"
 
 
 def _rest_of_line(text: str, at: int) -> int | None:

@@ -69,7 +69,7 @@ def carry(serving: Serving, directives: Sequence[Directive], stand: Stand) -> Ca
         directives: the same with the values of one candidate.
         stand: where the instance stands.
     """
-    carrier = _Carrier(serving, stand)
+    carrier = _Carrier(serving, directives, stand)
     made = tuple(carrier.main(directives))
     return Carried(made, tuple(dict.fromkeys(carrier.notes)))
 
@@ -110,7 +110,7 @@ _URI_VARIABLES = ("$request_uri", "$uri", "$is_args", "$args", "$query_string")
 
 
 class _Carrier:
-    def __init__(self, serving: Serving, stand: Stand) -> None:
+    def __init__(self, serving: Serving, directives: Sequence[Directive], stand: Stand) -> None:
         self.serving = serving
         self.stand = stand
         self.notes: list[str] = []
@@ -118,11 +118,15 @@ class _Carrier:
         # By key: a candidate's directives differ from the user's, their places do not.
         self._server = serving.server.key
         self._blocks = {block.key for chain in serving.chains for block in chain[1:]}
+        # From what is served: a candidate may have an upstream that the user's files have not.
         self._proxied = {
             found.args[0].partition("://")[2].partition("/")[0]
-            for found in walk((serving.server,))
+            for server in walk(directives)
+            if server.key == self._server
+            for found in walk((server,))
             if found.name == "proxy_pass"
         }
+        self._upstreams = {found.args[0] for found in walk(directives) if found.name == "upstream"}
 
     # --- levels -----------------------------------------------------------------------------
 
@@ -297,7 +301,7 @@ class _Carrier:
         speaks = found.name == "proxy_pass"
         target = self.stand.backend if speaks and self.stand.backend else NOBODY
         name = found.args[0].partition("://")[2].partition("/")[0] or found.args[0]
-        if self.serving.upstream(name) is not None:
+        if name in self._upstreams:
             # The block's servers are replaced; its name, and what it keeps, stay.
             rest = found.args[0].replace("https://", "http://", 1)
             yield found if not speaks else self._with(found, rest)

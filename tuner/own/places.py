@@ -17,7 +17,7 @@ from tuner.own.serving import Serving, effective, servers
 from tuner.own.tree import Directive
 from tuner.space import SpaceFacts
 
-Level = Literal["main", "events", "request", "server", "proxy", "upstream"]
+Level = Literal["main", "events", "request", "server", "proxy"]
 
 SOCKET_OPTIONS = (
     *("setfib", "fastopen", "backlog", "rcvbuf", "sndbuf", "accept_filter", "deferred", "bind"),
@@ -75,8 +75,6 @@ def spots(serving: Serving, level: Level) -> list[Spot]:
             for chain in serving.chains:
                 proxy_pass(chain)
             return [Spot(chain, chain[-1]) for chain in serving.chains]
-        case "upstream":
-            return [Spot((block,), block) for block in upstreams(serving)]
 
 
 def proxy_pass(chain: Sequence[Directive]) -> Directive:
@@ -88,26 +86,6 @@ def proxy_pass(chain: Sequence[Directive]) -> Directive:
     for found in chain[-1].children("proxy_pass"):
         return found
     raise UnplacedError(f"{chain[-1].where} hands nothing to a proxy_pass")
-
-
-def upstreams(serving: Serving) -> list[Directive]:
-    """The ``upstream`` blocks behind the workload's locations.
-
-    Raises:
-        UnplacedError: a location names an address instead.
-    """
-    blocks = []
-    for chain in serving.chains:
-        passed = proxy_pass(chain)
-        target = passed.args[0].partition("://")[2].partition("/")[0]
-        block = serving.upstream(target)
-        if block is None:
-            raise UnplacedError(
-                f"{passed.where} proxies to {passed.args[0]}, which is no upstream block; put the"
-                " address into one to have its connections kept"
-            )
-        blocks.append(block)
-    return list({block.key: block for block in blocks}.values())
 
 
 def agreed(values: Mapping[Directive | None, str | None]) -> str | None:

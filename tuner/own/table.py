@@ -10,7 +10,6 @@ from tuner.own import bound as bounds
 from tuner.own.bound import Bound, Group
 from tuner.own.compound import (
     AccessLog,
-    KeptUpstreams,
     OpenFileCache,
     ProxyBuffers,
     WorkerAffinity,
@@ -21,6 +20,7 @@ from tuner.own.edits import Edit
 from tuner.own.places import ListenOptions, Pair, Plain, Scope
 from tuner.own.serving import Serving
 from tuner.own.tls_and_disk import FileThreads, KernelTls, SessionCache
+from tuner.own.upstreams import KeptUpstreams
 from tuner.space import Space
 
 GROUPS: tuple[Group[Scope, Edit], ...] = (
@@ -57,8 +57,6 @@ GROUPS: tuple[Group[Scope, Edit], ...] = (
     Plain("http3_max_concurrent_streams", "server"),
     Plain("quic_gso", "server"),
     KeptUpstreams(),
-    Plain("upstream_keepalive_requests", "upstream", "keepalive_requests"),
-    Plain("upstream_keepalive_timeout", "upstream", "keepalive_timeout"),
     ProxyBuffers(),
     Plain("proxy_buffering", "proxy"),
     Plain("proxy_max_temp_file_size", "proxy"),
