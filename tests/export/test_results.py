@@ -30,6 +30,8 @@ def test_the_page_shows_charts_that_are_there(kept: Path) -> None:
     drawn = {f"charts/{path.name}" for path in (kept / "charts").iterdir()}
     assert set(named) == drawn
     assert len(named) == len(drawn)
+    assert all(path.suffix == ".svg" for path in (kept / "charts").iterdir())
+    assert max(path.stat().st_size for path in (kept / "charts").iterdir()) < 100_000
 
 
 def test_configurations_and_record_are_kept(kept: Path) -> None:

@@ -23,13 +23,15 @@ Format = Literal["svg", "png"]
 _WIDTH = 760
 _SCALE = 2.0
 """Pixels of a PNG by unit of the drawing."""
-_DRAW = """
-import json, sys, vl_convert
+_DRAW = r"""
+import json, re, sys, vl_convert
+# Marks that nobody sees carry the page's tooltips, which a picture has none of.
+UNSEEN = re.compile(r'<path[^<>]* opacity="0"[^<>]*/>')
 for job in json.load(sys.stdin):
     if job["path"].endswith(".png"):
         made = vl_convert.vegalite_to_png(job["spec"], scale=job["scale"])
     else:
-        made = vl_convert.vegalite_to_svg(job["spec"]).encode()
+        made = UNSEEN.sub("", vl_convert.vegalite_to_svg(job["spec"])).encode()
     with open(job["path"], "wb") as file:
         file.write(made)
 """
@@ -75,7 +77,8 @@ def standalone(spec: Spec, title: str) -> Spec:
     alone: Spec = json.loads(text)
     alone["config"]["background"] = colours["--surface"]
     alone["config"]["font"] = "sans-serif"
-    alone["config"]["padding"] = 16
+    # Browsers may have a wider font than the one that the places of labels were measured with.
+    alone["config"]["padding"] = {"left": 44, "top": 16, "right": 24, "bottom": 16}
     if alone.get("width") == "container":
         alone["width"] = _WIDTH
     alone.pop("autosize", None)
