@@ -1,8 +1,8 @@
-"""Twelve configurations with the settings and the structure of well-known ones.
+"""Sixteen configurations with the settings and the structure of well-known ones.
 
 The settings are those of distributions' packages (Debian, Alpine, Fedora), of the h5bp server
 configurations, and of the deployment guides or examples of Nextcloud, WordPress, GitLab, Mastodon,
-gunicorn, NetBox, Keycloak and Sentry. The texts are ours.
+gunicorn, NetBox, Keycloak, Sentry, wger, Mattermost, Timesketch and Drupal. The texts are ours.
 
 ``@DIR@`` is the configuration's folder, ``@PORT@`` where it listens, ``@BACK@`` the port behind it.
 """
@@ -424,5 +424,150 @@ CASES: Mapping[str, Case] = {
                 }
             }
         """,
+    ),
+    "example of wger": Case(
+        proxied=True,
+        paths=(*API, "/ps/sync"),
+        http="""\
+            upstream wger { server 127.0.0.1:@BACK@; }
+            upstream sync { server 127.0.0.1:@BACK@; }
+            log_format json escape=json '{' '"ts":"$time_iso8601",' '"status":$status' '}';
+            map $http_x_forwarded_proto $proto { default $http_x_forwarded_proto; '' $scheme; }
+            server {
+                listen 127.0.0.1:@PORT@;
+                access_log @DIR@/run/json.log json;
+                location / {
+                    proxy_pass http://wger;
+                    proxy_set_header Host $http_host;
+                    proxy_set_header X-Forwarded-Proto $proto;
+                    proxy_set_header Upgrade $http_upgrade;
+                    proxy_set_header Connection "upgrade";
+                    proxy_redirect off;
+                    proxy_http_version 1.1;
+                    proxy_read_timeout 86400s;
+                }
+                location /ps/ {
+                    proxy_pass http://sync/;
+                    proxy_http_version 1.1;
+                    proxy_set_header Upgrade $http_upgrade;
+                    proxy_set_header Connection "upgrade";
+                    proxy_buffering off;
+                }
+                location /static/ {
+                    alias @DIR@/www/;
+                    add_header Cache-Control "public, max-age=31536000, immutable" always;
+                }
+                client_max_body_size 100M;
+            }
+        """,
+    ),
+    "guide of Mattermost": Case(
+        proxied=True,
+        tls=True,
+        paths=(*API, "/api/v4/websocket"),
+        http="""\
+            sendfile on; keepalive_timeout 65;
+            proxy_cache_path @DIR@/run/cache levels=1:2 keys_zone=c:10m max_size=3g inactive=120m
+                use_temp_path=off;
+            upstream backend { server 127.0.0.1:@BACK@; keepalive 64; }
+            server {
+                listen 127.0.0.1:@PLAIN@ default_server;
+                return 301 https://$host$request_uri;
+            }
+            server {
+                listen 127.0.0.1:@PORT@ ssl http2 default_server;
+                server_name _;
+                gzip on; gzip_vary on; gzip_proxied any; gzip_comp_level 6;
+                ssl_session_timeout 1d; ssl_session_cache shared:MozSSL:10m;
+                ssl_session_tickets off;
+                ssl_protocols TLSv1.2 TLSv1.3; ssl_prefer_server_ciphers off;
+                ssl_certificate @DIR@/cert.pem; ssl_certificate_key @DIR@/key.pem;
+                ssl_early_data on;
+                add_header Strict-Transport-Security "max-age=63072000" always;
+                location ^~ /.well-known { default_type "text/plain"; root @DIR@/empty; allow all; }
+                location ~ /api/v[0-9]+/(users/)?websocket$ {
+                    proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection "upgrade";
+                    proxy_buffers 256 16k; proxy_buffer_size 16k;
+                    proxy_http_version 1.1; proxy_pass http://backend;
+                }
+                location / {
+                    proxy_set_header Connection ""; proxy_set_header Host $http_host;
+                    proxy_set_header Early-Data $ssl_early_data;
+                    proxy_buffers 256 16k; proxy_buffer_size 16k; proxy_read_timeout 600s;
+                    proxy_cache c; proxy_cache_revalidate on; proxy_cache_min_uses 2;
+                    proxy_cache_use_stale timeout; proxy_cache_lock on;
+                    proxy_http_version 1.1; proxy_pass http://backend;
+                }
+            }
+        """,
+    ),
+    "example of Timesketch": Case(
+        main="",
+        more="events { worker_connections 768; }",
+        proxied=True,
+        paths=(*API, "/login"),
+        http="""\
+            server {
+                listen 127.0.0.1:@PORT@;
+                client_max_body_size 0m;
+                location / {
+                    set $check "";
+                    if ($request_uri ~* "(/login)") { set $check U; }
+                    if ($request_method = POST) { set $check "${check}M"; }
+                    if ($http_content_type != "application/x-www-form-urlencoded") {
+                        set $check "${check}CT";
+                    }
+                    if ($check = UMCT) { return 403; }
+                    proxy_buffer_size 128k; proxy_buffers 4 256k; proxy_busy_buffers_size 256k;
+                    proxy_pass http://127.0.0.1:@BACK@/;
+                    proxy_read_timeout 120s;
+                    proxy_set_header Host $host;
+                    proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+                }
+            }
+        """,
+    ),
+    "guide of Drupal": Case(
+        main="worker_rlimit_nofile 8192;",
+        more="events { worker_connections 4096; multi_accept on; }",
+        http="""\
+            sendfile on;
+            limit_conn_zone $binary_remote_addr zone=arbeit:10m;
+            client_body_timeout 60; client_header_timeout 60; send_timeout 60;
+            keepalive_timeout 10 10; reset_timedout_connection on;
+            tcp_nodelay on; tcp_nopush on;
+            gzip on; gzip_buffers 16 8k; gzip_comp_level 1; gzip_http_version 1.1;
+            gzip_min_length 10; gzip_types text/plain text/css; gzip_vary on; gzip_disable msie6;
+            add_header X-Frame-Options DENY;
+            map $request_method $not_allowed_method { default 1; GET 0; HEAD 0; POST 0; }
+            map $http_user_agent $bad_bot { default 0; ~*^Lynx 0; libwww-perl 1; }
+            geo $status_denied { default 1; 127.0.0.1 0; }
+            upstream phpcgi { least_conn; server 127.0.0.1:9 weight=1; keepalive 5; }
+            server { listen 127.0.0.1:@PORT@ default_server; server_name _; return 444; }
+            server {
+                listen 127.0.0.1:@PORT@;
+                server_name 127.0.0.1 example.com;
+                limit_conn arbeit 32;
+                if ($bad_bot) { return 444; }
+                if ($not_allowed_method) { return 405; }
+                root @DIR@/www;
+                index index.php index.html;
+                fastcgi_keep_conn on;
+                location / {
+                    location ~* /files/styles/ { access_log off; expires 30d; try_files $uri @php; }
+                    location ~* ^.+\\.(?:css|cur|js|jpe?g|gif|ico|png|html|xml|svg)$ {
+                        access_log off; expires 30d; tcp_nodelay off;
+                        open_file_cache max=3000 inactive=120s; open_file_cache_valid 45s;
+                        open_file_cache_min_uses 2; open_file_cache_errors off;
+                    }
+                    location ~* ^(?:.+\\.(?:htaccess|inc|sh|sql)|code-style\\.pl)$ { return 404; }
+                    try_files $uri @php;
+                }
+                location @php { fastcgi_param SCRIPT_NAME /index.php; fastcgi_pass phpcgi; }
+                location ^~ /.git { return 404; }
+                error_page 404 /missing.html;
+            }
+        """,
+        left_out=frozenset(("access_log_buffer", "access_log_flush")),
     ),
 }

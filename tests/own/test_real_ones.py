@@ -238,6 +238,23 @@ def test_a_workload_may_ask_for_the_users_own_files(tmp_path: Path) -> None:
         text("/nowhere")
 
 
+def test_what_this_build_lacks_is_left_out_and_said(tmp_path: Path) -> None:
+    """A module's directives, and asynchronous reading; the rest is served."""
+    config = tmp_path / "nginx.conf"
+    config.write_text(
+        "events {}\nhttp {\n upload_progress uploads 1m;\n"
+        " server { listen 80; location / { aio on; root /usr; } }\n}\n"
+    )
+    server = nginx.detect()
+    if "file-aio" in server.modules:
+        pytest.skip("this Nginx reads asynchronously: that it may not was not tested")
+    space = bind_space("nginx/static", SpaceFacts(1, 32, 8 << 30, server.version_tuple, ()))
+    _, notes = adapt(read(Wishes(str(config)), load_workload("static")), space, server)
+    for name, line in (("upload_progress uploads 1m", 3), ("aio on", 4)):
+        reason = "this build of Nginx does not know it"
+        assert f"{config}:{line}: {name} is not carried over: {reason}" in notes
+
+
 def dump(main: Path) -> dict[str, str]:
     """What ``nginx -T`` shows, by file."""
     command = [nginx.detect().binary, "-T", "-q", "-p", f"{main.parent}/", "-c", str(main)]

@@ -34,7 +34,8 @@ from tuner.workload import Workload
 _PORT = 18_080
 """For the trial with ``nginx -t``, which does not mind if somebody listens there."""
 
-_UNKNOWN = re.compile(r'unknown directive "([^"]+)"')
+_UNKNOWN = re.compile(r'unknown directive "([^"]+)"|"(aio) \w+" is unsupported')
+"""Of a module that is not built in; and of asynchronous reading, which a build may lack."""
 _LINE = re.compile(r" in (\S+):(\d+)")
 _MOST_UNKNOWN = 40
 
@@ -230,7 +231,7 @@ def _try_out(made: OwnNginx, server: ServerFacts, folder: Path) -> Carried | str
         return carried
     unknown = _UNKNOWN.search(said)
     if unknown:
-        return unknown.group(1)
+        return unknown.group(1) or unknown.group(2)
     raise _refusal(said, list(lines(carried.directives)), made.own.tree.file)
 
 
