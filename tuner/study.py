@@ -30,6 +30,9 @@ MOST_BASELINES = 4
 """Each is one arm more in every block of the confirmation."""
 PUBLISHED = "published"
 KERNEL_LAYER = "kernel"
+IN_PLACE = "restarts-my-service"
+"""What the user writes to say that they know what a study in place does."""
+IN_PLACE_CONFIG = "/etc/nginx/nginx.conf"
 RESERVED_NAMES = ("workloads", "experiments", "published", "results")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -38,7 +41,7 @@ _KEYS = (
     *("time", "rate", "connections", "allow", "seed", "storage", "effect"),
     *("slo", "constraint", "choose", "sequential", "finalists"),
     *("load", "published", "force", "layer", "inventory"),
-    *("config", "server_name", "root", "keep_upstreams"),
+    *("config", "server_name", "root", "keep_upstreams", "in_place"),
 )
 
 
@@ -99,6 +102,10 @@ class StudyDefinition:
     """Folder of its files, where they are not where it says."""
     keep_upstreams: bool = False
     """Whether it asks the servers behind it that it names."""
+    in_place: str = ""
+    """``IN_PLACE`` where the target's own service is tuned, whose configuration ``config`` is
+    there; empty: instances beside it.
+    """
     inventory: str | None = None
     """Path of an Ansible inventory; None: everything on this machine."""
 
@@ -139,6 +146,7 @@ class StudyDefinition:
             "server_name": self.server_name or None,
             "root": self.root or None,
             "keep_upstreams": self.keep_upstreams,
+            "in_place": self.in_place or None,
             "inventory": self.inventory,
         }
 
@@ -195,6 +203,9 @@ def load_study(
         if value is not None and value not in ((), []):
             keys[key] = Node.option(key, value)
             given.add(key)
+    if "in_place" in keys and "config" not in keys:
+        keys["config"] = Node.option("config", IN_PLACE_CONFIG)
+        given.add("config")
     if "config" in given and "baseline" not in given:
         # Whoever names a configuration of their own means it, whatever the study's file says.
         keys.pop("baseline", None)
@@ -262,6 +273,7 @@ def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
         published=published,
         force=_names(keys["force"]) if "force" in keys else (),
         layer=_layer(keys["layer"]) if "layer" in keys else "",
+        in_place=_in_place(keys) if "in_place" in keys else "",
         **_own(keys),
         inventory=keys["inventory"].text() if "inventory" in keys else None,
     )
@@ -372,6 +384,25 @@ def _own(keys: Mapping[str, Node]) -> dict[str, Any]:
     texts = {k: keys[k].text() for k in ("config", "server_name", "root") if k in keys}
     kept = keys["keep_upstreams"].boolean() if "keep_upstreams" in keys else False
     return {**texts, "keep_upstreams": kept}
+
+
+def _in_place(keys: Mapping[str, Node]) -> str:
+    node = keys["in_place"]
+    if node.text() != IN_PLACE:
+        raise node.error(
+            "the target's own service would be stopped and started with an experimental"
+            " configuration for every window, while its users are served; it gets its own files"
+            " and state back at the end, or by itself after a time limit (docs/fleet.md). If that"
+            f" is what you want, write: --in-place {IN_PLACE}"
+        )
+    for key, why in (
+        ("layer", "the kernel's settings are tuned beside the service, not in its place"),
+        ("keep_upstreams", "the service asks the servers behind it anyway"),
+        ("root", "the service serves what it always did"),
+    ):
+        if key in keys and keys[key].text().lower() not in ("false", "off", "no"):
+            raise keys[key].error(f"{why}; leave it out")
+    return node.text()
 
 
 def _layer(node: Node) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import glob
 import os
 import shutil
 import signal
@@ -171,6 +172,20 @@ class Agent:
             content = stream.read()
         os.unlink(path)
         return {"content": base64.b64encode(content).decode()}
+
+    def read(self, path):
+        """A file's content; of one that cannot be read, why."""
+        try:
+            with open(path, "rb") as stream:
+                return {"content": base64.b64encode(stream.read()).decode()}
+        except OSError as error:
+            return {"refused": [error.errno, error.strerror]}
+
+    def matches(self, pattern):
+        """The files of a name or a pattern, sorted."""
+        if glob.has_magic(pattern):
+            return {"paths": sorted(glob.glob(pattern))}
+        return {"paths": [pattern] if os.path.isfile(pattern) else []}
 
     def ports(self, address, first, last, count):
         """So many consecutive ports on which nothing listens."""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import click
 
-from tuner.cli.premises import undisturbed
 from tuner.cli.session import open_store
+from tuner.cli.undisturbed import undisturbed
 from tuner.constraint import Constraint
 from tuner.errors import DefinitionError, HostError
 from tuner.export.configuration import choose

@@ -58,6 +58,15 @@ def kernel_note(space: Space, lease_s: float) -> str:
     )
 
 
+def in_place_note(lease_s: float) -> str:
+    """What a study in place does to the host's service, and how it ends."""
+    return (
+        "in place: the target's own service is stopped and started for every window, with files"
+        " that are changed for it, and its users meet it all; it gets its own files and state back"
+        f" at the end, and by itself after {lease_s:.0f} s without a sign of life from here"
+    )
+
+
 def _tool_notes(tool: Instrument, workload: Workload) -> list[str]:
     """What the reader of figures from somebody else's generator must know."""
     if not tool.label:

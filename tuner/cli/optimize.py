@@ -41,6 +41,7 @@ Examples:
   tuner optimize --sequential --finalists 3 --time 30m
   tuner optimize --baseline distro --baseline stock --baseline hand --time 30m
   tuner optimize --inventory hosts.yml --time 30m
+  tuner optimize --inventory hosts.yml --in-place restarts-my-service --workload shop.yaml
   tuner optimize --resume --name proxy
 """
 
@@ -48,6 +49,7 @@ Examples:
 @click.command(epilog=_EPILOG)
 @options.workload
 @options.own
+@options.in_place
 @options.search
 @options.confirmation
 @options.study_file

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from tuner.facts import SERVER_NAMES
+from tuner.study import IN_PLACE
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _SERVERS = ", ".join(SERVER_NAMES)
@@ -51,6 +52,18 @@ _OWN = [
         is_flag=True,
         default=None,
         help="Ask the servers behind it that it names, not the lab's.",
+    ),
+]
+_IN_PLACE = [
+    click.option(
+        "--in-place",
+        metavar="WORDS",
+        is_flag=False,
+        flag_value="",
+        help="Tune the target's own service instead of an instance beside it: for every window it"
+        " is stopped and started with an experimental configuration, while its users are served;"
+        " at the end it has its own files and state again, whatever happens (docs/fleet.md)."
+        f" Needs --inventory, and these WORDS: {IN_PLACE}.",
     ),
 ]
 _CONFIRMATION = [
@@ -132,6 +145,11 @@ def workload(function: _F) -> _F:
 def own(function: _F) -> _F:
     """The user's own configuration."""
     return _apply(function, _OWN)
+
+
+def in_place(function: _F) -> _F:
+    """The target's own service in the place of an instance."""
+    return _apply(function, _IN_PLACE)
 
 
 def confirmation(function: _F) -> _F:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tuner.errors import DefinitionError
 from tuner.facts import HostFacts, ServerFacts
 from tuner.lint import nginx as nginx_rules
 from tuner.lint.finding import Finding, LintFacts, lint_facts
-from tuner.own import nginx
+from tuner.own import in_place, nginx
+from tuner.own.files import Files
 from tuner.own.port import Own, OwnServer, Wishes
 from tuner.space import Space
 from tuner.study import StudyDefinition
@@ -32,6 +33,9 @@ def check(definition: StudyDefinition, workload: Workload) -> None:
                 path="--workload",
             )
         return
+    if definition.in_place:
+        _check_in_place(definition, workload)
+        return
     if definition.server not in READ:
         raise DefinitionError(
             f"a configuration of your own is read for {' and '.join(READ)}, not yet for"
@@ -46,8 +50,39 @@ def check(definition: StudyDefinition, workload: Workload) -> None:
         )
 
 
-def read(definition: StudyDefinition, workload: Workload) -> Own | None:
+def _check_in_place(definition: StudyDefinition, workload: Workload) -> None:
+    if not definition.inventory:
+        raise DefinitionError(
+            "tunes the service of a host of an inventory, and the load comes from another one; name"
+            " both: --inventory hosts.yml",
+            path="--in-place",
+        )
+    if definition.server != "nginx":
+        raise DefinitionError(f"knows nginx, not yet {definition.server}", path="--in-place")
+    if not workload.own_site:
+        raise DefinitionError(
+            f"workload {workload.name!r} brings what it asks for, and in place the service's own"
+            " content is asked; name a workload of your own with `site: own` (docs/workloads.md;"
+            " `tuner workload from-log` writes one from an access log)",
+            path="--workload",
+        )
+    if workload.backend is not None:
+        raise DefinitionError(
+            "in place the service asks the servers behind it that it always asks; leave `backend`"
+            " out of the workload",
+            path="--workload",
+        )
+
+
+def read(
+    definition: StudyDefinition, workload: Workload, service_files: Callable[[], Files]
+) -> Own | None:
     """The configuration that a study names; None if it names none.
+
+    Args:
+        definition: of the study.
+        workload: what is asked.
+        service_files: those of the host whose service is tuned in place.
 
     Raises:
         DefinitionError: at the user's file and line, or the option.
@@ -60,6 +95,8 @@ def read(definition: StudyDefinition, workload: Workload) -> Own | None:
         root=definition.root,
         keep_upstreams=definition.keep_upstreams,
     )
+    if definition.in_place:
+        return in_place.read(wishes, workload, service_files())
     return nginx.read(wishes, workload)
 
 

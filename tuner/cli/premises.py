@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-import signal
 import socket
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -18,10 +17,13 @@ from typing import Protocol
 
 import click
 
+from tuner.cli.in_place import TargetService, services_of
+from tuner.cli.undisturbed import undisturbed
 from tuner.errors import DefinitionError, HostError
 from tuner.facts import CoreSplit, HostFacts, ServerFacts, split_cores
 from tuner.hosts import counters, kernel, local, remote
 from tuner.hosts.ansible import AnsibleDeployer, Loan
+from tuner.hosts.in_place import owner_of
 from tuner.hosts.inventory import Host, Inventory, read_inventory
 from tuner.hosts.playbooks import Playbooks
 from tuner.hosts.watch import RemoteWatch
@@ -117,6 +119,14 @@ class Premises(Protocol):
         """
         ...
 
+    def service(self) -> TargetService:
+        """The target's own service, to be tuned in place.
+
+        Raises:
+            DefinitionError: that cannot be done on these hosts.
+        """
+        ...
+
 
 def open_premises(inventory: str | None) -> Premises:
     """This machine, or the hosts of an inventory; these are looked at now.
@@ -167,6 +177,12 @@ class ThisMachine:
         if load == "h2load":
             return H2loadGenerator(cores)
         return NativeGenerator(loadgen_binary(), cores, StallRule())
+
+    def service(self) -> TargetService:
+        """See ``Premises.service``."""
+        raise DefinitionError(
+            "tunes the service of a host of an inventory (--inventory)", path="--in-place"
+        )
 
     @contextlib.contextmanager
     def lab(self, folder: Path, loan: Loan | None) -> Iterator[Lab]:
@@ -309,6 +325,10 @@ class Fleet:
                 self._connections.close()
                 shutil.rmtree(work, ignore_errors=True)
 
+    def service(self) -> TargetService:
+        """See ``Premises.service``."""
+        return TargetService(self._inventory, self._connections, self.host)
+
     def _ports(self, host: Host, address: str, count: int) -> Sequence[int]:
         return self._connections.agent(host).free_ports(address, count)
 
@@ -370,18 +390,6 @@ def lab_folder(study: Path) -> Path:
     return Path("/var/tmp") / f"tuner-{hashlib.sha256(whose.encode()).hexdigest()[:12]}"  # noqa: S108 - made with a fixed mode
 
 
-@contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
-    """Let the lab be taken down even if the user presses Ctrl-C again."""
-    stopping = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    kept = {number: signal.signal(number, signal.SIG_IGN) for number in stopping}
-    try:
-        yield
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
-
-
 def _deployer(
     hosts: Inventory,
     place: Path,
@@ -406,6 +414,11 @@ def _sweep_remote(stray: local.Claim, place: Path, work: Path) -> None:
     inventory = read_inventory(stray.inventory)
     connections = remote.Connections(inventory)
     try:
+        if stray.in_place:
+            services_of(inventory, connections, work).restore(
+                [inventory.target], owner_of(Path(stray.study))
+            )
+            return
         loan = Loan() if stray.kernel else None
         _deployer(inventory, place, work, connections, loan).remove()
     finally:

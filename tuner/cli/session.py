@@ -17,6 +17,7 @@ import click
 
 from tuner import __version__
 from tuner.cli import notes, own_server
+from tuner.cli.in_place import Seat
 from tuner.cli.premises import Lab, Premises, open_premises
 from tuner.cli.progress import TerminalProgress
 from tuner.configuration import Configuration
@@ -37,6 +38,7 @@ from tuner.kernel import (
     settings_of,
 )
 from tuner.load.port import LoadGenerator
+from tuner.own.in_place import InPlaceNginx
 from tuner.parameter import OWN
 from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
@@ -118,7 +120,7 @@ def preflight(
     host = premises.host
     adapter = catalog.server(definition.server)
     found = premises.detect(adapter)
-    mine = own_server.read(definition, workload)
+    mine = own_server.read(definition, workload, lambda: premises.service().files())
     workload = mine.workload if mine else workload
     cores = premises.cores(backend=workload.backend is not None)
     facts = space_facts(host, found, workload, len(cores.server))
@@ -169,6 +171,7 @@ def preflight(
             *published_notes(definition, space),
             *notes.preflight_notes(host, cores, workload, generator, space, watch=watch),
             *(() if kernel is None else (notes.kernel_note(space, _loan(definition).lease_s),)),
+            *([notes.in_place_note(_lease_s(definition))] if definition.in_place else []),
         ),
         backend=premises.detect_backend(found) if workload.backend else None,
         kernel=kernel,
@@ -266,6 +269,14 @@ def open_bench(
 
     Configurations of the spaces of ``others`` can be deployed too, beside those of ``found``.
     """
+    if isinstance(found.own, InPlaceNginx):
+        lease_s = _lease_s(found.definition)
+        with found.premises.service().lent(folder, found.own.socket, lease_s) as seat:
+            for configuration in (found.baseline, *found.beside):
+                store.add_configuration(describe(found, configuration))
+            bench = _bench(found, seat, seat.ground(found.server.binary), progress, store)
+            yield replace(bench, exclusive=True), _spec(found)
+        return
     loan = _loan(found.definition) if found.kernel else None
     with found.premises.lab(folder, loan) as lab:
         ground = Ground(
@@ -377,7 +388,7 @@ def free_name(wanted: str) -> str:
 
 def _bench(
     found: Preflight,
-    lab: Lab,
+    lab: Lab | Seat,
     ground: Ground,
     progress: TerminalProgress,
     store: Store,
@@ -422,6 +433,11 @@ def _bench(
 def _loan(definition: StudyDefinition) -> Loan:
     """Long enough for the longest window of the study, three times over."""
     return Loan(lease_s=max(300.0, definition.time_s / 20))
+
+
+def _lease_s(definition: StudyDefinition) -> float:
+    """As ``_loan``, but shorter: meanwhile the service's users have what was being tried."""
+    return max(60.0, definition.time_s / 20)
 
 
 def _spec(found: Preflight) -> StudySpec:

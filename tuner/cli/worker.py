@@ -108,6 +108,13 @@ def _definition(
             " when their own claim is safe cannot be put together; leave it out",
             path="--sequential",
         )
+    if given.in_place:
+        raise DefinitionError(
+            "several workers compare configurations of the same baseline, and every service in"
+            " place has one of its own; tune one host (tuner optimize --in-place), then apply its"
+            " configuration",
+            path="--study",
+        )
     given = replace(given, storage=storage)
     record = _existing(storage, name)
     if record is None:

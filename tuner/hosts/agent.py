@@ -90,6 +90,21 @@ class Agent:
         """Read a file, which is removed."""
         return base64.b64decode(self.ask("take", path=path)["content"])
 
+    def read(self, path: str) -> bytes:
+        """A file's content.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        told = self.ask("read", path=path)
+        if "refused" in told:
+            raise OSError(*told["refused"], path)
+        return base64.b64decode(told["content"])
+
+    def matches(self, pattern: str) -> list[str]:
+        """The files of a name or a pattern, sorted as glob(3) does."""
+        return list(self.ask("matches", pattern=pattern)["paths"])
+
     def free_ports(self, address: str, count: int) -> Sequence[int]:
         """So many consecutive ports of that address on which nothing listens.
 

@@ -160,7 +160,7 @@ class AnsibleDeployer:
         wanted = self._work / "instances.json"
         data = [asdict(instance) for instance in instances]
         for entry in data:
-            del entry["kernel"]  # another module's matter
+            del entry["kernel"], entry["live_host"]  # other modules' matters
         wanted.write_text(json.dumps(data))
         return {
             "tuner_lab": str(folder),

@@ -95,10 +95,18 @@ class Claim:
     """Whether it borrowed the kernel's settings."""
     inventory: str = ""
     """Of the hosts on which the lab is; empty: it is on this machine."""
+    in_place: bool = False
+    """Whether the target's own service stands in the lab's place."""
 
 
 def claim(
-    study: Path, lab: Path, work: Path, *, kernel: bool = False, inventory: str = ""
+    study: Path,
+    lab: Path,
+    work: Path,
+    *,
+    kernel: bool = False,
+    inventory: str = "",
+    in_place: bool = False,
 ) -> Claim:
     """Note that this process runs a study; ``release`` it once the lab is stopped.
 
@@ -115,6 +123,7 @@ def claim(
         str(work),
         kernel,
         inventory,
+        in_place,
     )
     for other in claims():
         if other.study == mine.study and _alive(other) and other.pid != mine.pid:

@@ -38,6 +38,8 @@ class InstanceSpec:
     """It may have at least so many files open, where the host allows it."""
     live_header: str = ""
     """Header of the answer at ``live_url`` that is the token; empty: the body is."""
+    live_host: str = ""
+    """Name to ask for at ``live_url``; empty: the URL's own."""
     live_socket: str = ""
     """Absolute path of a socket of administration, or empty: where GET ``/config/`` tells the
     configuration that is running, which must hold the token too.

@@ -59,13 +59,18 @@ class Own:
         return adapt(self, space, server)
 
 
-def read(wishes: Wishes, workload: Workload) -> Own:
+def read(wishes: Wishes, workload: Workload, tree: Tree | None = None) -> Own:
     """Read a configuration and find what the workload reaches.
+
+    Args:
+        wishes: whose, and which server of it.
+        workload: what is asked.
+        tree: the configuration, where it was read already.
 
     Raises:
         DefinitionError: at file and line.
     """
-    tree = parse(wishes.config)
+    tree = tree or parse(wishes.config)
     found = serving(
         tree,
         [request.path for request in workload.requests],

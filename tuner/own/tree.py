@@ -10,6 +10,7 @@ Includes stand in the tree as what they include, as Nginx itself reads them.
 from __future__ import annotations
 
 import glob
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tuner.errors import DefinitionError
+from tuner.own.files import HERE, Files
 
 PACKAGED = Path("/etc/nginx")
 """Where packages and containers keep the configuration."""
@@ -120,17 +122,21 @@ def walk(directives: Iterable[Directive]) -> Iterator[Directive]:
         yield from walk(directive.block or ())
 
 
-def parse(path: str | Path) -> Tree:
+def parse(path: str | Path, files: Files = HERE) -> Tree:
     """Read a configuration with all that it includes.
 
     Relative includes count from the main file's folder, as Nginx has it. What is not there is
     looked for in ``/etc/nginx``, and what is not in ``/etc/nginx``, beside the main file: so a
     checked-out folder or a container's copy can be read where it lies.
 
+    Args:
+        path: of the main file; absolute, where it lies on another host.
+        files: where all of them lie.
+
     Raises:
         DefinitionError: a file cannot be read, or is no configuration of Nginx; with its line.
     """
-    reader = _Reader(Path(path).absolute())
+    reader = _Reader(Path(path).absolute(), files)
     directives = reader.file(str(reader.main), None, 0)
     return Tree(str(reader.main), directives, MappingProxyType(reader.texts), tuple(reader.notes))
 
@@ -167,8 +173,9 @@ def _meaning(directives: Iterable[Directive]) -> list[Any]:
 class _Reader:
     """Reads files, each once, and puts them together."""
 
-    def __init__(self, main: Path) -> None:
+    def __init__(self, main: Path, files: Files) -> None:
         self.main = main
+        self.lying = files
         self.texts: dict[str, str] = {}
         self.notes: list[str] = []
         self._tokens: dict[str, tuple[_Token, ...]] = {}
@@ -182,9 +189,9 @@ class _Reader:
                 line=source.line if source else None,
             )
         if path not in self.texts:
-            self.texts[path] = _read(path, source)
+            self.texts[path] = _read(self.lying, path, source)
             self._tokens[path] = tuple(scan(self.texts[path], path))
-            self._parsed[path] = _crossplane(path)
+            self._parsed[path] = _crossplane(path, self.texts[path])
         return tuple(self._block(path, self._parsed[path], iter(self._tokens[path]), depth))
 
     def _block(
@@ -215,12 +222,12 @@ class _Reader:
     def _files(self, include: Directive) -> list[str]:
         """The files that an include means, in Nginx's order."""
         wanted = self.main.parent / include.args[0]
-        found = _matches(wanted)
+        found = self.lying.matches(str(wanted))
         elsewhere = PACKAGED / include.args[0]
         if wanted.is_relative_to(PACKAGED):
             elsewhere = self.main.parent / wanted.relative_to(PACKAGED)
         if not found and elsewhere != wanted:
-            found = _matches(elsewhere)
+            found = self.lying.matches(str(elsewhere))
             if found:
                 self.notes.append(f"{include.where}: {wanted} is not here; {elsewhere} was read")
         # Nginx takes a mask that matches nothing for an empty one.
@@ -234,16 +241,10 @@ class _Reader:
         return found
 
 
-def _matches(path: Path) -> list[str]:
-    if glob.has_magic(str(path)):
-        return sorted(glob.glob(str(path)))  # noqa: PTH207 - Nginx matches as glob(3) does
-    return [str(path)] if path.is_file() else []
-
-
-def _read(path: str, source: Directive | None) -> str:
+def _read(files: Files, path: str, source: Directive | None) -> str:
     try:
         # Bytes, so that line ends stay what they are; a stray byte must come back as it was.
-        return Path(path).read_bytes().decode("utf-8", "surrogateescape")
+        return files.read(path).decode("utf-8", "surrogateescape")
     except OSError as error:
         remedy = "; run as a user who may read it" if isinstance(error, PermissionError) else ""
         message = f"{path}: " if source else ""
@@ -254,7 +255,7 @@ def _read(path: str, source: Directive | None) -> str:
         ) from None
 
 
-def _crossplane(path: str) -> Any:
+def _crossplane(path: str, text: str) -> Any:
     """What crossplane reads in one file.
 
     It checks the syntax only: Nginx itself knows better than a table which directive this
@@ -263,9 +264,13 @@ def _crossplane(path: str) -> Any:
     # Imported here: its tables cost time that other commands need not pay.
     import crossplane
 
-    payload = crossplane.parse(path, single=True, check_ctx=False, check_args=False)
+    with tempfile.TemporaryDirectory(prefix="tuner-") as folder:
+        # It reads files of this machine only, and the user's may lie on another.
+        copy = Path(folder) / "file"
+        copy.write_bytes(text.encode("utf-8", "surrogateescape"))
+        payload = crossplane.parse(str(copy), single=True, check_ctx=False, check_args=False)
     for error in payload["errors"]:
-        message = error["error"].split(f" in {path}")[0].strip()
+        message = error["error"].split(f" in {copy}")[0].strip()
         raise DefinitionError(
             f"is no configuration of Nginx: {message or 'it ends within a directive'}",
             path=path,

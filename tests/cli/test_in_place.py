@@ -1,0 +1,54 @@
+"""``--in-place`` on the command line: only for those who say that they know what it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Tuner
+from tuner.study import load_study
+
+WORDS = "restarts-my-service"
+WORKLOAD = "workload: page\nsite: own\nrequests: [{path: /}]\n"
+
+
+@pytest.mark.parametrize("given", [(), ("yes",)])
+def test_without_the_words_it_is_refused(tuner: Tuner, given: tuple[str, ...]) -> None:
+    """What it would do is said, with the words that agree to it; the help has them too."""
+    done = tuner("optimize", "--in-place", *given, "--inventory", "hosts.yml")
+    assert done.code == 2
+    assert "stopped and started with an experimental configuration" in done.err
+    assert f"write: --in-place {WORDS}" in done.err
+    shown = " ".join(tuner("optimize", "--help").out.split())
+    assert "its users are served" in shown
+    assert WORDS in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "name both: --inventory hosts.yml"),
+        (("--inventory", "hosts.yml", "--server", "caddy"), "--in-place: knows nginx"),
+        (("--inventory", "hosts.yml", "--workload", "static"), "`site: own`"),
+        (("--inventory", "hosts.yml", "--layer", "kernel"), "--layer: the kernel's settings"),
+        (("--inventory", "hosts.yml", "--root", "/srv"), "--root: the service serves"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused(
+    tuner: Tuner, options: tuple[str, ...], words: str
+) -> None:
+    """Before any host is asked."""
+    Path("page.yaml").write_text(WORKLOAD)
+    done = tuner("optimize", "--workload", "page.yaml", "--in-place", WORDS, *options)
+    assert done.code == 2
+    assert words in done.err
+
+
+def test_the_baseline_is_what_the_host_has(tmp_path: Path) -> None:
+    """Without further words: the packaged main file there, and the record gives the same again."""
+    (tmp_path / "page.yaml").write_text(WORKLOAD)
+    given = {"in_place": WORDS, "workload": str(tmp_path / "page.yaml")}
+    made = load_study(overrides=given)
+    assert (made.config, made.baseline) == ("/etc/nginx/nginx.conf", "own")
+    assert load_study(overrides=made.as_dict()) == made

@@ -1,0 +1,232 @@
+"""``--in-place``: the target's own service runs the configurations, and is its own again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.bed import Bed, BedHost, bed
+from tests.fleet.conftest import skip_without_bed
+from tests.fleet.test_faults import Study, started
+from tests.fleet.test_service import GUARD, own_files
+from tuner.cli.progress import TerminalProgress
+from tuner.cli.session import create_store, open_bench, preflight
+from tuner.configuration import Configuration
+from tuner.errors import HostError
+from tuner.hosts.port import InstanceSpec
+from tuner.phases.bench import Bench
+from tuner.store import Store, sqlite_url
+from tuner.study import load_study
+
+pytestmark = pytest.mark.integration
+
+WORDS = "restarts-my-service"
+NAME = "faulty"
+WORKLOAD = """\
+workload: page
+connections: 8
+site: own
+requests: [{path: /page.html}]
+"""
+LIVE = "/.tuner/live"
+PATIENCE_S = 120.0
+VERDICT_S = 900.0
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[Bed]:
+    """A host with Debian's Nginx and a page, and one that offers the load."""
+    skip_without_bed()
+    groups = {"targets": ["web"], "generators": ["load"]}
+    with bed(groups, services={"web": ("nginx",)}) as made:
+        site = made["web"].root / "var/www/html"
+        site.mkdir(parents=True, exist_ok=True)
+        (site / "page.html").write_text("a page\n" * 100)
+        yield made
+
+
+@pytest.fixture
+def web(hosts: Bed) -> Iterator[BedHost]:
+    """The host, which must be as it was when the test is over: files, times, and its service."""
+    host = hosts["web"]
+    before = state(host)
+    yield host
+    until("the restoration", lambda: not (host.root / GUARD / "saved.json").exists())
+    assert state(host) == before
+
+
+def state(host: BedHost) -> tuple[dict[str, str], dict[str, int], str, str]:
+    """Its files byte for byte, when they were written, and what its service answers."""
+    etc = host.root / "etc/nginx"
+    times = {
+        str(path): path.lstat().st_mtime_ns for path in sorted(etc.rglob("*")) if not path.is_dir()
+    }
+    return own_files(host), times, get(host, "/page.html"), get(host, LIVE)[:3]
+
+
+def get(host: BedHost, path: str) -> str:
+    """Status and body of an answer."""
+    try:
+        with urllib.request.urlopen(f"http://{host.address}{path}", timeout=5) as told:
+            return f"{told.status} {told.read().decode()}"
+    except urllib.error.HTTPError as error:
+        with error:
+            return str(error.code)
+
+
+def until(what: str, holds: object) -> None:
+    """Wait for something that must come."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if callable(holds) and holds():
+            return
+        time.sleep(0.2)
+    pytest.fail(f"{what} did not come within {PATIENCE_S:.0f} s")
+
+
+def options(folder: Path, hosts: Bed) -> dict[str, str]:
+    """Of a short study in place of the page."""
+    workload = folder / "page.yaml"
+    workload.write_text(WORKLOAD)
+    return {
+        "inventory": str(hosts.inventory),
+        "workload": str(workload),
+        "in_place": WORDS,
+        "rate": "2000",
+        "name": NAME,
+    }
+
+
+def arguments(folder: Path, hosts: Bed) -> list[str]:
+    """The same on the command line."""
+    given = options(folder, hosts).items()
+    return [word for name, text in given for word in (f"--{name.replace('_', '-')}", text)]
+
+
+@contextlib.contextmanager
+def opened(folder: Path, hosts: Bed) -> Iterator[Bench]:
+    """The bench of a study in place, in this process."""
+    found = preflight(load_study(overrides=options(folder, hosts)), watch=False)
+    studies = folder / "studies" / NAME
+    store = create_store(found, studies)
+    with open_bench(found, studies, TerminalProgress(quiet=True), store) as (bench, _):
+        yield bench
+
+
+def made(bench: Bench, label: str, configuration: Configuration) -> InstanceSpec:
+    """The service with a configuration."""
+    (port,) = bench.free_ports(1)
+    return bench.make_instance(label, configuration, port)
+
+
+def other(bench: Bench, **values: bool) -> Configuration:
+    """The baseline with other values."""
+    return Configuration.of(bench.baseline.space, {**bench.baseline.values, **values})
+
+
+def test_the_service_runs_one_configuration_after_another(
+    hosts: Bed, web: BedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each proves what runs, on the service's own port; what is refused does not run."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    page = get(web, "/page.html")
+    with opened(tmp_path, hosts) as bench:
+        assert bench.exclusive
+        assert bench.address == web.address
+        off = other(bench, sendfile=False)
+        for label, configuration in (("baseline", bench.baseline), ("c1", off)):
+            state = bench.deployer.switch(made(bench, label, configuration))
+            assert state.state == "live", state.message
+            assert get(web, LIVE) == f"200 {configuration.digest}"
+            assert get(web, "/page.html") == page
+            assert web.run("cat", "/run/nginx.pid").strip() == str(state.pids[0])
+            assert len(state.pids) > 1
+        assert "sendfile off;" in (web.root / "etc/nginx/nginx.conf").read_text()
+        bad = made(bench, "c2", bench.baseline)
+        texts = {path: text + "bogus on;\n" for path, text in bad.files.items()}
+        refused = bench.deployer.switch(replace(bad, files=texts))
+        assert refused.state == "refused"
+        assert "bogus" in refused.message
+        assert get(web, LIVE) == f"200 {off.digest}"
+        with pytest.raises(HostError, match="are not its own"):
+            preflight(load_study(overrides=options(tmp_path, hosts)), watch=False)
+    assert not (web.root / GUARD / "saved.json").exists()
+    assert not list((tmp_path / "state").glob("tuner/running/*.json"))
+
+
+@pytest.mark.fleet
+@pytest.mark.usefixtures("web")
+def test_a_study_in_place_ends_with_a_verdict(hosts: Bed, tmp_path: Path) -> None:
+    """Debian's own files are the baseline, and nothing of the proof is in the record's text."""
+    short = ("--time", "60s", "--trials", "1", "--json")
+    study = started(tmp_path, hosts, "optimize", *arguments(tmp_path, hosts), *short)
+    try:
+        out, said = study.process.communicate(timeout=VERDICT_S)
+    finally:
+        study.process.kill()
+    assert study.process.returncode == 0, said
+    assert "stopped and started for every window" in said
+    assert json.loads(out)["verdict"]
+    record = Store.open(sqlite_url(tmp_path / "studies" / NAME), NAME).record()
+    complete = [block for block in record.blocks if block.state == "complete"]
+    assert complete[-1].phase == "confirm"
+    text = record.configurations[record.baseline].text
+    assert "try_files $uri $uri/ =404" in text
+    assert LIVE not in text
+
+
+@pytest.fixture
+def study(hosts: Bed, web: BedHost, tmp_path: Path) -> Iterator[Study]:
+    """One in place that measures: an experimental configuration is served."""
+    before = get(web, LIVE)
+    short = ("--time", "20s", "--quiet")
+    running = started(tmp_path, hosts, "optimize", *arguments(tmp_path, hosts), *short)
+    try:
+        running.measures()
+        assert get(web, LIVE) != before
+        yield running
+    finally:
+        running.process.kill()
+        running.close()
+
+
+@pytest.mark.fleet
+def test_a_target_whose_controller_is_killed_restores_itself(study: Study, web: BedHost) -> None:
+    """``kill -9`` in mid-block, and nobody does anything: ``web`` compares what was before."""
+    study.process.kill()
+    assert (web.root / GUARD / "saved.json").exists()
+    until("the restoration", lambda: not (web.root / GUARD / "saved.json").exists())
+    assert "nobody renewed the time" in (web.root / GUARD / "log").read_text()
+
+
+@pytest.mark.fleet
+def test_a_target_that_is_cut_off_restores_itself(study: Study, web: BedHost) -> None:
+    """The study ends with the reason; the target does not wait for its network."""
+    web.unplug()
+    try:
+        until("the restoration", lambda: not (web.root / GUARD / "saved.json").exists())
+        said = study.end()
+    finally:
+        web.plug()
+    assert study.process.returncode == 3
+    assert "restores itself within 60 s" in said
+
+
+@pytest.mark.fleet
+def test_the_next_command_restores_what_a_dead_study_left(study: Study, web: BedHost) -> None:
+    """Before the time limit is over: the claim says whose service it was."""
+    study.process.kill()
+    study.process.wait()
+    again = started(study.folder, study.hosts, "measure", "stock", "--workload", "none")
+    said = again.process.communicate()[1]
+    assert "stopped what the dead study" in said
+    assert not (web.root / GUARD / "saved.json").exists()
+    assert "asked to by" in (web.root / GUARD / "log").read_text()

@@ -1,0 +1,40 @@
+"""Where the files of a configuration lie: on this machine, or on the host whose they are."""
+
+from __future__ import annotations
+
+import glob
+from pathlib import Path
+from typing import Protocol
+
+
+class Files(Protocol):
+    """The files of one host."""
+
+    def read(self, path: str) -> bytes:
+        """A file's content.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        ...
+
+    def matches(self, pattern: str) -> list[str]:
+        """The files of a name or a pattern, sorted as glob(3) does; none is no error."""
+        ...
+
+
+class Here:
+    """The files of this machine."""
+
+    def read(self, path: str) -> bytes:
+        """See ``Files.read``."""
+        return Path(path).read_bytes()
+
+    def matches(self, pattern: str) -> list[str]:
+        """See ``Files.matches``."""
+        if glob.has_magic(pattern):
+            return sorted(glob.glob(pattern))  # noqa: PTH207 - Nginx matches as glob(3) does
+        return [pattern] if Path(pattern).is_file() else []
+
+
+HERE = Here()
