@@ -7,7 +7,7 @@ read in the gaps between windows, so what is told covers warm-up, window and dra
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 
 
@@ -56,6 +56,8 @@ class Reading:
     processes: Mapping[int, ProcessCounters]
     """By process id; a process that is gone is left out."""
     host: HostCounters
+    behind: Mapping[int, ProcessCounters] = field(default_factory=dict)
+    """Processes of the backend, whose ids are those of its own host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +117,9 @@ def between(
     return Resources(
         span_s=after.at_s - before.at_s,
         loaded_s=loaded_s,
-        server=_used(before, after, groups.get("server", ())),
-        backend=_used(before, after, groups.get("backend", ())),
-        generator=_used(before, after, groups.get("generator", ())),
+        server=_used(before.processes, after.processes, groups.get("server", ())),
+        backend=_used(before.behind, after.behind, groups.get("backend", ())),
+        generator=_used(before.processes, after.processes, groups.get("generator", ())),
         received_bytes=after.host.received_bytes - before.host.received_bytes,
         sent_bytes=after.host.sent_bytes - before.host.sent_bytes,
         disk_read_bytes=after.host.disk_read_bytes - before.host.disk_read_bytes,
@@ -126,10 +128,12 @@ def between(
     )
 
 
-def _used(before: Reading, after: Reading, pids: Iterable[int]) -> ProcessUsage | None:
-    ends = [
-        (before.processes.get(pid), after.processes[pid]) for pid in pids if pid in after.processes
-    ]
+def _used(
+    before: Mapping[int, ProcessCounters],
+    after: Mapping[int, ProcessCounters],
+    pids: Iterable[int],
+) -> ProcessUsage | None:
+    ends = [(before.get(pid), after[pid]) for pid in pids if pid in after]
     if not ends:
         return None
     last = [end for _, end in ends]

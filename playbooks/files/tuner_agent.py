@@ -5,8 +5,9 @@ host's cores and the server's processes did meanwhile. During a window nothing i
 channel: stalls and samples are kept in memory until they are asked for, because a byte that SSH
 encrypts is work on the host under test.
 
-Sent as source through the channel itself and run by the host's Python, 3.8 or newer, with the
-standard library alone. When the channel ends, what it started and made is taken away.
+Sent as source through the channel itself, behind ``tuner.hosts.proc``, and run by the Python there,
+3.8 or newer, with the standard library alone. When the channel ends, what it started and made is
+taken away.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ import threading
 import time
 from collections import deque
 from json import dumps, loads
+
+from tuner.hosts.proc import counters
 
 PERIOD_S = 0.05
 """Between two readings of the server's processes: 20 a second are some 2 ms of CPU time."""
@@ -206,6 +209,10 @@ class Agent:
         """Sample these processes from now on."""
         self.sampler.pids = tuple(pids)
         return {}
+
+    def counters(self, pids):
+        """What the kernel counts of these processes and of the host."""
+        return counters(pids)
 
     def told(self):
         """What was kept since the last time."""

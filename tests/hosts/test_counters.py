@@ -6,7 +6,9 @@ import os
 import time
 from pathlib import Path
 
-from tuner.hosts.counters import read
+from tuner.hosts.agent import Agent
+from tuner.hosts.counters import RemoteCounters, read
+from tuner.hosts.inventory import Host
 
 
 def test_this_process_is_seen_to_work() -> None:
@@ -29,7 +31,7 @@ def test_a_process_that_is_gone_is_left_out(tmp_path: Path) -> None:
     """As is one of which the kernel tells nothing that can be read."""
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "stat").write_text("7 (odd) S")
-    assert read([7, 8], tmp_path).processes == {}
+    assert read([7, 8], proc=tmp_path).processes == {}
 
 
 def test_fields_count_from_behind_the_name(tmp_path: Path) -> None:
@@ -42,7 +44,7 @@ def test_fields_count_from_behind_the_name(tmp_path: Path) -> None:
         )
     (folder / "stat").write_text("7 (a) b (c) S 1 1 1 0 -1 0 0 0 0 0 150 50 0 0 20 0 2 0\n")
     (folder / "status").write_text("Name:\ta) b\nVmHWM:\t  20 kB\nVmRSS:\t  10 kB\n")
-    found = read([7], tmp_path).processes[7]
+    found = read([7], proc=tmp_path).processes[7]
     ticks = os.sysconf("SC_CLK_TCK")
     assert (found.user_s, found.system_s) == (150 / ticks, 50 / ticks)
     assert (found.memory_bytes, found.peak_bytes) == (10_240, 20_480)
@@ -59,5 +61,26 @@ def test_all_interfaces_are_summed_up(tmp_path: Path) -> None:
         "  eth0: 30 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0\n"
     )
     (tmp_path / "loadavg").write_text("0.25 0.10 0.05 1/100 4242\n")
-    host = read([], tmp_path).host
+    host = read([], proc=tmp_path).host
     assert (host.received_bytes, host.sent_bytes, host.load) == (130, 107, 0.25)
+
+
+def test_a_backend_has_ids_of_its_own() -> None:
+    """On another host the same number is another process, so its processes are kept apart."""
+    found = read([os.getpid()], [os.getppid()])
+    assert found.processes.keys() == {os.getpid()}
+    assert found.behind.keys() == {os.getppid()}
+
+
+def test_another_host_is_asked_the_same(tmp_path: Path) -> None:
+    """Through the agent, as over SSH: fields and processes are those that are read here."""
+    agent = Agent(Host("here", {"ansible_connection": "local"}), str(tmp_path / "socket"))
+    try:
+        found = RemoteCounters(agent, agent)([os.getpid()], [os.getppid()])
+    finally:
+        agent.close()
+    here = read([os.getpid()], [os.getppid()])
+    assert found.processes.keys() == here.processes.keys()
+    assert found.behind.keys() == here.behind.keys()
+    assert found.processes[os.getpid()].descriptors
+    assert found.host.sent_bytes <= here.host.sent_bytes

@@ -57,8 +57,8 @@ class Lab:
     free_ports: Callable[[int], Sequence[int]]
     """On the target."""
     backend_ports: Callable[[int], Sequence[int]]
-    read_counters: ReadCounters | None
-    """What the kernel counts of server, backend and generator; None where they are apart."""
+    read_counters: ReadCounters
+    """What the kernel counts of server and backend, and of the generator where that is here."""
 
 
 class Premises(Protocol):
@@ -311,7 +311,9 @@ class Fleet:
                 lambda count: self._ports(
                     hosts.backend, hosts.backend.address if hosts.backends else LOOPBACK, count
                 ),
-                None,
+                counters.RemoteCounters(
+                    *map(self._connections.agent, (hosts.target, hosts.backend))
+                ),
             )
         finally:
             with undisturbed():

@@ -8,14 +8,22 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from tuner.clocks import Reading
 from tuner.errors import HostError
+from tuner.hosts import proc
 from tuner.hosts.inventory import Host
 from tuner.paths import data_dir
 
-_BOOT = "import sys;exec(compile(sys.stdin.buffer.read({length}),'tuner_agent','exec'))"
+_BOOT = (
+    "import sys,types\n"
+    "for name, size in {parts}:\n"
+    " module = sys.modules.setdefault(name, types.ModuleType(name))\n"
+    " exec(compile(sys.stdin.buffer.read(size), name, 'exec'), vars(module))"
+)
+"""Modules under their own names, the last of which is what runs."""
 _PATIENCE_S = 30.0
 """Longest time that an answer may take; then the connection is taken for dead."""
 _FIRST_PORT, _LAST_PORT = 18_080, 28_000
@@ -154,8 +162,12 @@ class Agent:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.close()
-        source = (data_dir("playbooks") / "files" / "tuner_agent.py").read_bytes()
-        words = (self._host.python, "-uc", _BOOT.format(length=len(source)))
+        sources = {
+            proc.__name__: Path(proc.__file__).read_bytes(),
+            "__main__": (data_dir("playbooks") / "files" / "tuner_agent.py").read_bytes(),
+        }
+        parts = [(name, len(source)) for name, source in sources.items()]
+        words = (self._host.python, "-uc", _BOOT.format(parts=parts))
         command = self._host.command(*words, control_path=self._control_path, master=True)
         try:
             process = subprocess.Popen(
@@ -171,7 +183,7 @@ class Agent:
         self._process = process
         try:
             assert process.stdin is not None  # noqa: S101 - Popen was given pipes
-            process.stdin.write(source)
+            process.stdin.write(b"".join(sources.values()))
             process.stdin.flush()
         except OSError as error:
             raise HostError(f"{self._host.name} cannot be reached: {self._last_words()}") from error

@@ -153,7 +153,8 @@ class NativeGenerator:
         except OSError as error:
             raise InstrumentError(f"{self._binary} does not start: {error}") from error
         _prefer(process.pid)
-        self._pids = (process.pid,)
+        # On another host it is SSH's own process that runs here.
+        self._pids = (process.pid,) if isinstance(self._place, Here) else ()
         alive = threading.Event()
         done = threading.Event()
 

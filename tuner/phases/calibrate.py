@@ -27,6 +27,8 @@ LOAD_SHARE = 0.7
 OTHER_LOAD_SHARES = (0.5, 0.85)
 """Reported beside it, because p99 near saturation is a cliff."""
 _BUSY = 0.95
+_DEAREST = Overhead(deploy_s=4.0, gap_s=0.05)
+"""More than Ansible and SSH need on a controller that is not overloaded."""
 _LOWERED = ", lowered because the baseline was not steady there"
 
 
@@ -69,8 +71,9 @@ def measure_capacity(bench: Bench, baseline: Configuration, server_cores: int) -
 def overhead(record: Record) -> Overhead:
     """What deployments and gaps cost here, from this host's first block; else the usual figures.
 
-    By differences within each clock, since windows are told by the generator's. A gap of a closed
-    loop is long rather than short: its window holds more samples than most.
+    By differences within each clock, since windows are told by the generator's. At most
+    ``_DEAREST``: one block that was disturbed shall not make all others long, and a gap of the
+    closed loop is a long one, since its window holds more samples than most.
     """
     blocks = [b for b in record.blocks if b.phase == "capacity" and b.host == record.here]
     for block in blocks:
@@ -80,10 +83,14 @@ def overhead(record: Record) -> Overhead:
             took_s = block.ended_unix_s - block.started_unix_s
             gaps = [start - end for start, end in zip(begun[1:], ended, strict=False)]
             return Overhead(
-                max(0.0, took_s - (ended[-1] - begun[0]) - CLOSED.first_warmup_s),
-                max(0.0, statistics.median(gaps) - CLOSED.warmup_s),
+                _within(took_s - (ended[-1] - begun[0]) - CLOSED.first_warmup_s, _DEAREST.deploy_s),
+                _within(statistics.median(gaps) - CLOSED.warmup_s, _DEAREST.gap_s),
             )
     return USUAL
+
+
+def _within(value: float, most: float) -> float:
+    return min(max(0.0, value), most)
 
 
 def load_point(capacity: Capacity, rate_per_s: float | None) -> tuple[float, str]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 from tuner.load.port import LoadGenerator, Plan, ShowsProcesses
 from tuner.resources import Reading, Resources, between
 
-ReadCounters = Callable[[Sequence[int]], Reading]
-"""From process ids to their counters and the host's, now."""
+
+class ReadCounters(Protocol):
+    """From process ids to their counters and the target's, now."""
+
+    def __call__(self, pids: Sequence[int], behind: Sequence[int]) -> Reading:
+        """Processes on the target, and those of the backend on the host where that is."""
+        ...
 
 
 class Watch:
@@ -18,8 +24,7 @@ class Watch:
     to no window.
 
     Args:
-        read: reads the counters; None where server, backend and generator are on hosts whose
-            counters cannot be read from here: nothing is then told.
+        read: reads the counters; None where they cannot be read: nothing is then told.
         generator: whose processes are read as well, if it shows them.
         backend: process ids of the workload's backend.
     """
@@ -44,7 +49,7 @@ class Watch:
         """Right before the next window."""
         if self._read is not None:
             pids = [pid for pids in self._servers.values() for pid in pids]
-            self._before = self._read([*pids, *self._backend, *self._generating()])
+            self._before = self._read([*pids, *self._generating()], self._backend)
 
     def end(self, window_id: str, instance: str) -> Resources | None:
         """Right after a window; None if nothing can be read."""
@@ -55,7 +60,7 @@ class Watch:
             "backend": self._backend,
             "generator": self._generating(),
         }
-        after = self._read([pid for pids in groups.values() for pid in pids])
+        after = self._read([*groups["server"], *groups["generator"]], self._backend)
         loaded_s = self._loaded_s.get(window_id, 0.0)
         return between(self._before, after, groups, loaded_s=loaded_s)
 

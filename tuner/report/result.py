@@ -47,7 +47,7 @@ from tuner.report.history import (
 )
 from tuner.report.hosts import HostsResult, as_seen_on, on_hosts, stands_for
 from tuner.report.outcome import Status, outcome
-from tuner.report.usage import usage
+from tuner.report.usage import PARTS, unread, usage
 from tuner.stats.diagnostics import Finding
 from tuner.stats.holm import holm
 from tuner.stats.paired import PairedEstimate
@@ -105,6 +105,8 @@ class StudyResult:
     """Both arms over the used blocks, the objective first; empty without such blocks."""
     usage: tuple[Figure, ...]
     """What both arms used of the machine; empty where it was not read."""
+    unread: tuple[str, ...]
+    """Whose resources are not in it, with the reason."""
     spectra: tuple[Spectrum, ...]
     excluded: tuple[float, float]
     """Share of requests that the stall rule excluded, of baseline and candidate; NaN if none."""
@@ -200,6 +202,7 @@ def _evaluate(record: Record) -> StudyResult:
         confirm=confirm,
         figures=_claimed(figures(used, goals), stands) if used else (),
         usage=usage(used),
+        unread=unread(used, PARTS if record.cores.backend else ("server", "generator")),
         spectra=() if goals.seek else spectra(used),
         excluded=(
             excluded_share([window for block in used for window in block.baseline]),

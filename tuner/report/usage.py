@@ -30,6 +30,28 @@ def usage(blocks: Sequence[PairedBlock]) -> tuple[Figure, ...]:
     return tuple(entry for entry in found if math.isfinite(entry.baseline + entry.candidate))
 
 
+def unread(blocks: Sequence[PairedBlock], parts: Sequence[Part]) -> tuple[str, ...]:
+    """Of which parts nothing was read, with the reason, in words.
+
+    Args:
+        blocks: those that count.
+        parts: those that the study has.
+    """
+    windows = [window for block in blocks for window in (*block.baseline, *block.candidate)]
+    found = [window.resources for window in windows if window.resources]
+    if not found:
+        return ()
+    missing = [part for part in parts if all(getattr(each, part) is None for each in found)]
+    return tuple(f"{part}: {_REASONS[part]}" for part in missing)
+
+
+_REASONS: dict[Part, str] = {
+    "server": "its processes could not be read",
+    "backend": "its processes could not be read",
+    "generator": "it runs on another host, and tells its own CPU time only",
+}
+
+
 def cores(part: Part) -> Metric:
     """CPU cores kept busy on average while there was load."""
     return _of(part, lambda found, all_: found.cpu_s / all_.loaded_s)
