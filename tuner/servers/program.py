@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -52,6 +53,23 @@ def find(candidates: Sequence[str], missing: str) -> str:
         if found is not None:
             return found
     raise HostError(missing)
+
+
+def version(pattern: str, text: str, command: str) -> str:
+    """The version that a program tells of itself.
+
+    Args:
+        pattern: finds it, as its first group.
+        text: what was said.
+        command: what was asked, for the message.
+
+    Raises:
+        HostError: there is none in it.
+    """
+    found = re.search(pattern, text)
+    if found is None:
+        raise HostError(f"{command} does not tell a version: {text[:200]!r}")
+    return found.group(1)
 
 
 def ask(*command: str, stdin: str | None = None) -> tuple[str, str]:
