@@ -53,11 +53,12 @@ def write_run(results: Sequence[ContestResult], folder: Path) -> list[Path]:
         The paths written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    specs, titles = contest_pictures(results)
+    charts = contest_pictures(results)
+    specs = {name: spec for mine in charts for name, (spec, _) in mine.items()}
+    titles = {name: title for mine in charts for name, (_, title) in mine.items()}
     written = write_pictures(specs, titles, folder / "charts", ["svg"])
     shown: dict[str, Sequence[str]] = {}
-    for result in results:
-        mine = list(contest_pictures([result])[0])
+    for result, mine in zip(results, charts, strict=True):
         opened = [name for start in _SHOWN for name in mine if name.startswith(start)]
         rest = [picture(name, titles) for name in mine if name not in opened]
         drawn = [picture(name, titles) for name in opened]

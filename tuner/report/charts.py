@@ -22,7 +22,7 @@ from tuner.report.charts_of_history import (
     load_points_chart,
     search_chart,
 )
-from tuner.report.charts_of_parameters import parallel_chart, slice_chart, slices
+from tuner.report.charts_of_parameters import Slice, parallel_chart, slice_chart, slices
 from tuner.report.charts_of_usage import (
     behind_chart,
     cpu_chart,
@@ -31,16 +31,15 @@ from tuner.report.charts_of_usage import (
     network_chart,
     switches_chart,
 )
+from tuner.report.embed import MUTED, Spec
 from tuner.report.result import StudyResult
 from tuner.report.vega import (
     BAND,
     INK,
-    MUTED,
     NINES_LABELS,
     SURFACE,
     TUNED_COLOUR,
     Row,
-    Spec,
     arm_colour,
     arm_fill,
     arm_shape,
@@ -100,6 +99,11 @@ def charts(study: StudyResult) -> dict[str, Spec]:
     }
     made = {name: maker(study) for name, maker in makers.items()}
     return {name: specification(chart) for name, chart in made.items() if chart is not None}
+
+
+def for_page(study: StudyResult) -> tuple[dict[str, Spec], list[Slice]]:
+    """All that the page asks of Altair: the charts, and which of them are slices."""
+    return charts(study), slices(study)
 
 
 def titles(study: StudyResult) -> dict[str, str]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import altair as alt
 
-from tuner.report.contest import ContestResult, figure_name, pair_name
+from tuner.report.contest import ContestResult, chart_name, compared_figures, pair_name
+from tuner.report.embed import MUTED, Spec
+from tuner.report.ladder import ladder_charts
 from tuner.report.vega import (
     KIND_COLOURS,
-    MUTED,
     SURFACE,
     Row,
-    Spec,
     data,
     layered,
     padded,
@@ -24,14 +25,12 @@ from tuner.report.words import interval, ratio
 
 def ratio_charts(result: ContestResult) -> dict[str, Spec]:
     """Charts by the id of their place in the page; empty where nothing is compared yet."""
-    names = dict.fromkeys(row.figure for row in result.compared)
-    return {f"ratio-{name.replace('.', '-')}": _chart(result, name) for name in names}
+    return {chart_name(name): _chart(result, name) for name in compared_figures(result)}
 
 
-def ratio_titles(result: ContestResult) -> dict[str, str]:
-    """What each chart shows, by the same ids."""
-    names = dict.fromkeys(row.figure for row in result.compared)
-    return {f"ratio-{name.replace('.', '-')}": figure_name(name) for name in names}
+def contest_charts(results: Sequence[ContestResult]) -> list[tuple[dict[str, Spec], ...]]:
+    """Of each contest the charts of ratios, and those of its ladder."""
+    return [(ratio_charts(result), ladder_charts(result)) for result in results]
 
 
 def _chart(result: ContestResult, name: str) -> Spec:

@@ -7,10 +7,10 @@ import math
 import altair as alt
 
 from tuner.objective import Objective
+from tuner.report.embed import MUTED
 from tuner.report.result import StudyResult
 from tuner.report.vega import (
     BASELINE_COLOUR,
-    MUTED,
     SURFACE,
     TUNED_COLOUR,
     Row,

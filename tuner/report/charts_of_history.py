@@ -6,10 +6,10 @@ import math
 
 import altair as alt
 
+from tuner.report.embed import MUTED
 from tuner.report.result import StudyResult
 from tuner.report.vega import (
     BASELINE_COLOUR,
-    MUTED,
     SURFACE,
     TUNED_COLOUR,
     Row,

@@ -11,11 +11,11 @@ from typing import Literal
 import altair as alt
 
 from tuner.configuration import Value
+from tuner.report.embed import MUTED
 from tuner.report.history import TrialFigure
 from tuner.report.result import StudyResult
 from tuner.report.vega import (
     BASELINE_COLOUR,
-    MUTED,
     SURFACE,
     TUNED_COLOUR,
     Row,

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 import altair as alt
 
+from tuner.report.embed import MUTED, Spec
 from tuner.report.result import StudyResult
 from tuner.report.vega import (
     KIND_COLOURS,
-    MUTED,
     SURFACE,
     Row,
-    Spec,
     data,
     layered,
     padded,

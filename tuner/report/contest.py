@@ -133,6 +133,16 @@ def figure_name(name: str) -> str:
     return _WORDS.get(name, name)
 
 
+def chart_name(figure: str) -> str:
+    """Name of the chart of a figure's ratios: letters, digits and hyphens."""
+    return f"ratio-{figure.replace('.', '-')}"
+
+
+def compared_figures(result: ContestResult) -> list[str]:
+    """The figures that arms are compared by, in their order."""
+    return list(dict.fromkeys(row.figure for row in result.compared))
+
+
 def pair_name(row: Compared) -> str:
     """``nginx-tuned ÷ nginx-stock``."""
     return f"{row.second} ÷ {row.first}"
@@ -140,13 +150,12 @@ def pair_name(row: Compared) -> str:
 
 def ratio_head(result: ContestResult) -> tuple[str, ...]:
     """Of ``ratio_rows``."""
-    names = dict.fromkeys(row.figure for row in result.compared)
-    return ("second ÷ first", *map(figure_name, names))
+    return ("second ÷ first", *map(figure_name, compared_figures(result)))
 
 
 def ratio_rows(result: ContestResult) -> list[tuple[str, tuple[tuple[str, str, str], ...]]]:
     """A row for each pair: its name, and for each figure verdict, ratio and interval."""
-    names = dict.fromkeys(row.figure for row in result.compared)
+    names = compared_figures(result)
     found: dict[str, dict[str, tuple[str, str, str]]] = {}
     for row in result.compared:
         estimate = row.verdict.estimate

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tuner.contenders import Contest
-from tuner.report.charts_of_contests import ratio_charts, ratio_titles
+from tuner.report.apart import apart
 from tuner.report.contest import (
     COMPARED_HEAD,
     LADDER_HEAD,
@@ -15,7 +15,10 @@ from tuner.report.contest import (
     ContestResult,
     arm_table,
     brief,
+    chart_name,
+    compared_figures,
     compared_rows,
+    figure_name,
     headline,
     ladder_rows,
     published_rows,
@@ -23,12 +26,17 @@ from tuner.report.contest import (
     ratio_rows,
     rung_rows,
 )
+from tuner.report.embed import Spec
 from tuner.report.html import page
-from tuner.report.ladder import TITLES, ladder_charts
 from tuner.report.markdown import code, plain, table_of
-from tuner.report.vega import Spec
 from tuner.report.words import moment
 
+_CHARTS = "tuner.report.charts_of_contests"
+TITLES = {
+    "ladder-latency": "p99 against offered rate",
+    "ladder-availability": "Answered in time against offered rate",
+}
+"""What each chart of a ladder shows."""
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 PUBLISHED_HEAD = ("server", "arm", "published")
 
@@ -116,8 +124,8 @@ def contest_html(results: Sequence[ContestResult]) -> str:
     """The contests of one run as one file that needs no network."""
     specs: dict[str, Any] = {}
     shown = []
-    for place, result in enumerate(results):
-        ratios, ladder = ratio_charts(result), ladder_charts(result)
+    drawn = apart(_CHARTS, "contest_charts", results)
+    for place, (result, (ratios, ladder)) in enumerate(zip(results, drawn, strict=True)):
         specs |= {f"{name}-{place}": spec for name, spec in (ratios | ladder).items()}
         shown.append(
             {
@@ -130,7 +138,7 @@ def contest_html(results: Sequence[ContestResult]) -> str:
                 "rungs": rung_rows(result),
                 "compared": compared_rows(result),
                 "published": published_rows(result),
-                "ratio_charts": [(f"{n}-{place}", t) for n, t in ratio_titles(result).items()],
+                "ratio_charts": [(f"{n}-{place}", t) for n, t in _ratio_titles(result).items()],
                 "ladder_charts": [(f"{name}-{place}", TITLES[name]) for name in ladder],
             }
         )
@@ -159,22 +167,24 @@ def contest_html(results: Sequence[ContestResult]) -> str:
     return page("contest.html.j2", specs, context)
 
 
-def contest_pictures(results: Sequence[ContestResult]) -> tuple[dict[str, Spec], dict[str, str]]:
-    """Every chart of a run by its name, and its title, which says the case."""
-    specs: dict[str, Spec] = {}
-    titles: dict[str, str] = {}
-    for result in results:
+def contest_pictures(results: Sequence[ContestResult]) -> list[dict[str, tuple[Spec, str]]]:
+    """Of each contest its charts by name, each with its title; both say the case."""
+    found = []
+    drawn = apart(_CHARTS, "contest_charts", results)
+    for result, (ratios, ladder) in zip(results, drawn, strict=True):
         case = result.contest.case
         # A case of one's own may be called anything, and this becomes a file's name.
         ending = f"-{_UNSAFE.sub('-', case.lower())}" if case else ""
         words = f", {case}" if case else ""
-        known = {
-            n: f"{t}, ratios with 95 % intervals" for n, t in ratio_titles(result).items()
-        } | TITLES
-        for name, spec in (ratio_charts(result) | ladder_charts(result)).items():
-            specs[f"{name}{ending}"] = spec
-            titles[f"{name}{ending}"] = f"{known[name]}{words}"
-    return specs, titles
+        known = {n: f"{t}, ratios with 95 % intervals" for n, t in _ratio_titles(result).items()}
+        known |= TITLES
+        charts = (ratios | ladder).items()
+        found.append({f"{name}{ending}": (spec, f"{known[name]}{words}") for name, spec in charts})
+    return found
+
+
+def _ratio_titles(result: ContestResult) -> dict[str, str]:
+    return {chart_name(name): figure_name(name) for name in compared_figures(result)}
 
 
 def _servers(contest: Contest) -> tuple[str, ...]:

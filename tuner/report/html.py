@@ -21,6 +21,7 @@ from tuner.report.ablation import (
     ablation_sentence,
     minimal_changes,
 )
+from tuner.report.apart import apart
 from tuner.report.arms import Figure, block_labels
 from tuner.report.facts import (
     BESIDE_HEAD,
@@ -71,13 +72,8 @@ def render_html(study: StudyResult, further: Sequence[Section] = ()) -> str:
         study: the result.
         further: sections of what lies beside the study's own course, shown after its load points.
     """
-    # Slow to load (Altair checks its schema, vl-convert starts a JavaScript engine), and needed
-    # for this report alone.
-    from tuner.report.charts import charts
-    from tuner.report.charts_of_parameters import slices
-
-    specs = charts(study)
-    context = _context(study, specs, further) | {"slices": slices(study)}
+    specs, slices = apart("tuner.report.charts", "for_page", study)
+    context = _context(study, specs, further) | {"slices": slices}
     specs |= {picture.name: dict(picture.spec) for part in further for picture in part.pictures}
     return page("report.html.j2", specs, context)
 
@@ -94,7 +90,7 @@ def page(
     """
     import jinja2
 
-    from tuner.report.vega import CONFIG, bundle, embedded_json
+    from tuner.report.embed import CONFIG, bundle, embedded_json
 
     css, js = _part("report.css"), _part("report.js")
     library = bundle() if specs else ""

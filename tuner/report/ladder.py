@@ -7,12 +7,11 @@ import altair as alt
 from tuner.constraint import Constraint
 from tuner.objective import Objective
 from tuner.report.contest import ContestResult
+from tuner.report.embed import MUTED, Spec
 from tuner.report.vega import (
     BASELINE_COLOUR,
-    MUTED,
     TUNED_COLOUR,
     Row,
-    Spec,
     data,
     layered,
     specification,
@@ -25,13 +24,6 @@ _COLOURS = (TUNED_COLOUR, BASELINE_COLOUR, MUTED)
 """By server; configurations of one server differ in their strokes and shapes."""
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _SHAPES = ("circle", "square", "diamond", "triangle-up")
-
-
-TITLES = {
-    "ladder-latency": "p99 against offered rate",
-    "ladder-availability": "Answered in time against offered rate",
-}
-"""What each chart shows."""
 
 
 def ladder_charts(result: ContestResult) -> dict[str, Spec]:

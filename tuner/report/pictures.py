@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tuner.errors import HostError
-from tuner.report.vega import CONFIG, Spec
+from tuner.report.embed import CONFIG, Spec
 
 Format = Literal["svg", "png"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from tuner.report.apart import apart
 from tuner.report.facts import baseline_name
 from tuner.report.html import page
 from tuner.report.markdown import plain, table_of
@@ -65,9 +66,7 @@ def render_side_markdown(studies: Sequence[StudyResult]) -> str:
 
 def render_side_html(studies: Sequence[StudyResult]) -> str:
     """The studies side by side as one self-contained HTML file."""
-    from tuner.report.charts_of_studies import forest_chart
-
-    chart = forest_chart(studies)
+    chart = apart("tuner.report.charts_of_studies", "forest_chart", studies)
     specs = {} if chart is None else {"forest": chart}
     context = {
         "sections": [("table", "Table"), ("single", "Single studies")],

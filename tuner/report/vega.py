@@ -1,27 +1,22 @@
-"""Parts that the charts share: data, axes, colours, and Vega-Lite's configuration.
+"""Parts that the charts share: data, axes and colours.
 
 Colours are CSS variables of the page, so one specification serves light, dark and print.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any
 
 import altair as alt
 
 from tuner.objective import Objective
+from tuner.report.embed import Spec
 from tuner.scoring import BASELINE
 
-Spec = dict[str, Any]
 Row = dict[str, str | float | None]
 
-INK, MUTED, SURFACE, BAND = "var(--ink)", "var(--muted)", "var(--surface)", "var(--band)"
+INK, SURFACE, BAND = "var(--ink)", "var(--surface)", "var(--band)"
 BASELINE_COLOUR, TUNED_COLOUR = "var(--baseline)", "var(--tuned)"
 _ARMS = [BASELINE, "tuned"]
 
@@ -35,30 +30,6 @@ KIND_COLOURS: Mapping[str, str] = {
 }
 """By the verdict, or that there is none."""
 
-CONFIG: Mapping[str, object] = {
-    "background": "transparent",
-    "font": "system-ui, sans-serif",
-    "view": {"stroke": None},
-    "axis": {
-        "domainColor": "var(--line)",
-        "tickColor": "var(--line)",
-        "gridColor": "var(--grid)",
-        "labelColor": MUTED,
-        "titleColor": MUTED,
-        "titleFontWeight": "normal",
-        "labelFontSize": 11,
-        "titleFontSize": 12,
-        "titlePadding": 8,
-        "labelLimit": 220,
-    },
-    "legend": {
-        "labelColor": MUTED,
-        "labelFontSize": 11,
-        "symbolBaseFillColor": MUTED,
-        "symbolBaseStrokeColor": MUTED,
-    },
-}
-
 _LATENCY_LABELS = (
     "datum.value >= 1e6 ? format(datum.value / 1e6, '~g') + ' s'"
     " : datum.value >= 1e3 ? format(datum.value / 1e3, '~g') + ' ms'"
@@ -69,26 +40,6 @@ NINES_LABELS = (
     " : datum.value < 2.5 ? 'p99' : 'p99.' + slice('999999', 0, datum.value - 2)"
 )
 """Labels of an axis of −log10(1 − q), at log10(2) and the whole numbers."""
-
-
-_GLOBALS = "window.vegaEmbed = vegaEmbed;"
-"""What the bundle makes known to the page."""
-_PACK = (
-    "import sys, vl_convert;"
-    f"sys.stdout.buffer.write(vl_convert.javascript_bundle({_GLOBALS!r}).encode())"
-)
-
-
-@cache
-def bundle() -> str:
-    """The JavaScript of Vega, Vega-Lite and Vega-Embed, safe inside a ``script`` element.
-
-    Made in a process of its own: the engine that packs it takes 100 MB and never gives them back.
-    """
-    made = subprocess.run([sys.executable, "-c", _PACK], capture_output=True, check=True)
-    script = made.stdout.decode()
-    # Only inside strings and regular expressions, where the backslash changes nothing.
-    return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def data(rows: Sequence[Mapping[str, str | float | None]]) -> alt.InlineData:
@@ -107,8 +58,11 @@ def layered(layers: Sequence[alt.Chart], height: int) -> alt.LayerChart:
 
 
 def specification(chart: alt.LayerChart) -> Spec:
-    """A chart as Vega-Lite, without Altair's own default size, which would override the page's."""
-    spec: Spec = chart.to_dict()
+    """A chart as Vega-Lite, without Altair's own default size, which would override the page's.
+
+    Not held against Vega-Lite's schema, which takes most of a second: the tests do that.
+    """
+    spec: Spec = chart.to_dict(validate=False)
     spec.pop("config", None)
     return spec
 
@@ -156,12 +110,6 @@ def arm_shape() -> alt.Shape:
 def tooltips(**titles: str) -> list[alt.Tooltip]:
     """Tooltips of ready-made text, field to title."""
     return [alt.Tooltip(f"{field}:N", title=title) for field, title in titles.items()]
-
-
-def embedded_json(value: object) -> str:
-    """JSON that is inert inside a ``script`` element, whatever its strings hold."""
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _plain(value: str | float | None) -> str | float | None:

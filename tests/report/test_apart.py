@@ -1,0 +1,53 @@
+"""What a report needs and a study's process should not hold is loaded elsewhere."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import altair as alt
+import pytest
+
+from tests.report.test_contest_pages import met
+from tuner.errors import HostError
+from tuner.report import apart
+from tuner.report.charts import charts
+from tuner.report.charts_of_contests import contest_charts
+from tuner.report.charts_of_studies import forest_chart
+from tuner.report.result import evaluate
+from tuner.testing.sample_record import sample_record
+
+_PAGE = """
+import sys
+from tuner.report.html import render_html
+from tuner.report.result import evaluate
+from tuner.testing.sample_record import sample_record
+page = render_html(evaluate(sample_record("better")))
+print("altair" in sys.modules, 'id="chart-spectra"' in page)
+"""
+
+
+def test_a_page_is_made_without_altair_in_its_own_process() -> None:
+    """Some 30 MB that a study which goes on measuring does not hold."""
+    done = subprocess.run([sys.executable, "-c", _PAGE], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
+
+
+def test_what_fails_there_is_told_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the other process's own words."""
+    monkeypatch.delitem(sys.modules, "altair")
+    with pytest.raises(HostError, match="No module named 'nowhere'"):
+        apart.apart("nowhere", "nothing")
+
+
+def test_every_chart_keeps_to_vega_lites_schema() -> None:
+    """Held against it here, so that no report has to be."""
+    study = evaluate(sample_record("better"))
+    (pair,) = contest_charts([met()])
+    forest = forest_chart([study])
+    assert forest is not None
+    specs = [forest, *charts(study).values(), *(spec for part in pair for spec in part.values())]
+    assert len(specs) > 20
+    for spec in specs:
+        alt.LayerChart.from_json(json.dumps(spec), validate=True)
