@@ -49,6 +49,23 @@ def on_a_terminal(program: str) -> str:
     return b"".join(parts).decode()
 
 
+def test_long_lines_go_on_below_the_text() -> None:
+    """Broken between words at the terminal's width, set in, nothing of them lost."""
+    words = "block invalid, repeated whole: " + "the host stalled, and stalled again; " * 5
+    program = (
+        "from tuner.cli.progress import TerminalProgress\n"
+        f"TerminalProgress().note({words!r})\n"
+        "TerminalProgress().phase('a title', 60.0)\n"
+    )
+    seen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", on_a_terminal(program))
+    first, *rest, last = seen.rstrip().replace("\r", "").split("\n")
+    assert max(map(len, (first, *rest))) < 100
+    assert len(rest) >= 2
+    assert all(re.match(r" {12}\S", line) for line in rest)
+    assert " ".join(f"{first} {' '.join(rest)}".split()[1:]) == words.strip()
+    assert last.endswith("a title, about 1 min")
+
+
 def test_a_terminal_shows_where_the_study_is() -> None:
     """Phase, block, stalls, the best with its spread and the time left; no thread draws it."""
     seen = on_a_terminal(_STUDY.format(quiet=False))

@@ -7,7 +7,9 @@ only then is there a turn.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 
@@ -15,6 +17,11 @@ import click
 
 from tuner.cli.live import LiveView
 from tuner.cli.words import duration
+
+_CLOCK_WIDTH = 8
+"""Of ``  0:00`` and the space behind it."""
+_LEAST_WIDTH = 40
+"""Of a line's text, however narrow the terminal is."""
 
 
 class TerminalProgress:
@@ -40,7 +47,7 @@ class TerminalProgress:
 
     def phase(self, title: str, expected_s: float) -> None:
         """See ``Progress.phase``."""
-        self._line(click.style(title, bold=True) + f", about {duration(expected_s)}")
+        self._line(f"{title}, about {duration(expected_s)}", bold=len(title))
         if self._view:
             self._view.phase(title, expected_s)
 
@@ -62,13 +69,37 @@ class TerminalProgress:
         if self._view:
             self._view.best(text)
 
-    def _line(self, text: str) -> None:
+    def _line(self, text: str, *, bold: int = 0) -> None:
+        """One line; on a terminal as many as it takes, each below the beginning of the text.
+
+        Args:
+            text: what to say; leading spaces set it below what was said before.
+            bold: so many characters at its beginning are the title.
+        """
         if self._quiet:
             return
         passed = time.monotonic() - self._start
-        clock = click.style(f"{int(passed // 60):3d}:{int(passed % 60):02d}", dim=True)
-        line = f"{clock}  {text}"
-        if self._view:
-            self._view.say(line)
-        else:
-            click.echo(line, err=True)
+        clock = f"{int(passed // 60):3d}:{int(passed % 60):02d}"
+        first, *rest = self._wrapped(text)
+        lines = [
+            click.style(clock, dim=True) + f"  {click.style(first[:bold], bold=True)}{first[bold:]}"
+        ]
+        lines += [" " * (len(clock) + 2) + line for line in rest]
+        for line in lines:
+            if self._view:
+                self._view.say(line)
+            else:
+                click.echo(line, err=True)
+
+    def _wrapped(self, text: str) -> list[str]:
+        if not sys.stderr.isatty():
+            return [text]
+        width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns - _CLOCK_WIDTH - 1)
+        depth = len(text) - len(text.lstrip())
+        return textwrap.wrap(
+            text,
+            width,
+            subsequent_indent=" " * (depth + 2),
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [text]
