@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +18,10 @@ pytestmark = pytest.mark.usefixtures("host")
 RUN = ("run", "https-proxy-500", "--server", "nginx", "--case", "20B", "--time", "30s")
 
 
-def test_a_published_experiment_from_beginning_to_end(tuner: Tuner) -> None:
-    """All arms measured, the published figures beside, report and configurations written."""
+def test_a_published_experiment_from_beginning_to_end(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All arms measured, the published figures beside; reported, exported, and shown."""
     done = tuner(*RUN, "--name", "mine")
     assert done.code == 0, done.err
     for label in ("nginx-stock", "nginx-published", "nginx-tuned"):
@@ -36,6 +40,15 @@ def test_a_published_experiment_from_beginning_to_end(tuner: Tuner) -> None:
     assert len(contest["arms"]) == 3
     assert contest["blocks"] >= 9
     assert "mine.20B" in tuner("studies").out
+    kept = tuner("export", "mine", "--results", "results/mine")
+    assert kept.code == 0, kept.err
+    assert "results/README.md" in kept.out
+    anew = tuner("report", "results/mine/record-20B.json.gz", "--json")
+    assert json.loads(anew.out)["contests"] == json.loads(again.out)["contests"]
+    extra = types.ModuleType("optuna_dashboard")
+    monkeypatch.setattr(extra, "run_server", lambda *_, **__: None, raising=False)
+    monkeypatch.setitem(sys.modules, "optuna_dashboard", extra)
+    assert "the studies of the run mine" in tuner("dashboard", "mine").err
 
 
 def test_a_ladder_of_given_configurations(tuner: Tuner) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tuner.cli import options
+from tuner.cli import contest_results, options
 from tuner.cli.session import STUDIES, open_store
 from tuner.errors import DefinitionError
 from tuner.store import sqlite_url
@@ -29,7 +29,11 @@ def command(name: str, storage: str | None, host: str, port: int) -> None:
     time from it. NAME/blocks holds the blocks, NAME the trials. It is an extra of its own:
     pip install 'tuner[dashboard]'.
     """
-    open_store(name, storage)
+    shown = f"{name} and {name}/blocks"
+    if storage is None and contest_results.is_run(STUDIES / name, name):
+        shown = f"the studies of the run {name}"
+    else:
+        open_store(name, storage)
     try:
         import optuna_dashboard
     except ImportError as error:
@@ -38,5 +42,5 @@ def command(name: str, storage: str | None, host: str, port: int) -> None:
             " (or open report.html, which needs nothing)",
             path="tuner dashboard",
         ) from error
-    click.echo(f"http://{host}:{port}/ shows {name} and {name}/blocks; Ctrl-C ends it", err=True)
+    click.echo(f"http://{host}:{port}/ shows {shown}; Ctrl-C ends it", err=True)
     optuna_dashboard.run_server(storage or sqlite_url(STUDIES / name), host=host, port=port)
