@@ -128,14 +128,18 @@ class Premises(Protocol):
         ...
 
 
-def open_premises(inventory: str | None) -> Premises:
+def open_premises(inventory: str | None, *, serves: bool = False) -> Premises:
     """This machine, or the hosts of an inventory; these are looked at now.
+
+    Args:
+        inventory: its path; None: this machine.
+        serves: whether the target must have its server already, since that is what is tuned.
 
     Raises:
         DefinitionError: the inventory cannot be read.
         HostError: a host cannot be reached.
     """
-    return Fleet(read_inventory(inventory)) if inventory else ThisMachine()
+    return Fleet(read_inventory(inventory), serves=serves) if inventory else ThisMachine()
 
 
 class ThisMachine:
@@ -206,10 +210,12 @@ class Fleet:
 
     Args:
         inventory: the hosts.
+        serves: whether the target must have its server already.
     """
 
-    def __init__(self, inventory: Inventory) -> None:
+    def __init__(self, inventory: Inventory, *, serves: bool = False) -> None:
         self._inventory = inventory
+        self._serves = serves
         self._connections = remote.Connections(inventory)
         self._path = str(Path(inventory.path).resolve())
         try:
@@ -348,6 +354,11 @@ class Fleet:
             stale = [h for h in measuring if found[h.name].loadgen_sha256 != wanted]
             serving = (hosts.target, hosts.backend)
             bare = [h for h in serving if found[h.name].programs["nginx"] is None]
+            if self._serves and hosts.target in bare:
+                raise HostError(
+                    f"there is no Nginx on {hosts.target.name}, so there is none to be tuned in"
+                    " place"
+                )
             if not stale and not bare:
                 return found
             for host in measuring:
@@ -374,7 +385,8 @@ def sweep_strays() -> list[str]:
                     f" yet: {error}"
                 )
                 continue
-            done.append(f"stopped what the dead study {stray.study} had left on its hosts")
+            words = f"stopped what the dead study {stray.study} had left on its hosts"
+            done.append(words + ", and gave the service its own files back" * stray.in_place)
         elif place.exists() or stray.kernel:
             loan = Loan() if stray.kernel else None
             AnsibleDeployer(place, work, user="", loan=loan).stop()

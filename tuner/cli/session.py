@@ -116,7 +116,7 @@ def preflight(
     if definition.connections is not None:
         workload = replace(workload, connections=definition.connections)
     own_server.check(definition, workload)
-    premises = open_premises(definition.inventory)
+    premises = open_premises(definition.inventory, serves=bool(definition.in_place))
     host = premises.host
     adapter = catalog.server(definition.server)
     found = premises.detect(adapter)
