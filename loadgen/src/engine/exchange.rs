@@ -105,7 +105,10 @@ impl Sink for Answers<'_, '_> {
     fn failed(&mut self, stream: u32, kind: Kind, again: bool) {
         if let Some(exchange) = self.vacate(stream) {
             // Connections that end gently may do so again and again, and each is opened anew.
-            let gentle = kind == Kind::GoAway(0);
+            // HTTP/3 says it twice: that the connection ends, and of each stream that it came late
+            // (RFC 9114, 5.2).
+            let late = kind == Kind::H3Reset(crate::http3::code::REQUEST_REJECTED);
+            let gentle = kind == Kind::GoAway(0) || (late && self.standing.closing);
             if again && (!exchange.retried || gentle) {
                 self.ledger.refuse(exchange.index);
             } else {
