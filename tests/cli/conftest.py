@@ -98,11 +98,14 @@ class Deployer:
 
     def deploy(self, instances: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
         """See ``Deployer.deploy``."""
-        texts = [
-            replace(i, files={"configuration.json": json.dumps({"text": i.files["nginx.conf"]})})
-            for i in instances
-        ]
-        return self._deployer.deploy(texts)
+        # The configuration is the first file, whatever the server calls it.
+        texts = [{"text": next(iter(i.files.values()))} for i in instances]
+        return self._deployer.deploy(
+            [
+                replace(instance, files={"configuration.json": json.dumps(text)})
+                for instance, text in zip(instances, texts, strict=True)
+            ]
+        )
 
     def switch(self, instance: InstanceSpec) -> InstanceState:
         """See ``Deployer.switch``."""

@@ -58,6 +58,43 @@ def test_the_outcome_is_a_patch_of_the_users_files(tuner: Tuner, config: Path) -
     assert "configuration changed since 'mine' was begun" in done.err
 
 
+CADDYFILE = """\
+# the shop's front
+http://shop.example {
+\tencode gzip   # as it always was
+\treverse_proxy 127.0.0.1:8000
+}
+"""
+
+
+@pytest.mark.usefixtures("host")
+def test_the_outcome_is_a_patch_of_a_caddyfile(tuner: Tuner, tmp_path: Path) -> None:
+    """Its lines, comments and layout stay; the environment is a file beside it."""
+    config = tmp_path / "Caddyfile"
+    config.write_text(CADDYFILE)
+    options = ("--server", "caddy", "--workload", "proxy", "--config", str(config))
+    done = tuner("compare", "own", "hand", *options, *OPTIONS)
+    assert done.code == 0, done.err
+    assert config.read_text() == CADDYFILE
+    diff = tuner("export", "mine", "--diff", "--candidate")
+    assert diff.code == 0
+    command = ["patch", "-p0", "-s", "-d", str(tmp_path)]
+    subprocess.run(command, input=diff.out, text=True, check=True)
+    assert config.read_text().startswith(
+        CADDYFILE.replace(":8000\n}\n", ":8000 {\n\t\ttransport http {\n")
+    )
+    files = tuner("export", "mine", "--candidate", "--output", str(tmp_path / "out"))
+    assert files.code == 0
+    assert (tmp_path / "out" / "own" / "Caddyfile").read_text() == config.read_text()
+    assert "GOGC=400" in (tmp_path / "out" / "caddy.env").read_text()
+    report = Path("studies/mine/report.md").read_text()
+    assert "the workload's backend stands behind 127.0.0.1:8000" in report
+    config.write_text(CADDYFILE.replace("gzip", "zstd"))
+    done = tuner("optimize", "--resume", "--name", "mine")
+    assert done.code == 2
+    assert "configuration changed since 'mine' was begun" in done.err
+
+
 @pytest.mark.parametrize(
     ("old", "new", "options", "words"),
     [
@@ -66,7 +103,7 @@ def test_the_outcome_is_a_patch_of_the_users_files(tuner: Tuner, config: Path) -
         ("root /srv", "limit_rate x; root /srv", (), "nginx.conf:8: Nginx refuses it"),
         ("", "", ("--server-name", "other.example"), "here are: shop.example"),
         ("", "", ("--workload", "https"), "nginx.conf:5: the workload asks over TLS"),
-        ("", "", ("--server", "caddy"), "not yet for caddy"),
+        ("", "", ("--server", "nghttpx"), "not yet for nghttpx"),
     ],
 )
 @pytest.mark.usefixtures("host")

@@ -6,16 +6,18 @@ from collections.abc import Callable, Sequence
 
 from tuner.errors import DefinitionError
 from tuner.facts import HostFacts, ServerFacts
+from tuner.lint import caddy as caddy_rules
 from tuner.lint import nginx as nginx_rules
 from tuner.lint.finding import Finding, LintFacts, lint_facts
 from tuner.own import in_place, nginx
+from tuner.own.caddy import server as caddy
 from tuner.own.files import Files
 from tuner.own.port import Own, OwnServer, Wishes
 from tuner.space import Space
 from tuner.study import StudyDefinition
 from tuner.workload import Workload
 
-READ = ("nginx",)
+READ = ("nginx", "caddy")
 """Servers whose configurations are read."""
 
 
@@ -75,13 +77,17 @@ def _check_in_place(definition: StudyDefinition, workload: Workload) -> None:
 
 
 def read(
-    definition: StudyDefinition, workload: Workload, service_files: Callable[[], Files]
+    definition: StudyDefinition,
+    workload: Workload,
+    server: ServerFacts,
+    service_files: Callable[[], Files],
 ) -> Own | None:
     """The configuration that a study names; None if it names none.
 
     Args:
         definition: of the study.
         workload: what is asked.
+        server: the program; Caddy's own reads its Caddyfile.
         service_files: those of the host whose service is tuned in place.
 
     Raises:
@@ -97,6 +103,8 @@ def read(
     )
     if definition.in_place:
         return in_place.read(wishes, workload, service_files())
+    if server.name == "caddy":
+        return caddy.read(wishes, workload, server.binary)
     return nginx.read(wishes, workload)
 
 
@@ -120,4 +128,10 @@ def adapted(
 
 
 def _findings(own: Own, facts: LintFacts) -> Sequence[Finding]:
-    return nginx_rules.lint(own.tree, facts) if isinstance(own, nginx.Own) else ()
+    match own:
+        case nginx.Own():
+            return nginx_rules.lint(own.tree, facts)
+        case caddy.OwnConfiguration():
+            return caddy_rules.lint(own.origin.config, own.origin.file, facts)
+        case _:
+            return ()

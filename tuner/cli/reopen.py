@@ -43,9 +43,9 @@ def check_same(found: Preflight, record: Record, path: str) -> None:
     }
     if found.own is not None and record.baseline in record.configurations:
         # Values alone do not tell: the user may have changed anything else in their files.
-        text = record.configurations[record.baseline].text
-        here["configuration"] = (text, describe(found, found.baseline).text)
-    changed = [what for what, (then, now) in here.items() if then != now]
+        then, now = record.configurations[record.baseline], describe(found, found.baseline)
+        here["configuration"] = ((then.text, dict(then.more)), (now.text, dict(now.more)))
+    changed = [what for what, (before, after) in here.items() if before != after]
     if changed:
         raise DefinitionError(
             f"{' and '.join(changed)} changed since {record.name!r} was begun, so its blocks"

@@ -120,7 +120,7 @@ def preflight(
     host = premises.host
     adapter = catalog.server(definition.server)
     found = premises.detect(adapter)
-    mine = own_server.read(definition, workload, lambda: premises.service().files())
+    mine = own_server.read(definition, workload, found, lambda: premises.service().files())
     workload = mine.workload if mine else workload
     cores = premises.cores(backend=workload.backend is not None)
     facts = space_facts(host, found, workload, len(cores.server))

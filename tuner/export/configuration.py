@@ -40,8 +40,10 @@ def export_files(
     if chosen is None:
         return {}
     lines = provenance(study, chosen)
+    # JSON has no comments; the values' file says where both come from.
+    head = "" if chosen.file_name.endswith(".json") else comment(lines)
     files = {
-        chosen.file_name: comment(lines) + chosen.text,
+        chosen.file_name: head + chosen.text,
         **chosen.more,
         VALUES_NAME: configuration_yaml(chosen.configuration, lines),
     }

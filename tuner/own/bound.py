@@ -200,7 +200,8 @@ def _needed(parameter: Parameter) -> list[str]:
 
 def _own(parameter: Parameter, value: Value, *, stays: bool) -> Parameter:
     """The parameter with the user's value as a default, which is allowed whatever the range."""
-    if stays:
+    # What is fixed is as the user has it, whatever baseline stands beside theirs.
+    if stays or parameter.role == "fixed":
         every = dict.fromkeys((*parameter.defaults, OWN), value)
         return replace(parameter, role="fixed", defaults=every)
     return replace(parameter, defaults={**parameter.defaults, OWN: value})

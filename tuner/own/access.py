@@ -1,0 +1,29 @@
+"""What the account of the instances may read: as root, tuner itself may read everything."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+
+def is_enterable(path: str) -> bool:
+    """Whether the account may enter a folder."""
+    if os.geteuid() != 0:
+        return os.access(path, os.X_OK)
+    folder = Path(path).resolve()
+    try:
+        return all(each.stat().st_mode & stat.S_IXOTH for each in (folder, *folder.parents))
+    except OSError:
+        return False
+
+
+def is_readable(path: str) -> bool:
+    """Whether the account may read a file."""
+    if os.geteuid() != 0:
+        return os.access(path, os.R_OK)
+    try:
+        parents = all(p.stat().st_mode & stat.S_IXOTH for p in Path(path).resolve().parents)
+        return parents and bool(Path(path).stat().st_mode & stat.S_IROTH)
+    except OSError:
+        return False

@@ -1,0 +1,1 @@
+"""The user's own Caddy: its Caddyfile or JSON read, changed where parameters stand, and patched."""

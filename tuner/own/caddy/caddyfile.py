@@ -1,0 +1,377 @@
+"""A Caddyfile as lines that know where they stand, and changes of its text.
+
+Only what is needed to find a line and to change it: words, comments, blocks and imports, by the
+rules of Caddy's lexer (caddyconfig/caddyfile/lexer.go). What a line means, Caddy itself says.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.errors import DefinitionError
+
+_DEEPEST = 32
+_HEREDOC = re.compile(r"<<([A-Za-z0-9_-]+)\r?\n")
+_VARIABLE = re.compile(r"\{\$([^}:]+)(?::([^}]*))?\}")
+_STEP = "\t"
+
+Spot = tuple[int, ...]
+"""Where a line stands in its file: its index among its siblings, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word, quotes included, with offsets of characters."""
+
+    text: str
+    start: int
+    end: int
+
+    @property
+    def plain(self) -> str:
+        """Without its quotes."""
+        quoted = len(self.text) > 1 and self.text[0] in '"`' and self.text[-1] == self.text[0]
+        return self.text[1:-1] if quoted else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line's words, and the lines of the block that it opens."""
+
+    words: tuple[Word, ...]
+    """Without the brace; none: the block of global options."""
+    number: int
+    """1-based, in its file."""
+    opened: Word | None = None
+    """The ``{``."""
+    closed: Word | None = None
+    """The ``}``."""
+    lines: tuple[Line, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The first word; empty for the global options."""
+        return self.words[0].plain if self.words else ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The words without their quotes."""
+        return tuple(word.plain for word in self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A line that is wanted in the block of another, with the blocks between."""
+
+    name: str
+    args: tuple[str, ...] | None
+    """As they are to be written; None: the line goes."""
+    within: tuple[tuple[str, ...], ...] = ()
+    """Words of the blocks around it: ``(("transport", "http"),)``."""
+    formats: tuple[str, ...] = ()
+    """All formats of an ``encode``, in order: they stand in its line, or one by one in its block,
+    and only there with a level."""
+    repeated: bool = False
+    """Whether lines of this name stand beside each other, each with its own arguments."""
+
+
+def read(main: str) -> dict[str, str]:
+    """The main file and all that it imports, by absolute path.
+
+    Raises:
+        DefinitionError: a file cannot be read, or is not understood; with its line.
+    """
+    texts: dict[str, str] = {}
+    _read(str(Path(main).absolute()), texts, 0)
+    return texts
+
+
+def parse(text: str, path: str = "") -> tuple[Line, ...]:
+    """The lines of a file, blocks within.
+
+    Raises:
+        DefinitionError: a brace or a quote is open at its end.
+    """
+    rows = list(_rows(text, path))
+    lines, rest = _block(rows, 0, path, depth=0)
+    if rest < len(rows):
+        raise DefinitionError("this brace closes nothing", path=path, line=rows[rest][0])
+    return tuple(lines)
+
+
+def spots(lines: Sequence[Line], above: Spot = ()) -> Iterator[tuple[Spot, Line]]:
+    """Every line with where it stands."""
+    for index, line in enumerate(lines):
+        yield (*above, index), line
+        yield from spots(line.lines, (*above, index))
+
+
+def at(lines: Sequence[Line], spot: Spot) -> Line:
+    """The line that stands there."""
+    line = lines[spot[0]]
+    return at(line.lines, spot[1:]) if spot[1:] else line
+
+
+def change(text: str, spot: Spot, setting: Setting) -> str:
+    """The text with a setting in the block of the line at ``spot``; all else stays as it is."""
+    line = at(parse(text), spot)
+    return _applied(text, _pieces(text, line, setting))
+
+
+def change_global(text: str, words: tuple[str, ...], setting: Setting) -> str:
+    """The text with a setting in a new block of the global options, which are made if missing."""
+    lines = parse(text)
+    inner = Setting(setting.name, setting.args, (words, *setting.within))
+    for line in lines:
+        if not line.words:
+            return _applied(text, _pieces(text, line, inner))
+    newline = _newline(text)
+    return newline.join(["{", *_nested(inner, _STEP), "}", "", ""]) + text
+
+
+def with_imports(text: str, file: str, moved: Mapping[str, str]) -> str:
+    """The text with its imports of files pointing below other folders.
+
+    Args:
+        text: of the file.
+        file: its absolute path.
+        moved: for each pattern that an import means, what is to be written.
+    """
+    pieces = []
+    for word, pattern in _file_imports(parse(text, file), file):
+        if pattern in moved:
+            pieces.append((word.start, word.end, f"`{moved[pattern]}`"))
+    return _applied(text, pieces)
+
+
+def imports(text: str, file: str) -> list[str]:
+    """The absolute patterns of the files that a text imports."""
+    return [pattern for _, pattern in _file_imports(parse(text, file), file)]
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def _read(path: str, texts: dict[str, str], depth: int) -> None:
+    if path in texts:
+        return
+    if depth > _DEEPEST:
+        raise DefinitionError(f"imports are nested more than {_DEEPEST} deep", path=path)
+    try:
+        texts[path] = Path(path).read_bytes().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise DefinitionError(f"cannot be read: {error.strerror}", path=path) from None
+    for pattern in imports(texts[path], path):
+        for found in _files(pattern):
+            _read(found, texts, depth + 1)
+
+
+def _file_imports(lines: Sequence[Line], file: str) -> Iterator[tuple[Word, str]]:
+    snippets = {line.name for line in lines if line.name.startswith("(")}
+    for _, line in spots(lines):
+        if line.name != "import" or len(line.words) < 2:
+            continue
+        wanted = _VARIABLE.sub(
+            lambda found: os.environ.get(found[1], found[2] or ""), line.words[1].plain
+        )
+        pattern = os.path.normpath(Path(file).parent / wanted)
+        # A snippet goes before a file, and may stand in another one. What is put together of
+        # arguments is known to Caddy alone.
+        if f"({wanted})" not in snippets and "{" not in wanted and _files(pattern):
+            yield line.words[1], pattern
+
+
+def _files(pattern: str) -> list[str]:
+    # What begins with a dot is not meant by a star, for Caddy as for the shell.
+    found = glob.glob(pattern)  # noqa: PTH207 - Caddy matches as glob(3) does
+    return sorted(file for file in found if Path(file).is_file())
+
+
+def _rows(text: str, path: str) -> Iterator[tuple[int, list[Word]]]:
+    """Number and words of every line that has some."""
+    row: list[Word] = []
+    number = 1
+    last = 0
+    for word in _scan(text, path):
+        between = text[last : word.start]
+        # A backslash before the line's end makes two lines one.
+        if row and re.search(r"(?<!\\)\n", between.replace("\r", "")):
+            yield number, row
+            row = []
+        if not row:
+            number = text.count("\n", 0, word.start) + 1
+        row.append(word)
+        last = word.end
+    if row:
+        yield number, row
+
+
+def _block(
+    rows: Sequence[tuple[int, list[Word]]], start: int, path: str, depth: int
+) -> tuple[list[Line], int]:
+    """The lines of a block, and the row that closes it."""
+    lines: list[Line] = []
+    index = start
+    while index < len(rows):
+        number, words = rows[index]
+        if words[0].text == "}":
+            return lines, index
+        if words[-1].text != "{":
+            lines.append(Line(tuple(words), number))
+            index += 1
+            continue
+        inner, end = _block(rows, index + 1, path, depth + 1)
+        if end >= len(rows):
+            raise DefinitionError("a block is opened here and never closed", path=path, line=number)
+        closed = rows[end][1][0]
+        lines.append(Line(tuple(words[:-1]), number, words[-1], closed, tuple(inner)))
+        index = end + 1
+    return lines, index
+
+
+def _scan(text: str, path: str) -> Iterator[Word]:
+    start, size = 0, len(text)
+    while start < size:
+        char = text[start]
+        if char.isspace() or text.startswith(("\\\n", "\\\r\n"), start):
+            start += 1
+        elif char == "#":
+            end = text.find("\n", start)
+            start = size if end < 0 else end
+        else:
+            end = _end_of_word(text, start, path)
+            yield Word(text[start:end], start, end)
+            start = end
+
+
+def _end_of_word(text: str, start: int, path: str) -> int:
+    char = text[start]
+    heredoc = _HEREDOC.match(text, start)
+    if heredoc:
+        closing = re.compile(rf"^[ \t]*{re.escape(heredoc[1])}(?=\s|$)", re.MULTILINE)
+        found = closing.search(text, heredoc.end())
+        if found is None:
+            raise _unclosed(text, start, path)
+        return found.end()
+    if char in '"`':
+        end = start + 1
+        while end < len(text) and text[end] != char:
+            end += 2 if char == '"' and text[end] == "\\" else 1
+        if end >= len(text):
+            raise _unclosed(text, start, path)
+        return end + 1
+    end = start
+    while end < len(text) and not text[end].isspace():
+        end += 1
+    return end
+
+
+def _unclosed(text: str, start: int, path: str) -> DefinitionError:
+    line = text.count("\n", 0, start) + 1
+    return DefinitionError("a quote is opened here and never closed", path=path, line=line)
+
+
+# --- changes ---------------------------------------------------------------------------------
+
+_Piece = tuple[int, int, str]
+
+
+def _pieces(text: str, line: Line, setting: Setting) -> list[_Piece]:
+    if setting.formats and not any(child.name in setting.formats for child in line.lines):
+        return _formats(text, line, setting)
+    if setting.within:
+        words, rest = setting.within[0], setting.within[1:]
+        for child in line.lines:
+            if child.texts == words:
+                inner = Setting(setting.name, setting.args, rest)
+                return _pieces(text, child, inner)
+        return [] if setting.args is None else _added(text, line, _nested(setting, ""))
+    for child in line.lines:
+        if child.name == setting.name and not setting.repeated:
+            return [_replaced(text, child, setting.args)]
+    return [] if setting.args is None else _added(text, line, _nested(setting, ""))
+
+
+def _formats(text: str, line: Line, setting: Setting) -> list[_Piece]:
+    """``encode zstd gzip`` with a level: the formats move into a block."""
+    # A matcher stands before them, and stays.
+    stays = [word for word in line.words if word.plain not in setting.formats]
+    args = " ".join(("", *(setting.args or ())))
+    rows = [f"{name}{args if name == setting.name else ''}" for name in setting.formats]
+    return [(stays[-1].end, line.words[-1].end, ""), *_added(text, line, rows)]
+
+
+def _nested(setting: Setting, indent: str) -> list[str]:
+    """The setting as lines, with its blocks around it."""
+    head = [f"{indent}{_STEP * i}{' '.join(w)} {{" for i, w in enumerate(setting.within)]
+    inner = f"{indent}{_STEP * len(setting.within)}" + " ".join(
+        (setting.name, *(setting.args or ()))
+    )
+    tail = [f"{indent}{_STEP * i}}}" for i in reversed(range(len(setting.within)))]
+    return [*head, inner, *tail]
+
+
+def _added(text: str, line: Line, rows: Sequence[str]) -> list[_Piece]:
+    """Lines at the end of a block, which is opened if there is none."""
+    newline, start = _newline(text), line.words[0].start if line.words else _brace(line).start
+    own = _indent_of(text, start)
+    step = _step_of(text)
+    rows = [row.replace(_STEP, step) for row in rows]
+    if line.opened is None:
+        end = line.words[-1].end
+        stop = text.find("\n", end)
+        stop = len(text) if stop < 0 else stop - (text[stop - 1] == "\r")
+        body = "".join(f"{newline}{own}{step}{row}" for row in rows) + f"{newline}{own}}}"
+        # A comment behind the words stays on their line.
+        return [(end, end, f" {{{body}")] if end == stop else [(end, end, " {"), (stop, stop, body)]
+    assert line.closed is not None  # noqa: S101 - what was opened was closed
+    indent = own + step
+    if line.lines:
+        first = line.lines[0]
+        indent = _indent_of(text, (first.words[0] if first.words else _brace(first)).start)
+    begin = text.rfind("\n", 0, line.closed.start) + 1
+    return [(begin, begin, "".join(f"{indent}{row}{newline}" for row in rows))]
+
+
+def _replaced(text: str, line: Line, args: tuple[str, ...] | None) -> _Piece:
+    if args is None:
+        begin = text.rfind("\n", 0, line.words[0].start) + 1
+        last = line.closed or line.words[-1]
+        stop = text.find("\n", last.end)
+        return begin, len(text) if stop < 0 else stop + 1, ""
+    name, *old = line.words
+    if not old:
+        return name.end, name.end, "".join(f" {arg}" for arg in args)
+    return old[0].start, old[-1].end, " ".join(args)
+
+
+def _applied(text: str, pieces: Sequence[_Piece]) -> str:
+    for start, end, words in sorted(pieces, reverse=True):
+        text = text[:start] + words + text[end:]
+    return text
+
+
+def _brace(line: Line) -> Word:
+    assert line.opened is not None  # noqa: S101 - only a block has no words
+    return line.opened
+
+
+def _indent_of(text: str, start: int) -> str:
+    begin = text.rfind("\n", 0, start) + 1
+    found = re.match(r"[ \t]*", text[begin:start])
+    return found.group() if found else ""
+
+
+def _step_of(text: str) -> str:
+    """What the file indents with: a tab, as ``caddy fmt`` does, or blanks."""
+    found = re.search(r"^(\t| {2,8})\S", text, re.MULTILINE)
+    return found[1] if found else _STEP
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"

@@ -1,0 +1,320 @@
+"""Where a configuration of Caddy comes from: the files as the user has them, and their JSON.
+
+Caddy itself turns a Caddyfile into JSON, and tells which line makes what in it: each line that
+matters gets a mark of its own, in a copy, and the marks are looked for in the JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from types import MappingProxyType
+
+from tuner.errors import DefinitionError
+from tuner.own.caddy import caddyfile
+from tuner.own.caddy.caddyfile import Setting, Spot
+from tuner.own.caddy.tree import ABSENT, Json, Place, look, put, walk
+
+_PATIENCE_S = 30.0
+_MARK = "X-Tuner-Place"
+_FIRST = 900_000_000
+"""Numbers from here on are marks: nobody has such sizes."""
+_ERROR = re.compile(r"^Error: (.*)$", re.MULTILINE)
+_AT = re.compile(r"(?:, at|^)?\s*(/?[^\s:,]*Caddyfile[^\s:,]*|/[^\s:,]+):(\d+)(?:: | - |,|$)?")
+
+Anchor = tuple[str, Spot]
+"""A line of a Caddyfile: the file, and where it stands there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting, in the JSON and in the line that makes it."""
+
+    owners: tuple[Place, ...]
+    """What the setting belongs to: handlers, or servers."""
+    place: Place
+    """Where it stands in an owner."""
+    value: Json
+    """``ABSENT`` takes it away."""
+    setting: Setting | None
+    """How a Caddyfile says it; None: by another setting of the same owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A configuration as the user has it."""
+
+    file: str
+    """The main file, absolute."""
+    texts: Mapping[str, str]
+    """Every file that was read, as it is."""
+    config: Json
+    """What Caddy makes of it."""
+    binary: str
+    anchors: Mapping[Place, Anchor] = field(default_factory=lambda: MappingProxyType({}))
+    """The lines that make what stands at a place; empty for JSON."""
+    opaque: str = ""
+    """Why a Caddyfile cannot be patched; empty if it can."""
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the user keeps JSON."""
+        return PurePath(self.file).suffix == ".json"
+
+    @property
+    def patched(self) -> bool:
+        """Whether the user's files can be patched at all."""
+        return not self.opaque
+
+    def twins(self, place: Place) -> tuple[Place, ...]:
+        """The places that the same line makes: a snippet may be imported several times."""
+        anchor = self.anchors.get(place)
+        if anchor is None:
+            return (place,)
+        return tuple(other for other, line in self.anchors.items() if line == anchor)
+
+
+def read(path: str, binary: str) -> Origin:
+    """Read a Caddyfile with its imports, or Caddy's JSON.
+
+    Raises:
+        DefinitionError: it cannot be read, or Caddy refuses it; with file and line if it tells.
+    """
+    file = str(Path(path).absolute())
+    if PurePath(file).suffix == ".json":
+        text = _text(file)
+        try:
+            config = json.loads(text)
+        except ValueError as error:
+            line = getattr(error, "lineno", None)
+            raise DefinitionError(f"is no JSON: {error}", path=file, line=line) from None
+        if not isinstance(config, dict):
+            raise DefinitionError("is no configuration of Caddy: not an object", path=file)
+        return Origin(file, MappingProxyType({file: text}), config, binary)
+    _text(file)
+    config = json.loads(_asked(file, binary))
+    try:
+        texts = caddyfile.read(file)
+        same = adapted(texts, file, binary)
+    except DefinitionError as error:
+        texts, same = {file: _text(file)}, None
+        why = str(error)
+    else:
+        why = "its copy is not the same to Caddy"
+    if same != config:
+        return Origin(file, MappingProxyType(texts), config, binary, opaque=why)
+    anchors = _anchors(texts, file, config, binary)
+    return Origin(file, MappingProxyType(texts), config, binary, MappingProxyType(anchors))
+
+
+def adapted(texts: Mapping[str, str], main: str, binary: str) -> Json:
+    """The JSON that Caddy makes of some texts, as if they stood where the user's files stand.
+
+    Raises:
+        DefinitionError: Caddy refuses them.
+    """
+    with tempfile.TemporaryDirectory(prefix="tuner-") as folder:
+        for file, text in texts.items():
+            patterns = caddyfile.imports(text, file)
+            moved = {pattern: f"{folder}{pattern}" for pattern in patterns}
+            path = Path(f"{folder}{file}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            changed = caddyfile.with_imports(text, file, moved)
+            path.write_bytes(changed.encode("utf-8", "surrogateescape"))
+        said = _asked(f"{folder}{main}", binary, cwd=str(PurePath(main).parent), shown=main)
+        return json.loads(said.replace(folder, ""))
+
+
+def change_config(origin: Origin, changes: Iterable[Change]) -> Json:
+    """The JSON with changes made, wherever the same line makes the same."""
+    config = origin.config
+    for change in changes:
+        for owner in change.owners:
+            for twin in origin.twins(owner):
+                config = put(config, (*twin, *change.place), change.value)
+    return config
+
+
+def change_texts(origin: Origin, changes: Iterable[Change]) -> dict[str, str]:
+    """The user's files that change, with the changes made.
+
+    Raises:
+        UnsaidError: a Caddyfile cannot say what is wanted; only the JSON can.
+    """
+    wanted = list(changes)
+    config = change_config(origin, wanted)
+    if config == origin.config:
+        return {}
+    if origin.opaque:
+        raise UnsaidError(origin.opaque)
+    if origin.is_json:
+        return {origin.file: _like(origin.texts[origin.file], config)}
+    texts = dict(origin.texts)
+    fresh: dict[tuple[Place, Setting], None] = {}
+    for change in wanted:
+        for owner in change.owners:
+            if change.setting is None:
+                continue
+            anchor = origin.anchors.get(owner)
+            if anchor is not None:
+                file, spot = anchor
+                texts[file] = caddyfile.change(texts[file], spot, change.setting)
+            elif len(owner) == 4 and owner[:3] == SERVERS:
+                # At the end, since a new block moves the lines below it.
+                fresh[owner, change.setting] = None
+            else:
+                raise UnsaidError(f"no line of a kind that is known makes {owner[-1]}")
+    for owner, setting in fresh:
+        words = _servers_words(origin, owner)
+        texts[origin.file] = caddyfile.change_global(texts[origin.file], words, setting)
+    try:
+        made = adapted(texts, origin.file, origin.binary)
+    except DefinitionError as error:
+        raise UnsaidError(str(error)) from None
+    if made != config:
+        raise UnsaidError("Caddy makes something else of the changed Caddyfile")
+    return {file: text for file, text in texts.items() if text != origin.texts[file]}
+
+
+class UnsaidError(Exception):
+    """A Caddyfile cannot say what the JSON can; the message says why."""
+
+
+SERVERS: Place = ("apps", "http", "servers")
+
+
+def _servers_words(origin: Origin, owner: Place) -> tuple[str, ...]:
+    """``servers``, with the address where there are several."""
+    servers = look(origin.config, SERVERS)
+    if len(servers) == 1:
+        return ("servers",)
+    return ("servers", str(look(origin.config, (*owner, "listen", 0))))
+
+
+def _like(text: str, config: Json) -> str:
+    """JSON with the indentation that the user has."""
+    found = re.search(r"\n([ \t]+)\S", text)
+    indent = found[1] if found else "\t"
+    end = "\n" if text.endswith("\n") else ""
+    return json.dumps(config, indent=indent, ensure_ascii=False) + end
+
+
+# --- marks -----------------------------------------------------------------------------------
+
+
+def _anchors(texts: Mapping[str, str], main: str, config: Json, binary: str) -> dict[Place, Anchor]:
+    """Which line makes which handler, log or server."""
+    marked = dict(texts)
+    known: list[tuple[str, Anchor]] = []
+    for file, text in texts.items():
+        # From the last line to the first: a mark moves what stands below it.
+        for spot, line in reversed(list(caddyfile.spots(caddyfile.parse(text, file)))):
+            setting = _mark(line.name, spot, len(known))
+            if setting is not None:
+                known.append((line.name, (file, spot)))
+                marked[file] = caddyfile.change(marked[file], spot, setting)
+    try:
+        there = adapted(marked, main, binary)
+    except DefinitionError:
+        return {}
+    found = {}
+    for place, value in walk(there):
+        for kind, number in _marks(place, value):
+            if number < len(known) and known[number][0] == kind:
+                found[place] = known[number][1]
+    # A place that is another thing without the marks is no place of the user's.
+    return {
+        place: line for place, line in found.items() if look(config, place, ABSENT) is not ABSENT
+    }
+
+
+def _mark(name: str, spot: Spot, number: int) -> Setting | None:
+    match name:
+        case "reverse_proxy":
+            return Setting("header_up", (_MARK, str(number)), repeated=True)
+        case "encode":
+            return Setting("minimum_length", (str(_FIRST + number),))
+        case "servers" if len(spot) == 2:
+            return Setting("max_header_size", (str(_FIRST + number),))
+        case _:
+            return None
+
+
+def _marks(place: Place, value: Json) -> Iterator[tuple[str, int]]:
+    if not isinstance(value, Mapping):
+        return
+    if value.get("handler") == "reverse_proxy":
+        found = look(value, ("headers", "request", "set", _MARK, 0))
+        if found is not None:
+            yield "reverse_proxy", int(found)
+    if value.get("handler") == "encode":
+        yield "encode", _number(value.get("minimum_length"))
+    if len(place) == 4 and place[:3] == SERVERS:
+        yield "servers", _number(value.get("max_header_bytes"))
+
+
+def _number(value: Json) -> int:
+    marked = isinstance(value, int) and value >= _FIRST
+    return value - _FIRST if marked else _FIRST
+
+
+# --- Caddy -----------------------------------------------------------------------------------
+
+
+def _asked(file: str, binary: str, cwd: str | None = None, shown: str = "") -> str:
+    command = [binary, "adapt", "--config", file, "--adapter", "caddyfile"]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=cwd or str(PurePath(file).parent),
+            timeout=_PATIENCE_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DefinitionError(f"Caddy does not read it: {error}", path=shown or file) from None
+    if done.returncode == 0:
+        return done.stdout
+    raise refused(done.stderr, shown or file)
+
+
+def refused(said: str, file: str) -> DefinitionError:
+    """Caddy's words, at the line of the user's file that they are about."""
+    errors = _ERROR.findall(said) or said.strip().splitlines()[-1:] or ["no reason is given"]
+    words = _sentence(errors[-1]).removeprefix("adapting config using caddyfile: ")
+    words = words.partition(" import chain: ")[0]
+    at = _AT.search(words)
+    if at is None:
+        return DefinitionError(f"Caddy refuses it: {words}", path=file)
+    name = at[1] if at[1].startswith("/") else file
+    rest = words[: at.start()] + words[at.end() :]
+    return DefinitionError(
+        f"Caddy refuses it: {rest.strip(' ,-:')}",
+        path=file if PurePath(name).name == PurePath(file).name else name,
+        line=int(at[2]),
+    )
+
+
+def _sentence(words: str) -> str:
+    """What a line of Caddy's own log says."""
+    try:
+        said = json.loads(words)
+    except ValueError:
+        return words
+    if not isinstance(said, dict):
+        return words
+    return ": ".join(str(said[key]) for key in ("msg", "error") if said.get(key)) or words
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_bytes().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        remedy = "; run as a user who may read it" if isinstance(error, PermissionError) else ""
+        raise DefinitionError(f"cannot be read: {error.strerror}{remedy}", path=path) from None

@@ -1,0 +1,330 @@
+"""The user's own Caddy as a server like the others: behind the same port, made of other text."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tuner.configuration import Configuration
+from tuner.errors import DefinitionError
+from tuner.facts import ServerFacts
+from tuner.hosts.port import InstanceSpec
+from tuner.own.access import is_enterable
+from tuner.own.bound import Bound
+from tuner.own.caddy.lab import Carried, Stand, carry
+from tuner.own.caddy.origin import (
+    Change,
+    Origin,
+    UnsaidError,
+    change_config,
+    change_texts,
+    refused,
+)
+from tuner.own.caddy.origin import read as read_origin
+from tuner.own.caddy.serving import Serving, serving
+from tuner.own.caddy.table import bind, changes
+from tuner.own.caddy.tree import Json, Place, look, written
+from tuner.own.patch import common_folder, patch
+from tuner.own.port import APPLIED, PATCH, Wishes
+from tuner.render import EXPORT, Placement, environment_of
+from tuner.servers import caddy
+from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, Ground
+from tuner.servers.trial import refusal, trial_ground
+from tuner.space import Space
+from tuner.syntax import Syntax
+from tuner.wire import Tls, Wire
+from tuner.workload import Workload
+
+JSON_FILE = "caddy.json"
+_PORT = 18_080
+"""For the trial with ``caddy validate``, which opens no socket."""
+_DEFAULT_PROTOCOLS = ("h1", "h2", "h3")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnConfiguration:
+    """A configuration of Caddy that was read, and what of it a workload reaches."""
+
+    wishes: Wishes
+    origin: Origin
+    serving: Serving
+    workload: Workload
+    """As it must be asked here: over TLS where the site speaks nothing else."""
+
+    def adapt(self, space: Space, server: ServerFacts) -> tuple[OwnCaddy, tuple[str, ...]]:
+        """See ``port.Own``."""
+        return adapt(self, space, server)
+
+
+def read(wishes: Wishes, workload: Workload, binary: str) -> OwnConfiguration:
+    """Read a configuration and find what the workload reaches.
+
+    Args:
+        wishes: the file, and which site is meant.
+        workload: what is asked.
+        binary: Caddy, which turns a Caddyfile into JSON.
+
+    Raises:
+        DefinitionError: at file, and line if Caddy tells it.
+    """
+    origin = read_origin(wishes.config, binary)
+    found = serving(origin.config, workload, wishes.server_name, origin.file)
+    if found.tls and workload.wire.tls is None:
+        workload = replace(workload, wire=replace(workload.wire, tls=Tls()))
+    _check_protocol(origin, found, workload.wire)
+    return OwnConfiguration(wishes, origin, found, workload)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCaddy:
+    """Behind ``tuner.servers.port.Server``, with instances and exports of the user's files."""
+
+    own: OwnConfiguration
+    bound: Bound
+    told: dict[str, Mapping[str, str] | UnsaidError] = field(default_factory=dict, compare=False)
+    """The changed files by configuration, since to ask Caddy takes time."""
+
+    @property
+    def name(self) -> str:
+        """See ``Server``."""
+        return caddy.name
+
+    @property
+    def syntax(self) -> Syntax:
+        """See ``Server``."""
+        return caddy.syntax
+
+    @property
+    def file_name(self) -> str:
+        """See ``Server``."""
+        return JSON_FILE if self.own.origin.is_json else caddy.file_name
+
+    def detect(self, binary: str | None = None) -> ServerFacts:
+        """See ``Server``."""
+        return caddy.detect(binary)
+
+    def refuses(self, server: ServerFacts, wire: Wire) -> str:
+        """See ``Server``."""
+        return caddy.refuses(server, wire)
+
+    def instance(
+        self,
+        label: str,
+        configuration: Configuration,
+        space: Space,  # noqa: ARG002 - the port's; ``bound`` has it with the user's values
+        ground: Ground,
+        port: int,
+    ) -> InstanceSpec:
+        """See ``Server``."""
+        directory = ground.instances_dir / label
+        carried = self.carried(configuration, ground, directory, port)
+        return caddy.spec(
+            label,
+            {JSON_FILE: _json(carried.config)},
+            (),
+            ground,
+            directory,
+            port=port,
+            live=configuration.digest,
+            environment=self._environment(configuration),
+        )
+
+    def export_text(
+        self,
+        configuration: Configuration,
+        space: Space,  # noqa: ARG002 - as for ``instance``
+        placement: Placement = EXPORT,  # noqa: ARG002 - the user's own places stay
+    ) -> str:
+        """The user's main file with the values of this configuration."""
+        origin = self.own.origin
+        changed = self._changed(configuration)
+        if isinstance(changed, UnsaidError):
+            head = f"# Only {JSON_FILE} says it: {changed}\n"
+            return head + _plain(origin.texts[origin.file])
+        return _plain({**origin.texts, **changed}[origin.file])
+
+    def export_files(
+        self,
+        configuration: Configuration,
+        space: Space,  # noqa: ARG002 - as for ``instance``
+        server: ServerFacts,  # noqa: ARG002 - the port's
+        placement: Placement = EXPORT,  # noqa: ARG002 - the user's own places stay
+    ) -> Mapping[str, str]:
+        """The whole JSON, the environment, and the patch of the user's files, where they change."""
+        origin = self.own.origin
+        files = {JSON_FILE: _json(change_config(origin, self._changes(configuration)))}
+        if origin.is_json:
+            files.clear()
+        variables = self._environment(configuration)
+        if variables != self._environment(self.bound.baseline):
+            files[caddy.ENVIRONMENT_FILE] = caddy.environment_file(variables)
+        changed = self._changed(configuration)
+        if isinstance(changed, UnsaidError) or not changed:
+            return files
+        folder = common_folder(changed, origin.file)
+        head = (
+            f"Configuration {configuration.digest}. To apply it:\n"
+            f"  patch -p0 -d {folder} < {PATCH}    (or in that folder: git apply -p0)\n"
+            f"and then: caddy validate --config {origin.file}\n\n"
+        )
+        copies = {
+            f"{APPLIED}/{Path(file).relative_to(folder).as_posix()}": _plain(text)
+            for file, text in changed.items()
+        }
+        return {**files, PATCH: head + _plain(patch(origin.texts, changed, folder)), **copies}
+
+    def carried(
+        self, configuration: Configuration, ground: Ground, directory: Path, port: int
+    ) -> Carried:
+        """A configuration as the lab serves it."""
+        origin, found = self.own.origin, self.own.serving
+        wanted = changes(self.bound, origin, found, configuration)
+        stand = self._stand(ground, directory, port, configuration.digest)
+        return carry(origin, found, change_config(origin, wanted), stand)
+
+    def unsaid(self) -> str:
+        """Why a patch of the user's Caddyfile cannot hold what the search finds; empty: it can."""
+        origin = self.own.origin
+        if origin.opaque or origin.is_json:
+            return origin.opaque
+        owners = (*self.own.serving.passed.proxies, *self.own.serving.passed.encodes)
+        lost = [written(owner) for owner in owners if owner not in origin.anchors]
+        return f"no line of a kind that is known makes {', '.join(lost)}" if lost else ""
+
+    def _changed(self, configuration: Configuration) -> Mapping[str, str] | UnsaidError:
+        """The user's files that change, or why they cannot say it."""
+        digest = configuration.digest
+        if digest not in self.told:
+            try:
+                self.told[digest] = change_texts(self.own.origin, self._changes(configuration))
+            except UnsaidError as error:
+                self.told[digest] = error
+        return self.told[digest]
+
+    def _changes(self, configuration: Configuration) -> list[Change]:
+        own, bound = self.own, self.bound
+        return list(
+            changes(bound, own.origin, own.serving, configuration, reference=bound.baseline)
+        )
+
+    def _environment(self, configuration: Configuration) -> dict[str, str]:
+        return environment_of(configuration, self.bound.space, caddy.syntax)
+
+    def _stand(self, ground: Ground, directory: Path, port: int, token: str) -> Stand:
+        workload, wishes = self.own.workload, self.own.wishes
+        return Stand(
+            address=f"127.0.0.1:{port}",
+            admin=caddy.ADMIN_SOCKET,
+            run_dir=str(directory / "run"),
+            log_dir=str(directory / "logs"),
+            backends=ground.upstreams if workload.backend is not None else (),
+            root=wishes.root if workload.own_site else str(ground.site_dir),
+            tls_dir=str(directory / TLS_FOLDER) if ground.certificate else "",
+            keep_upstreams=wishes.keep_upstreams,
+            live_path=LIVE_PATH,
+            token=token,
+        )
+
+
+def adapt(
+    own: OwnConfiguration, space: Space, server: ServerFacts
+) -> tuple[OwnCaddy, tuple[str, ...]]:
+    """The user's Caddy behind the port, and what the lab does otherwise, in words.
+
+    The baseline is given to ``caddy validate`` as the lab would serve it, so that what this build
+    does not know, or what is wrong, is said before anything starts.
+
+    Raises:
+        DefinitionError: Caddy refuses the configuration, or nothing in it can be tuned.
+    """
+    _check_root(own)
+    made = OwnCaddy(own, bind(space, own.origin, own.serving))
+    baseline = made.bound.baseline
+    with tempfile.TemporaryDirectory(prefix="tuner-") as folder:
+        ground = trial_ground(server, own.workload, Path(folder))
+        spec = made.instance("t", baseline, made.bound.space, ground, _PORT)
+        carried = made.carried(baseline, ground, Path(spec.directory), _PORT)
+        said = refusal(spec)
+    if said:
+        raise refused(said, own.origin.file)
+    return made, _notes(made, carried)
+
+
+def _notes(made: OwnCaddy, carried: Carried) -> tuple[str, ...]:
+    own, bound = made.own, made.bound
+    count = len(own.origin.texts)
+    notes = [f"own configuration: {own.origin.file}, {count} file{'s' * (count > 1)}"]
+    if own.workload.wire.tls is not None and own.serving.tls:
+        notes.append(f"{own.serving.words} is asked over TLS")
+    unsaid = made.unsaid()
+    if unsaid:
+        notes.append(f"the outcome is exported as JSON ({JSON_FILE}), not as a patch: {unsaid}")
+    raised = [
+        f"{name} is {bound.space.parameter(name).format(value)} in the lab, not"
+        f" {bound.space.parameter(name).format(bound.said[name])}: the load needs it"
+        for name, value in bound.baseline.items
+        if value != bound.said[name]
+    ]
+    # Paths of the trial are nobody's.
+    told = (re.sub(r"/\S*/tuner-[^/\s]+/site\S*", "the workload's site", n) for n in carried.notes)
+    return (*notes, *raised, *told)
+
+
+def _check_protocol(origin: Origin, found: Serving, wire: Wire) -> None:
+    """Whether the server speaks what the workload asks.
+
+    Raises:
+        DefinitionError: it does not.
+    """
+    spoken = look(origin.config, (*found.server, "protocols")) or _DEFAULT_PROTOCOLS
+    word = {"http1": "h1", "http2": "h2" if found.tls else "h2c", "http3": "h3"}[wire.protocol]
+    if word not in spoken:
+        raise DefinitionError(
+            f"the workload asks over {wire.protocol}, and {written(found.server)}/protocols does"
+            f" not have {word}; choose a workload over http1 (--workload)",
+            path=origin.file,
+        )
+
+
+def _check_root(own: OwnConfiguration) -> None:
+    """Whether the user's own files can be served, where the workload asks for them.
+
+    Raises:
+        DefinitionError: the account of the instances cannot enter their folder.
+    """
+    if not own.workload.own_site:
+        return
+    roots: list[tuple[str, str]] = [(own.wishes.root, "--root")] if own.wishes.root else []
+    if not roots:
+        roots = [
+            (str(Path(own.origin.file).parent / look(own.origin.config, (*place, "root"))), "")
+            for each in own.serving.passed.files
+            for place in _root_places(own, each.place, each.root)
+        ]
+    for root, path in roots:
+        if "{" not in root and not is_enterable(root):
+            raise DefinitionError(
+                f"root {root} cannot be entered by the lab's account; open it, or name a folder"
+                " that can be: --root FOLDER",
+                path=path or own.origin.file,
+            )
+
+
+def _root_places(own: OwnConfiguration, place: Place, root: Place | None) -> list[Place]:
+    """Where the document root of a handler is said: in itself, or before."""
+    if look(own.origin.config, (*place, "root")) is not None:
+        return [place]
+    return [] if root is None else [root]
+
+
+def _json(config: Json) -> str:
+    return json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Text that any file and record can hold; what was no UTF-8 is shown as a mark."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

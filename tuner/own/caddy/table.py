@@ -1,0 +1,386 @@
+"""The parameters of Caddy's spaces: how each is read from a configuration, and written into it.
+
+A parameter belongs to a server, to a handler that the workload passes, or to the environment of
+the process, which no configuration holds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tuner.configuration import Configuration
+from tuner.located import parse_duration_s, parse_size
+from tuner.own import bound as bounds
+from tuner.own.bound import Bound, Group, UnplacedError
+from tuner.own.caddy.caddyfile import Setting
+from tuner.own.caddy.origin import Change, Origin
+from tuner.own.caddy.serving import Serving, is_http
+from tuner.own.caddy.tree import ABSENT, Json, Place, look, written
+from tuner.servers.caddy import binary_size, syntax
+from tuner.space import Space, SpaceFacts
+
+_WHOLE_DEFAULTS = (2, 11)
+"""Before, to set one field of ``keep_alive`` was to lose the others' defaults."""
+_NS = {"": 1e-9, "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"([0-9.]+)(ns|us|µs|ms|s|m|h|d)")
+_MEMORY = re.compile(r"([0-9]+)(B|KiB|MiB|GiB|TiB)?")
+_MEMORY_UNIT = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_TRANSPORT = (("transport", "http"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What parameters are looked for in, and what is known of the server."""
+
+    origin: Origin
+    serving: Serving
+    facts: SpaceFacts
+
+    def value(self, place: Place) -> Json:
+        """What stands at a place of the configuration."""
+        return look(self.origin.config, place)
+
+    def said(self, owners: Sequence[Place], place: Place) -> Json:
+        """The one value that several owners have at a place.
+
+        Raises:
+            UnplacedError: they differ.
+        """
+        found = {str(self.value((*owner, *place))): owner for owner in owners}
+        if len(found) > 1:
+            words = ", ".join(f"{written((*o, *place))} is {v}" for v, o in found.items())
+            raise UnplacedError(f"the workload's requests meet different values: {words}")
+        return self.value((*owners[0], *place))
+
+    def proxies(self) -> tuple[Place, ...]:
+        """The proxies that hand the workload's requests on by HTTP.
+
+        Raises:
+            UnplacedError: one of them speaks another protocol.
+        """
+        for place in self.serving.passed.proxies:
+            if not is_http(self.value(place)):
+                raise UnplacedError(f"{written(place)} does not speak HTTP to what is behind it")
+        return self.serving.passed.proxies
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A variable of Caddy's process: what it is where tuner is called."""
+
+    name: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """See ``Group``."""
+        return (self.name,)
+
+    def read(self, scope: Scope) -> Mapping[str, str | None]:  # noqa: ARG002 - the port's
+        """See ``Group``."""
+        text = os.environ.get(self.name.upper()) or None
+        if text and self.name == "gomemlimit":
+            found = _MEMORY.fullmatch(text)
+            text = str(int(found[1]) * _MEMORY_UNIT[found[2]]) if found else text
+        return {self.name: text}
+
+    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:  # noqa: ARG002
+        """Nothing: the instance gets it with its environment."""
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class IdleTimeout:
+    """``servers { timeouts { idle 5m } }``."""
+
+    names: tuple[str, ...] = ("idle_timeout",)
+
+    def read(self, scope: Scope) -> Mapping[str, str | None]:
+        """See ``Group``."""
+        return {self.names[0]: seconds(scope.value((*scope.serving.server, "idle_timeout")))}
+
+    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
+        """See ``Group``."""
+        text = wanted[self.names[0]]
+        setting = Setting("idle", (text,), (("timeouts",),))
+        yield Change((scope.serving.server,), ("idle_timeout",), nanoseconds(text), setting)
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """One field of a proxy's transport: ``transport http { read_buffer 4KiB }``."""
+
+    name: str
+    field: str
+    key: str
+    """As a Caddyfile calls it."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """See ``Group``."""
+        return (self.name,)
+
+    def read(self, scope: Scope) -> Mapping[str, str | None]:
+        """See ``Group``."""
+        found = scope.said(scope.proxies(), ("transport", self.field))
+        return {self.name: None if found is None else str(found)}
+
+    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
+        """See ``Group``."""
+        size = parse_size(wanted[self.name])
+        text = binary_size(size) if self.field.endswith("_size") else str(size)
+        # A 0 means what is compiled in, and Caddy itself does not write it.
+        setting = Setting(self.key, (text,) if size else None, _TRANSPORT)
+        yield from _http(scope) if size else ()
+        yield Change(scope.proxies(), ("transport", self.field), size or ABSENT, setting)
+
+
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """``transport http { compression off }``."""
+
+    names: tuple[str, ...] = ("upstream_compression",)
+
+    def read(self, scope: Scope) -> Mapping[str, str | None]:
+        """See ``Group``."""
+        found = scope.said(scope.proxies(), ("transport", "compression"))
+        return {self.names[0]: "off" if found is False else "on"}
+
+    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
+        """See ``Group``."""
+        off = wanted[self.names[0]] == "off"
+        setting = Setting("compression", ("off",) if off else None, _TRANSPORT)
+        yield from _http(scope) if off else ()
+        value = False if off else ABSENT
+        yield Change(scope.proxies(), ("transport", "compression"), value, setting)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepAlive:
+    """Connections to upstreams that are kept: how many, and how long."""
+
+    names: tuple[str, ...] = ("upstream_keepalive_connections", "upstream_keepalive_timeout")
+
+    def read(self, scope: Scope) -> Mapping[str, str | None]:
+        """See ``Group``."""
+        kept = scope.said(scope.proxies(), ("transport", "keep_alive")) or {}
+        if kept.get("enabled") is False:
+            where = written((*scope.proxies()[0], "transport", "keep_alive"))
+            raise UnplacedError(f"{where} is off; take `keepalive off` out to have it searched")
+        count, idle = kept.get("max_idle_conns_per_host"), kept.get("idle_timeout")
+        if kept and scope.facts.server_version < _WHOLE_DEFAULTS:
+            # What Go's own transport has (net/http, DefaultMaxIdleConnsPerHost).
+            count, idle = count or 2, idle or 0
+        return {
+            self.names[0]: None if count is None else str(count),
+            self.names[1]: seconds(idle),
+        }
+
+    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
+        """See ``Group``."""
+        count, idle = (wanted.get(name) for name in self.names)
+        kept: Place = ("transport", "keep_alive")
+        yield from _http(scope)
+        if idle is not None:
+            setting = Setting("keepalive", (idle,), _TRANSPORT)
+            yield Change(scope.proxies(), (*kept, "idle_timeout"), nanoseconds(idle), setting)
+        if count is not None:
+            setting = Setting("keepalive_idle_conns_per_host", (count,), _TRANSPORT)
+            place = (*kept, "max_idle_conns_per_host")
+            yield Change(scope.proxies(), place, int(count), setting)
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """``flush_interval -1``."""
+
+    names: tuple[str, ...] = ("flush_immediately",)
+
+    def read(self, scope: Scope) -> Mapping[str, str | None]:
+        """See ``Group``."""
+        found = scope.said(scope.proxies(), ("flush_interval",))
+        if found not in (None, -1):
+            raise UnplacedError(f"flush_interval is {seconds(found)}, which the search has not")
+        return {self.names[0]: "on" if found == -1 else "off"}
+
+    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
+        """See ``Group``."""
+        on = wanted[self.names[0]] == "on"
+        setting = Setting("flush_interval", ("-1",) if on else None)
+        yield Change(scope.proxies(), ("flush_interval",), -1 if on else ABSENT, setting)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """``lb_policy round_robin``."""
+
+    names: tuple[str, ...] = ("lb_policy",)
+
+    def read(self, scope: Scope) -> Mapping[str, str | None]:
+        """See ``Group``."""
+        found = scope.said(scope.proxies(), ("load_balancing", "selection_policy"))
+        return {self.names[0]: found.get("policy") if found else None}
+
+    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
+        """See ``Group``."""
+        name = wanted[self.names[0]]
+        place: Place = ("load_balancing", "selection_policy")
+        setting = Setting("lb_policy", (name,))
+        yield Change(scope.proxies(), place, {"policy": name}, setting)
+
+
+@dataclass(frozen=True, slots=True)
+class Encode:
+    """Whether answers are compressed; that stays as it is, and what follows depends on it."""
+
+    names: tuple[str, ...] = ("encode",)
+
+    def read(self, scope: Scope) -> Mapping[str, str | None]:
+        """See ``Group``."""
+        return {"encode": "on" if scope.serving.passed.encodes else "off"}
+
+    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:  # noqa: ARG002
+        """Nothing: it is fixed."""
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The level of one format: ``encode { gzip 5 }``."""
+
+    name: str
+    format: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """See ``Group``."""
+        return (self.name,)
+
+    def read(self, scope: Scope) -> Mapping[str, str | None]:
+        """See ``Group``."""
+        owners = scope.serving.passed.encodes
+        if not owners:
+            return {self.name: None}
+        formats = scope.said(owners, ("encodings",)) or {}
+        if self.format not in formats:
+            raise UnplacedError(f"{written(owners[0])} does not compress with {self.format}")
+        level = (formats[self.format] or {}).get("level")
+        return {self.name: None if level is None else str(level)}
+
+    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
+        """See ``Group``."""
+        text, owners = wanted[self.name], scope.serving.passed.encodes
+        value = int(text) if text.isdigit() else text
+        formats = scope.said(owners, ("prefer",)) or list(scope.said(owners, ("encodings",)))
+        setting = Setting(self.format, (text,), formats=tuple(formats))
+        yield Change(owners, ("encodings", self.format, "level"), value, setting)
+
+
+@dataclass(frozen=True, slots=True)
+class MinimumLength:
+    """``encode { minimum_length 512 }``."""
+
+    names: tuple[str, ...] = ("encode_minimum_length",)
+
+    def read(self, scope: Scope) -> Mapping[str, str | None]:
+        """See ``Group``."""
+        owners = scope.serving.passed.encodes
+        found = scope.said(owners, ("minimum_length",)) if owners else None
+        return {self.names[0]: None if found is None else str(found)}
+
+    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
+        """See ``Group``."""
+        size = parse_size(wanted[self.names[0]])
+        setting = Setting("minimum_length", (str(size),) if size else None)
+        value = size or ABSENT
+        yield Change(scope.serving.passed.encodes, ("minimum_length",), value, setting)
+
+
+GROUPS: tuple[Group[Scope, Change], ...] = (
+    *map(Environment, syntax.environment),
+    IdleTimeout(),
+    Encode(),
+    Level("encode_gzip_level", "gzip"),
+    Level("encode_zstd_level", "zstd"),
+    MinimumLength(),
+    KeepAlive(),
+    Transport("upstream_connections", "max_conns_per_host", "max_conns_per_host"),
+    Transport("upstream_read_buffer", "read_buffer_size", "read_buffer"),
+    Transport("upstream_write_buffer", "write_buffer_size", "write_buffer"),
+    Compression(),
+    Flush(),
+    Policy(),
+)
+
+_ASIDE = "is left as it is: what clients or operators get is nothing to be tuned"
+UNPLACED: Mapping[str, str] = MappingProxyType(
+    {
+        "access_log": _ASIDE,
+        "access_log_sampling": _ASIDE,
+        "curves": _ASIDE,
+        "early_data": _ASIDE,
+        "precompressed": "is left as it is: it belongs to the site's files",
+    }
+)
+"""Parameters of the spaces that are not looked for in a configuration, with the reason."""
+
+
+def bind(space: Space, origin: Origin, serving: Serving) -> Bound:
+    """Read every parameter's value from a configuration of Caddy; see ``bound.bind``.
+
+    Raises:
+        DefinitionError: nothing of the space is left.
+    """
+    scope = Scope(origin, serving, space.facts)
+    return bounds.bind(space, GROUPS, scope, unplaced=UNPLACED, path=origin.file)
+
+
+def changes(
+    bound: Bound,
+    origin: Origin,
+    serving: Serving,
+    configuration: Configuration,
+    *,
+    reference: Configuration | None = None,
+) -> Iterator[Change]:
+    """The changes that turn the user's configuration into another one; see ``bound.changed``."""
+    scope = Scope(origin, serving, bound.space.facts)
+    whole = scope.facts.server_version >= _WHOLE_DEFAULTS
+    for group, wanted in bounds.changed(
+        bound,
+        GROUPS,
+        configuration,
+        reference=reference,
+        apart=lambda group: whole or not isinstance(group, KeepAlive),
+    ):
+        yield from group.edits(scope, wanted)
+
+
+def seconds(found: Json) -> str | None:
+    """A duration of the JSON, nanoseconds or Go's words (``1m30s``), as seconds."""
+    if found is None:
+        return None
+    text = str(found)
+    parts = _DURATION.findall(text)
+    day = {"d": 86_400.0}
+    total = (
+        sum(float(number) * {**_NS, **day}[unit] for number, unit in parts)
+        if parts
+        else float(text) * _NS[""]
+    )
+    return f"{total:g}s"
+
+
+def nanoseconds(text: str) -> int:
+    """A duration as users write it, as the JSON has it."""
+    return round(parse_duration_s(text) * 1e9)
+
+
+def _http(scope: Scope) -> Iterator[Change]:
+    """The name of the transport, which is needed where it has any field."""
+    for owner in scope.proxies():
+        if scope.value((*owner, "transport", "protocol")) is None:
+            yield Change((owner,), ("transport", "protocol"), "http", None)
