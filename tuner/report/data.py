@@ -13,6 +13,7 @@ from typing import Any
 
 from tuner.report.ablation import minimal_changes
 from tuner.report.arms import Figure
+from tuner.report.hosts import HostsResult
 from tuner.report.result import StudyResult
 from tuner.stats.paired import PairedEstimate
 
@@ -42,6 +43,7 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
         **_ratio(found),
         "p_value": found.p_value if found else None,
         "blocks": found.n if found else 0,
+        "hosts": _hosts(study.hosts) if study.hosts else None,
         "objectives": [
             {
                 "objective": claim.objective.text,
@@ -134,6 +136,44 @@ def _figure(entry: Figure) -> dict[str, Any]:
         "baseline": _finite(entry.baseline),
         "tuned": _finite(entry.candidate),
         **_ratio(entry.change),
+    }
+
+
+def _hosts(found: HostsResult) -> dict[str, Any]:
+    """Several hosts: each one's own verdict, and what they say of hosts like them."""
+    across = found.across
+    spread = {host.name: host for host in across.hosts} if across else {}
+    return {
+        "everywhere": found.everywhere,
+        "across": {
+            "ratio": _finite(across.ratio),
+            "ratio_low": _finite(across.low),
+            "ratio_high": _finite(across.high),
+            "p_value": _finite(across.p_value),
+            "tau": _finite(across.tau),
+            "q": _finite(across.q),
+            "q_p_value": _finite(across.q_p),
+            "i_squared": _finite(across.i_squared),
+            "prediction": list(across.prediction) if across.prediction else None,
+        }
+        if across
+        else None,
+        "each": [
+            {
+                "host": host.name,
+                "verdict": str(host.verdict.kind) if host.verdict else None,
+                **_ratio(host.estimate),
+                "blocks": host.blocks,
+                "blocks_planned": host.planned,
+                "weight": _finite(spread[host.name].weight) if host.name in spread else None,
+                "outlier": host.outlier,
+                "outlier_p_holm": _finite(spread[host.name].outlier_p)
+                if host.name in spread
+                else None,
+                "why_not": host.why,
+            }
+            for host in found.hosts
+        ],
     }
 
 

@@ -39,6 +39,7 @@ from tuner.report.facts import (
     search_summary,
     wanted_rows,
 )
+from tuner.report.hosts_section import hosts_section
 from tuner.report.result import StudyResult
 from tuner.report.section import Section
 from tuner.report.words import (
@@ -72,6 +73,8 @@ def render_html(study: StudyResult, further: Sequence[Section] = ()) -> str:
         study: the result.
         further: sections of what lies beside the study's own course, shown after its load points.
     """
+    if study.hosts:
+        further = (hosts_section(study.hosts), *further)
     specs, slices = apart("tuner.report.charts", "for_page", study)
     context = _context(study, specs, further) | {"slices": slices}
     specs |= {picture.name: dict(picture.spec) for part in further for picture in part.pictures}
