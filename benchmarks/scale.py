@@ -3,9 +3,10 @@
     python -m benchmarks.scale --storage postgresql+psycopg://USER@HOST/DATABASE --workers 200
     python -m benchmarks.scale --storage grpc://HOST:13000 --workers 200
 
-Simulated workers do what real ones ask of a storage and nothing else: each reads the record, begins
-trials and a block, waits as long as a window takes before it writes one, ends the block, looks at
-the leases of the others. Windows are as large as real ones. They run as threads of a few processes;
+Simulated workers do what real ones ask of a storage and nothing else: each reads the blocks, looks
+at the leases of the others, begins a block of eight new trials, waits as long as a window takes
+before it writes one, ends the block. They fit no model and propose at random. Windows,
+configurations and their texts are as large as real ones. They run as threads of a few processes;
 the storage is the real one. Prints one JSON line.
 """
 
@@ -28,7 +29,7 @@ from typing import Any
 from tuner.configuration import Configuration
 from tuner.errors import ClaimedError, StoreError
 from tuner.measurement import Gates, measure
-from tuner.record import BlockInstance, StudyHost
+from tuner.record import BlockInstance, ConfigurationRecord, StudyHost
 from tuner.scoring import BASELINE, window_id
 from tuner.stalls import StallRule
 from tuner.store import Storage, Store
@@ -36,7 +37,9 @@ from tuner.testing.lab import SimulatedHost
 from tuner.wire import Wire
 from tuner.workload import Workload
 
-ARMS, ROUNDS = 6, 6
+ARMS, ROUNDS = 9, 4
+_PARAMETERS = 24
+_TEXT = "# as long as a rendered configuration\n" * 60
 _BASELINE = Configuration.of("scale", {"place": -1})
 _WORKLOAD = Workload("scale", "", Wire(), (), 32, "poisson", 2.0, (), None)
 
@@ -57,6 +60,10 @@ class Times:
 
     taken_ms: dict[str, list[float]] = field(default_factory=dict)
     failures: int = 0
+    statements: int = 0
+    """SQL statements of a worker's process; none where it asks a proxy."""
+    cpu_s: float = 0.0
+    """Of the workers' own processes."""
 
     def of(self, name: str, ask: Callable[[], Any]) -> Any:
         """Ask, and note how long the answer took."""
@@ -108,6 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # Of workers that wait for nothing but their windows.
         "wanted_windows_per_s": round(options.workers / load.window_s, 1),
         "failures": sum(times.failures for times in found),
+        "statements_per_block": round(sum(t.statements for t in found) / max(1, blocks), 1),
+        "workers_cpu_s_per_s": round(sum(t.cpu_s for t in found) / took_s, 2),
         "transactions_per_s": _rate(before, after, "commits", took_s),
         "rows_read_per_s": _rate(before, after, "rows", took_s),
         "database_cpu_s_per_s": _rate(before, after, "cpu_s", took_s),
@@ -125,7 +134,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _process(load: Load, place: int, workers: int, answers: Queue[Times]) -> None:
+    import sqlalchemy
+
     times = Times()
+
+    @sqlalchemy.event.listens_for(sqlalchemy.engine.Engine, "before_cursor_execute")
+    def _count(*_: object) -> None:
+        times.statements += 1
+
     opened = _opener(load.storage, workers)
     threads = [
         threading.Thread(target=_worker, args=(load, opened(), f"p{place}w{number}", times))
@@ -135,6 +151,7 @@ def _process(load: Load, place: int, workers: int, answers: Queue[Times]) -> Non
         thread.start()
     for thread in threads:
         thread.join()
+    times.cpu_s = time.process_time()
     answers.put(times)
 
 
@@ -170,14 +187,16 @@ def _worker(load: Load, storage: Storage, name: str, times: Times) -> None:
 
 
 def _block(load: Load, store: Store, name: str, *, window: Any, times: Times, end: float) -> None:
-    times.of("reap", store.sharing.reap)
-    times.of("record", store.record)
+    times.of("record", store.sharing.look)
+    times.of("leases", functools.partial(store.sharing.reap, look=False))
+    store.sharing.shared()
     instances = [BlockInstance(BASELINE, _BASELINE.digest, None, "planned", "")]
     for place in range(1, ARMS):
-        chosen = Configuration.of("scale", {"place": place, "block": name})
-        trial = times.of(
-            "open trial", functools.partial(store.open_trial, chosen, "proposed", {}, {})
-        )
+        values = {f"parameter_{i}": place * 1_000 + i for i in range(_PARAMETERS)}
+        chosen = Configuration.of("scale", {**values, "block": name})
+        text = ConfigurationRecord("scale", chosen.digest, chosen.values, _TEXT)
+        store.add_configuration(text, proposed=True)
+        trial = store.open_trial(chosen, "proposed", {}, {})
         instances.append(BlockInstance(f"c{place}", chosen.digest, trial, "planned", ""))
     try:
         block = times.of("open block", lambda: store.open_block("search", 0, 1, instances))
@@ -192,11 +211,6 @@ def _block(load: Load, store: Store, name: str, *, window: Any, times: Times, en
         if time.monotonic() > end:
             break
     times.of("close block", lambda: store.close_block(block, "complete", "", tuple(instances), 0.8))
-    for instance in instances[1:]:
-        times.of(
-            "close trial",
-            functools.partial(store.close_trial, instance.trial or 0, "complete", {block: 0.0}, ""),
-        )
 
 
 def _window(host: SimulatedHost) -> Any:

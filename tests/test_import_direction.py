@@ -80,6 +80,7 @@ ROOMS = {
     "own": 2,
     "search": 2,
     "servers": 2,
+    "part": 2,
     "sharing": 2,
     "storage": 2,
     "store": 2,

@@ -65,6 +65,20 @@ class BlockInstance:
 
 
 @dataclass(frozen=True, slots=True)
+class Figures:
+    """What a search needs to know of a block: some hundred bytes where its windows are many."""
+
+    losses: Mapping[str, Mapping[str, float]]
+    """By the objective's text, then by instance; see ``tuner.scoring.block_losses``."""
+    levels: Mapping[str, float]
+    """The baseline's own figure, by the objective's text: signed ln; NaN where there is none."""
+    excess: Mapping[str, Mapping[str, float]]
+    """By the limit's text, then by instance; see ``tuner.scoring.block_excess``."""
+    bad: tuple[str, ...]
+    """Instances that failed the load."""
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """Instances measured together, with their windows in the order of measurement."""
 
@@ -83,6 +97,8 @@ class Block:
     windows: tuple[Measurement, ...]
     host: str = ""
     """Name of the host that measured it, where several share a study."""
+    figures: Figures | None = None
+    """Of another host's block, whose windows a worker does not read; else they tell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy as np
 from tuner.constraint import Constraint
 from tuner.measurement import Measurement
 from tuner.objective import Objective
-from tuner.record import Block
+from tuner.record import Block, Figures
 from tuner.stats.additive import fit
 
 BASELINE = "baseline"
@@ -50,6 +50,8 @@ def block_losses(block: Block, objective: Objective) -> dict[str, float]:
     The median over rounds: they are complete blocks in themselves, so the finished rounds of an
     interrupted block count. A capacity has no rounds; it follows from all windows of an instance.
     """
+    if block.figures is not None:
+        return dict(block.figures.losses.get(objective.text, {}))
     if objective.slo:
         ratios = _arm_differences(block, objective)
     else:
@@ -71,6 +73,8 @@ def _arm_differences(block: Block, objective: Objective) -> dict[str, float]:
 
 def block_excess(block: Block, constraint: Constraint) -> dict[str, float]:
     """How far each instance but the baseline is beyond a limit; see ``Constraint.excess``."""
+    if block.figures is not None:
+        return dict(block.figures.excess.get(constraint.text, {}))
     valid = {
         i.instance: [w for w in windows_of(block, i.instance) if w.valid] for i in block.instances
     }
@@ -135,7 +139,22 @@ def pooled(
     )
 
 
+def figures_of(
+    block: Block, objectives: Iterable[Objective], limits: Iterable[Constraint]
+) -> Figures:
+    """What a search needs to know of a block, from its windows."""
+    wanted = tuple(objectives)
+    return Figures(
+        losses={objective.text: block_losses(block, objective) for objective in wanted},
+        levels={objective.text: _baseline_level(block, objective) for objective in wanted},
+        excess={limit.text: block_excess(block, limit) for limit in limits},
+        bad=tuple(sorted({window.instance for window in block.windows if window.bad})),
+    )
+
+
 def _baseline_level(block: Block, objective: Objective) -> float:
+    if block.figures is not None:
+        return block.figures.levels.get(objective.text, math.nan)
     windows = [w for w in windows_of(block, BASELINE) if objective.slo or w.valid]
     return objective.loss(objective.arm_ln(windows)) if windows else math.nan
 

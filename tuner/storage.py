@@ -79,6 +79,23 @@ def refuse_unshared(url: str | None) -> None:
     )
 
 
+def refuse_secret(url: str) -> None:
+    """Refuse a password where everybody on this machine can read it.
+
+    Raises:
+        DefinitionError: the URL holds one.
+    """
+    if scrubbed(url) == url:
+        return
+    raise DefinitionError(
+        f"{scrubbed(url)} holds a password, and a command line is shown to everybody on this"
+        " machine (ps): put the whole URL into the environment variable TUNER_STORAGE, or leave the"
+        " password out and keep it in ~/.pgpass (PGPASSFILE), a service file"
+        " (postgresql+psycopg:///?service=NAME) or PGPASSWORD",
+        path="--storage",
+    )
+
+
 def without_secret(url: Storage) -> str:
     """A storage as messages may name it."""
     return scrubbed(url) if isinstance(url, str) else "this storage"
@@ -215,6 +232,9 @@ def may_answer_again(error: BaseException) -> bool:
     if isinstance(cause, sqlalchemy.exc.OperationalError | sqlalchemy.exc.InterfaceError):
         return True
     if isinstance(cause, sqlalchemy.exc.TimeoutError):
+        return True
+    if isinstance(cause, sqlalchemy.exc.PendingRollbackError):
+        # Optuna asks again by itself when reading trials fails, in the transaction that has failed.
         return True
     if isinstance(cause, sqlalchemy.exc.DBAPIError):
         return cause.connection_invalidated

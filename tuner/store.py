@@ -17,6 +17,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,10 @@ import msgspec
 
 from tuner.configuration import Configuration, Value
 from tuner.contenders import Contest
-from tuner.errors import ClaimedError, StoreError
-from tuner.goals import goals_of
+from tuner.errors import StoreError
+from tuner.goals import Goals, goals_of
 from tuner.measurement import Measurement
+from tuner.part import CONFIGURATION, WINDOW, Begun, unless_ended
 from tuner.record import (
     SCHEMA_VERSION,
     AblationProtocol,
@@ -45,9 +47,18 @@ from tuner.record import (
     TrialState,
 )
 from tuner.scoring import mean_loss
-from tuner.sharing import LEASE_S, Sharing, unless_ended
+from tuner.sharing import LEASE_S, Sharing, host_of
 from tuner.storage import Say, Storage, no_words, open_storage, without_secret, writes
-from tuner.stored import CONFIGURATION, WINDOW, WITHDRAWN, Header, at, read_block, read_record
+from tuner.stored import (
+    HOST,
+    Header,
+    in_order,
+    read_block,
+    read_host,
+    read_record,
+    read_trials,
+    shared_trials,
+)
 
 if TYPE_CHECKING:
     import optuna
@@ -89,8 +100,11 @@ class Store:
         self._search_trials: dict[int, optuna.Trial] = {}
         self._block_trials: dict[int, optuna.Trial] = {}
         self._finished: dict[int, Block] = {}
-        self.sharing = Sharing(search, blocks)
+        self.sharing = Sharing(storage, search, blocks, self._goals)
         """What is known of other workers on this record."""
+
+    def _goals(self) -> Goals:
+        return goals_of(self._search.user_attrs["header"]["definition"])
 
     @property
     def host(self) -> str:
@@ -194,8 +208,19 @@ class Store:
     # --- what is written once ---------------------------------------------------------------
 
     @writes
-    def add_configuration(self, configuration: ConfigurationRecord) -> None:
-        """Keep a configuration's values and text, once."""
+    def add_configuration(
+        self, configuration: ConfigurationRecord, *, proposed: bool = False
+    ) -> None:
+        """Keep a configuration's values and text, once.
+
+        Args:
+            configuration: with its text.
+            proposed: it is one of a search's many; of several hosts it is kept with the block that
+                tries it first, because every worker reads what is kept with the study.
+        """
+        if self.host and proposed:
+            self.sharing.add_text(configuration)
+            return
         self._search.set_user_attr(
             CONFIGURATION + configuration.digest, msgspec.to_builtins(configuration)
         )
@@ -203,7 +228,14 @@ class Store:
     @writes
     def set_calibration(self, calibration: Calibration) -> None:
         """Keep what was learnt of the baseline."""
-        self._search.set_user_attr(at("calibration", self.host), msgspec.to_builtins(calibration))
+        self._keep("calibration", msgspec.to_builtins(calibration))
+
+    def _keep(self, key: str, value: object) -> None:
+        """Keep what is one host's own."""
+        if self.host:
+            self.sharing.own.keep(key, value)
+        else:
+            self._search.set_user_attr(key, value)
 
     @writes
     def set_protocol(self, protocol: Protocol) -> None:
@@ -212,11 +244,11 @@ class Store:
         Raises:
             StoreError: another protocol is frozen already; it is never replaced.
         """
-        key = at("protocol", self.host)
-        frozen = self._search.user_attrs.get(key)
+        attrs = self.sharing.own.attrs if self.host else self._search.user_attrs
+        frozen = attrs.get("protocol")
         if frozen is not None and frozen["digest"] != protocol.digest:
             raise StoreError("the confirmation's protocol is frozen already and cannot be replaced")
-        self._search.set_user_attr(key, msgspec.to_builtins(protocol))
+        self._keep("protocol", msgspec.to_builtins(protocol))
 
     @writes
     def set_ablation(self, ablation: AblationProtocol) -> None:
@@ -247,7 +279,7 @@ class Store:
     @writes
     def set_ended(self) -> None:
         """Say that the study came to its end."""
-        self._search.set_user_attr(at("ended_unix_s", self.host), self._clock())
+        self._keep("ended_unix_s", self._clock())
 
     # --- blocks -----------------------------------------------------------------------------
 
@@ -271,7 +303,21 @@ class Store:
             StoreError: another worker took this host over.
         """
         self.sharing.check_worker()
-        number = self._create(
+        if self.host:
+            return self.sharing.open_block(
+                Begun(
+                    phase=phase,
+                    index=index,
+                    seed=seed,
+                    started_unix_s=self._clock(),
+                    host=self.host,
+                    lease_s=lease_s,
+                    instances=tuple(instances),
+                    trials=(),
+                    mark=uuid.uuid4().hex,
+                )
+            )
+        return self._create(
             self._blocks,
             self._blocks_id,
             self._block_trials,
@@ -281,15 +327,8 @@ class Store:
                 "seed": seed,
                 "started_unix_s": self._clock(),
                 "instances": msgspec.to_builtins(tuple(instances)),
-                **({"host": self.host, "lease_s": lease_s} if self.host else {}),
             },
         )
-        trials = {i.trial for i in instances if i.trial is not None}
-        if self.sharing.contested(number, trials):
-            self._block_trials[number].set_user_attr(WITHDRAWN, value=True)
-            self._drop(self._blocks, self._block_trials, number)
-            raise ClaimedError(f"block {number}: another worker measures one of its trials")
-        return number
 
     @writes
     def add_window(self, block: int, window: Measurement) -> None:
@@ -298,6 +337,9 @@ class Store:
         Raises:
             LeaseLostError: the block was taken for abandoned and ended by another worker.
         """
+        if self.host:
+            self.sharing.add_window(block, window)
+            return
         self._block_trials[block].set_user_attr(
             WINDOW + window.window_id, msgspec.to_builtins(window)
         )
@@ -316,6 +358,16 @@ class Store:
         Raises:
             LeaseLostError: as ``add_window``.
         """
+        if self.host:
+            self.sharing.close_block(
+                block,
+                state,
+                reason,
+                instances,
+                measured_share=measured_share,
+                ended_unix_s=self._clock(),
+            )
+            return
         states = _optuna().trial.TrialState
         trial = self._block_trials.pop(block)
         trial.set_user_attr("instances", msgspec.to_builtins(tuple(instances)))
@@ -341,7 +393,8 @@ class Store:
     ) -> int:
         """Begin a trial with a configuration that was chosen elsewhere; its number.
 
-        If another worker began one with this configuration at the same time, the number of that.
+        Of several hosts nothing is written before the block that tries it first, and the number
+        follows from the configuration: see ``tuner.part``.
 
         Args:
             configuration: what will run.
@@ -349,12 +402,14 @@ class Store:
             parameters: the searched dimensions, as Optuna knows them.
             distributions: their domains; dimensions whose value lies outside are left out.
         """
+        if self.host:
+            return self.sharing.open_trial(configuration, origin)
         inside = {
             name: domain
             for name, domain in distributions.items()
             if name in parameters and _contains(domain, parameters[name])
         }
-        number = self._create(
+        return self._create(
             self._search,
             self._search_id,
             self._search_trials,
@@ -362,27 +417,16 @@ class Store:
                 "digest": configuration.digest,
                 "origin": origin,
                 "configuration": configuration.values,
-                **({"host": self.host} if self.host else {}),
             },
             params={name: parameters[name] for name in inside},
             distributions=inside,
         )
-        if not self.host:
-            return number
-        first = min(
-            frozen.number
-            for frozen in self._search.get_trials(deepcopy=False)
-            if frozen.user_attrs.get("digest") == configuration.digest
-        )
-        if first != number:
-            self._drop(self._search, self._search_trials, number)
-        return first
 
     @writes
     def report_loss(self, trial: int, block: int, loss: float) -> None:
         """Show a trial's loss in a block to Optuna's tools; the record itself is the windows."""
-        # Optuna takes intermediate values of one objective only.
-        if len(self._search.directions) == 1:
+        # Optuna takes intermediate values of one objective only; of several hosts, blocks tell all.
+        if not self.host and len(self._search.directions) == 1:
             with unless_ended():
                 self._racing(trial).report(loss, step=block)
 
@@ -399,7 +443,8 @@ class Store:
     ) -> None:
         """End a trial with the mean of its losses; one that has ended stays as it is.
 
-        An infeasible one is told as violating a constraint, so that every sampler knows.
+        Of several hosts nothing is written: what became of a trial follows from its blocks. An
+        infeasible one is told as violating a constraint, so that every sampler knows.
 
         Args:
             number: of the trial.
@@ -409,6 +454,8 @@ class Store:
             second: losses of the second objective, where there are two.
             excess: how far beyond each limit; told as constraints too.
         """
+        if self.host:
+            return
         states = _optuna().trial.TrialState
         infeasible = state == "infeasible"
         told = {**(excess or {}), _VALID_CONSTRAINT: 1.0 if infeasible else -1.0}
@@ -447,34 +494,18 @@ class Store:
         params: Mapping[str, Value] | None = None,
         distributions: Mapping[str, BaseDistribution] | None = None,
     ) -> int:
-        """Begin a trial of either study in one write: a crash leaves the whole of it or nothing.
-
-        It carries a mark, because a write whose answer was lost is made again: of trials of one
-        mark the first counts.
-        """
+        """Begin a trial of either study in one write: a crash leaves the whole of it or nothing."""
         optuna = _optuna()
-        mark = uuid.uuid4().hex
         template = optuna.trial.create_trial(
             state=optuna.trial.TrialState.RUNNING,
             params=dict(params or {}),
             distributions=dict(distributions or {}),
-            user_attrs={**attrs, "mark": mark},
+            user_attrs=dict(attrs),
         )
         trial_id = self._storage.create_new_trial(study_id, template)
         number: int = self._storage.get_trial(trial_id).number
         kept[number] = optuna.Trial(study, trial_id)
-        if self.host:
-            states = (optuna.trial.TrialState.RUNNING,)
-            for frozen in study.get_trials(deepcopy=False, states=states):
-                if frozen.user_attrs.get("mark") == mark and frozen.number != number:
-                    self._drop(study, {}, frozen.number)
         return number
-
-    def _drop(self, study: optuna.Study, kept: dict[int, optuna.Trial], number: int) -> None:
-        """End a trial that is there twice."""
-        kept.pop(number, None)
-        with unless_ended():
-            study.tell(number, state=_optuna().trial.TrialState.FAIL, skip_if_finished=True)
 
     # --- recovery and reading ---------------------------------------------------------------
 
@@ -487,7 +518,7 @@ class Store:
         Returns:
             What was done, in words.
         """
-        mine = [f for f in self.sharing.running() if f.user_attrs.get("host", "") == self.host]
+        mine = [f for f in self.sharing.running() if host_of(f) == self.host]
         done = [(f.user_attrs.get("state"), self.sharing.abandon(f)) for f in mine]
         # One that was complete but for its last write lost nothing.
         return [words for state, words in done if state != "complete"]
@@ -499,11 +530,16 @@ class Store:
             StoreError: it is damaged, or was written by another version.
         """
         try:
+            attrs = self._search.user_attrs
+            names = [key.removeprefix(HOST) for key in attrs if key.startswith(HOST)]
+            if names:
+                return self._read_shared(attrs, [self.host] if self.host else names)
             return read_record(
-                self._search.user_attrs,
-                self._search.get_trials(deepcopy=False),
-                self._read_blocks(),
-                self.host,
+                attrs,
+                read_trials(self._search.get_trials(deepcopy=False)),
+                self._read_blocks(self.sharing.look()),
+                "",
+                {},
             )
         except (msgspec.ValidationError, KeyError) as error:
             raise StoreError(
@@ -511,12 +547,11 @@ class Store:
                 f" tuner: {error}"
             ) from error
 
-    def _read_blocks(self) -> list[Block]:
-        """All blocks; one that has ended never changes, so it is read once."""
+    def _read_blocks(self, trials: Sequence[optuna.trial.FrozenTrial]) -> list[Block]:
+        """Blocks of one host alone; one that has ended never changes, so it is read once."""
         blocks = []
-        for frozen in self._blocks.get_trials(deepcopy=False):
-            attrs = frozen.user_attrs
-            if "instances" not in attrs or WITHDRAWN in attrs:
+        for frozen in trials:
+            if "instances" not in frozen.user_attrs:
                 continue
             block = self._finished.get(frozen.number) or read_block(frozen)
             if frozen.state.is_finished():
@@ -524,20 +559,63 @@ class Store:
             blocks.append(block)
         return blocks
 
-    def importance(self) -> Mapping[str, float]:
+    def _read_shared(self, attrs: Mapping[str, Any], names: Sequence[str]) -> Record:
+        """The record of several hosts: as one of them, or as nobody in particular.
+
+        A worker reads of the others no more than their blocks' figures.
+        """
+        seen, here = self.sharing.look(), self.host
+        shared = self.sharing.shared()
+        parts = {name: self.sharing.part(name) for name in names}
+        windows = {name: part.windows() for name, part in parts.items()}
+        hosts = {name: read_host(part.attrs) for name, part in parts.items()}
+        hosts = dict(sorted(hosts.items(), key=lambda entry: (entry[1].joined_unix_s, entry[0])))
+        over = "search_ended" in attrs and not any(
+            s.running and s.begun.phase == "search" for s in shared
+        )
+        blocks = self._read_blocks(seen)
+        for block in shared:
+            known = here and (block.begun.phase == "search" or block.begun.host != here)
+            own = None if known else windows[block.begun.host].get(block.number, [])
+            blocks.append(block.block(own))
+        header = msgspec.convert(attrs["header"], Header)
+        chosen = self.sharing.chosen()
+        trials = shared_trials(header.baseline, shared, chosen, here, over=over)
+        blocks.sort(key=lambda block: block.number)
+        record = read_record(attrs, trials, blocks, here, hosts)
+        values = [*(t for s in shared for t in s.begun.trials), *chosen]
+        configurations = {
+            t.digest: ConfigurationRecord(t.space, t.digest, t.values, "") for t in values
+        }
+        if not here:
+            for part in parts.values():
+                configurations |= part.texts()
+        record = replace(record, configurations={**configurations, **record.configurations})
+        return record if here else in_order(record)
+
+    def importance(
+        self, trials: Sequence[optuna.trial.FrozenTrial] | None = None
+    ) -> Mapping[str, float]:
         """Share of each parameter in the spread of the losses (PED-ANOVA, Watanabe 2023).
 
         Of the first objective. Empty where there are too few finished trials to say.
+
+        Args:
+            trials: to be used instead of the stored ones, which several hosts do not have.
         """
         optuna = _optuna()
-        several = len(self._search.directions) > 1
+        study = self._search
+        if trials is not None:
+            study = optuna.create_study(directions=self._search.directions)
+            study.add_trials(trials)
+        several = len(study.directions) > 1
         target = (lambda trial: trial.values[0]) if several else None
         with warnings.catch_warnings():
             # Of too few trials Optuna warns, and calls all parameters equally important.
             warnings.simplefilter("error", UserWarning)
             try:
                 found: Mapping[str, float] = optuna.importance.get_param_importances(
-                    self._search, target=target
+                    study, target=target
                 )
             except (ValueError, RuntimeError, UserWarning):
                 return {}
@@ -547,7 +625,8 @@ class Store:
 def list_names(url: Storage) -> list[str]:
     """Names of the studies in a storage."""
     names: list[str] = _optuna().get_all_study_names(open_storage(url))
-    return sorted(name for name in names if not name.endswith("/blocks"))
+    whole = {name.removesuffix("/blocks") for name in names if name.endswith("/blocks")}
+    return sorted(name for name in names if name in whole)
 
 
 def _optuna() -> Any:

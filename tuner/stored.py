@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +13,7 @@ from tuner.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.goals import goals_of
 from tuner.instrument import NATIVE, Instrument
 from tuner.measurement import Measurement
+from tuner.part import CONFIGURATION, WINDOW, BegunTrial, Shared, number_of
 from tuner.record import (
     AblationProtocol,
     Applied,
@@ -26,6 +27,7 @@ from tuner.record import (
     Record,
     StudyHost,
     Trial,
+    TrialState,
 )
 from tuner.scoring import trial_excess, trial_losses
 from tuner.standing import pooled_all
@@ -34,11 +36,8 @@ if TYPE_CHECKING:
     import optuna
 
 _T = TypeVar("_T")
-CONFIGURATION = "configuration:"
-WINDOW = "window:"
 HOST = "host:"
-WITHDRAWN = "withdrawn"
-"""Of a block that was begun and given up before anything ran: another worker was first."""
+"""Of the search: names a host that shares it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,36 +63,31 @@ class Header:
     """As in ``Record``."""
 
 
-def at(key: str, host: str) -> str:
-    """The attribute's key for one of several hosts; the plain one where there is one only."""
-    return f"{key}:{host}" if host else key
-
-
 def read_record(
     attrs: Mapping[str, Any],
-    trials: Sequence[optuna.trial.FrozenTrial],
+    trials: Sequence[Trial],
     blocks: Sequence[Block],
     here: str,
+    hosts: Mapping[str, StudyHost],
 ) -> Record:
     """The whole record.
 
     Args:
         attrs: of the search.
-        trials: of the search, in their order.
+        trials: without their figures, in their order.
         blocks: of all hosts.
         here: the host as which it is read: calibration and protocol are its own, and of the
             blocks that are no search those that it measured. Empty: as nobody in particular.
+        hosts: that share it, as far as they were read.
     """
     header = msgspec.convert(attrs["header"], Header)
     goals = goals_of(header.definition)
-    hosts = _hosts(attrs)
-    seen_as = here or _home(header, hosts)
-    own = hosts.get(seen_as)
+    own = hosts.get(here or _home(header, hosts))
     if here:
         blocks = [b for b in blocks if b.phase == "search" or b.host == here]
     losses = trial_losses(blocks, goals.first)
     second = trial_losses(blocks, goals.second) if goals.second else {}
-    calibration = maybe(attrs.get(at("calibration", seen_as)), Calibration)
+    calibration = own.calibration if own else maybe(attrs.get("calibration"), Calibration)
     effects = [found.effects for found in pooled_all(blocks, goals, calibration)]
     excess = {limit.text: trial_excess(blocks, limit) for limit in goals.limits}
     return Record(
@@ -108,7 +102,7 @@ def read_record(
         cores=own.cores if own else header.cores,
         notes=own.notes if own else header.notes,
         started_unix_s=header.started_unix_s,
-        ended_unix_s=attrs.get(at("ended_unix_s", seen_as)),
+        ended_unix_s=own.ended_unix_s if own else attrs.get("ended_unix_s"),
         baseline=header.baseline,
         configurations={
             key.removeprefix(CONFIGURATION): msgspec.convert(value, ConfigurationRecord)
@@ -118,15 +112,16 @@ def read_record(
         calibration=calibration,
         trials=tuple(
             replace(
-                _trial(frozen, losses.get(frozen.number, {})),
-                second=second.get(frozen.number, {}),
-                excess={text: found.get(frozen.number, {}) for text, found in excess.items()},
-                effects=tuple(found[frozen.number] for found in effects if frozen.number in found),
+                trial,
+                losses=losses.get(trial.number, {}),
+                second=second.get(trial.number, {}),
+                excess={text: found.get(trial.number, {}) for text, found in excess.items()},
+                effects=tuple(found[trial.number] for found in effects if trial.number in found),
             )
-            for frozen in _first_of_each(trials)
+            for trial in trials
         ),
         blocks=tuple(blocks),
-        protocol=maybe(attrs.get(at("protocol", seen_as)), Protocol),
+        protocol=own.protocol if own else maybe(attrs.get("protocol"), Protocol),
         importance=attrs.get("importance", {}),
         ablation=maybe(attrs.get("ablation"), AblationProtocol),
         original=maybe(attrs.get("original"), Original),
@@ -146,35 +141,20 @@ def maybe(value: object, kind: type[_T]) -> _T | None:
     return None if value is None else msgspec.convert(value, kind)
 
 
-def _hosts(attrs: Mapping[str, Any]) -> dict[str, StudyHost]:
-    found = {}
-    for key, value in attrs.items():
-        if key.startswith(HOST):
-            name = key.removeprefix(HOST)
-            found[name] = replace(
-                msgspec.convert(value, StudyHost),
-                calibration=maybe(attrs.get(at("calibration", name)), Calibration),
-                protocol=maybe(attrs.get(at("protocol", name)), Protocol),
-                ended_unix_s=attrs.get(at("ended_unix_s", name)),
-            )
-    return dict(sorted(found.items(), key=lambda entry: (entry[1].joined_unix_s, entry[0])))
+def read_host(attrs: Mapping[str, Any]) -> StudyHost:
+    """One of several hosts, from what is its own."""
+    return replace(
+        msgspec.convert(attrs["facts"], StudyHost),
+        calibration=maybe(attrs.get("calibration"), Calibration),
+        protocol=maybe(attrs.get("protocol"), Protocol),
+        ended_unix_s=attrs.get("ended_unix_s"),
+    )
 
 
 def _home(header: Header, hosts: Mapping[str, StudyHost]) -> str:
     """The host that stands for the study where one must: the first that began to confirm."""
     confirming = [name for name, host in hosts.items() if host.protocol]
     return header.home if header.home in confirming or not confirming else confirming[0]
-
-
-def _first_of_each(
-    trials: Sequence[optuna.trial.FrozenTrial],
-) -> list[optuna.trial.FrozenTrial]:
-    """One trial by configuration: two workers may have proposed the same at the same time."""
-    first: dict[str, optuna.trial.FrozenTrial] = {}
-    for frozen in sorted(trials, key=lambda trial: trial.number):
-        if "digest" in frozen.user_attrs:
-            first.setdefault(frozen.user_attrs["digest"], frozen)
-    return list(first.values())
 
 
 def read_block(frozen: optuna.trial.FrozenTrial) -> Block:
@@ -204,7 +184,12 @@ def read_block(frozen: optuna.trial.FrozenTrial) -> Block:
     )
 
 
-def _trial(frozen: optuna.trial.FrozenTrial, losses: Mapping[int, float]) -> Trial:
+def read_trials(trials: Sequence[optuna.trial.FrozenTrial]) -> list[Trial]:
+    """The trials of one host alone, without their figures."""
+    return [_trial(frozen) for frozen in trials if "digest" in frozen.user_attrs]
+
+
+def _trial(frozen: optuna.trial.FrozenTrial) -> Trial:
     attrs = frozen.user_attrs
     # A trial whose end was under way when the study was killed has not ended.
     ended = frozen.state.is_finished()
@@ -213,7 +198,81 @@ def _trial(frozen: optuna.trial.FrozenTrial, losses: Mapping[int, float]) -> Tri
         digest=attrs["digest"],
         origin=attrs["origin"],
         state=attrs["state"] if ended else "racing",
-        losses=losses,
+        losses={},
         message=attrs["message"] if ended else "",
-        host=attrs.get("host", ""),
+    )
+
+
+# --- several hosts ------------------------------------------------------------------------------
+
+
+def shared_trials(
+    baseline: str, shared: Sequence[Shared], chosen: Sequence[BegunTrial], here: str, *, over: bool
+) -> list[Trial]:
+    """The trials that the blocks of several hosts tell of, without their figures.
+
+    Args:
+        baseline: its digest; it is the first trial.
+        shared: blocks, in their order.
+        chosen: what this worker means to try and has no block of yet.
+        here: this worker's host.
+        over: the search has ended, and no block of it runs.
+    """
+    begun = [(s.begun.host, trial) for s in shared for trial in s.begun.trials]
+    begun += [(here, trial) for trial in chosen]
+    ends: dict[str, tuple[TrialState, str]] = {}
+    looked: set[str] = set()
+    for block in shared:
+        for digest, end in _ends(block):
+            ends.setdefault(digest, end)
+        figures = block.ended.figures if block.ended else None
+        looked |= {
+            i.digest
+            for i in block.begun.instances
+            if figures and any(i.instance in losses for losses in figures.losses.values())
+        }
+    known = "the baseline itself"
+    found = {baseline: Trial(number_of(baseline), baseline, "baseline", "complete", {}, known)}
+    for host, trial in begun:
+        left: tuple[TrialState, str] = ("racing", "")
+        if over:
+            unseen: tuple[TrialState, str] = ("infeasible", "no valid window")
+            left = ("complete", "") if trial.digest in looked else unseen
+        state, words = ends.get(trial.digest, left)
+        number = number_of(trial.digest)
+        made = Trial(number, trial.digest, trial.origin, state, {}, words, host=host)
+        found.setdefault(trial.digest, made)
+    return list(found.values())
+
+
+def _ends(block: Shared) -> Iterator[tuple[str, tuple[TrialState, str]]]:
+    """Digests of the configurations that are out of the race after a block, and why."""
+    ended = block.ended
+    if ended is None or ended.state != "complete" or block.begun.phase != "search":
+        return
+    for instance in ended.instances:
+        if instance.trial is None:
+            continue
+        if instance.state == "refused" or instance.instance in ended.figures.bad:
+            yield instance.digest, ("infeasible", instance.message)
+        elif instance.state == "dropped":
+            yield instance.digest, ("dropped", instance.message)
+
+
+def in_order(record: Record) -> Record:
+    """The record with its trials numbered from 0, as a report shows them."""
+    places = {trial.number: place for place, trial in enumerate(record.trials)}
+    return replace(
+        record,
+        trials=tuple(replace(t, number=places[t.number]) for t in record.trials),
+        blocks=tuple(
+            replace(
+                block,
+                instances=tuple(
+                    i if i.trial is None else replace(i, trial=places[i.trial])
+                    for i in block.instances
+                ),
+            )
+            for block in record.blocks
+        ),
     )

@@ -8,13 +8,15 @@ import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import optuna
 import pytest
 
 from tests.phases.rig import HAND, NAME, SPACE, Rig
-from tests.scale.database import Database
+from tests.scale.database import Database, database
 from tests.scale.workers import begin, joined, simulated, whole, windows, work
 from tuner.configuration import Configuration
 from tuner.errors import ClaimedError, LeaseLostError, StoreError
@@ -22,6 +24,8 @@ from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.study import calibrate, run_study
 from tuner.plan import BlockPlan
 from tuner.record import BlockInstance, Record
+from tuner.report.data import as_data, schema
+from tuner.report.html import render_html
 from tuner.report.result import evaluate
 from tuner.scoring import BASELINE
 from tuner.search.dimensions import dimensions_of
@@ -120,6 +124,25 @@ def test_two_workers_share_a_search_and_confirm_on_both_hosts(storage: Storage) 
     assert any("2 hosts tell little of others" in text for text in study.warnings)
 
 
+def test_several_hosts_stand_in_the_report_and_its_json(tmp_path: Path) -> None:
+    """Each one's ratio, interval, weight and whether it is an outlier; and how they differ."""
+    storage = optuna.storages.InMemoryStorage()
+    begin(storage)
+    for place, name in enumerate("abc"):
+        work(storage, name, simulated(11 + place))
+    study = evaluate(whole(storage))
+    data = as_data(study, tmp_path)
+    jsonschema.validate(data, schema())
+    assert [row["host"] for row in data["hosts"]["each"]] == ["a", "b", "c"]
+    assert sum(row["weight"] for row in data["hosts"]["each"]) == pytest.approx(1)
+    assert data["hosts"]["across"]["ratio"] == data["ratio"]
+    low, high = data["hosts"]["across"]["prediction"]
+    assert low < data["ratio"] < high
+    text = render_html(study)
+    assert '<section id="hosts">' in text
+    assert data["hosts"]["everywhere"] in text
+
+
 def test_two_workers_measure_twice_as_much_in_the_same_time() -> None:
     """In the hosts' own time: blocks of the search per second of the longer one."""
     single, double = optuna.storages.InMemoryStorage(), optuna.storages.InMemoryStorage()
@@ -159,10 +182,10 @@ def test_what_is_worse_on_one_host_is_no_gain_of_all() -> None:
 
 
 def pair(storage: Storage) -> tuple[Store, Store, Clock]:
-    """Two workers that have joined; the second watches by a clock of the test."""
+    """Two workers that have joined, with a clock of the test."""
     begin(storage)
     clock = Clock()
-    one = joined(storage, "a", simulated(1))
+    one = joined(storage, "a", simulated(1), clock=clock)
     return one, joined(storage, "b", simulated(2), clock=clock), clock
 
 
@@ -187,14 +210,18 @@ def test_of_two_blocks_with_one_trial_the_first_stands(storage: Storage) -> None
     with pytest.raises(ClaimedError):
         other.open_block("search", 0, 7, instances(trial))
     assert [block.number for block in whole(storage).blocks] == [number]
-    assert whole(storage).busy == {trial}
+    assert other.record().busy == {trial}
 
 
 def test_a_configuration_proposed_twice_is_one_trial(storage: Storage) -> None:
-    """The lower number is everybody's."""
+    """Its number follows from the configuration, so nobody has to ask."""
     one, other, _ = pair(storage)
-    assert open_trial(one) == open_trial(other)
-    assert len(whole(storage).trials) == 1
+    trial = open_trial(one)
+    assert open_trial(other) == trial
+    one.open_block("search", 0, 7, instances(trial))
+    with pytest.raises(ClaimedError):
+        other.open_block("search", 0, 7, instances(trial))
+    assert [t.origin for t in whole(storage).trials] == ["baseline", "hand"]
 
 
 def test_an_abandoned_block_is_ended_and_its_slow_worker_discards_the_rest(
@@ -247,16 +274,35 @@ def test_a_second_worker_for_a_host_shuts_the_first_one_out(storage: Storage) ->
         one.open_block("aa", 0, 7, ())
 
 
-def test_an_orphaned_trial_is_left_to_its_worker_for_a_while(storage: Storage) -> None:
-    """Then whoever has room measures it."""
+def test_what_a_block_that_was_not_valid_began_is_left_to_its_worker_for_a_while(
+    storage: Storage,
+) -> None:
+    """It repeats the block at once; if it does not, whoever has room measures it."""
     one, other, clock = pair(storage)
     trial = open_trial(one)
+    number = one.open_block("search", 0, 7, instances(trial))
+    assert one.sharing.orphans(one.record()) == other.sharing.orphans(other.record()) == set()
+    one.close_block(number, "invalid", "disturbed", instances(trial), 0.0)
     assert one.sharing.orphans(one.record()) == {trial}
     found = [other.sharing.orphans(other.record())]
     for _ in range(4):
         clock.now += 10.0
         found.append(other.sharing.orphans(other.record()))
     assert found == [set(), set(), set(), {trial}, {trial}]
+
+
+def test_what_an_abandoned_block_began_is_free_at_once(storage: Storage) -> None:
+    """Its worker is gone."""
+    one, other, clock = pair(storage)
+    trial = open_trial(one)
+    one.open_block("search", 0, 7, instances(trial))
+    ended = []
+    for _ in range(4):
+        assert other.sharing.orphans(other.record()) == set()
+        clock.now += 100.0
+        ended += other.sharing.reap()
+    assert ended == ["block 0 of a had been cut short; its 0 windows are kept"]
+    assert other.sharing.orphans(other.record()) == {trial}
 
 
 def test_proposals_keep_away_from_what_others_measure() -> None:
@@ -271,10 +317,10 @@ def test_proposals_keep_away_from_what_others_measure() -> None:
 # --- faults, with processes of their own ------------------------------------------------------
 
 
-def process(url: str, host: str, seed: int, window_s: float = 0.01) -> subprocess.Popen[str]:
-    """A worker in a process of its own."""
+def process(url: str, host: str, seed: int, objective: str) -> subprocess.Popen[str]:
+    """A worker in a process of its own, which hangs in the second window of its search."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.scale.workers", host, str(seed), str(window_s)],
+        [sys.executable, "-m", "tests.scale.workers", host, str(seed), objective],
         env={**os.environ, "TUNER_STORAGE": url},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -295,29 +341,113 @@ def until_searching(url: str, host: str, of: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.integration
-def test_a_killed_workers_windows_stay_and_its_work_is_done_by_the_other(url: str) -> None:
-    """Killed with -9 in the middle of a block; then the same line again on its host."""
-    begin(url)
-    victim, other = process(url, "a", 11), process(url, "b", 12)
+def test_a_killed_workers_block_is_taken_over_by_the_other(url: str) -> None:
+    """Killed with -9 in mid-block: its windows stay, and what it had begun the other measures."""
+    # A median needs short windows, so the search has many blocks.
+    begin(url, objective="p50")
+    victim = process(url, "a", 11, "p50")
+    made = simulated(12, time_s=1100.0, objective="p50")
+    clock, killed = Clock(), threading.Event()
+    measure, wrong = made.host.measure, []
+
+    def after_the_kill(*args: Any) -> Any:
+        if "search" in made.progress.phases:
+            assert killed.wait(120)
+            passes()
+        return measure(*args)
+
+    def passes() -> None:
+        clock.now += 10.0
+
+    def other() -> None:
+        try:
+            work(url, "b", made, clock=clock, pause=passes)
+        except BaseException as error:  # noqa: BLE001 - told to the test
+            wrong.append(error)
+
+    made.host.measure = after_the_kill  # type: ignore[method-assign,assignment]
+    thread = threading.Thread(target=other, daemon=True)
+    thread.start()
     until_searching(url, "a", victim)
     victim.kill()
     victim.communicate()
-    before = windows(whole(url))
-    assert before
-    # As its operator would: the host comes back, and ends its block at once.
-    again = process(url, "a", 13)
-    for worker in (again, other):
-        out, _ = worker.communicate(timeout=240)
-        assert worker.returncode == 0, out
+    before = whole(url)
+    (cut,) = (b for b in before.blocks if (b.host, b.state) == ("a", "running"))
+    killed.set()
+    thread.join()
+    assert wrong == []
+    assert f"block {cut.number} of a had been cut short" in " ".join(made.progress.notes)
     record = whole(url)
-    assert before <= windows(record)
+    assert windows(before) <= windows(record)
+    (left,) = (b for b in record.blocks if b.number == cut.number)
+    assert (left.state, left.reason) == ("failed", "interrupted")
+    assert left.windows == cut.windows
+    taken = {
+        i.digest
+        for b in record.blocks
+        if (b.host, b.phase, b.state) == ("b", "search", "complete")
+        for i in b.instances
+    }
+    assert len(cut.windows) == 1
+    assert {i.digest for i in cut.instances} <= taken
+    # The same line again on its host: it goes on with the confirmation there.
+    work(url, "a", simulated(13, objective="p50"))
+    is_sound(whole(url))
+
+
+@pytest.mark.integration
+def test_a_database_that_crashes_under_running_workers_loses_nothing() -> None:
+    """In the search and in the confirmation: every window that was told as kept is there once."""
+    kept: set[tuple[int, str]] = set()
+    said: dict[str, list[str]] = {"a": [], "b": []}
+    hosts = {"a": simulated(11), "b": simulated(12)}
+    wrong: list[BaseException] = []
+    with database() as server:
+        url = server.url()
+        begin(url)
+
+        def worker(host: str) -> None:
+            made = hosts[host]
+            in_turn(made)
+            store = joined(url, host, made, say=said[host].append)
+            add = store.add_window
+
+            def told(block: int, window: Any) -> None:
+                add(block, window)
+                kept.add((block, window.window_id))
+
+            store.add_window = told  # type: ignore[method-assign]
+            try:
+                run_study(made.bench(store), made.spec)
+            except BaseException as error:  # noqa: BLE001 - told to the test
+                wrong.append(error)
+
+        threads = [threading.Thread(target=worker, args=(host,), daemon=True) for host in hosts]
+        for thread in threads:
+            thread.start()
+        for phase in ("search", "confirmation"):
+            while not all(phase in " ".join(made.progress.phases) for made in hosts.values()):
+                time.sleep(0.02)
+                assert all(thread.is_alive() for thread in threads), wrong
+            server.stop("immediate")
+            server.start()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+        record = whole(url)
+    assert kept == windows(record)
     is_sound(record)
-    cut = [b for b in record.blocks if b.reason == "interrupted"]
-    assert {b.host for b in cut} <= {"a"}
+    for words in said.values():
+        assert any("the storage does not answer" in text for text in words)
+        assert words[-1] == "the storage answers again"
 
 
 def test_the_study_of_workers_is_open_to_optunas_tools(server: Database, url: str) -> None:
-    """Two Optuna studies, as for one host."""
+    """Two Optuna studies, as for one host, and one for each host's own."""
     assert server.port > 0
     begin(url)
-    assert optuna.get_all_study_names(url) == [NAME, f"{NAME}/blocks"]
+    assert optuna.get_all_study_names(url) == [
+        NAME,
+        f"{NAME}/blocks",
+        f"{NAME}/on/a",
+    ]

@@ -8,9 +8,11 @@ import threading
 import time
 
 import pytest
+from click.testing import CliRunner
 
 from tests.phases.rig import STOCK
 from tests.scale.database import SECRET, Database, database
+from tuner.cli.report import command
 from tuner.errors import DefinitionError, StoreError
 from tuner.storage import open_storage, refuse_unshared, scrubbed
 from tuner.store import Store
@@ -84,3 +86,16 @@ def test_a_wrong_password_is_said_without_it(server: Database) -> None:
     assert time.monotonic() - began < 30
     assert "hunter2" not in str(raised.value)
     assert "***" in str(raised.value)
+
+
+def test_a_password_on_the_command_line_is_refused_with_the_ways_out() -> None:
+    """A process list would show it; in the environment it is taken."""
+    url = "postgresql+psycopg://me:hunter2@127.0.0.1:1/x"
+    told = CliRunner().invoke(command, ["x", "--storage", url]).exception
+    assert isinstance(told, DefinitionError)
+    assert "TUNER_STORAGE" in str(told)
+    assert "PGPASSFILE" in str(told)
+    assert "hunter2" not in str(told)
+    taken = CliRunner().invoke(command, ["x"], env={"TUNER_STORAGE": url}).exception
+    assert isinstance(taken, StoreError)
+    assert "cannot be opened" in str(taken)

@@ -1,8 +1,8 @@
 """Workers on simulated hosts, each as ``tuner worker`` would be, on one real or simulated storage.
 
-    python -m tests.scale.workers HOST SEED WINDOW_S     storage's URL in TUNER_STORAGE
+    python -m tests.scale.workers HOST SEED OBJECTIVE     storage's URL in TUNER_STORAGE
 
-runs one in a process of its own, in which a window takes real time.
+runs one in a process of its own, which hangs in the second window of its search.
 """
 
 from __future__ import annotations
@@ -99,15 +99,19 @@ def windows(record: Record) -> set[tuple[int, str]]:
 
 def main() -> None:
     """One worker in this process."""
-    host, seed, window_s = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-    made = simulated(seed, time_s=30.0)
+    host, seed, objective = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    made = simulated(seed, time_s=30.0, objective=objective)
     measure = made.host.measure
 
-    def in_real_time(*args: Any) -> Any:
-        time.sleep(window_s)
+    def hang_in_search(*args: Any) -> Any:
+        if "search" in made.progress.phases:
+            windows_of_search.append(args)
+        if len(windows_of_search) > 1:
+            time.sleep(600)
         return measure(*args)
 
-    made.host.measure = in_real_time  # type: ignore[method-assign,assignment]
+    windows_of_search: list[Any] = []
+    made.host.measure = hang_in_search  # type: ignore[method-assign,assignment]
 
     def say(text: str) -> None:
         sys.stdout.write(f"{text}\n")

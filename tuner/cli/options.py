@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from tuner.facts import SERVER_NAMES
+from tuner.storage import refuse_secret
 from tuner.study import IN_PLACE
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -78,9 +79,12 @@ STORAGE_VARIABLE = "TUNER_STORAGE"
 """Environment variable that holds ``--storage``, so that no process list shows its password."""
 
 
-def _taken(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+def _taken(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """The storage, which is not handed on to the programs that tuner starts."""
     os.environ.pop(STORAGE_VARIABLE, None)
+    source = context.get_parameter_source(parameter.name or "")
+    if value is not None and source is click.core.ParameterSource.COMMANDLINE:
+        refuse_secret(value)
     return value
 
 

@@ -22,7 +22,7 @@ from tuner.plan import StudyPlan
 from tuner.record import Block, Calibration, Origin, Record, Trial, TrialState
 from tuner.scoring import BASELINE, block_losses
 from tuner.search.dimensions import by_parameter, dimensions_of
-from tuner.search.propose import Seen, propose
+from tuner.search.propose import Seen, as_optunas, propose
 from tuner.search.schedule import again, best_first, finalists, winner
 from tuner.space import Space
 from tuner.standing import mean_excess, mean_losses, pooled_all, violates
@@ -65,14 +65,17 @@ def run_search(
     bench.progress.phase("search", max(0.0, spec.time_s - _spent_s(record)))
     _note_baseline(bench, spec, record)
     while True:
-        for done in sharing.reap():
-            bench.progress.note(done)
         record = bench.store.record()
+        ended = sharing.reap(look=False)
+        for done in ended:
+            bench.progress.note(done)
+        if ended:
+            continue
         left_s = spec.time_s - _spent_s(record)
         if record.search_ended or (left_s < cost_s and _search_blocks(record)):
             break
         arms = _next_arms(bench, spec, record, plan, final=left_s < _FINAL_SHARE * spec.time_s)
-        if not arms and sharing.search_runs_elsewhere():
+        if not arms and sharing.search_runs_elsewhere(look=False):
             sharing.pause()
             continue
         if not arms:
@@ -86,8 +89,14 @@ def run_search(
     _wait_for_others(bench)
     _tell_disturbed(bench, calibration)
     _close_all(bench)
-    bench.store.set_importance(by_parameter(bench.store.importance()))
-    proposals = [t for t in bench.store.record().trials if t.origin != "baseline"]
+    record = bench.store.record()
+    shown = None
+    if bench.store.host:
+        known = {digest: kept.configuration for digest, kept in record.configurations.items()}
+        seen = [_seen(trial, known, bench.goals) for trial in record.trials]
+        shown = as_optunas(seen, spec.space, spec.allow)
+    bench.store.set_importance(by_parameter(bench.store.importance(shown)))
+    proposals = [t for t in record.trials if t.origin != "baseline"]
     return winner(proposals, bench.goals)
 
 
@@ -98,9 +107,9 @@ def _wait_for_others(bench: Bench) -> None:
     if sharing.search_runs_elsewhere():
         bench.progress.note("the search is over; waiting for the last blocks of the other hosts")
     while sharing.search_runs_elsewhere():
-        sharing.pause()
-        for done in sharing.reap():
+        for done in sharing.reap(look=False):
             bench.progress.note(done)
+        sharing.pause()
 
 
 def _note_baseline(bench: Bench, spec: SearchSpec, record: Record) -> None:
@@ -164,7 +173,7 @@ def _next_arms(
         objectives=len(bench.goals.objectives),
     )
     for place, configuration in enumerate(fresh):
-        bench.store.add_configuration(bench.describe(configuration))
+        bench.store.add_configuration(bench.describe(configuration), proposed=True)
         values, domains = dimensions_of(spec.space, spec.allow, configuration)
         origin: Origin = "hand" if place < given else "proposed"
         number = bench.store.open_trial(configuration, origin, values, domains)
@@ -249,7 +258,9 @@ def hopeless(
 
 
 def _conclude(bench: Bench, block: Block) -> None:
-    """Tell the record what the block says of its trials."""
+    """Tell the record what the block says of its trials; of several hosts, it says so itself."""
+    if bench.store.host:
+        return
     losses = block_losses(block, bench.objective)
     for instance in block.instances:
         if instance.trial is None:

@@ -116,6 +116,13 @@ def propose(
     return proposals
 
 
+def as_optunas(
+    seen: Sequence[Seen], space: Space, allow: Collection[str]
+) -> list[optuna.trial.FrozenTrial]:
+    """Trials as Optuna has them, with their parameters."""
+    return [_frozen(trial, space, allow) for trial in seen]
+
+
 def _best(seen: Sequence[Seen]) -> list[Configuration]:
     """The first few by the product of their ratios, of those that keep to the limits."""
     measured = [(sum(t.losses), t.configuration) for t in seen if t.losses and _keeps(t)]
