@@ -356,6 +356,37 @@ fn goaway() {
     assert_eq!(line.retries, 1);
 }
 
+/// A request that comes too late for one ending connection after another is made again each time
+/// (RFC 9114, 5.2); of a connection that goes on, a second refusal is an error.
+#[test]
+fn too_late() {
+    let rejecting = |ends: bool| {
+        Quic::start(move |connection, number| async move {
+            if number > 2 {
+                return hello(connection).await;
+            }
+            let mut control = connection.open_uni().await.unwrap();
+            control.write_all(SETTINGS).await.unwrap();
+            while let Ok((mut send, _receive)) = connection.accept_bi().await {
+                if ends {
+                    // What it names comes later than this request, which is refused all the same.
+                    let _ = control.write_all(&[0x07, 0x01, 0x3c]).await;
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                let _ = send.reset(VarInt::from_u32(0x10b));
+            }
+        })
+    };
+    let shape = json!({"connections": 1, "rate_per_s": 20, "warmup_s": 0, "timeout_s": 20});
+    let line = window(&rejecting(true), shape.clone());
+    assert_eq!(line.completed, line.offered, "{:?}", line.errors);
+    assert!(line.retries >= 3);
+    assert_only(
+        &window(&rejecting(false), shape),
+        "h3_reset_request_rejected",
+    );
+}
+
 /// A server that no longer answers: its requests time out, and so does the connection.
 #[test]
 fn server_gone() {
