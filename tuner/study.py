@@ -395,6 +395,8 @@ def _in_place(keys: Mapping[str, Node]) -> str:
             " and state back at the end, or by itself after a time limit (docs/fleet.md). If that"
             f" is what you want, write: --in-place {IN_PLACE}"
         )
+    if not keys["config"].text().startswith("/"):
+        raise keys["config"].error("in place this is a file of the target; write its whole path")
     for key, why in (
         ("layer", "the kernel's settings are tuned beside the service, not in its place"),
         ("keep_upstreams", "the service asks the servers behind it anyway"),

@@ -33,6 +33,7 @@ def test_without_the_words_it_is_refused(tuner: Tuner, given: tuple[str, ...]) -
         (("--inventory", "hosts.yml", "--workload", "static"), "`site: own`"),
         (("--inventory", "hosts.yml", "--layer", "kernel"), "--layer: the kernel's settings"),
         (("--inventory", "hosts.yml", "--root", "/srv"), "--root: the service serves"),
+        (("--inventory", "hosts.yml", "--config", "nginx.conf"), "--config: in place this is"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(
@@ -43,6 +44,16 @@ def test_what_does_not_go_with_it_is_refused(
     done = tuner("optimize", "--workload", "page.yaml", "--in-place", WORDS, *options)
     assert done.code == 2
     assert words in done.err
+
+
+def test_several_workers_have_no_common_baseline_in_place(tuner: Tuner) -> None:
+    """Each service has files of its own; the storage is not asked."""
+    Path("page.yaml").write_text(WORKLOAD)
+    Path("mine.yaml").write_text(f"workload: page.yaml\nin_place: {WORDS}\n")
+    storage = "postgresql+psycopg://nowhere.invalid/tuner"
+    done = tuner("worker", "x", "--study", "mine.yaml", "--storage", storage)
+    assert done.code == 2
+    assert "tune one host" in done.err
 
 
 def test_the_baseline_is_what_the_host_has(tmp_path: Path) -> None:
