@@ -9,6 +9,7 @@ from dataclasses import fields
 from tuner.facts import CoreSplit
 from tuner.measurement import Measurement
 from tuner.record import Original, Protocol, Record, TrialState
+from tuner.report.hosts import stands_for
 from tuner.report.result import StudyResult
 from tuner.report.words import (
     UNKNOWN,
@@ -51,6 +52,33 @@ def beside_rows(study: StudyResult) -> list[tuple[str, ...]]:
         p_value = p_in_words(entry.adjusted_p).removeprefix("p ").removeprefix("= ")
         rows.append((name, str(entry.verdict.kind), ratio(found.ratio), interval(found), p_value))
     return rows
+
+
+HOSTS_HEAD = ("host", "verdict by itself", "ratio", "95 % interval", "blocks", "")
+
+
+def hosts_rows(study: StudyResult) -> list[tuple[str, ...]]:
+    """Each of several hosts by its own blocks; empty where one measured alone."""
+    found = study.hosts.hosts if study.hosts else ()
+    return [
+        (
+            host.name,
+            str(host.verdict.kind) if host.verdict else "none",
+            ratio(host.estimate.ratio) if host.estimate else UNKNOWN,
+            interval(host.estimate) if host.estimate else UNKNOWN,
+            f"{host.blocks} of {host.planned}",
+            host.why or "the others do not account for it" * host.outlier,
+        )
+        for host in found
+    ]
+
+
+def hosts_lead(study: StudyResult) -> str:
+    """Whether it holds on every host, and whose figures the report shows; empty if there is one."""
+    if study.hosts is None:
+        return ""
+    shown = stands_for(study.record)
+    return f"{study.hosts.everywhere} All figures but the claim are of host {shown}."
 
 
 def host_facts(study: StudyResult) -> Facts:

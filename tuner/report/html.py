@@ -25,6 +25,7 @@ from tuner.report.apart import apart
 from tuner.report.arms import Figure, block_labels
 from tuner.report.facts import (
     BESIDE_HEAD,
+    HOSTS_HEAD,
     aa_facts,
     allowed_trades,
     baseline_name,
@@ -32,6 +33,8 @@ from tuner.report.facts import (
     changes_title,
     definition_facts,
     host_facts,
+    hosts_lead,
+    hosts_rows,
     is_recommended,
     limits,
     method_facts,
@@ -140,6 +143,7 @@ def _context(
         "changes_title": changes_title(study),
         "minimal": minimal_changes(study),
         "further": further,
+        "hosts": (hosts_lead(study), HOSTS_HEAD, hosts_rows(study)),
         "recommended": is_recommended(study),
         "ablation_head": HEAD,
         "ablation_note": ablation_note(study),
@@ -173,6 +177,7 @@ def _sections(
     """Anchor and title of every section that the study has something for."""
     entries: tuple[tuple[str, str, object], ...] = (
         ("changes", "Changes", study.candidate),
+        ("hosts", "Hosts", study.hosts),
         ("ablation", "Why", study.ablation),
         ("blocks", "Blocks", study.confirm),
         ("spectra", "Spectra", "spectra" in specs),

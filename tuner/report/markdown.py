@@ -9,11 +9,14 @@ from collections.abc import Iterable, Sequence
 from tuner.report.ablation import HEAD, ablation_note, ablation_rows, ablation_sentence
 from tuner.report.facts import (
     BESIDE_HEAD,
+    HOSTS_HEAD,
     Facts,
     baseline_name,
     beside_rows,
     changes_title,
     host_facts,
+    hosts_lead,
+    hosts_rows,
     limits,
     method_facts,
     protocol_facts,
@@ -43,6 +46,8 @@ def render_markdown(study: StudyResult) -> str:
         f"**{plain(study.sentence)}**",
         plain(study.replication.sentence) if study.replication else "",
         table_of(("wanted", "verdict", "ratio or value", "95 % interval"), _wanted(study)),
+        plain(hosts_lead(study)),
+        table_of(HOSTS_HEAD, [tuple(map(plain, row)) for row in hosts_rows(study)]),
         _figures(study),
         _finalists(study),
         _beside(study),
