@@ -10,12 +10,22 @@ a page beside their API. The texts are ours.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from textwrap import dedent
 
+from tuner.facts import ServerFacts
+from tuner.servers import caddy
+
 API = ("/api/orders/b3f1c2a4", "/api/x?y=1")
 FILES = ("/index.html", "/", "/style.css", "/missing")
+
+
+@functools.cache
+def here() -> ServerFacts:
+    """The Caddy of this machine, asked once."""
+    return caddy.detect()
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.own.caddyfiles import here
 from tuner.errors import DefinitionError
+from tuner.own.caddy.origin import change_config
 from tuner.own.caddy.server import OwnCaddy, OwnConfiguration, read
 from tuner.own.port import Wishes
-from tuner.servers import caddy
 from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import Ground
 from tuner.space import SpaceFacts, bind_space
@@ -67,12 +68,12 @@ def taken(text: str, tmp_path: Path, kind: str = "proxy", **wishes: Any) -> OwnC
     """A configuration that was read."""
     (tmp_path / "Caddyfile").write_text(text)
     wanted = Wishes(str(tmp_path / "Caddyfile"), **wishes)
-    return read(wanted, load_workload(kind), caddy.detect().binary)
+    return read(wanted, load_workload(kind), here().binary)
 
 
 def adapted(mine: OwnConfiguration) -> tuple[OwnCaddy, tuple[str, ...]]:
     """It behind the port."""
-    server = caddy.detect()
+    server = here()
     kind = "proxy" if mine.workload.backend else "static"
     facts = SpaceFacts(
         1,
@@ -167,9 +168,10 @@ def test_one_line_of_a_snippet_is_one_setting(tmp_path: Path) -> None:
     text = made.export_text(tuned, bound.space)
     wanted = SITES.replace("_per_host 8", "_per_host 64").replace("idle 2m", "idle 300s")
     assert text == wanted
-    files = made.export_files(tuned, bound.space, caddy.detect())
+    files = made.export_files(tuned, bound.space, here())
     assert files["own/Caddyfile"] == wanted
-    assert files["caddy.json"].count('"max_idle_conns_per_host": 64') == 2
+    found = json.dumps(change_config(made.own.origin, made.changes(tuned)))
+    assert found.count('"max_idle_conns_per_host": 64') == 2
 
 
 def test_what_only_json_can_say_is_exported_as_json(tmp_path: Path) -> None:
@@ -180,10 +182,39 @@ def test_what_only_json_can_say_is_exported_as_json(tmp_path: Path) -> None:
     assert any("exported as JSON (caddy.json), not as a patch" in note for note in notes)
     bound = made.bound
     tuned = bound.space.complete({"upstream_read_buffer": 65536}, bound.baseline)
-    files = made.export_files(tuned, bound.space, caddy.detect())
+    files = made.export_files(tuned, bound.space, here())
     assert set(files) == {"caddy.json"}
     assert '"read_buffer_size": 65536' in files["caddy.json"]
     assert made.export_text(tuned, bound.space).startswith("# Only caddy.json says it: ")
+
+
+def test_secrets_of_the_environment_are_kept_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever names a variable in a Caddyfile does not want its value in a record."""
+    monkeypatch.setenv("TOKEN", 'se"cret-9')
+    (tmp_path / "app.caddy").write_text(
+        "reverse_proxy 127.0.0.1:3000 {\n\theader_up X-Token `{$TOKEN}`\n}\n"
+    )
+    site = "http://app.test {{\n\timport {}\n}}\n"
+    opaque = "(from) {\n\timport {args[0]}.caddy\n}\n" + site.format("from app")
+    for text in (site.format("app.caddy"), opaque):
+        made, _ = adapted(taken(text + "# {$TOKEN}\n", tmp_path))
+        assert "cret-9" in json.dumps(made.own.origin.config)
+        tuned = made.bound.space.complete({"upstream_read_buffer": 65536}, made.bound.baseline)
+        files = made.export_files(tuned, made.bound.space, here())
+        kept = made.export_text(tuned, made.bound.space) + "".join(files.values())
+        assert "cret-9" not in kept
+        assert "{$TOKEN}" in kept
+        assert ("{env.TOKEN}" in kept) == (text == opaque)
+
+
+def test_an_export_has_its_imports_in_place(tmp_path: Path) -> None:
+    """So that a record shows all that may change."""
+    (tmp_path / "app.caddy").write_text("# app\nreverse_proxy 127.0.0.1:3000\n")
+    made, _ = adapted(taken("http://app.test {\n\timport app.caddy\n}\n", tmp_path))
+    text = made.export_text(made.bound.baseline, made.bound.space)
+    assert text == "http://app.test {\n\t# app\n\treverse_proxy 127.0.0.1:3000\n}\n"
 
 
 def test_the_environment_is_that_of_the_call(

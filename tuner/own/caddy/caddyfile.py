@@ -149,6 +149,28 @@ def with_imports(text: str, file: str, moved: Mapping[str, str]) -> str:
     return _applied(text, pieces)
 
 
+def inlined(texts: Mapping[str, str], file: str) -> str:
+    """A file with what it imports in place; imports with arguments stay, as they are no copies."""
+    text = texts[file]
+    lines = parse(text, file)
+    alone = {line.words[1].start for _, line in spots(lines) if len(line.words) == 2}
+    pieces = []
+    for word, pattern in _file_imports(lines, file):
+        start = text.rfind("\n", 0, word.start) + 1
+        if word.start not in alone:
+            continue
+        indent = _indent_of(text, word.start)
+        body = "\n".join(inlined(texts, each).rstrip("\n") for each in _files(pattern))
+        rows = [f"{indent}{row}" if row else row for row in body.split("\n")]
+        pieces.append((start, word.end, "\n".join(rows)))
+    return _applied(text, pieces)
+
+
+def variables(text: str) -> set[str]:
+    """The names of the environment's variables that a text is put together of."""
+    return {found[1] for found in _VARIABLE.finditer(text)}
+
+
 def imports(text: str, file: str) -> list[str]:
     """The absolute patterns of the files that a text imports."""
     return [pattern for _, pattern in _file_imports(parse(text, file), file)]

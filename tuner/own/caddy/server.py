@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from tuner.facts import ServerFacts
 from tuner.hosts.port import InstanceSpec
 from tuner.own.access import is_enterable
 from tuner.own.bound import Bound
+from tuner.own.caddy.caddyfile import inlined
+from tuner.own.caddy.caddyfile import variables as caddyfile_variables
 from tuner.own.caddy.lab import Carried, Stand, carry
 from tuner.own.caddy.origin import (
     Change,
@@ -42,6 +45,8 @@ from tuner.workload import Workload
 JSON_FILE = "caddy.json"
 _PORT = 18_080
 """For the trial with ``caddy validate``, which opens no socket."""
+_SHORTEST_SECRET = 6
+"""Shorter values of variables are ports and switches, which stand elsewhere by chance too."""
 _DEFAULT_PROTOCOLS = ("h1", "h2", "h3")
 
 
@@ -139,13 +144,16 @@ class OwnCaddy:
         space: Space,  # noqa: ARG002 - as for ``instance``
         placement: Placement = EXPORT,  # noqa: ARG002 - the user's own places stay
     ) -> str:
-        """The user's main file with the values of this configuration."""
+        """The user's main file, imports in place, with the values of this configuration."""
         origin = self.own.origin
         changed = self._changed(configuration)
         if isinstance(changed, UnsaidError):
             head = f"# Only {JSON_FILE} says it: {changed}\n"
             return head + _plain(origin.texts[origin.file])
-        return _plain({**origin.texts, **changed}[origin.file])
+        texts = {**origin.texts, **changed}
+        if origin.is_json or origin.opaque:
+            return _plain(texts[origin.file])
+        return _plain(inlined(texts, origin.file))
 
     def export_files(
         self,
@@ -154,16 +162,17 @@ class OwnCaddy:
         server: ServerFacts,  # noqa: ARG002 - the port's
         placement: Placement = EXPORT,  # noqa: ARG002 - the user's own places stay
     ) -> Mapping[str, str]:
-        """The whole JSON, the environment, and the patch of the user's files, where they change."""
+        """The patch of the user's files, or JSON where they cannot say it, and the environment."""
         origin = self.own.origin
-        files = {JSON_FILE: _json(change_config(origin, self._changes(configuration)))}
-        if origin.is_json:
-            files.clear()
+        files = {}
         variables = self._environment(configuration)
         if variables != self._environment(self.bound.baseline):
             files[caddy.ENVIRONMENT_FILE] = caddy.environment_file(variables)
         changed = self._changed(configuration)
-        if isinstance(changed, UnsaidError) or not changed:
+        if isinstance(changed, UnsaidError):
+            config = change_config(origin, self.changes(configuration))
+            return {**files, JSON_FILE: veiled(_json(config), origin.texts.values())}
+        if not changed:
             return files
         folder = common_folder(changed, origin.file)
         head = (
@@ -200,12 +209,13 @@ class OwnCaddy:
         digest = configuration.digest
         if digest not in self.told:
             try:
-                self.told[digest] = change_texts(self.own.origin, self._changes(configuration))
+                self.told[digest] = change_texts(self.own.origin, self.changes(configuration))
             except UnsaidError as error:
                 self.told[digest] = error
         return self.told[digest]
 
-    def _changes(self, configuration: Configuration) -> list[Change]:
+    def changes(self, configuration: Configuration) -> list[Change]:
+        """What turns the user's configuration into another one."""
         own, bound = self.own, self.bound
         return list(
             changes(bound, own.origin, own.serving, configuration, reference=bound.baseline)
@@ -319,6 +329,20 @@ def _root_places(own: OwnConfiguration, place: Place, root: Place | None) -> lis
     if look(own.origin.config, (*place, "root")) is not None:
         return [place]
     return [] if root is None else [root]
+
+
+def veiled(text: str, sources: Iterable[str]) -> str:
+    """JSON without the values of the environment that a Caddyfile has only by name.
+
+    They may be secrets, and this text is kept. Caddy reads ``{env.NAME}`` when it runs.
+    """
+    names = {name for source in sources for name in caddyfile_variables(source)}
+    values = {name: os.environ.get(name, "") for name in names}
+    # The longer first, which may hold the shorter.
+    for name, value in sorted(values.items(), key=lambda pair: -len(pair[1])):
+        if len(value) >= _SHORTEST_SECRET:
+            text = text.replace(json.dumps(value, ensure_ascii=False)[1:-1], f"{{env.{name}}}")
+    return text
 
 
 def _json(config: Json) -> str:
