@@ -7,21 +7,17 @@ only then is there a turn.
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Iterator
 
 import click
 
 from tuner.cli.live import LiveView
-from tuner.cli.words import duration
+from tuner.cli.words import duration, wrapped
 
 _CLOCK_WIDTH = 8
 """Of ``  0:00`` and the space behind it."""
-_LEAST_WIDTH = 40
-"""Of a line's text, however narrow the terminal is."""
 
 
 class TerminalProgress:
@@ -80,26 +76,14 @@ class TerminalProgress:
             return
         passed = time.monotonic() - self._start
         clock = f"{int(passed // 60):3d}:{int(passed % 60):02d}"
-        first, *rest = self._wrapped(text)
+        depth = len(text) - len(text.lstrip())
+        first, *rest = wrapped(text, _CLOCK_WIDTH, _CLOCK_WIDTH + depth + 2)
         lines = [
             click.style(clock, dim=True) + f"  {click.style(first[:bold], bold=True)}{first[bold:]}"
         ]
-        lines += [" " * (len(clock) + 2) + line for line in rest]
+        lines += rest
         for line in lines:
             if self._view:
                 self._view.say(line)
             else:
                 click.echo(line, err=True)
-
-    def _wrapped(self, text: str) -> list[str]:
-        if not sys.stderr.isatty():
-            return [text]
-        width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns - _CLOCK_WIDTH - 1)
-        depth = len(text) - len(text.lstrip())
-        return textwrap.wrap(
-            text,
-            width,
-            subsequent_indent=" " * (depth + 2),
-            break_long_words=False,
-            break_on_hyphens=False,
-        ) or [text]

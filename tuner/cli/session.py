@@ -20,6 +20,7 @@ from tuner.cli import notes, own_server
 from tuner.cli.in_place import Seat
 from tuner.cli.premises import Lab, Premises, open_premises
 from tuner.cli.progress import TerminalProgress
+from tuner.cli.words import wrapped
 from tuner.configuration import Configuration
 from tuner.errors import DefinitionError, HostError
 from tuner.facts import CoreSplit, HostFacts, ServerFacts
@@ -254,7 +255,10 @@ def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) 
         rows["fleet"] = found.premises.words
     rows.update({f"note {i}": note for i, note in enumerate(found.notes, 1)})
     for title, text in rows.items():
-        click.echo(f"{title:<10} {text}", err=True)
+        first, *rest = wrapped(text, 11, 11)
+        click.echo(f"{title:<10} {first}", err=True)
+        for line in rest:
+            click.echo(line, err=True)
 
 
 @contextlib.contextmanager

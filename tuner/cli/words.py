@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
+
 
 def duration(seconds: float) -> str:
     """Seconds as people say them: ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
@@ -12,3 +16,29 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min" + (f" {rest} s" if rest else "")
     return f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
+
+
+def wrapped(text: str, first: int, further: int) -> list[str]:
+    """Text for standard error: broken between words on a terminal, in one line elsewhere.
+
+    Args:
+        text: what to say.
+        first: columns that stand before its first line.
+        further: columns before each further line, which is indented by as many.
+    """
+    if not sys.stderr.isatty():
+        return [text]
+    columns = max(_LEAST_COLUMNS, shutil.get_terminal_size().columns) - 1
+    lines = textwrap.wrap(
+        " " * first + text,
+        columns,
+        subsequent_indent=" " * further,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )
+    return [lines[0][first:], *lines[1:]] if lines else [text]
+
+
+_LEAST_COLUMNS = 40
+"""However narrow the terminal is."""
