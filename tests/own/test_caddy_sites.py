@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.own.caddyfiles import here
 from tuner.errors import DefinitionError
 from tuner.own.caddy.origin import change_config
 from tuner.own.caddy.server import OwnCaddy, OwnConfiguration, read
+from tuner.own.caddy.tree import put
 from tuner.own.port import Wishes
 from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import Ground
@@ -278,6 +280,16 @@ def test_what_does_not_go_together_is_said(
     """With the way out."""
     with pytest.raises(DefinitionError, match=words):
         taken(text, tmp_path, kind, **wishes)
+
+
+def test_what_the_lab_cannot_serve_is_said_in_a_sentence(tmp_path: Path) -> None:
+    """Of Caddy's log, which is JSON, what it says of the error."""
+    config = taken("http://a.test {\n\treverse_proxy x:1\n}\n", tmp_path)
+    wrong = put(config.origin.config, (*config.serving.passed.proxies[0], "bogus"), 1)
+    with pytest.raises(DefinitionError) as caught:
+        adapted(replace(config, origin=replace(config.origin, config=wrong)))
+    assert "unknown field" in str(caught.value)
+    assert '"level"' not in str(caught.value)
 
 
 def test_the_users_own_files_must_be_readable(tmp_path: Path) -> None:

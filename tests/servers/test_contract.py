@@ -111,6 +111,7 @@ def test_a_bad_file_is_refused_in_the_servers_own_words(lab: ServerLab) -> None:
     states = lab.deployer.deploy([replace(bad, files={**bad.files, **broken}), good])
     assert states["bad"].state == "refused"
     assert "bogus" in states["bad"].message
+    assert '"level"' not in states["bad"].message
     assert (states["good"].state, states["good"].message) == ("live", "")
 
 

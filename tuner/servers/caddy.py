@@ -92,10 +92,17 @@ ADMIN_SOCKET = "run/admin.sock"
 """Of an instance, in its folder."""
 ENVIRONMENT_FILE = "caddy.env"
 _USUAL_PATH = "/etc/caddy/Caddyfile"
-# Its log goes before what it has to say in the end.
-_VALIDATE = 'said=$("$@" 2>&1) && exit 0; printf "%s\\n" "$said" | tail -n 1; exit 1'
+# Caddy says what is wrong in its log, which is JSON and goes on behind it: the sentence alone.
+_SENTENCE = (
+    r"""sed -n -e 's/^Error: //p' -e 's/.*"level":"error".*"msg":"\(.*\)"}$/\1/p'"""
+    " | tail -n 1 | grep ."
+)
+_VALIDATE = (
+    'said=$("$@" 2>&1) && exit 0; { printf "%s\\n" "$said"; cat logs/error.log; } 2>/dev/null'
+    f' | {_SENTENCE} || printf "%s\\n" "$said" | tail -n 1; exit 1'
+)
 # `caddy start` keeps to itself why the server ended; the log has it.
-_START = '"$@" && exit 0; tail -n 1 logs/error.log; exit 1'
+_START = f'"$@" && exit 0; cat logs/error.log | {_SENTENCE} || tail -n 1 logs/error.log; exit 1'
 
 
 def detect(binary: str | None = None) -> ServerFacts:
