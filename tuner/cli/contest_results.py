@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,10 +87,26 @@ def show(records: Sequence[Record], folder: Path, *, as_json: bool) -> None:
         return
     for record in records:
         for line in text_lines(evaluate_contest(record)):
-            click.echo(line)
+            for part in _fitted(line):
+                click.echo(part)
         click.echo("")
     click.echo(f"report   {folder / 'report.html'}")
     click.echo(f"config   {folder / 'configurations'}/")
+
+
+def _fitted(line: str) -> list[str]:
+    """A sentence broken between words where standard output is a terminal; tables stay whole."""
+    columns = shutil.get_terminal_size().columns - 1
+    if not sys.stdout.isatty() or len(line) <= columns or "   " in line.strip():
+        return [line]
+    depth = len(line) - len(line.lstrip())
+    return textwrap.wrap(
+        line,
+        max(40, columns),
+        subsequent_indent=" " * (depth + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def as_data(records: Sequence[Record], folder: Path) -> dict[str, Any]:
