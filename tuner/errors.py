@@ -51,6 +51,10 @@ class HostError(TunerError):
     exit_code = 3
 
 
+class UnreachableError(HostError):
+    """Another host does not answer; it may be back in a while."""
+
+
 class LeaseLostError(HostError):
     """A worker was silent for so long that another one ended its block; it is measured again."""
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import runpy
+import subprocess
+import tempfile
 from dataclasses import fields
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from tuner.errors import DefinitionError
 from tuner.facts import HostFacts
 from tuner.hosts import local
 from tuner.hosts.inventory import Host, Inventory, parse_inventory, read_inventory
+from tuner.hosts.remote import Connections
 from tuner.paths import data_dir
 
 YAML = """
@@ -118,3 +122,19 @@ def test_facts_of_another_host_are_those_of_this_one() -> None:
         seen = getattr(here, field.name)
         assert told[field.name] == (list(seen) if isinstance(seen, tuple) else seen), field.name
     assert told["programs"]["sh"]
+
+
+def test_sockets_of_a_killed_tuner_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the next one; those of one that lives stay."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left = [tmp_path / f"tuner-ssh-{pid}-x" for pid in (ended.pid, os.getppid())]
+    for folder in left:
+        folder.mkdir()
+    told = {"targets": {"hosts": ["web"]}, "_meta": {"hostvars": {}}}
+    Connections(parse_inventory(told, "x", generators=False)).close()
+    assert [folder.exists() for folder in left] == [False, True]
+    assert list(tmp_path.iterdir()) == left[1:]

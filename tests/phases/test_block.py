@@ -14,6 +14,7 @@ from tuner.errors import HostError, InstrumentError, Interrupted
 from tuner.load.port import WindowSpec
 from tuner.measurement import Gates, Measurement
 from tuner.phases.block import (
+    FIRST_PAUSE_S,
     MOST_REPEATS,
     Arm,
     BlockSpec,
@@ -185,6 +186,18 @@ def test_a_host_that_stays_away_ends_the_study() -> None:
     with pytest.raises(HostError, match="does not answer"):
         repeat_until_complete(made.bench(), spec(HAND))
     assert len(made.record().blocks) == MOST_REPEATS
+
+
+def test_a_host_that_does_not_answer_is_given_time() -> None:
+    """Longer at every attempt, and not after the last; a server that fails is not waited for."""
+    waited: list[float] = []
+    made = rig(faults=Faults(host_gone=range(100)))
+    with pytest.raises(HostError, match="does not answer"):
+        repeat_until_complete(replace(made.bench(), pause=waited.append), spec(HAND))
+    assert waited == [FIRST_PAUSE_S, 4 * FIRST_PAUSE_S]
+    made = rig(faults=Faults(fails_to_start={(0, "c1")}))
+    repeat_until_complete(replace(made.bench(), pause=waited.append), spec(HAND))
+    assert len(waited) == 2
 
 
 def test_a_block_that_is_never_valid_says_so() -> None:

@@ -427,6 +427,7 @@ def _bench(
         gates=SATURATION_GATES,
         seed=found.definition.seed,
         clock=time.time,
+        pause=time.sleep,
         beside=found.beside,
         read_counters=lab.read_counters,
         address=lab.address,

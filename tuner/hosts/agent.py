@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.clocks import Reading
-from tuner.errors import HostError
+from tuner.errors import HostError, UnreachableError
 from tuner.hosts import proc
 from tuner.hosts.inventory import Host
 from tuner.paths import data_dir
@@ -62,11 +62,11 @@ class Agent:
             process.stdin.flush()
             line = process.stdout.readline()
         except OSError as error:
-            raise HostError(f"{self._host.name} went away: {self._last_words()}") from error
+            raise UnreachableError(f"{self._host.name} went away: {self._last_words()}") from error
         finally:
             watchdog.cancel()
         if not line:
-            raise HostError(f"{self._host.name} went away: {self._last_words()}")
+            raise UnreachableError(f"{self._host.name} went away: {self._last_words()}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise HostError(f"{self._host.name}: {what}: {answer['error']}")
@@ -186,7 +186,9 @@ class Agent:
             process.stdin.write(b"".join(sources.values()))
             process.stdin.flush()
         except OSError as error:
-            raise HostError(f"{self._host.name} cannot be reached: {self._last_words()}") from error
+            raise UnreachableError(
+                f"{self._host.name} cannot be reached: {self._last_words()}"
+            ) from error
         return process
 
     def _last_words(self) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import HostError, Interrupted
+from tuner.errors import HostError, Interrupted, UnreachableError
 from tuner.hosts.inventory import SSH_ARGS, configuration_file
 from tuner.paths import data_dir
 
@@ -63,6 +63,7 @@ class Playbooks:
 
         results: dict[str, Mapping[str, Any]] = {}
         failures: list[str] = []
+        lost: list[str] = []
 
         def keep(event: Mapping[str, Any]) -> bool:
             data = event.get("event_data", {})
@@ -71,6 +72,8 @@ class Playbooks:
             elif event["event"] in {"runner_on_failed", "runner_on_unreachable"}:
                 told = data["res"].get("msg", data["res"])
                 failures.append(f"{data.get('host')}: {data.get('task')}: {told}")
+                if event["event"] == "runner_on_unreachable":
+                    lost.append(str(data.get("host")))
             return False
 
         folder = data_dir("playbooks")
@@ -94,7 +97,7 @@ class Playbooks:
             raise Interrupted(f"{playbook} was interrupted")
         if runner.rc != 0:
             words = "; ".join(failures) or runner.stdout.read()[-_KEPT_OUTPUT:].strip()
-            raise HostError(f"{playbook} failed: {words}")
+            raise (UnreachableError if lost else HostError)(f"{playbook} failed: {words}")
         return results
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -20,6 +21,8 @@ from tuner.hosts.kernel import names_to_look_at, seen
 from tuner.hosts.playbooks import Playbooks
 from tuner.kernel import Seen
 
+_SOCKETS = "tuner-ssh-"
+"""Begins the name of a folder for sockets; the process's id follows."""
 _PRIORITY = -20
 _PREFERRED = (
     f"echo {_PRIORITY} 2>/dev/null >/proc/self/autogroup;"
@@ -54,7 +57,8 @@ class Connections:
 
     def __init__(self, inventory: Inventory) -> None:
         # Short, because the path of a socket has room for some 100 characters (unix(7)).
-        self._folder = Path(tempfile.mkdtemp(prefix="tuner-ssh-"))
+        _sweep_sockets()
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{_SOCKETS}{os.getpid()}-"))
         self._agents = {host.name: Agent(host, self.path(host)) for host in inventory.in_use}
 
     @property
@@ -74,11 +78,35 @@ class Connections:
         """End all connections, Ansible's among them."""
         for agent in self._agents.values():
             agent.close()
-        for socket in (self._folder / "a").glob("*"):
-            command = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "all"]
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run(command, capture_output=True, check=False, timeout=5)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        _end_connections(self._folder)
+
+
+def _end_connections(folder: Path) -> None:
+    for socket in (folder / "a").glob("*"):
+        command = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "all"]
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(command, capture_output=True, check=False, timeout=5)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep_sockets() -> None:
+    """Remove what a tuner left that was killed; its own connections ended with it."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_SOCKETS}*"):
+        pid = folder.name.removeprefix(_SOCKETS).partition("-")[0]
+        with contextlib.suppress(OSError):
+            mine = folder.lstat().st_uid == os.geteuid()
+            if mine and pid.isdigit() and not _lives(int(pid)):
+                _end_connections(folder)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def read_facts(playbooks: Playbooks, hosts: Sequence[Host]) -> Mapping[str, RemoteFacts]:

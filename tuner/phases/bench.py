@@ -68,6 +68,10 @@ class Silence:
         """See ``Progress.best``."""
 
 
+def at_once(_: float) -> None:
+    """A pause of no length, for hosts whose time is not ours."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bench:
     """The ports and the choices that hold for the whole study."""
@@ -89,6 +93,8 @@ class Bench:
     seed: int
     clock: Callable[[], float]
     """Unix time in seconds, as the store has it."""
+    pause: Callable[[float], None] = at_once
+    """Waits so many seconds for a host that does not answer; by default not at all."""
     beside: tuple[Configuration, ...] = ()
     """Further baselines, which the confirmation measures beside the first one."""
     read_counters: ReadCounters | None = None

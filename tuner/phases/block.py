@@ -21,7 +21,13 @@ import numpy as np
 from tuner.capacity import next_rate
 from tuner.configuration import Configuration
 from tuner.constraint import Constraint
-from tuner.errors import HostError, InstrumentError, Interrupted, LeaseLostError
+from tuner.errors import (
+    HostError,
+    InstrumentError,
+    Interrupted,
+    LeaseLostError,
+    UnreachableError,
+)
 from tuner.hosts.port import InstanceSpec, InstanceState
 from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.measurement import Measurement, RawWindow, measure
@@ -47,6 +53,8 @@ UNEQUAL_STALLS = 0.01
 """Level at which stalls that depend on the arm make a block invalid."""
 MOST_REPEATS = 3
 """Times that a block is tried before the study gives up on its host."""
+FIRST_PAUSE_S = 5.0
+"""Before a block begins again on a host that did not answer; four times as long the next time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,21 +139,31 @@ def repeat_until_complete(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) 
     """
     problem = ""
     for attempt in range(1, MOST_REPEATS + 1):
+        failure: Exception | None = None
         try:
             block = run_block(bench, spec, drop)
             problem = block.reason
         except (HostError, InstrumentError) as error:
             if attempt == MOST_REPEATS:
                 raise
-            problem = str(error)
+            problem, failure = str(error), error
         else:
             if block.state == "complete":
                 return block
         bench.progress.note(f"block repeated ({attempt} of {MOST_REPEATS}): {problem}")
+        wait_out(bench, failure, attempt)
     raise InvalidBlockError(
         f"{spec.phase} block {spec.index} was not valid in {MOST_REPEATS} attempts; the last time:"
         f" {problem}"
     )
+
+
+def wait_out(bench: Bench, failure: Exception | None, attempt: int) -> None:
+    """Give a host that does not answer the time to come back, longer at every attempt."""
+    if isinstance(failure, UnreachableError):
+        pause_s = FIRST_PAUSE_S * 4 ** (attempt - 1)
+        bench.progress.note(f"waiting {pause_s:.0f} s for the host")
+        bench.pause(pause_s)
 
 
 class _Run:

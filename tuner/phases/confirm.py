@@ -11,7 +11,7 @@ from tuner.errors import HostError, InstrumentError
 from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.phases.bench import Bench
-from tuner.phases.block import Arm, BlockSpec, run_block
+from tuner.phases.block import Arm, BlockSpec, run_block, wait_out
 from tuner.phases.calibrate import OTHER_LOAD_SHARES
 from tuner.phases.seal import sealed
 from tuner.plan import FIXED, STALL_ALLOWANCE, Design, StudyPlan
@@ -157,6 +157,7 @@ def run_confirmation(
             if failures > allowed_invalid(protocol.blocks):
                 raise
             bench.progress.note(f"block repeated: {error}")
+            wait_out(bench, error, failures)
             continue
         if block.state != "complete":
             bench.progress.note(f"block invalid, repeated whole: {block.reason}")

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tuner.arrivals import Arrival
 from tuner.configuration import Configuration, Value
-from tuner.errors import HostError, InstrumentError, Interrupted
+from tuner.errors import InstrumentError, Interrupted, UnreachableError
 from tuner.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.hosts.port import InstanceSpec, InstanceState
 from tuner.instrument import NATIVE, Instrument
@@ -261,7 +261,7 @@ class SimulatedHost:
         self.now_s += _DEPLOY_S
         self.running.clear()
         if number in self.faults.host_gone:
-            raise HostError("simulated: the host does not answer")
+            raise UnreachableError("simulated: the host does not answer")
         return number
 
     def measure(self, workload: Workload, endpoint: Endpoint, spec: WindowSpec) -> RawWindow:
