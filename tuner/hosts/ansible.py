@@ -151,7 +151,9 @@ class AnsibleDeployer:
     def _deploy(
         self, hosts: str, folder: Path, instances: Sequence[InstanceSpec]
     ) -> Mapping[str, InstanceState]:
-        results = self._play("deploy.yml", hosts, **self._wanted(folder, instances))
+        results = self._play(
+            "deploy.yml", hosts, tuner_judges=True, **self._wanted(folder, instances)
+        )
         return _states(results, instances)
 
     def _wanted(self, folder: Path, instances: Sequence[InstanceSpec]) -> dict[str, Any]:
