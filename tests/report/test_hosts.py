@@ -35,6 +35,8 @@ def test_every_host_has_a_row_and_figures_say_whose_they_are() -> None:
         assert re.search(rf"^\| {re.escape(host)} \| better \| 0\.\d+ \|", text, re.MULTILINE)
     page = render_html(shared())
     assert "<dd>3 hosts<small>" in page
+    assert page.count('id="hosts"') == 1
+    assert "All figures but the claim are of host a." in page
     assert "<b>" not in page.partition('<section id="hosts">')[2].partition("</section>")[0]
 
 

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -25,7 +26,6 @@ from tuner.report.apart import apart
 from tuner.report.arms import Figure, block_labels
 from tuner.report.facts import (
     BESIDE_HEAD,
-    HOSTS_HEAD,
     aa_facts,
     allowed_trades,
     baseline_name,
@@ -34,7 +34,6 @@ from tuner.report.facts import (
     definition_facts,
     host_facts,
     hosts_lead,
-    hosts_rows,
     is_recommended,
     limits,
     method_facts,
@@ -77,7 +76,7 @@ def render_html(study: StudyResult, further: Sequence[Section] = ()) -> str:
         further: sections of what lies beside the study's own course, shown after its load points.
     """
     if study.hosts:
-        further = (hosts_section(study.hosts), *further)
+        further = (replace(hosts_section(study.hosts), lead=hosts_lead(study)), *further)
     specs, slices = apart("tuner.report.charts", "for_page", study)
     context = _context(study, specs, further) | {"slices": slices}
     specs |= {picture.name: dict(picture.spec) for part in further for picture in part.pictures}
@@ -143,7 +142,6 @@ def _context(
         "changes_title": changes_title(study),
         "minimal": minimal_changes(study),
         "further": further,
-        "hosts": (hosts_lead(study), HOSTS_HEAD, hosts_rows(study)),
         "recommended": is_recommended(study),
         "ablation_head": HEAD,
         "ablation_note": ablation_note(study),
@@ -177,7 +175,6 @@ def _sections(
     """Anchor and title of every section that the study has something for."""
     entries: tuple[tuple[str, str, object], ...] = (
         ("changes", "Changes", study.candidate),
-        ("hosts", "Hosts", study.hosts),
         ("ablation", "Why", study.ablation),
         ("blocks", "Blocks", study.confirm),
         ("spectra", "Spectra", "spectra" in specs),
