@@ -272,6 +272,7 @@ def test_what_cannot_be_changed_safely_stays_and_is_said(
         ),
         (":80 {\n\tbogus\n}\n", "static", {}, "Caddyfile:2: Caddy refuses it: unrecognized"),
         ("{\n\tadmin off\n}\n", "static", {}, "serves no site"),
+        ("{$NOT_SET} {\n\tfile_server\n}\n", "static", {}, ":2: .*; NOT_SET not set here: call"),
     ],
 )
 def test_what_does_not_go_together_is_said(

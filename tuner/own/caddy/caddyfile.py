@@ -171,6 +171,12 @@ def variables(text: str) -> set[str]:
     return {found[1] for found in _VARIABLE.finditer(text)}
 
 
+def unset(text: str) -> list[str]:
+    """The variables of a text that have neither a value here nor one of their own to fall back."""
+    bare = {found[1] for found in _VARIABLE.finditer(text) if found[2] is None}
+    return sorted(name for name in bare if not os.environ.get(name))
+
+
 def imports(text: str, file: str) -> list[str]:
     """The absolute patterns of the files that a text imports."""
     return [pattern for _, pattern in _file_imports(parse(text, file), file)]

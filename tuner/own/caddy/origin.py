@@ -96,8 +96,16 @@ def read(path: str, binary: str) -> Origin:
         if not isinstance(config, dict):
             raise DefinitionError("is no configuration of Caddy: not an object", path=file)
         return Origin(file, MappingProxyType({file: text}), config, binary)
-    _text(file)
-    config = json.loads(_asked(file, binary))
+    unset = caddyfile.unset(_text(file))
+    try:
+        config = json.loads(_asked(file, binary))
+    except DefinitionError as error:
+        if not unset:
+            raise
+        raise DefinitionError(
+            f"{error}; {', '.join(unset)} not set here: call tuner with the environment that Caddy"
+            " has"
+        ) from None
     try:
         texts = caddyfile.read(file)
         same = adapted(texts, file, binary)
