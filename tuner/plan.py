@@ -14,8 +14,6 @@ from tuner.stats.paired import minimum_blocks
 from tuner.stats.power import LEVEL
 from tuner.stats.sequential import SEQUENTIAL_COST
 
-SWITCH_S = 2.0
-"""The same with the kernel's settings before it: measured as 1.5 times a deployment."""
 STALL_ALLOWANCE = 1.6
 """Windows are this much longer than the samples need, since stalls take a part of them away."""
 
@@ -28,6 +26,8 @@ class Overhead:
     """One Ansible run with its instances, and what is written at the block's end."""
     gap_s: float = 0.02
     """Between two windows: reading the samples and writing the record."""
+    switch_s: float = 2.0
+    """Before each window, where one instance is live at a time (``docs/kernel.md``)."""
 
 
 USUAL = Overhead()
@@ -51,7 +51,7 @@ class BlockPlan:
         """Expected wall-clock of the block."""
         windows, each_s = instances * self.rounds, self.window_s + self.overhead.gap_s
         if self.exclusive:
-            return windows * (SWITCH_S + each_s + self.first_warmup_s)
+            return windows * (self.overhead.switch_s + each_s + self.first_warmup_s)
         warm = instances * self.first_warmup_s + (windows - instances) * self.warmup_s
         return self.overhead.deploy_s + windows * each_s + warm
 

@@ -16,7 +16,8 @@ from tuner.export import export_files
 from tuner.goals import parse_goals
 from tuner.kernel import BUILT_IN, SYSCTL_FILE, joined, settings_of
 from tuner.phases.block import Arm, BlockSpec, run_block
-from tuner.plan import BlockPlan, plan_blocks
+from tuner.phases.calibrate import measure_capacity, overhead
+from tuner.plan import USUAL, BlockPlan, plan_blocks
 from tuner.record import ConfigurationRecord
 from tuner.report.result import evaluate
 from tuner.scoring import BASELINE
@@ -121,3 +122,17 @@ def test_a_study_finds_the_effect_of_a_setting_of_the_kernel() -> None:
     exported = export_files(study)[SYSCTL_FILE]
     assert f"{CORKING} = 0" in exported.splitlines()
     assert "From tuner" in exported
+
+
+def test_the_plan_follows_what_a_switch_costs_here() -> None:
+    """Told by the gaps of the first block; without it, the usual figure."""
+    made = exclusive()
+    bench = made.bench()
+    assert overhead(bench.store.record(), exclusive=True) == USUAL
+    measure_capacity(bench, STOCK, 1)
+    found = overhead(bench.store.record(), exclusive=True)
+    assert found.switch_s == pytest.approx(1.3, abs=0.1), "what a deployment of the lab costs"
+    dear = replace(PLAN, overhead=replace(found, switch_s=10.0))
+    assert dear.cost_s(2) - replace(PLAN, overhead=found).cost_s(2) == pytest.approx(
+        2 * PLAN.rounds * (10.0 - found.switch_s)
+    )

@@ -27,7 +27,7 @@ LOAD_SHARE = 0.7
 OTHER_LOAD_SHARES = (0.5, 0.85)
 """Reported beside it, because p99 near saturation is a cliff."""
 _BUSY = 0.95
-_DEAREST = Overhead(deploy_s=4.0, gap_s=0.05)
+_DEAREST = Overhead(deploy_s=4.0, gap_s=0.05, switch_s=15.0)
 """More than Ansible and SSH need on a controller that is not overloaded."""
 _LOWERED = ", lowered because the baseline was not steady there"
 
@@ -68,12 +68,16 @@ def measure_capacity(bench: Bench, baseline: Configuration, server_cores: int) -
     return Capacity(per_s, busy > _BUSY and idle_server)
 
 
-def overhead(record: Record) -> Overhead:
+def overhead(record: Record, *, exclusive: bool = False) -> Overhead:
     """What deployments and gaps cost here, from this host's first block; else the usual figures.
 
     By differences within each clock, since windows are told by the generator's. At most
     ``_DEAREST``: one block that was disturbed shall not make all others long, and a gap of the
     closed loop is a long one, since its window holds more samples than most.
+
+    Args:
+        record: of the study.
+        exclusive: whether one instance is live at a time, so that each gap is a switch.
     """
     blocks = [b for b in record.blocks if b.phase == "capacity" and b.host == record.here]
     for block in blocks:
@@ -82,9 +86,13 @@ def overhead(record: Record) -> Overhead:
             ended = [w.started_unix_s + w.duration_s for w in block.windows]
             took_s = block.ended_unix_s - block.started_unix_s
             gaps = [start - end for start, end in zip(begun[1:], ended, strict=False)]
+            gap_s = statistics.median(gaps)
+            if exclusive:
+                switch_s = _within(gap_s - CLOSED.first_warmup_s, _DEAREST.switch_s)
+                return replace(USUAL, switch_s=switch_s)
             return Overhead(
                 _within(took_s - (ended[-1] - begun[0]) - CLOSED.first_warmup_s, _DEAREST.deploy_s),
-                _within(statistics.median(gaps) - CLOSED.warmup_s, _DEAREST.gap_s),
+                _within(gap_s - CLOSED.warmup_s, _DEAREST.gap_s),
             )
     return USUAL
 

@@ -228,7 +228,7 @@ def _planned(bench: Bench, rate_per_s: float, spec: StudySpec) -> StudyPlan:
         rate_per_s,
         spec.time_s,
         exclusive=bench.exclusive,
-        overhead=overhead(bench.store.record()),
+        overhead=overhead(bench.store.record(), exclusive=bench.exclusive),
     )
 
 
