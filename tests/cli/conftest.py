@@ -18,6 +18,7 @@ from tuner.cli import notes, premises
 from tuner.configuration import Value
 from tuner.hosts import counters
 from tuner.hosts.port import InstanceSpec, InstanceState
+from tuner.phases import block
 from tuner.servers import nginx
 from tuner.testing.lab import (
     Effect,
@@ -139,6 +140,7 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> SimulatedHost:
     quiet(monkeypatch)
     monkeypatch.setattr(premises, "NativeGenerator", lambda *_: SimulatedGenerator(made))
     monkeypatch.setattr(premises, "AnsibleDeployer", lambda lab, _work, **_: Deployer(made, lab))
+    monkeypatch.setattr(block, "FIRST_PAUSE_S", 0.0)
     return made
 
 
