@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tuner.stats.paired import PairedEstimate
 from tuner.stats.verdict import Verdict, VerdictKind, decide, decision_margin, judge
+from tuner.stats.words import signed_percent
 
 BETTER, WORSE = VerdictKind.BETTER, VerdictKind.WORSE
 EQUIVALENT, INCONCLUSIVE = VerdictKind.EQUIVALENT, VerdictKind.INCONCLUSIVE
@@ -165,3 +166,9 @@ def test_a_wide_margin_makes_nothing_equivalent() -> None:
     narrow = judge(differences, margin=0.05, minimum_detectable_effect=0.03)
     wide = judge(differences, margin=0.30, minimum_detectable_effect=0.25)
     assert (narrow.kind, wide.kind) == (VerdictKind.EQUIVALENT, VerdictKind.INCONCLUSIVE)
+
+
+def test_what_rounds_to_nothing_has_no_minus() -> None:
+    """A change of -0.0 % would be read as one."""
+    assert signed_percent(-0.0001) == "+0.0 %"
+    assert signed_percent(-0.03) == "-3.0 %"

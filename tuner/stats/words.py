@@ -14,8 +14,8 @@ def percent(fraction: float) -> str:
 
 
 def signed_percent(fraction: float) -> str:
-    """`+3.0 %` for 0.03."""
-    return f"{100 * fraction:+.1f} %"
+    """`+3.0 %` for 0.03; what rounds to nothing is `+0.0 %`."""
+    return f"{100 * fraction:+z.1f} %"
 
 
 def counted(number: int, noun: str) -> str:
