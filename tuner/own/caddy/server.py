@@ -165,8 +165,14 @@ class OwnCaddy:
         """The patch of the user's files, or JSON where they cannot say it, and the environment."""
         origin = self.own.origin
         files = {}
-        variables = self._environment(configuration)
-        if variables != self._environment(self.bound.baseline):
+        # Only what differs: what the lab's cores decided (GOMAXPROCS) is no advice for the user's.
+        before = self._environment(self.bound.baseline)
+        variables = {
+            name: value
+            for name, value in self._environment(configuration).items()
+            if before.get(name) != value
+        }
+        if variables:
             files[caddy.ENVIRONMENT_FILE] = caddy.environment_file(variables)
         changed = self._changed(configuration)
         if isinstance(changed, UnsaidError):
