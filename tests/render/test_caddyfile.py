@@ -209,3 +209,12 @@ def test_what_caddy_refuses_is_said_in_its_words() -> None:
     facts = here("caddy")
     with pytest.raises(HostError, match="bogus"):
         caddy.adapt(":80 {\n\tbogus\n}\n", facts.binary)
+
+
+def test_the_labs_cores_are_no_advice() -> None:
+    """Threads are exported where they were chosen, and not where Go itself takes as many."""
+    fewer = SPACE.complete({"gomaxprocs": 2}, HAND)
+    assert "GOMAXPROCS=2" in caddy.export_text(fewer, SPACE)
+    same = caddy.export_text(HAND, SPACE)
+    assert "GOGC=400" in same
+    assert "GOMAXPROCS" not in same

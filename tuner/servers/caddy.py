@@ -214,7 +214,7 @@ def export_text(configuration: Configuration, space: Space, placement: Placement
     """See ``Server.export_text``; what belongs to the environment stands above, as a comment."""
     placement = replace(placement, log_dir="/var/log/caddy")
     text = render(space.template, configuration, space, placement, syntax)
-    variables = environment_of(configuration, space, syntax)
+    variables = _advised(configuration, space)
     if not variables:
         return text
     said = " ".join(f"{key}={value}" for key, value in variables.items())
@@ -228,10 +228,21 @@ def export_files(
 
     The JSON is left out where the program is not on this machine but on the target.
     """
-    files = {ENVIRONMENT_FILE: environment_file(environment_of(configuration, space, syntax))}
+    files = {ENVIRONMENT_FILE: environment_file(_advised(configuration, space))}
     if Path(server.binary).is_file():
         files["caddy.json"] = adapt(export_text(configuration, space, placement), server.binary)
     return files
+
+
+def _advised(configuration: Configuration, space: Space) -> dict[str, str]:
+    """The environment, without the number of threads where that is what Go itself takes.
+
+    It is the lab's number of cores then, and where the file goes there may be more.
+    """
+    variables = environment_of(configuration, space, syntax)
+    itself = environment_of(space.baseline("stock"), space, syntax)
+    threads = "GOMAXPROCS"
+    return {k: v for k, v in variables.items() if k != threads or v != itself.get(k)}
 
 
 def environment_file(variables: Mapping[str, str]) -> str:
