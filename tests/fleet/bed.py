@@ -19,10 +19,11 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 import yaml
 
 SUITE = "trixie"
@@ -403,3 +404,13 @@ def _quietly(*command: str) -> None:
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "PATH": os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"}
+
+
+def until(what: str, holds: Callable[[], bool], patience_s: float) -> None:
+    """Wait for something that must come."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        if holds():
+            return
+        time.sleep(0.2)
+    pytest.fail(f"{what} did not come within {patience_s:.0f} s")

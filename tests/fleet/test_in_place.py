@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet.bed import Bed, BedHost, bed
+from tests.fleet.bed import Bed, BedHost, bed, until
 from tests.fleet.conftest import skip_without_bed
 from tests.fleet.test_faults import Study, started
 from tests.fleet.test_service import GUARD, own_files
@@ -59,7 +58,7 @@ def web(hosts: Bed) -> Iterator[BedHost]:
     host = hosts["web"]
     before = state(host)
     yield host
-    until("the restoration", lambda: not (host.root / GUARD / "saved.json").exists())
+    until("the restoration", lambda: not (host.root / GUARD / "saved.json").exists(), PATIENCE_S)
     assert state(host) == before
 
 
@@ -80,16 +79,6 @@ def get(host: BedHost, path: str) -> str:
     except urllib.error.HTTPError as error:
         with error:
             return str(error.code)
-
-
-def until(what: str, holds: object) -> None:
-    """Wait for something that must come."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if callable(holds) and holds():
-            return
-        time.sleep(0.2)
-    pytest.fail(f"{what} did not come within {PATIENCE_S:.0f} s")
 
 
 def options(folder: Path, hosts: Bed) -> dict[str, str]:
@@ -203,7 +192,7 @@ def test_a_target_whose_controller_is_killed_restores_itself(study: Study, web: 
     """``kill -9`` in mid-block, and nobody does anything: ``web`` compares what was before."""
     study.process.kill()
     assert (web.root / GUARD / "saved.json").exists()
-    until("the restoration", lambda: not (web.root / GUARD / "saved.json").exists())
+    until("the restoration", lambda: not (web.root / GUARD / "saved.json").exists(), PATIENCE_S)
     assert "nobody renewed the time" in (web.root / GUARD / "log").read_text()
 
 
@@ -212,7 +201,7 @@ def test_a_target_that_is_cut_off_restores_itself(study: Study, web: BedHost) ->
     """The study ends with the reason; the target does not wait for its network."""
     web.unplug()
     try:
-        until("the restoration", lambda: not (web.root / GUARD / "saved.json").exists())
+        until("the restoration", lambda: not (web.root / GUARD / "saved.json").exists(), PATIENCE_S)
         said = study.end()
     finally:
         web.plug()

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.fleet.bed import Bed, BedHost, bed
+from tests.fleet.bed import Bed, BedHost, bed, until
 from tests.fleet.conftest import skip_without_bed
 from tuner.errors import HostError
 from tuner.hosts.inventory import Host, read_inventory
@@ -96,16 +95,6 @@ def fill(path: Path) -> None:
             pass
 
 
-def until(what: str, holds: object) -> None:
-    """Wait for something that must come."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if callable(holds) and holds():
-            return
-        time.sleep(0.2)
-    pytest.fail(f"{what} did not come within {PATIENCE_S:.0f} s")
-
-
 def test_a_change_is_taken_over_and_taken_back(web: BedHost, services: Services) -> None:
     """The service runs with it, then with its own file again: bytes, mode, owner and time."""
     before = (web.root / MAIN.lstrip("/")).stat()
@@ -131,7 +120,7 @@ def test_a_host_whose_controller_died_restores_itself(web: BedHost, services: Se
     """Nobody renews the time limit: file and service are back without anybody's help."""
     assert services.change(target(web), change(web, lease_s=3.0)).state == "live"
     assert "X-Tuned" in answer(web)
-    until("the restoration", lambda: not (web.root / GUARD / "saved.json").exists())
+    until("the restoration", lambda: not (web.root / GUARD / "saved.json").exists(), PATIENCE_S)
     assert "nobody renewed" in (web.root / GUARD / "log").read_text()
 
 
