@@ -256,6 +256,12 @@ class TestLoadGenerator:
         told = [w.window_id for w in run(case, *windows, after=drop)]
         assert told == ["00-one", "00-other", "01-one", "02-one"]
 
+    def test_an_instance_that_is_not_there_cannot_be_dropped(self, case: Case) -> None:
+        """Whoever asks for it counts on something that will not happen."""
+        windows = [case.spec(n, case.one) for n in range(2)]
+        with pytest.raises(InstrumentError, match='drop: "nobody" is not the id of an instance'):
+            run(case, *windows, after=lambda _: Next(drop=("nobody",)))
+
     def test_a_plan_can_be_stopped_after_any_window(self, case: Case) -> None:
         """Nothing is measured after that."""
         windows = [case.spec(n, case.one) for n in range(3)]

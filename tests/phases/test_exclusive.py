@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from tuner.errors import HostError
 from tuner.export import export_files
 from tuner.goals import parse_goals
 from tuner.kernel import BUILT_IN, SYSCTL_FILE, joined, settings_of
+from tuner.measurement import Measurement
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.calibrate import measure_capacity, overhead
 from tuner.plan import USUAL, BlockPlan, plan_blocks
@@ -89,6 +91,23 @@ def test_a_start_that_fails_breaks_the_block() -> None:
     with pytest.raises(HostError, match="did not start"):
         run_block(made.bench(), spec(*PAIR))
     assert blocks(made.record(), "confirm")[0].state == "failed"
+
+
+def test_one_that_leaves_in_anothers_window_is_measured_no_more() -> None:
+    """The generator knows only the instance whose window it is, and need not be told."""
+    other = Arm("c2", SPACE.complete({"size": 1024}, STOCK))
+    made = exclusive()
+
+    def c2_leaves(windows: Sequence[Measurement]) -> Mapping[str, str]:
+        """As soon as all have a window, and another's was the last."""
+        there = {window.instance for window in windows}
+        return {"c2": "behind"} if len(there) == 3 and windows[-1].instance != "c2" else {}
+
+    block = run_block(made.bench(), spec(*PAIR, other, needs_all=False), c2_leaves)
+    assert block.state == "complete"
+    assert {i.instance: i.state for i in block.instances}["c2"] == "dropped"
+    measured = Counter(window.instance for window in block.windows)
+    assert measured["c2"] < measured[BASELINE] == measured["candidate"] == PLAN.rounds
 
 
 def test_the_plan_counts_every_start() -> None:

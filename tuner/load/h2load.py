@@ -22,6 +22,7 @@ from tuner.facts import CoreSplit
 from tuner.instrument import Instrument
 from tuner.load import program
 from tuner.load.port import HOST, Endpoint, Mode, Next, Plan, WindowSpec
+from tuner.load.turns import in_turn
 from tuner.measurement import RawWindow, Samples
 from tuner.wire import Agreed, Wire
 from tuner.workload import Request, Workload
@@ -118,20 +119,13 @@ class H2loadGenerator:
         Raises:
             InstrumentError: besides, a window that it refuses.
         """
-        endpoints = {endpoint.instance: endpoint for endpoint in plan.endpoints}
-        dropped: set[str] = set()
+        for mode in {spec.mode for spec in plan.windows}:
+            refusal = self.refuses(plan.workload, mode)
+            if refusal:
+                raise InstrumentError(f"h2load {refusal}")
         with tempfile.TemporaryDirectory(prefix="tuner-h2load-") as folder:
-            for spec in plan.windows:
-                if spec.instance in dropped:
-                    continue
-                refusal = self.refuses(plan.workload, spec.mode)
-                if refusal:
-                    raise InstrumentError(f"h2load {refusal}")
-                endpoint = endpoints[spec.instance]
-                answer = after(self._window(plan.workload, endpoint, spec, Path(folder)))
-                if answer.stop:
-                    return
-                dropped.update(answer.drop)
+            path = Path(folder)
+            in_turn(plan, lambda at, spec: self._window(plan.workload, at, spec, path), after)
 
     def _window(
         self, workload: Workload, endpoint: Endpoint, spec: WindowSpec, folder: Path

@@ -81,11 +81,12 @@ class LoadGenerator(Protocol):
     def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
         """Measure the windows in order and call ``after`` with each as it ends.
 
-        The windows of instances that ``after`` drops are skipped. Nothing is measured while
-        ``after`` runs, so that its own work disturbs no window.
+        The windows of instances that ``after`` drops, all of them the plan's, are skipped.
+        Nothing is measured while ``after`` runs, so that its own work disturbs no window.
 
         Raises:
-            InstrumentError: the generator is missing, died, or broke its protocol.
+            InstrumentError: the generator is missing, died, or broke its protocol; or ``after``
+                drops what is not in the plan.
         """
         ...
 

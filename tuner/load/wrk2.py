@@ -30,6 +30,7 @@ from tuner.latency import Counts
 from tuner.load import program
 from tuner.load.lua import REPORT, script
 from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
+from tuner.load.turns import in_turn
 from tuner.measurement import Histogram, RawWindow
 from tuner.wire import Wire
 from tuner.workload import Workload
@@ -94,17 +95,9 @@ class Wrk2Generator:
 
     def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
         """See ``LoadGenerator.run``."""
-        endpoints = {endpoint.instance: endpoint for endpoint in plan.endpoints}
-        dropped: set[str] = set()
         with tempfile.TemporaryDirectory(prefix="tuner-wrk2-") as folder:
-            for spec in plan.windows:
-                if spec.instance in dropped:
-                    continue
-                endpoint = endpoints[spec.instance]
-                answer = after(self._window(plan.workload, endpoint, spec, Path(folder)))
-                if answer.stop:
-                    return
-                dropped.update(answer.drop)
+            path = Path(folder)
+            in_turn(plan, lambda at, spec: self._window(plan.workload, at, spec, path), after)
 
     def _window(
         self, workload: Workload, endpoint: Endpoint, spec: WindowSpec, folder: Path

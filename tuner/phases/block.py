@@ -249,7 +249,7 @@ class _Run:
         if endpoint is not None:
             plan = Plan(self._bench.workload, (endpoint,), (window,))
             self._watch.begin(plan)
-            self._bench.generator.run(plan, self._after)
+            self._bench.generator.run(plan, self._after_alone)
 
     def _order(
         self, live: Sequence[str], random: np.random.Generator, round_: int
@@ -297,6 +297,11 @@ class _Run:
         answer = self._judge(raw, used)
         self._watch.go_on()
         return answer
+
+    def _after_alone(self, raw: RawWindow) -> Next:
+        """As after others; but who leaves now is no instance of this plan, which is at its end."""
+        self._after(raw)
+        return Next()
 
     def _judge(self, raw: RawWindow, used: Resources | None) -> Next:
         window = measure(raw, self._bench.rule, self._bench.gates, self._bench.workload.wire)

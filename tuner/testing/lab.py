@@ -27,6 +27,7 @@ from tuner.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.hosts.port import InstanceSpec, InstanceState
 from tuner.instrument import NATIVE, Instrument
 from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
+from tuner.load.turns import in_turn
 from tuner.measurement import RawWindow, Samples
 from tuner.record import ConfigurationRecord
 from tuner.space import configuration_yaml
@@ -419,15 +420,7 @@ class SimulatedGenerator:
 
     def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
         """See ``LoadGenerator.run``."""
-        endpoints = {endpoint.instance: endpoint for endpoint in plan.endpoints}
-        dropped: set[str] = set()
-        for spec in plan.windows:
-            if spec.instance in dropped:
-                continue
-            answer = after(self.host.measure(plan.workload, endpoints[spec.instance], spec))
-            if answer.stop:
-                return
-            dropped.update(answer.drop)
+        in_turn(plan, lambda at, spec: self.host.measure(plan.workload, at, spec), after)
 
 
 def _knee(load: float) -> float:

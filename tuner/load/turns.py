@@ -1,0 +1,38 @@
+"""The windows of a plan one after another, for generators that measure one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tuner.errors import InstrumentError
+from tuner.load.port import Endpoint, Next, Plan, WindowSpec
+from tuner.measurement import RawWindow
+
+
+def in_turn(
+    plan: Plan,
+    measure: Callable[[Endpoint, WindowSpec], RawWindow],
+    after: Callable[[RawWindow], Next],
+) -> None:
+    """Measure what ``after`` leaves of the plan.
+
+    Args:
+        plan: its windows are measured in order.
+        measure: one window of one instance.
+        after: see ``LoadGenerator.run``.
+
+    Raises:
+        InstrumentError: ``after`` drops an instance that is not in the plan.
+    """
+    endpoints = {endpoint.instance: endpoint for endpoint in plan.endpoints}
+    dropped: set[str] = set()
+    for spec in plan.windows:
+        if spec.instance in dropped:
+            continue
+        answer = after(measure(endpoints[spec.instance], spec))
+        for label in answer.drop:
+            if label not in endpoints:
+                raise InstrumentError(f'drop: "{label}" is not the id of an instance')
+        dropped.update(answer.drop)
+        if answer.stop:
+            return
