@@ -44,11 +44,27 @@ class SpaceFacts:
     """Hard limit of open files."""
 
     @property
+    def requests_in_flight(self) -> int:
+        """The most that the workload can have open at a time."""
+        return self.connections * self.streams
+
+    @property
+    def quic_streams(self) -> int:
+        """The most streams of all QUIC connections together; 0 over other transports.
+
+        Of each connection the requests, and the three that a client opens for control and QPACK
+        (RFC 9114, section 6.2) with as many of the server's.
+        """
+        return self.connections * (self.streams + 6) if self.protocol == "http3" else 0
+
+    @property
     def names(self) -> dict[str, int | float]:
         """What an expression may refer to."""
         return {
             "server_cores": self.server_cores,
             "connections": self.connections,
+            "requests_in_flight": self.requests_in_flight,
+            "quic_streams": self.quic_streams,
             "memory_bytes": self.memory_bytes,
             "response_bytes": self.response_bytes,
             "somaxconn": self.somaxconn,

@@ -12,6 +12,7 @@ from tuner.errors import DefinitionError
 from tuner.facts import HostFacts, ServerFacts
 from tuner.space import Space, SpaceFacts, bind_space
 from tuner.space_facts import space_facts
+from tuner.wire import Protocol
 from tuner.workload import load_workload
 
 CLEARTEXT = SpaceFacts(
@@ -141,6 +142,32 @@ def test_a_condition_may_have_several_ways_to_hold(tmp_path: Path) -> None:
     assert stock.values == {"ktls": False, "buffers": 2}
     assert kernel.complete({"ktls": True}, stock).values == {"ktls": True, "sendfile": True}
     assert kernel.needs(kernel.parameter("buffers")) == "either sendfile is off, or ktls is off"
+
+
+@pytest.mark.parametrize(
+    ("space", "protocol", "streams", "least"),
+    [
+        ("nginx/static", "http1", 1, 512),
+        ("nginx/static", "http2", 50, 512),
+        ("nginx/static", "http3", 50, 100 + 50 * 56 + 64),
+        ("nginx/proxy", "http2", 50, 50 + 2500 + 64),
+        ("nginx/proxy", "http3", 50, 50 + 2500 + 50 * 56 + 64),
+    ],
+)
+def test_nginx_has_a_connection_for_all_that_takes_one(
+    space: str, protocol: Protocol, streams: int, least: int
+) -> None:
+    """Streams of QUIC and requests to an upstream do; a stream of HTTP/2 does not."""
+    facts = replace(
+        TLS,
+        connections=50,
+        protocol=protocol,
+        streams=streams,
+        server_version=(1, 31, 4),
+        modules=("http_ssl", "http_v2", "http_v3", "threads"),
+        proxied=space == "nginx/proxy",
+    )
+    assert bind_space(space, facts).baseline("stock").values["worker_connections"] == least
 
 
 def test_a_bound_may_come_from_the_host(tmp_path: Path) -> None:
