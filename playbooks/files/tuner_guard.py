@@ -76,10 +76,8 @@ class Guard:
     def log(self, words):
         """Say what was done, for whoever looks later; not worth failing for."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        with (
-            contextlib.suppress(OSError),
-            open(os.path.join(self.folder, "log"), "a", encoding="utf-8") as stream,
-        ):
+        path = os.path.join(self.folder, "log")
+        with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as stream:
             stream.write(f"{now} {words}\n")
 
     def last_words(self):

@@ -331,10 +331,7 @@ def prefer(pid):
     A daemon is in a session of its own, and with autogroups (sched(7)) niceness counts between
     the processes of one session only.
     """
-    with (
-        contextlib.suppress(OSError),
-        open(f"/proc/{pid}/autogroup", "w", encoding="utf-8") as stream,
-    ):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/autogroup", "w") as stream:
         stream.write(str(PRIORITY))
 
 

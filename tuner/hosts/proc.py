@@ -10,7 +10,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Any, Iterable  # noqa: UP035 - of collections.abc since Python 3.9
+from typing import Any, Iterable
 
 SECTOR_BYTES = 512
 """Of /proc/diskstats, whatever the disk's own sectors are (kernel, iostats.rst)."""
