@@ -37,6 +37,7 @@ ROOMS = {
     "contenders": 1,
     "contest": 1,
     "constraint": 1,
+    "error_log": 1,
     "experiment": 1,
     "expression": 1,
     "facts": 1,

@@ -5,9 +5,9 @@ host's cores and the server's processes did meanwhile. During a window nothing i
 channel: stalls and samples are kept in memory until they are asked for, because a byte that SSH
 encrypts is work on the host under test.
 
-Sent as source through the channel itself, behind ``tuner.hosts.proc``, and run by the Python there,
-3.8 or newer, with the standard library alone. When the channel ends, what it started and made is
-taken away.
+Sent as source through the channel itself, behind ``tuner.hosts.proc`` and ``log_end``, and run by
+the Python there, 3.8 or newer, with the standard library alone. When the channel ends, what it
+started and made is taken away.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import time
 from collections import deque
 from json import dumps, loads
 
+from tuner.hosts.log_end import log_end
 from tuner.hosts.proc import counters
 
 PERIOD_S = 0.05
@@ -183,6 +184,10 @@ class Agent:
                 return {"content": base64.b64encode(stream.read()).decode()}
         except OSError as error:
             return {"refused": [error.errno, error.strerror]}
+
+    def log_end(self, path):
+        """The last lines of a log; nothing if there is none."""
+        return {"content": base64.b64encode(log_end(path)).decode()}
 
     def matches(self, pattern):
         """The files of a name or a pattern, sorted."""

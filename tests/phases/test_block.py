@@ -55,6 +55,28 @@ def order(block: Block) -> list[list[str]]:
     return [rounds[number] for number in sorted(rounds)]
 
 
+# --- what the server says ---------------------------------------------------------------------
+
+
+def test_where_requests_fail_the_server_is_heard() -> None:
+    """Its log is read for the failing windows alone, and stands in the record with the failure."""
+    read: list[str] = []
+
+    def log(path: str) -> bytes:
+        read.append(path)
+        return b"2026/11/22 00:00:00 [alert] 7#7: *9 512 worker_connections are not enough\n"
+
+    study = rig(faults=Faults(failing=range(2)))
+    bench = replace(study.bench(), read_log=log)
+    block = run_block(bench, spec(rounds=5))
+    failing = [window for window in block.windows if not window.valid]
+    assert len(failing) == 2
+    for window in failing:
+        assert window.invalid[-1] == "its error log: [alert] 512 worker_connections are not enough"
+    assert study.record().blocks[-1].windows == block.windows
+    assert read == ["/simulated/baseline/error.log"] * 2
+
+
 # --- order ------------------------------------------------------------------------------------
 
 

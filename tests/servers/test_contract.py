@@ -8,12 +8,15 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 
 from tests.hosts.nginxes import processes_in
 from tests.servers.labs import ROLES, ServerLab, free_ports, here, server_lab
+from tuner.error_log import complaints
 from tuner.facts import SERVER_NAMES
+from tuner.hosts.log_end import log_end
 from tuner.servers.catalog import SERVERS, server
 from tuner.servers.certificate import Certificate, make_certificate
 from tuner.site import generate
@@ -142,6 +145,20 @@ def test_it_stays_on_its_cpus(lab: ServerLab) -> None:
             text = (thread / "status").read_text()
             allowed = next(x for x in text.splitlines() if x.startswith("Cpus_allowed_list"))
             assert allowed.split()[1] == str(lab.ground.cpus[0])
+
+
+@pytest.mark.parametrize("space", [space for space, role in ROLES.items() if role == "proxy"])
+def test_its_log_says_why_requests_fail(tmp_path: Path, space: str) -> None:
+    """Where the backend is gone; and nothing of what was asked, which may be secret."""
+    with server_lab(tmp_path / "study", space) as lab:
+        lab.ground = replace(lab.ground, upstreams=("127.0.0.1:1",))
+        port, state = lab.start(lab.configuration())
+        assert (state.state, state.message) == ("live", "")
+        with pytest.raises(HTTPError):
+            answer(port, "/?token=hunter2")
+        said = complaints(log_end(lab.spec("one", port, lab.configuration()).error_log))
+        assert any("connect" in line.lower() for line in said)
+        assert not any("hunter2" in line or "live" in line for line in said)
 
 
 @pytest.mark.parametrize("space", ["caddy/static", "nghttpx/terminator", "nginx/proxy"])

@@ -22,6 +22,7 @@ from tuner.hosts.remote import Connections
 from tuner.hosts.service import Services
 from tuner.own.files import Files
 from tuner.own.in_place import Socket
+from tuner.phases.bench import ReadLog
 from tuner.phases.watch import ReadCounters
 from tuner.servers.ground import Ground
 
@@ -36,6 +37,7 @@ class Seat:
     port: int
     cpus: tuple[int, ...]
     read_counters: ReadCounters | None = None
+    read_log: ReadLog | None = None
 
     def free_ports(self, count: int) -> Sequence[int]:
         """The service's own port for each, since only one of them runs at a time."""

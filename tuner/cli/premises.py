@@ -25,6 +25,7 @@ from tuner.hosts import counters, kernel, local, remote
 from tuner.hosts.ansible import AnsibleDeployer, Loan
 from tuner.hosts.in_place import owner_of
 from tuner.hosts.inventory import Host, Inventory, read_inventory
+from tuner.hosts.log_end import log_end
 from tuner.hosts.playbooks import Playbooks
 from tuner.hosts.watch import RemoteWatch
 from tuner.instrument import Load
@@ -35,6 +36,7 @@ from tuner.load.port import LoadGenerator
 from tuner.load.watched import WatchedGenerator
 from tuner.load.wrk2 import Wrk2Generator
 from tuner.paths import loadgen_binary
+from tuner.phases.bench import ReadLog
 from tuner.phases.watch import ReadCounters
 from tuner.servers import nginx
 from tuner.servers.port import Server
@@ -59,6 +61,8 @@ class Lab:
     backend_ports: Callable[[int], Sequence[int]]
     read_counters: ReadCounters
     """What the kernel counts of server and backend, and of the generator where that is here."""
+    read_log: ReadLog
+    """The end of a log on the target."""
 
 
 class Premises(Protocol):
@@ -196,7 +200,7 @@ class ThisMachine:
         claim = local.claim(folder, place, work, kernel=loan is not None)
         try:
             ports = local.free_ports
-            yield Lab(deployer, work, LOOPBACK, LOOPBACK, ports, ports, counters.read)
+            yield Lab(deployer, work, LOOPBACK, LOOPBACK, ports, ports, counters.read, log_end)
         finally:
             with undisturbed():
                 deployer.stop()
@@ -320,6 +324,7 @@ class Fleet:
                 counters.RemoteCounters(
                     *map(self._connections.agent, (hosts.target, hosts.backend))
                 ),
+                self._connections.agent(hosts.target).log_end,
             )
         finally:
             with undisturbed():

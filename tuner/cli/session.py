@@ -430,6 +430,7 @@ def _bench(
         pause=time.sleep,
         beside=found.beside,
         read_counters=lab.read_counters,
+        read_log=lab.read_log,
         address=lab.address,
         exclusive=found.kernel is not None,
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 from tuner.clocks import Reading
 from tuner.errors import HostError, UnreachableError
-from tuner.hosts import proc
+from tuner.hosts import log_end, proc
 from tuner.hosts.inventory import Host
 from tuner.paths import data_dir
 
@@ -109,6 +109,10 @@ class Agent:
             raise OSError(*told["refused"], path)
         return base64.b64decode(told["content"])
 
+    def log_end(self, path: str) -> bytes:
+        """See ``tuner.hosts.log_end``, of a log there."""
+        return base64.b64decode(self.ask("log_end", path=path)["content"])
+
     def matches(self, pattern: str) -> list[str]:
         """The files of a name or a pattern, sorted as glob(3) does."""
         return list(self.ask("matches", pattern=pattern)["paths"])
@@ -163,6 +167,7 @@ class Agent:
             return self._process
         self.close()
         sources = {
+            log_end.__name__: Path(log_end.__file__).read_bytes(),
             proc.__name__: Path(proc.__file__).read_bytes(),
             "__main__": (data_dir("playbooks") / "files" / "tuner_agent.py").read_bytes(),
         }

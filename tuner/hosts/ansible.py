@@ -162,7 +162,8 @@ class AnsibleDeployer:
         wanted = self._work / "instances.json"
         data = [asdict(instance) for instance in instances]
         for entry in data:
-            del entry["kernel"], entry["live_host"]  # other modules' matters
+            for key in ("kernel", "live_host", "error_log"):  # others' matters
+                del entry[key]
         wanted.write_text(json.dumps(data))
         return {
             "tuner_lab": str(folder),

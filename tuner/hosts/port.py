@@ -44,6 +44,10 @@ class InstanceSpec:
     """Absolute path of a socket of administration, or empty: where GET ``/config/`` tells the
     configuration that is running, which must hold the token too.
     """
+    error_log: str = ""
+    """Absolute path of the log in which it says why requests failed; empty: there is none that is
+    this instance's alone.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,7 +227,7 @@ class _Carrier:
             "worker_cpu_affinity": self._affinity,
             "load_module": self._module,
             "access_log": self._log,
-            "error_log": self._log,
+            "error_log": self._error_log,
             "upstream": self._upstream,
             "alias": self._alias,
             "root": self._checked_root,
@@ -273,6 +273,11 @@ class _Carrier:
             self._say(found, "the lab writes a file instead")
             name = "other.log"
         yield self._with(found, f"{self.stand.log_dir}/{name}", *found.words[2:])
+
+    def _error_log(self, found: Directive) -> Iterator[Directive]:
+        # All in one file: that is where the lab reads why requests failed.
+        for moved in self._log(found):
+            yield self._with(moved, f"{self.stand.log_dir}/error.log", *found.words[2:])
 
     def _temporary(self, found: Directive) -> Iterator[Directive]:
         path = f"{self.stand.run_dir}/{found.name.removesuffix('_temp_path')}"

@@ -25,6 +25,10 @@ MakeInstance = Callable[[str, Configuration, int], InstanceSpec]
 """(label, configuration, port) → what the host must start."""
 
 
+ReadLog = Callable[[str], bytes]
+"""From the absolute path of a log on the target to its last lines; none: nothing is there."""
+
+
 class Progress(Protocol):
     """Where the phases say what happens; the edge decides how it looks."""
 
@@ -99,6 +103,8 @@ class Bench:
     """Further baselines, which the confirmation measures beside the first one."""
     read_counters: ReadCounters | None = None
     """Reads what the kernel counts of processes and host; None where it cannot be read."""
+    read_log: ReadLog | None = None
+    """Reads what a server says of failed requests; None where it cannot be read."""
     backend_pids: tuple[int, ...] = ()
     """Processes of the workload's backend, as far as they are on this machine."""
     exclusive: bool = False

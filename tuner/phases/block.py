@@ -21,6 +21,7 @@ import numpy as np
 from tuner.capacity import next_rate
 from tuner.configuration import Configuration
 from tuner.constraint import Constraint
+from tuner.error_log import complaints
 from tuner.errors import (
     HostError,
     InstrumentError,
@@ -176,6 +177,8 @@ class _Run:
         self._drop = drop
         self._started = bench.clock()
         self._instances = {i.instance: i for i in _planned(spec.arms)}
+        self._logs: dict[str, str] = {}
+        """Of each instance, where it says why requests failed."""
         self._endpoints: list[Endpoint] = []
         self._alone: dict[str, tuple[InstanceSpec, int]] = {}
         """What a window switches to, with its port, where only one instance can live."""
@@ -189,6 +192,7 @@ class _Run:
             self._bench.make_instance(arm.label, arm.configuration, port)
             for arm, port in zip(self._spec.arms, ports, strict=True)
         ]
+        self._logs = {spec.instance: spec.error_log for spec in specs if spec.error_log}
         if self._bench.exclusive:
             self._alone = {
                 spec.instance: (spec, port) for spec, port in zip(specs, ports, strict=True)
@@ -305,7 +309,7 @@ class _Run:
 
     def _judge(self, raw: RawWindow, used: Resources | None) -> Next:
         window = measure(raw, self._bench.rule, self._bench.gates, self._bench.workload.wire)
-        window = replace(window, resources=used)
+        window = replace(window, resources=used, invalid=(*window.invalid, *self._said(window)))
         self._windows.append(window)
         self._bench.store.add_window(self._number, window)
         windows = len(self._spec.arms) * self._spec.plan.rounds
@@ -324,6 +328,14 @@ class _Run:
         alone = len(self._spec.arms) > 1 and self._staying == {BASELINE}
         self._stopped = alone or self._enough()
         return Next(drop=tuple(leaving), stop=self._stopped)
+
+    def _said(self, window: Measurement) -> tuple[str, ...]:
+        """What the server itself says of requests that failed: one more reason, or none."""
+        log, read = self._logs.get(window.instance), self._bench.read_log
+        if log is None or read is None or window.valid or not (window.errors or window.bad):
+            return ()
+        lines = complaints(read(log))
+        return (f"its error log: {' | '.join(lines)}",) if lines else ()
 
     @property
     def _staying(self) -> frozenset[str]:

@@ -207,6 +207,7 @@ def spec(
             "XDG_CONFIG_HOME": f"{home}/config",
         },
         cpus=ground.cpus,
+        error_log=str(directory / "logs" / "error.log"),
     )
 
 

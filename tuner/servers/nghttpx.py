@@ -126,6 +126,7 @@ def instance(
         live_header="server",
         environment={},
         cpus=ground.cpus,
+        error_log=f"{placement.log_dir}/error.log",
     )
 
 

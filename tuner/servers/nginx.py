@@ -148,4 +148,5 @@ def spec(
         live_token=live,
         environment={},
         cpus=ground.cpus,
+        error_log=str(error_log),
     )

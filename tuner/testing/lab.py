@@ -186,6 +186,7 @@ class SimulatedHost:
             live_token=configuration.digest,
             environment={},
             cpus=(1,),
+            error_log=f"/simulated/{label}/error.log",
         )
 
     def describe(self, configuration: Configuration) -> ConfigurationRecord:

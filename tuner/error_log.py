@@ -1,0 +1,79 @@
+"""What the end of a server's error log says, fit to be shown: why requests failed.
+
+Only what the server itself says is kept. Whatever a client, a backend or an application sent it
+may hold secrets, so requests, queries, headers and quoted messages are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+MOST_LINES = 3
+MOST_CHARACTERS = 160
+"""Of one line: a sentence, never a dump."""
+_NGINX = re.compile(r"\S+ \S+ \[(?P<level>[a-z]+)\] [\d#]+: (?:\*\d+ )?(?P<words>.*)")
+_NGHTTPX = re.compile(
+    r"\S+ \d+ \d+ [0-9a-f]+ (?P<level>[A-Z]+) \([^)]*\) (?:\[[^]]*\] )?(?P<words>.*)"
+)
+"""With --errorlog-file, see https://nghttp2.org/documentation/nghttpx.1.html."""
+_QUIET = frozenset(("debug", "info", "notice"))
+_LEFT_OUT = (
+    # Nginx: the request that a line is about stands behind the sentence.
+    (re.compile(r", client: .*"), ""),
+    # What others sent is quoted behind a colon: a header, an application's own words.
+    (re.compile(r': ".*"?'), ": …"),
+    (re.compile(r"(?<=//)[^/@\s]*@"), "***@"),
+    (re.compile(r"\?[^\s\"']*"), "?…"),
+)
+
+
+def complaints(tail: bytes) -> tuple[str, ...]:
+    """The last different lines in which a server complains, oldest first.
+
+    Two lines that differ in numbers only are alike: the last one is kept.
+
+    Args:
+        tail: whole lines, as Nginx, Caddy (JSON) or nghttpx write them; of other forms each line
+            is shown as it is.
+    """
+    different: dict[str, str] = {}
+    for line in tail.decode(errors="replace").splitlines():
+        words = _complaint(line)
+        if words:
+            kind = re.sub(r"\d+", "0", words)
+            different.pop(kind, None)
+            different[kind] = words
+    return tuple(different.values())[-MOST_LINES:]
+
+
+def _complaint(line: str) -> str:
+    """What a line says against something; empty where it says nothing against anything."""
+    level, words = _json(line) or _plain(line)
+    if level.lower() in _QUIET:
+        return ""
+    for secret, instead in _LEFT_OUT:
+        words = secret.sub(instead, words)
+    said = f"[{level.lower()}] {words}" if level and words else words
+    shown = "".join(char if char.isprintable() else " " for char in said).strip()
+    return shown if len(shown) <= MOST_CHARACTERS else f"{shown[: MOST_CHARACTERS - 1]}…"
+
+
+def _plain(line: str) -> tuple[str, str]:
+    for form in (_NGINX, _NGHTTPX):
+        found = form.fullmatch(line)
+        if found:
+            return found["level"], found["words"]
+    return "", line
+
+
+def _json(line: str) -> tuple[str, str] | None:
+    """Level and words of a line of JSON; None for others."""
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(told, dict):
+        return None
+    words = [told[key] for key in ("msg", "error") if isinstance(told.get(key), str)]
+    return str(told.get("level", "")), ": ".join(words)
