@@ -103,6 +103,9 @@ PRIORITY = -20
 
 Not allowed without privileges; the instances are then scheduled like everything else.
 """
+INHERITED = ("GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG", "NGINX", "NOTIFY_SOCKET")
+"""Variables of whoever called that would change an instance: Go's runtime (pkg.go.dev/runtime), the
+sockets that Nginx takes over (nginx.org/en/docs/control.html), systemd's (sd_notify(3))."""
 SAID = 4000
 """Characters kept of what a server said: enough for its own words, never a whole log."""
 CONFIGURATION = 1 << 20
@@ -205,7 +208,7 @@ def confined(instance, account):
 
 def run(command, instance, account, timeout_s):
     """Run a command as the instance would; (exit code, what it said)."""
-    environment = dict(os.environ)
+    environment = {k: v for k, v in os.environ.items() if k not in INHERITED}
     environment.update({str(k): str(v) for k, v in instance["environment"].items()})
     # A file rather than a pipe: a daemon that keeps the descriptor must not keep us waiting.
     said = os.path.join(instance["directory"], ".said")

@@ -46,6 +46,21 @@ def test_an_instance_runs_unprivileged_on_its_own_cpus_with_text_as_it_was(lab: 
         assert os.sched_getaffinity(pid) == set(lab.cpus)
 
 
+def test_what_the_caller_has_set_reaches_no_instance(
+    lab: NginxLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Go's settings and inherited sockets: a figure must not hang on the shell it came from."""
+    monkeypatch.setenv("GOGC", "7")
+    monkeypatch.setenv("NGINX", "0;")
+    monkeypatch.setenv("GOMEMLIMIT", "64MiB")
+    spec = lab.spec("baseline", local.free_ports(1)[0])
+    start = ("sh", "-c", 'env >logs/said; exec "$@"', "sh", *spec.start)
+    spec = replace(spec, start=start, environment={**spec.environment, "GOGC": "200"})
+    assert lab.deployer.deploy([spec])["baseline"].state == "live"
+    seen = (Path(spec.directory) / "logs/said").read_text().splitlines()
+    assert [row for row in seen if row.startswith(("GO", "NGINX="))] == ["GOGC=200"]
+
+
 def test_the_site_is_published_and_replaced(lab: NginxLab) -> None:
     """Every instance serves the workload's files, also after they changed."""
     port = local.free_ports(1)[0]

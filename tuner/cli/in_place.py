@@ -15,11 +15,11 @@ from tuner.cli.undisturbed import undisturbed
 from tuner.errors import DefinitionError, HostError
 from tuner.facts import HostFacts
 from tuner.hosts import local
-from tuner.hosts.in_place import SERVICE, SERVICE_FOLDER, InPlaceDeployer, owner_of
+from tuner.hosts.in_place import SERVICE, InPlaceDeployer, owner_of
 from tuner.hosts.inventory import Inventory
 from tuner.hosts.playbooks import Playbooks
 from tuner.hosts.remote import Connections
-from tuner.hosts.service import Services
+from tuner.hosts.service import SERVICE_FOLDER, Services
 from tuner.own.files import Files
 from tuner.own.in_place import Socket
 from tuner.phases.bench import ReadLog

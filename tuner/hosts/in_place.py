@@ -16,10 +16,6 @@ SERVICE = "tuner_service"
 """Variable of a host: what its service is called, where that is not the server's name."""
 
 
-SERVICE_FOLDER = "/var/lib/tuner"
-"""Where a host keeps what was in the files before, and the log of it."""
-
-
 def owner_of(study: Path) -> str:
     """Whose change it is: the same for every process that runs the study."""
     return f"{socket.gethostname()}:{study.resolve()}"

@@ -11,6 +11,8 @@ from typing import Literal
 from tuner.hosts.inventory import Host
 from tuner.hosts.playbooks import Playbooks
 
+SERVICE_FOLDER = "/var/lib/tuner"
+"""Where a host keeps what was in the files before, and the log of it."""
 Outcome = Literal["live", "refused", "failed"]
 
 
@@ -82,6 +84,7 @@ class Services:
             "service.yml",
             {
                 "tuner_hosts": host.name,
+                "tuner_guard": SERVICE_FOLDER,
                 "tuner_owner": change.owner,
                 "tuner_service_name": change.service,
                 "tuner_validate": list(change.validate),
@@ -110,7 +113,11 @@ class Services:
         Raises:
             HostError: a host is gone, or its service does not start.
         """
-        wanted = {"tuner_hosts": ":".join(host.name for host in hosts), "tuner_owner": owner}
+        wanted = {
+            "tuner_hosts": ":".join(host.name for host in hosts),
+            "tuner_guard": SERVICE_FOLDER,
+            "tuner_owner": owner,
+        }
         results = self._playbooks.run("restore.yml", wanted)
         return {name: result["restored"] for name, result in results.items()}
 
@@ -122,6 +129,7 @@ class Services:
             "service.yml",
             {
                 "tuner_hosts": names,
+                "tuner_guard": SERVICE_FOLDER,
                 "tuner_state": state,
                 "tuner_owner": "",
                 "tuner_files_file": str(path),

@@ -68,6 +68,16 @@ class Bound:
     said: Mapping[str, Value]
     """What the configuration says of each parameter, or what is compiled in."""
 
+    @property
+    def raised(self) -> Mapping[str, tuple[str, str]]:
+        """What the baseline has otherwise since the load needs it: said, and needed, in words."""
+        return {
+            name: (parameter.format(self.said[name]), parameter.format(value))
+            for name, value in self.baseline.items
+            for parameter in (self.space.parameter(name),)
+            if value != self.said[name]
+        }
+
 
 def bind(
     space: Space,

@@ -134,17 +134,12 @@ class InPlaceNginx(nginx.OwnNginx):
         Raises:
             DefinitionError: it has room for less.
         """
-        bound = self.bound
-        for name, value in bound.baseline.items:
-            if value != bound.said[name]:
-                said, needed = (
-                    bound.space.parameter(name).format(v) for v in (bound.said[name], value)
-                )
-                raise DefinitionError(
-                    f"{name} is {said}, and this load needs {needed}; ask over fewer connections"
-                    " (--connections), or raise it on the host first",
-                    path=self.own.tree.file,
-                )
+        for name, (said, needed) in self.bound.raised.items():
+            raise DefinitionError(
+                f"{name} is {said}, and this load needs {needed}; ask over fewer connections"
+                " (--connections), or raise it on the host first",
+                path=self.own.tree.file,
+            )
 
 
 def read(wishes: Wishes, workload: Workload, files: Files) -> InPlaceOwn:

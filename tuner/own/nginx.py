@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from tuner.configuration import Configuration
 from tuner.errors import DefinitionError
@@ -15,18 +16,19 @@ from tuner.hosts.port import InstanceSpec
 from tuner.own.access import is_enterable, is_readable
 from tuner.own.bound import Bound
 from tuner.own.edits import Edit, change_texts, change_tree
+from tuner.own.kind import OfKind
 from tuner.own.lab import Carried, Stand, carry
-from tuner.own.patch import common_folder, patch
-from tuner.own.port import APPLIED, PATCH, Wishes
+from tuner.own.patch import exported, plain
+from tuner.own.port import Wishes
 from tuner.own.serving import Serving, effective, serving
 from tuner.own.table import bind, changes
 from tuner.own.tree import Directive, Tree, lines, parse, write
 from tuner.render import EXPORT, Placement, cpu_mask
 from tuner.servers import nginx
 from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, Ground
+from tuner.servers.port import Server
 from tuner.servers.trial import refusal, trial_ground
 from tuner.space import Space
-from tuner.syntax import Syntax
 from tuner.wire import Tls, Wire
 from tuner.workload import Workload
 
@@ -84,8 +86,10 @@ def read(wishes: Wishes, workload: Workload, tree: Tree | None = None) -> Own:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnNginx:
+class OwnNginx(OfKind):
     """Behind ``tuner.servers.port.Server``, with instances and exports of the user's files."""
+
+    kind: ClassVar[Server] = nginx
 
     own: Own
     bound: Bound
@@ -94,27 +98,9 @@ class OwnNginx:
     """Directives that this build of Nginx does not know."""
 
     @property
-    def name(self) -> str:
-        """See ``Server``."""
-        return nginx.name
-
-    @property
-    def syntax(self) -> Syntax:
-        """See ``Server``."""
-        return nginx.syntax
-
-    @property
     def file_name(self) -> str:
         """See ``Server``."""
         return nginx.file_name
-
-    def detect(self, binary: str | None = None) -> ServerFacts:
-        """See ``Server``."""
-        return nginx.detect(binary)
-
-    def refuses(self, server: ServerFacts, wire: Wire) -> str:
-        """See ``Server``."""
-        return nginx.refuses(server, wire)
 
     def instance(
         self,
@@ -126,7 +112,7 @@ class OwnNginx:
     ) -> InstanceSpec:
         """See ``Server``."""
         directory = ground.instances_dir / label
-        text = _plain(write(self.carried(configuration, ground, directory, port).directives))
+        text = plain(write(self.carried(configuration, ground, directory, port).directives))
         return nginx.spec(label, text, ground, directory, port=port, live=configuration.digest)
 
     def export_text(
@@ -136,7 +122,7 @@ class OwnNginx:
         placement: Placement = EXPORT,  # noqa: ARG002 - the user's own places stay
     ) -> str:
         """The user's configuration, includes in place, with the values of this one."""
-        return _plain(write(change_tree(self.own.tree, self._changes(configuration))))
+        return plain(write(change_tree(self.own.tree, self._changes(configuration))))
 
     def export_files(
         self,
@@ -148,19 +134,7 @@ class OwnNginx:
         """The patch of the user's files, and the patched files; nothing if nothing changes."""
         tree = self.own.tree
         changed = change_texts(tree, self._changes(configuration))
-        if not changed:
-            return {}
-        folder = common_folder(changed, tree.file)
-        head = (
-            f"Configuration {configuration.digest}. To apply it:\n"
-            f"  patch -p0 -d {folder} < {PATCH}    (or in that folder: git apply -p0)\n"
-            "and then: nginx -t\n\n"
-        )
-        copies = {
-            f"{APPLIED}/{Path(file).relative_to(folder).as_posix()}": _plain(text)
-            for file, text in changed.items()
-        }
-        return {PATCH: head + _plain(patch(tree.texts, changed, folder)), **copies}
+        return exported(configuration.digest, tree.texts, changed, tree.file, "nginx -t")
 
     def carried(
         self, configuration: Configuration, ground: Ground, directory: Path, port: int
@@ -254,15 +228,13 @@ def _refusal(said: str, written: list[tuple[str, Directive]], main: str) -> Defi
 
 
 def _notes(made: OwnNginx, carried: Carried) -> tuple[str, ...]:
-    own, bound = made.own, made.bound
+    own = made.own
     notes = [f"own configuration: {own.tree.file}, {len(own.tree.texts)} files"]
     if own.workload.wire.tls is not None and own.serving.tls:
         notes.append(f"{own.serving.server.where} is asked over TLS")
     raised = [
-        f"{name} is {bound.space.parameter(name).format(value)} in the lab, not"
-        f" {bound.space.parameter(name).format(bound.said[name])}: the load needs it"
-        for name, value in bound.baseline.items
-        if value != bound.said[name]
+        f"{name} is {needed} in the lab, not {said}: the load needs it"
+        for name, (said, needed) in made.bound.raised.items()
     ]
     return (*notes, *own.tree.notes, *raised, *carried.notes)
 
@@ -315,8 +287,3 @@ def _check_root(own: Own) -> None:
                     path=found.file,
                     line=found.line,
                 )
-
-
-def _plain(text: str) -> str:
-    """Text that any file and record can hold; what was no UTF-8 is shown as a mark."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

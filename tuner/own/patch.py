@@ -8,8 +8,43 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 
+PATCH = "own.patch"
+APPLIED = "own"
+"""Folder of an export with the changed files."""
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _NO_END = "\\ No newline at end of file\n"
+
+
+def exported(
+    digest: str, before: Mapping[str, str], after: Mapping[str, str], main: str, check: str
+) -> dict[str, str]:
+    """The patch, and the changed files beside it, by name in an export; nothing if none changes.
+
+    Args:
+        digest: of the configuration.
+        before: text by path.
+        after: text by path, of the files that change.
+        main: the configuration's main file.
+        check: command that says whether the server takes it.
+    """
+    if not after:
+        return {}
+    folder = common_folder(after, main)
+    head = (
+        f"Configuration {digest}. To apply it:\n"
+        f"  patch -p0 -d {folder} < {PATCH}    (or in that folder: git apply -p0)\n"
+        f"and then: {check}\n\n"
+    )
+    copies = {
+        f"{APPLIED}/{PurePath(file).relative_to(folder).as_posix()}": plain(text)
+        for file, text in after.items()
+    }
+    return {PATCH: head + plain(patch(before, after, folder)), **copies}
+
+
+def plain(text: str) -> str:
+    """Text that any file and record can hold; what was no UTF-8 is shown as a mark."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def common_folder(files: Iterable[str], main: str) -> Path:

@@ -11,10 +11,6 @@ from tuner.servers.port import Server
 from tuner.space import Space
 from tuner.workload import Workload
 
-PATCH = "own.patch"
-APPLIED = "own"
-"""Folder of an export with the changed files."""
-
 
 @dataclass(frozen=True, slots=True)
 class Wishes:

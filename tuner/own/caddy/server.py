@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from tuner.configuration import Configuration
 from tuner.errors import DefinitionError
@@ -31,14 +32,15 @@ from tuner.own.caddy.origin import read as read_origin
 from tuner.own.caddy.serving import Serving, serving
 from tuner.own.caddy.table import bind, changes
 from tuner.own.caddy.tree import Json, Place, look, written
-from tuner.own.patch import common_folder, patch
-from tuner.own.port import APPLIED, PATCH, Wishes
+from tuner.own.kind import OfKind
+from tuner.own.patch import exported, plain
+from tuner.own.port import Wishes
 from tuner.render import EXPORT, Placement, environment_of
 from tuner.servers import caddy
 from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, Ground
+from tuner.servers.port import Server
 from tuner.servers.trial import refusal, trial_ground
 from tuner.space import Space
-from tuner.syntax import Syntax
 from tuner.wire import Tls, Wire
 from tuner.workload import Workload
 
@@ -85,8 +87,10 @@ def read(wishes: Wishes, workload: Workload, binary: str) -> OwnConfiguration:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnCaddy:
+class OwnCaddy(OfKind):
     """Behind ``tuner.servers.port.Server``, with instances and exports of the user's files."""
+
+    kind: ClassVar[Server] = caddy
 
     own: OwnConfiguration
     bound: Bound
@@ -94,27 +98,9 @@ class OwnCaddy:
     """The changed files by configuration, since to ask Caddy takes time."""
 
     @property
-    def name(self) -> str:
-        """See ``Server``."""
-        return caddy.name
-
-    @property
-    def syntax(self) -> Syntax:
-        """See ``Server``."""
-        return caddy.syntax
-
-    @property
     def file_name(self) -> str:
         """See ``Server``."""
         return JSON_FILE if self.own.origin.is_json else caddy.file_name
-
-    def detect(self, binary: str | None = None) -> ServerFacts:
-        """See ``Server``."""
-        return caddy.detect(binary)
-
-    def refuses(self, server: ServerFacts, wire: Wire) -> str:
-        """See ``Server``."""
-        return caddy.refuses(server, wire)
 
     def instance(
         self,
@@ -149,11 +135,11 @@ class OwnCaddy:
         changed = self._changed(configuration)
         if isinstance(changed, UnsaidError):
             head = f"# Only {JSON_FILE} says it: {changed}\n"
-            return head + _plain(origin.texts[origin.file])
+            return head + plain(origin.texts[origin.file])
         texts = {**origin.texts, **changed}
         if origin.is_json or origin.opaque:
-            return _plain(texts[origin.file])
-        return _plain(inlined(texts, origin.file))
+            return plain(texts[origin.file])
+        return plain(inlined(texts, origin.file))
 
     def export_files(
         self,
@@ -178,19 +164,11 @@ class OwnCaddy:
         if isinstance(changed, UnsaidError):
             config = change_config(origin, self.changes(configuration))
             return {**files, JSON_FILE: veiled(_json(config), origin.texts.values())}
-        if not changed:
-            return files
-        folder = common_folder(changed, origin.file)
-        head = (
-            f"Configuration {configuration.digest}. To apply it:\n"
-            f"  patch -p0 -d {folder} < {PATCH}    (or in that folder: git apply -p0)\n"
-            f"and then: caddy validate --config {origin.file}\n\n"
-        )
-        copies = {
-            f"{APPLIED}/{Path(file).relative_to(folder).as_posix()}": _plain(text)
-            for file, text in changed.items()
+        check = f"caddy validate --config {origin.file}"
+        return {
+            **files,
+            **exported(configuration.digest, origin.texts, changed, origin.file, check),
         }
-        return {**files, PATCH: head + _plain(patch(origin.texts, changed, folder)), **copies}
 
     def carried(
         self, configuration: Configuration, ground: Ground, directory: Path, port: int
@@ -271,7 +249,7 @@ def adapt(
 
 
 def _notes(made: OwnCaddy, carried: Carried) -> tuple[str, ...]:
-    own, bound = made.own, made.bound
+    own = made.own
     count = len(own.origin.texts)
     notes = [f"own configuration: {own.origin.file}, {count} file{'s' * (count > 1)}"]
     if own.workload.wire.tls is not None and own.serving.tls:
@@ -280,10 +258,8 @@ def _notes(made: OwnCaddy, carried: Carried) -> tuple[str, ...]:
     if unsaid:
         notes.append(f"the outcome is exported as JSON ({JSON_FILE}), not as a patch: {unsaid}")
     raised = [
-        f"{name} is {bound.space.parameter(name).format(value)} in the lab, not"
-        f" {bound.space.parameter(name).format(bound.said[name])}: the load needs it"
-        for name, value in bound.baseline.items
-        if value != bound.said[name]
+        f"{name} is {needed} in the lab, not {said}: the load needs it"
+        for name, (said, needed) in made.bound.raised.items()
     ]
     # Paths of the trial are nobody's.
     told = (re.sub(r"/\S*/tuner-[^/\s]+/site\S*", "the workload's site", n) for n in carried.notes)
@@ -353,8 +329,3 @@ def veiled(text: str, sources: Iterable[str]) -> str:
 
 def _json(config: Json) -> str:
     return json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-
-
-def _plain(text: str) -> str:
-    """Text that any file and record can hold; what was no UTF-8 is shown as a mark."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

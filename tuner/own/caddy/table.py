@@ -289,14 +289,14 @@ class MinimumLength:
         """See ``Group``."""
         owners = scope.serving.passed.encodes
         found = scope.said(owners, ("minimum_length",)) if owners else None
-        return {self.names[0]: None if found is None else str(found)}
+        # Caddy takes a 0 for its default.
+        return {self.names[0]: str(found) if found else None}
 
     def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
         """See ``Group``."""
         size = parse_size(wanted[self.names[0]])
-        setting = Setting("minimum_length", (str(size),) if size else None)
-        value = size or ABSENT
-        yield Change(scope.serving.passed.encodes, ("minimum_length",), value, setting)
+        setting = Setting("minimum_length", (str(size),))
+        yield Change(scope.serving.passed.encodes, ("minimum_length",), size, setting)
 
 
 GROUPS: tuple[Group[Scope, Change], ...] = (

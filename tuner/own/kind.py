@@ -1,0 +1,36 @@
+"""What the user's own server has of its kind, and no configuration changes."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tuner.facts import ServerFacts
+from tuner.servers.port import Server
+from tuner.syntax import Syntax
+from tuner.wire import Wire
+
+
+class OfKind:
+    """The part of ``tuner.servers.port.Server`` that is the adapter's, whoever's the files are."""
+
+    __slots__ = ()
+    kind: ClassVar[Server]
+    """The adapter."""
+
+    @property
+    def name(self) -> str:
+        """See ``Server``."""
+        return self.kind.name
+
+    @property
+    def syntax(self) -> Syntax:
+        """See ``Server``."""
+        return self.kind.syntax
+
+    def detect(self, binary: str | None = None) -> ServerFacts:
+        """See ``Server``."""
+        return self.kind.detect(binary)
+
+    def refuses(self, server: ServerFacts, wire: Wire) -> str:
+        """See ``Server``."""
+        return self.kind.refuses(server, wire)
