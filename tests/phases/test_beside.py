@@ -21,7 +21,7 @@ from tuner.report.result import StudyResult, evaluate
 from tuner.report.text import verdict_lines
 from tuner.scoring import BASELINE
 from tuner.stats.verdict import VerdictKind
-from tuner.testing.lab import Effect
+from tuner.testing.lab import Effect, Faults
 
 BEST = SPACE.complete({"fast": True, "boost": 1000}, STOCK)
 """13 % below HAND, which is 39 % below STOCK."""
@@ -125,6 +125,17 @@ def test_a_further_baseline_that_fails_the_load_does_not_spoil_the_claim() -> No
     for block in blocks(study.record, "confirm"):
         left = {i.instance: i.state for i in block.instances}
         assert left == {BASELINE: "live", "candidate": "live", "beside1": "dropped"}
+
+
+def test_a_further_baseline_that_the_server_refuses_does_not_spoil_the_claim() -> None:
+    """As one that fails the load; the report has the server's words."""
+    refuses = Faults(refuse=lambda values: "size too small" if values["size"] == 1024 else "")
+    study = evaluate(confirmed(beside(SMALL, names=("small.yaml",), faults=refuses), HAND))
+    assert study.verdict is not None
+    assert study.verdict.kind is VerdictKind.BETTER
+    (entry,) = study.beside
+    assert entry.verdict is None
+    assert "size too small" in entry.reason
 
 
 def test_with_several_finalists_all_contrasts_are_one_family() -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.phases.rig import HAND, STOCK, Rig, blocks, rig
+from tests.phases.rig import HAND, SPACE, STOCK, Rig, blocks, rig
+from tuner.configuration import Value
 from tuner.errors import HostError, StoreError
 from tuner.phases.confirm import allowed_invalid, freeze, run_confirmation
 from tuner.phases.study import Calibrated, calibrate, confirm
@@ -223,3 +224,27 @@ def test_a_load_point_that_fails_is_left_out_and_said() -> None:
 def test_throughput_has_no_load_points() -> None:
     """Saturation has one load."""
     assert blocks(confirmed(rig(objective="throughput")), "load-points") == []
+
+
+def refuse_fast(values: Mapping[str, Value]) -> str:
+    """A server that does not know what makes it faster."""
+    return 'nginx: [emerg] unknown directive "fast"' if values["fast"] else ""
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_a_candidate_that_the_server_refuses_ends_in_the_servers_words(exclusive: bool) -> None:
+    """As on a host whose server was built without a module: no claim, and what is in the way."""
+    study = evaluate(confirmed(rig(faults=Faults(refuse=refuse_fast), exclusive=exclusive)))
+    assert study.verdict is None
+    assert "the server refuses candidate" in study.sentence
+    assert 'unknown directive "fast"' in study.sentence
+
+
+def test_a_finalist_that_the_server_refuses_is_no_block_without_figures() -> None:
+    """Its blocks are invalid and repeated as often as the protocol allows, and no further."""
+    made = rig(faults=Faults(refuse=refuse_fast))
+    confirm(calibrated(made), SPACE.complete({"mode": "b"}, STOCK), HAND)
+    record = made.record()
+    states = [block.state for block in blocks(record, "confirm")]
+    assert states == ["invalid"] * 3
+    assert "the server refuses candidate2" in evaluate(record).sentence

@@ -85,6 +85,8 @@ class BlockSpec:
     """
     seek: Constraint | None = None
     """The latency limit whose highest rate is sought; ``rate_per_s`` is where every arm begins."""
+    may_lack: frozenset[str] = frozenset()
+    """Labels of arms that a block may lack although it needs all: the server may refuse them."""
 
     @property
     def spare_rounds(self) -> int:
@@ -220,7 +222,7 @@ class _Run:
 
     def measure(self) -> None:
         live = [*self._alone] or [endpoint.instance for endpoint in self._endpoints]
-        if live in ([], [BASELINE]) and len(self._spec.arms) > 1:
+        if (live in ([], [BASELINE]) and len(self._spec.arms) > 1) or self._lacking():
             return
         random = np.random.default_rng([self._bench.seed, self._number])
         rounds = [
@@ -366,6 +368,9 @@ class _Run:
         """State and reason by the validity rule."""
         staying = self._staying
         wrong = [w for w in self._windows if not w.valid and w.instance in staying]
+        lacking = self._lacking()
+        if lacking:
+            return "invalid", lacking
         if self._spec.needs_all and self._good_rounds() < self._spec.plan.rounds:
             return "invalid", f"{wrong[0].instance}: {'; '.join(wrong[0].invalid)}"
         unequal = self._unequal_stalls()
@@ -376,6 +381,17 @@ class _Run:
         if baseline and valid < len(baseline):
             return "invalid", f"the baseline itself: {'; '.join(baseline[0].invalid)}"
         return "complete", ""
+
+    def _lacking(self) -> str:
+        """Why a block that needs all its arms has to do without one; empty if it has them."""
+        if not self._spec.needs_all:
+            return ""
+        refused = (
+            f"the server refuses {i.instance}: {i.message}"
+            for i in self._instances.values()
+            if i.state == "refused" and i.instance not in self._spec.may_lack
+        )
+        return next(refused, "")
 
     def _unequal_stalls(self) -> str:
         """Why the stall rule's shares speak against the block: they depend on the arm.

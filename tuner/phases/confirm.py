@@ -149,6 +149,7 @@ def run_confirmation(
             rate_per_s=protocol.rate_per_s,
             needs_all=True,
             seek=bench.goals.seek,
+            may_lack=beside,
         )
         try:
             block = run_block(bench, spec, lambda windows: _failing(windows, beside))
