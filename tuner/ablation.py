@@ -113,10 +113,12 @@ def names_to_keep(parts: Sequence[Part], check: int) -> frozenset[str]:
     """The changes that the check of this number (0-based) is about.
 
     First those that matter (or the most valuable one, if none does by itself); each further check
-    adds the more valuable half of what was left out.
+    adds the more valuable half of what was left out. What has no effect alone comes after what has:
+    without the setting that it needs it would add nothing.
     """
     kept = [part for part in parts if part.matters] or list(parts[:1])
     rest = [part for part in parts if part not in kept]
+    rest.sort(key=lambda part: part.contrast.added is None)
     for _ in range(check):
         half = math.ceil(len(rest) / 2)
         kept, rest = kept + rest[:half], rest[half:]
@@ -132,9 +134,10 @@ def evaluate(record: Record, objective: Objective) -> Ablation | None:
     blocks = complete(record, "ablate")
     over = len(blocks) >= protocol.blocks
     parts = _parts(protocol, blocks[: protocol.blocks], tuned, objective) if over else ()
+    measured = complete(record, "minimal")
     checks = tuple(
-        _check(protocol, complete(record, "minimal", digest), digest, objective)
-        for digest in _in_order(record)
+        _check(protocol, measured[begin : begin + protocol.blocks], objective)
+        for begin in range(0, len(measured), protocol.blocks)
     )
     minimal = next((check.digest for check in checks if check.keeps), None)
     if over and not checks and _all_matter(parts):
@@ -148,15 +151,9 @@ def evaluate(record: Record, objective: Objective) -> Ablation | None:
     )
 
 
-def complete(record: Record, phase: Phase, digest: str = "") -> list[Block]:
-    """The complete blocks of a phase; with a digest, those that hold this configuration."""
-    return [
-        block
-        for block in record.blocks
-        if block.phase == phase
-        and block.state == "complete"
-        and (not digest or any(i.digest == digest for i in block.instances))
-    ]
+def complete(record: Record, phase: Phase) -> list[Block]:
+    """The complete blocks of a phase; those of the checks follow each other, check by check."""
+    return [b for b in record.blocks if b.phase == phase and b.state == "complete"]
 
 
 def _groups(space: Space, baseline: Configuration, tuned: Configuration) -> list[frozenset[str]]:
@@ -189,7 +186,7 @@ def _possible(
 def _parts(
     protocol: AblationProtocol, blocks: Sequence[Block], tuned: str, objective: Objective
 ) -> tuple[Part, ...]:
-    baseline = next(i.digest for b in blocks for i in b.instances if i.instance == BASELINE)
+    baseline = _of_label(blocks, BASELINE)
     reverted = [_ratio(blocks, c.reverted, tuned, objective) for c in protocol.contrasts]
     added = [_ratio(blocks, c.added, baseline, objective) for c in protocol.contrasts]
     reverted_p = holm([found.p_value if found else 1.0 for found in reverted])
@@ -216,31 +213,28 @@ def _parts(
     return tuple(sorted(parts, key=lambda part: -part.worth))
 
 
-def _check(
-    protocol: AblationProtocol, blocks: Sequence[Block], digest: str, objective: Objective
-) -> Check:
-    done = blocks[: protocol.blocks]
-    baseline = _of_label(done, BASELINE)
+def _check(protocol: AblationProtocol, blocks: Sequence[Block], objective: Objective) -> Check:
+    baseline, tuned, digest = (_of_label(blocks, label) for label in (BASELINE, TUNED, MINIMAL))
     confidence = _check_confidence(protocol.alpha)
-    to_tuned = _ratio(done, digest, _of_label(done, TUNED), objective, confidence)
-    to_baseline = _ratio(done, digest, baseline, objective)
+    to_tuned = _ratio(blocks, digest, tuned, objective, confidence)
+    to_baseline = _ratio(blocks, digest, baseline, objective)
     keeps = False
-    if to_tuned and to_baseline and len(done) >= protocol.blocks and to_tuned.is_finite:
+    if to_tuned and to_baseline and len(blocks) >= protocol.blocks and to_tuned.is_finite:
         most = max(objective.loss(math.log(end)) for end in (to_tuned.low, to_tuned.high))
         gained = objective.loss(math.log(to_baseline.ratio)) < 0 and to_baseline.excludes_no_change
         keeps = gained and most < -math.log1p(-protocol.margin)
-    return Check(digest, len(done), to_tuned, to_baseline, keeps)
+    return Check(digest, len(blocks), to_tuned, to_baseline, keeps)
 
 
 def _ratio(
     blocks: Sequence[Block],
     digest: str | None,
-    reference: str | None,
+    reference: str,
     objective: Objective,
     confidence: float = 0.95,
 ) -> PairedEstimate | None:
     """Ratio of two arms over the blocks; None unless every block has a figure of both."""
-    if digest is None or reference is None or not blocks:
+    if digest is None:
         return None
     differences = [_difference(block, digest, reference, objective) for block in blocks]
     return estimate(differences, confidence) if all(map(math.isfinite, differences)) else None
@@ -259,8 +253,8 @@ def _label(block: Block, digest: str) -> str | None:
     return next((i.instance for i in block.instances if i.digest == digest), None)
 
 
-def _of_label(blocks: Sequence[Block], label: str) -> str | None:
-    return next((i.digest for b in blocks for i in b.instances if i.instance == label), None)
+def _of_label(blocks: Sequence[Block], label: str) -> str:
+    return next(i.digest for b in blocks for i in b.instances if i.instance == label)
 
 
 def _fails(blocks: Sequence[Block], digest: str) -> bool:
@@ -270,19 +264,6 @@ def _fails(blocks: Sequence[Block], digest: str) -> bool:
         windows = windows_of(block, _label(block, digest) or "")
         failed += not any(window.valid for window in windows)
     return failed > len(blocks) / 2
-
-
-def _in_order(record: Record) -> list[str]:
-    """Digests of the smaller differences that were measured, in the order of their first block."""
-    return list(
-        dict.fromkeys(
-            instance.digest
-            for block in record.blocks
-            if block.phase == "minimal"
-            for instance in block.instances
-            if instance.instance == MINIMAL
-        )
-    )
 
 
 def _all_matter(parts: Sequence[Part]) -> bool:

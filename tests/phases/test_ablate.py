@@ -18,6 +18,7 @@ from tuner.record import Contrast, Record
 from tuner.scoring import BASELINE
 from tuner.space import load_space
 from tuner.testing.lab import Effect, Faults
+from tuner.testing.simulate import Noise
 
 TUNED = SPACE.complete({"fast": True, "mode": "b", "size": 1000}, STOCK)
 
@@ -173,6 +174,26 @@ def test_where_nothing_is_gained_nothing_is_kept(seed: int) -> None:
     assert found.is_over
     assert found.minimal is None
     assert len(found.checks) <= 3
+
+
+def test_every_check_is_about_more_than_the_one_before() -> None:
+    """A setting is worth nothing without the one it needs, which is therefore added first."""
+
+    def truth(values: Mapping[str, Value]) -> Effect:
+        # With its noise this host can tell neither from nothing, nor do without both.
+        small = 0.025 * (values.get("boost") == 100) - 0.01 * bool(values["fast"])
+        return effect(0.5 * (values["mode"] == "b") + small)
+
+    made = rig(truth=truth, seed=1, noise=Noise(ar_sd=0.04, restart_sd=0.02, burst_probability=0.0))
+    found = ablated(made, SPACE.complete({"fast": True, "boost": 100, "mode": "b"}, STOCK))
+    assert [part.contrast.names[0] for part in found.parts] == ["mode", "boost", "fast"]
+    assert [part.matters for part in found.parts] == [True, False, False]
+    first, second = found.checks
+    configurations = made.record().configurations
+    assert configurations[first.digest].configuration == SPACE.complete({"mode": "b"}, STOCK)
+    fast = SPACE.complete({"fast": True, "mode": "b"}, STOCK)
+    assert configurations[second.digest].configuration == fast
+    assert found.is_over
 
 
 def test_contrasts_are_valid_configurations() -> None:

@@ -62,18 +62,20 @@ def run_ablation(ready: Calibrated, space: Space, time_s: float) -> Ablation:
             arms.append(Arm(f"without{number}", space.exchange(tuned, baseline, names)))
         if contrast.added:
             arms.append(Arm(f"with{number}", space.exchange(baseline, tuned, names)))
-    _measure(ready, "ablate", f"ablation of {len(found)} changes", arms=arms, plan=plan)
+    title = f"ablation of {len(found)} changes"
+    done = len(complete(bench.store.record(), "ablate"))
+    _measure(ready, "ablate", title, arms=arms, plan=plan, done=done)
     while True:
         seen = _evaluated(bench)
         if seen.is_over:
             bench.store.set_ended()
             return seen
-        done = sum(check.blocks >= protocol.blocks for check in seen.checks)
-        kept = names_to_keep(seen.parts, done)
+        check, done = divmod(len(complete(bench.store.record(), "minimal")), protocol.blocks)
+        kept = names_to_keep(seen.parts, check)
         minimal = space.exchange(baseline, tuned, kept)
         title = f"does a difference of {len(kept)} settings keep the gain?"
         three = [*arms[:2], Arm(MINIMAL, minimal)]
-        _measure(ready, "minimal", title, arms=three, plan=ready.plan.confirm)
+        _measure(ready, "minimal", title, arms=three, plan=ready.plan.confirm, done=done)
 
 
 def _freeze(ready: Calibrated, found: Sequence[Contrast], time_s: float) -> AblationProtocol:
@@ -114,16 +116,15 @@ def _freeze(ready: Calibrated, found: Sequence[Contrast], time_s: float) -> Abla
 
 
 def _measure(
-    ready: Calibrated, phase: Phase, title: str, *, arms: Sequence[Arm], plan: BlockPlan
+    ready: Calibrated, phase: Phase, title: str, *, arms: Sequence[Arm], plan: BlockPlan, done: int
 ) -> None:
-    """Run the blocks of these arms that are not in the record yet."""
+    """Run the blocks of these arms, of which so many are in the record."""
     bench = ready.bench
     ablation = bench.store.record().ablation
     assert ablation is not None  # noqa: S101 - frozen before the first block
     for arm in arms:
         bench.store.add_configuration(bench.describe(arm.configuration))
     blocks, cost_s = ablation.blocks, plan.cost_s(len(arms))
-    done = len(complete(bench.store.record(), phase, arms[-1].configuration.digest))
     bench.progress.phase(f"{title}: {blocks} blocks", (blocks - done) * cost_s)
     for index in range(done, blocks):
         spec = BlockSpec(
