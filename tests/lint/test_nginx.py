@@ -87,6 +87,14 @@ def test_nothing_is_said_of_what_is_right(tmp_path: Path, text: str) -> None:
         ("listen 81;", "listen 81 quic;", "quic-without-reuseport", 20),
         ("root /srv;", "proxy_buffering off;", "buffering-off", 17),
         ("root /srv;", "proxy_pass http://127.0.0.1:9;", "upstream-without-keepalive", 17),
+        ("worker_connections 4096;", "use poll;", "slow-events", 4),
+        ("worker_processes auto;", "master_process off;", "no-workers", 1),
+        ("processes auto", "processes 4; worker_cpu_affinity 0001 0010", "few-masks", 1),
+        ("tcp_nopush on;", "ssl_session_cache builtin:1000 shared:a:1m;", "builtin-cache", 8),
+        ("tcp_nopush on;", "gzip_types *;", "compressed-twice", 8),
+        ("tcp_nopush on;", "directio 4k;", "directio-of-small-files", 8),
+        ("root /srv;", "fastcgi_pass app;", "upstream-keepalive-fastcgi", 17),
+        ("listen 81;", "listen 81 quic reuseport;", "quic-unannounced", 20),
     ],
 )
 def test_a_rule_finds_what_it_is_about(
@@ -145,6 +153,36 @@ def test_sendfile_needs_the_kernel_to_encrypt(tmp_path: Path) -> None:
     asked = tls.replace("listen 81 ssl;", "listen 81 ssl; ssl_conf_command Options KTLS;")
     assert rules(tmp_path, asked, loaded) == []
     assert rules(tmp_path, asked) == [("sendfile-under-tls", 7)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("processes auto", "processes 4; worker_cpu_affinity auto 1010"),
+        ("processes auto", "processes 4; worker_cpu_affinity 1111"),
+        ("processes auto", "processes 2; worker_cpu_affinity 0001 0010"),
+        ("tcp_nopush on;", "directio off;"),
+        ("tcp_nopush on;", "directio 4m;"),
+        ("tcp_nopush on;", "gzip_types text/css;"),
+        ("root /srv;", "fastcgi_pass app; fastcgi_keep_conn on;"),
+        ("root /srv;", "fastcgi_pass unix:/run/php.sock;"),
+        ("listen 81;", "listen 81 quic reuseport; add_header Alt-Svc 'h3=\":81\"';"),
+    ],
+)
+def test_what_only_looks_like_it_is_left_in_peace(tmp_path: Path, before: str, after: str) -> None:
+    """One change to what is right, into something that is right too."""
+    assert before in GOOD
+    assert rules(tmp_path, GOOD.replace(before, after, 1).replace("8192", "16384")) == []
+
+
+def test_two_on_one_line_are_both_told(tmp_path: Path) -> None:
+    """Of the same rule, each with the page of its own directive."""
+    text = GOOD.replace("tcp_nopush on;", "timer_resolution 1s; lingering_close off;")
+    first, second = findings(tmp_path, text)
+    assert (first.line, first.place) == (8, "timer_resolution 1s")
+    assert (second.line, second.place) == (8, "lingering_close off")
+    assert first.link.endswith("#timer_resolution")
+    assert second.link.endswith("#lingering_close")
 
 
 def test_reuseport_with_one_worker(tmp_path: Path) -> None:

@@ -39,6 +39,18 @@ _OBSOLETE = {
     "http2_max_header_size": "large_client_header_buffers",
 }
 _HARMFUL = ("quic_bpf", "timer_resolution", "worker_priority", "lingering_close")
+_PAGES = {
+    "quic_bpf": _DOCS + "http/ngx_http_v3_module.html#quic_bpf",
+    "timer_resolution": _CORE + "timer_resolution",
+    "worker_priority": _CORE + "worker_priority",
+    "lingering_close": _HTTP + "lingering_close",
+}
+"""Of directives whose rule is about several."""
+_SLOW_EVENTS = ("select", "poll")
+_SMALL_BYTES = 512 << 10
+"""Files below it are read in one go, and from the page cache if they are asked for at all often."""
+_SIZE = re.compile(r"(\d+)([kmg]?)", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _TARGET = re.compile(r"https?://([^/:$]+|\[[^\]]+\])(?=[/:]|$)")
 
 Found = Iterator[tuple[Directive, str]]
@@ -59,11 +71,11 @@ class Rule:
 
 def lint(tree: Tree, facts: LintFacts) -> tuple[Finding, ...]:
     """All that the rules find, in the order of the files."""
-    found: dict[tuple[str, str, int], Finding] = {}
+    found: dict[tuple[str, str, int, str], Finding] = {}
     for rule in RULES:
         for directive, what in rule.check(tree, facts):
             place = " ".join((directive.name, *directive.args))
-            key = (rule.id, directive.file, directive.line)
+            key = (rule.id, directive.file, directive.line, place)
             found.setdefault(
                 key,
                 Finding(
@@ -75,7 +87,7 @@ def lint(tree: Tree, facts: LintFacts) -> tuple[Finding, ...]:
                     what=what,
                     why=rule.why,
                     remedy=rule.remedy,
-                    link=rule.link,
+                    link=_PAGES.get(directive.name, rule.link),
                 ),
             )
     order = {file: index for index, file in enumerate(dict.fromkeys(d.file for d in tree.walk()))}
@@ -131,6 +143,28 @@ def _one_worker(tree: Tree, facts: LintFacts) -> Found:
         yield first, f"worker_processes {said}; this host has {facts.cores} cores"
 
 
+def _slow_events(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, "use"):
+        if spot.directive.args and spot.directive.args[0] in _SLOW_EVENTS:
+            yield spot.directive, "every event costs a look at every connection"
+
+
+def _no_workers(tree: Tree, _: LintFacts) -> Found:
+    for told in tree.children("master_process"):
+        if told.args == ("off",):
+            yield told, "one process does everything, whatever worker_processes says"
+
+
+def _few_masks(tree: Tree, facts: LintFacts) -> Found:
+    workers = _workers(tree, facts)
+    for told in tree.children("worker_cpu_affinity"):
+        if workers is None or not told.args or told.args[0] == "auto":
+            continue
+        sharing = workers - len(told.args) + 1
+        if sharing > max(1, told.args[-1].count("1")):
+            yield told, f"{len(told.args)} masks for {workers} workers: {sharing} share the last"
+
+
 def _reuseport(tree: Tree, facts: LintFacts) -> Found:
     if _workers(tree, facts) == 1:
         for spot in spots(tree, "listen"):
@@ -146,6 +180,14 @@ def _quic(tree: Tree, facts: LintFacts) -> Found:
         if one.args[0] not in shared and workers != 1:
             yield one, "QUIC without reuseport, and several workers"
             shared.add(one.args[0])
+
+
+def _unannounced(tree: Tree, _: LintFacts) -> Found:
+    if not any("alt-svc" in arg.lower() for one in tree.walk() for arg in one.args):
+        for spot in spots(tree, "listen"):
+            if "quic" in spot.directive.args:
+                yield spot.directive, "QUIC is spoken, and nothing tells clients so"
+                return
 
 
 def _backlog(tree: Tree, facts: LintFacts) -> Found:
@@ -185,6 +227,13 @@ def _no_keepalive(tree: Tree, _: LintFacts) -> Found:
         upstream = any(one.name == "server" for one in spot.levels[-1] if one.block is None)
         if value in ("0", "0s") and not upstream:
             yield spot.directive, "every request needs a connection of its own"
+
+
+def _small_directio(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, "directio"):
+        size = _SIZE.fullmatch(spot.directive.args[0]) if spot.directive.args else None
+        if size and int(size[1]) * _UNITS[size[2].lower()] < _SMALL_BYTES:
+            yield spot.directive, f"files of {size[0]} and more are read past the page cache"
 
 
 def _is_tls(server: Directive) -> bool:
@@ -273,6 +322,18 @@ def _connection_header(tree: Tree, facts: LintFacts) -> Found:
             yield spot.directive, f"the upstream keeps connections, and is sent Connection: {sent}"
 
 
+def _fastcgi(tree: Tree, _: LintFacts) -> Found:
+    kept = {
+        spot.directive.args[0]
+        for spot in spots(tree, "upstream")
+        if spot.directive.args
+        and any(one.args != ("0",) for one in spot.directive.children("keepalive"))
+    }
+    for spot in spots(tree, "fastcgi_pass"):
+        if kept.intersection(spot.directive.args) and not spot.says("fastcgi_keep_conn", "on"):
+            yield spot.directive, "the upstream keeps connections, and FastCGI is told to close"
+
+
 def _keepalive_first(tree: Tree, _: LintFacts) -> Found:
     for spot in spots(tree, "upstream"):
         seen: Directive | None = None
@@ -294,6 +355,18 @@ def _high_level(tree: Tree, _: LintFacts) -> Found:
         level = number(spot.directive)
         if level is not None and level > _HIGH_LEVEL:
             yield spot.directive, f"compression at level {level}"
+
+
+def _compressed_twice(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, "gzip_types"):
+        if "*" in spot.directive.args:
+            yield spot.directive, "pictures, archives and videos are compressed once more"
+
+
+def _builtin_cache(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, "ssl_session_cache"):
+        if any(arg.partition(":")[0] == "builtin" for arg in spot.directive.args):
+            yield spot.directive, "sessions are kept in a cache of each worker's own"
 
 
 def _full_handshakes(tree: Tree, _: LintFacts) -> Found:
@@ -363,6 +436,30 @@ RULES: tuple[Rule, ...] = (
         _CORE + "worker_processes",
     ),
     Rule(
+        "slow-events",
+        "wrong",
+        _slow_events,
+        "epoll tells which connections have something to do, and Nginx chooses it by itself",
+        "leave use out",
+        _CORE + "use",
+    ),
+    Rule(
+        "no-workers",
+        "wrong",
+        _no_workers,
+        "It is for those who develop Nginx: one core, and no reload without loss",
+        "leave master_process out",
+        _CORE + "master_process",
+    ),
+    Rule(
+        "few-masks",
+        "wrong",
+        _few_masks,
+        "Workers beyond the last mask have that mask too, and wait for each other",
+        "worker_cpu_affinity auto; or a mask for each worker",
+        _CORE + "worker_cpu_affinity",
+    ),
+    Rule(
         "reuseport-one-worker",
         "doubtful",
         _reuseport,
@@ -376,6 +473,14 @@ RULES: tuple[Rule, ...] = (
         _quic,
         "The packets of a connection reach workers that do not know it",
         "listen … quic reuseport; once for each address",
+        _DOCS + "quic.html",
+    ),
+    Rule(
+        "quic-unannounced",
+        "doubtful",
+        _unannounced,
+        "Clients go on over TCP, unless a DNS record of type HTTPS tells them",
+        "add_header Alt-Svc 'h3=\":443\"; ma=86400';",
         _DOCS + "quic.html",
     ),
     Rule(
@@ -435,6 +540,14 @@ RULES: tuple[Rule, ...] = (
         _HTTP + "tcp_nopush",
     ),
     Rule(
+        "directio-of-small-files",
+        "doubtful",
+        _small_directio,
+        "Each request reads the disk again, in the worker, and sendfile is off for such files",
+        "directio 4m; or more, or leave it out",
+        _HTTP + "directio",
+    ),
+    Rule(
         "nodelay-off",
         "wrong",
         _nodelay,
@@ -469,6 +582,14 @@ RULES: tuple[Rule, ...] = (
         _UPSTREAM + "keepalive",
     ),
     Rule(
+        "upstream-keepalive-fastcgi",
+        "wrong",
+        _fastcgi,
+        "The application closes after each answer unless it is told not to, so none is ever kept",
+        "fastcgi_keep_conn on;",
+        _UPSTREAM + "keepalive",
+    ),
+    Rule(
         "keepalive-before-balancing",
         "wrong",
         _keepalive_first,
@@ -491,6 +612,22 @@ RULES: tuple[Rule, ...] = (
         "Above 5 or so each level costs much time for few bytes",
         "gzip_comp_level 5; or less, or files that are compressed beforehand (gzip_static)",
         _DOCS + "http/ngx_http_gzip_module.html#gzip_comp_level",
+    ),
+    Rule(
+        "compressed-twice",
+        "doubtful",
+        _compressed_twice,
+        "They cost as much time as text, and get no smaller",
+        "gzip_types with the types of text that are served",
+        _DOCS + "http/ngx_http_gzip_module.html#gzip_types",
+    ),
+    Rule(
+        "builtin-cache",
+        "doubtful",
+        _builtin_cache,
+        "A client that comes back to another worker is unknown there, and memory is fragmented",
+        "ssl_session_cache shared:SSL:10m; alone",
+        _SSL + "ssl_session_cache",
     ),
     Rule(
         "full-handshakes",
