@@ -82,6 +82,15 @@ class StudyPlan:
     look_samples: int
     """The same for windows of the search, which claim nothing."""
 
+    def search_of(self, candidates: int) -> BlockPlan:
+        """A block of the search with fewer candidates than others, as its last ones are.
+
+        It measures each of them longer, since fewer share its deployment, and costs no more than
+        a full one.
+        """
+        most_s = self.search.cost_s(self.candidates + 1)
+        return worth_deploying(self.search, candidates + 1, self.search.rounds, most_s)
+
 
 CLOSED = BlockPlan(rounds=6, window_s=0.5, first_warmup_s=0.5, warmup_s=0.1)
 _ARM_S = 9.0

@@ -113,6 +113,19 @@ def test_where_a_deployment_is_dear_blocks_are_longer(
     assert plan.confirm.share(2) >= 0.75
 
 
+@given(st.sampled_from(PERCENTILES), st.floats(100, 1e6), st.floats(600, 86_400), st.integers(1, 8))
+def test_a_block_of_few_candidates_measures_them_longer_for_the_same_deployment(
+    name: str, rate_per_s: float, time_s: float, candidates: int
+) -> None:
+    """As the last blocks of a search are; it takes no more time than a full one."""
+    plan = plan_blocks(Goals.of(name), rate_per_s, time_s, overhead=Overhead(2.0, 0.03))
+    full_s, short = plan.search.cost_s(plan.candidates + 1), plan.search_of(candidates)
+    assert short.share(candidates + 1) >= 0.75
+    assert short.cost_s(candidates + 1) <= full_s * (1 + 1e-9)
+    assert short.measured_s(1) >= plan.search.measured_s(1) * (1 - 1e-9)
+    assert plan.search_of(plan.candidates) == plan.search
+
+
 @given(RATES, TIMES, DEAR)
 def test_a_longer_block_measures_no_less_of_any_arm(
     rate_per_s: float, time_s: float, overhead: Overhead

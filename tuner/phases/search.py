@@ -205,7 +205,7 @@ def _measure(
         phase="search",
         index=_search_blocks(record),
         arms=(Arm(BASELINE, bench.baseline), *arms),
-        plan=plan.search,
+        plan=plan.search_of(len(arms)),
         mode=bench.goals.mode,
         rate_per_s=calibration.rate_per_s,
         needs_all=False,
