@@ -206,28 +206,47 @@ def confined(instance, account):
     return prepare
 
 
-def run(command, instance, account, timeout_s):
-    """Run a command as the instance would; (exit code, what it said)."""
-    environment = {k: v for k, v in os.environ.items() if k not in INHERITED}
-    environment.update({str(k): str(v) for k, v in instance["environment"].items()})
-    # A file rather than a pipe: a daemon that keeps the descriptor must not keep us waiting.
-    said = os.path.join(instance["directory"], ".said")
-    with open(said, "w+", encoding="utf-8", errors="replace") as stream:
-        done = subprocess.run(
+class Running:
+    """A command that runs as the instance would."""
+
+    def __init__(self, command, instance, account):
+        environment = {k: v for k, v in os.environ.items() if k not in INHERITED}
+        environment.update({str(k): str(v) for k, v in instance["environment"].items()})
+        # A file rather than a pipe: a daemon that keeps the descriptor must not keep us waiting.
+        path = os.path.join(instance["directory"], ".said")
+        self.said = open(path, "w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - see ended
+        self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             # A server that is no daemon by itself must not go with the terminal it came from.
             start_new_session=True,
-            stdout=stream,
+            stdout=self.said,
             stderr=subprocess.STDOUT,
             cwd=instance["directory"],
             env=environment,
-            timeout=timeout_s,
-            check=False,
-            preexec_fn=confined(instance, account),
+            preexec_fn=confined(instance, account),  # noqa: PLW1509 - there are no threads here
         )
-        stream.seek(0)
-        return done.returncode, stream.read(SAID).strip()
+
+    def ended(self, deadline):
+        """Wait until then at the longest; (exit code, what it said)."""
+        with self.said:
+            try:
+                code = self.process.wait(max(0.0, deadline - time.monotonic()))
+            finally:
+                self.process.kill()
+            self.said.seek(0)
+            return code, self.said.read(SAID).strip()
+
+
+def run_all(name, instances, account, timeout_s):
+    """Run the command of that name of all instances at once; of each, what ``ended`` tells.
+
+    Each is a few processes and some waiting, and most hosts have cores for more than one; those
+    of a host with a single core have as long as one after another.
+    """
+    deadline = time.monotonic() + timeout_s * len(instances)
+    running = [Running(instance[name], instance, account) for instance in instances]
+    return [one.ended(deadline) for one in running]
 
 
 def write(instance, account):
@@ -340,17 +359,18 @@ def prefer(pid):
 
 def deploy(instances, account, timeout_s):
     """Write and validate all, then start all, then prove all: the state of each."""
-    states = []
     for instance in instances:
         write(instance, account)
-        code, said = run(instance["validate"], instance, account, timeout_s)
+    states = []
+    validated = run_all("validate", instances, account, timeout_s)
+    for instance, (code, said) in zip(instances, validated):
         outcome = "live" if code == 0 else "refused"
         states.append({"instance": instance["instance"], "state": outcome, "message": said})
     waiting = [
         (instance, state) for instance, state in zip(instances, states) if state["state"] == "live"
     ]
-    for instance, state in waiting:
-        code, said = run(instance["start"], instance, account, timeout_s)
+    started = run_all("start", [instance for instance, _ in waiting], account, timeout_s)
+    for (_, state), (code, said) in zip(waiting, started):
         if code != 0:
             state.update(state="failed", message=said or f"exit code {code}, no words")
     for instance, state in waiting:
