@@ -47,6 +47,7 @@ ROOMS = {
     "ladder": 1,
     "latency": 1,
     "lease": 1,
+    "limits": 1,
     "located": 1,
     "log_mix": 1,
     "measurement": 1,

@@ -6,7 +6,7 @@ itself; two changes that can stand in for each other lose nothing when one of th
 Therefore a smaller difference is never concluded from the contrasts alone: it is measured against
 the tuned configuration on fresh blocks, and taken only if it is shown to lose less than the margin
 (a test of non-inferiority, one-sided; Wellek, Testing Statistical Hypotheses of Equivalence and
-Noninferiority, 2010).
+Noninferiority, 2010), and to hold every limit of the study.
 
 Each family of contrasts is adjusted by Holm (Scandinavian Journal of Statistics 6, 1979). At most
 ``CHECKS`` differences are tried, each at an equal part of the level (Bonferroni).
@@ -21,8 +21,11 @@ from dataclasses import dataclass
 from tuner.configuration import Configuration
 from tuner.confirmation import named
 from tuner.errors import DefinitionError
+from tuner.goals import Goals
+from tuner.limits import limit_found
+from tuner.measurement import Measurement
 from tuner.objective import Objective
-from tuner.record import AblationProtocol, Block, Contrast, Phase, Record
+from tuner.record import AblationProtocol, Block, Contrast, Phase, Protocol, Record
 from tuner.scoring import BASELINE, windows_of
 from tuner.space import Space
 from tuner.stats.holm import holm
@@ -64,7 +67,8 @@ class Check:
     """Its ratio to the tuned configuration; the interval is the one that the decision rests on."""
     to_baseline: PairedEstimate | None
     keeps: bool
-    """It is shown to lose less than the margin, and to be better than the baseline."""
+    """It is shown to lose less than the margin, to be better than the baseline, and to hold what
+    else the study wants: its limits, and less than the margin lost in a second objective."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +129,13 @@ def names_to_keep(parts: Sequence[Part], check: int) -> frozenset[str]:
     return frozenset(name for part in kept for name in part.contrast.names)
 
 
-def evaluate(record: Record, objective: Objective) -> Ablation | None:
-    """What an ablation says; None if none was begun."""
-    protocol = record.ablation
+def evaluate(record: Record, goals: Goals) -> Ablation | None:
+    """What an ablation says; None if none was begun.
+
+    What a change is worth is told by the first objective; a smaller difference must keep to all
+    that the study wants.
+    """
+    protocol, objective = record.ablation, goals.first
     if protocol is None or record.protocol is None:
         return None
     tuned = named(record, objective)
@@ -136,7 +144,7 @@ def evaluate(record: Record, objective: Objective) -> Ablation | None:
     parts = _parts(protocol, blocks[: protocol.blocks], tuned, objective) if over else ()
     measured = complete(record, "minimal")
     checks = tuple(
-        _check(protocol, measured[begin : begin + protocol.blocks], objective)
+        _check(record.protocol, protocol, measured[begin : begin + protocol.blocks], goals)
         for begin in range(0, len(measured), protocol.blocks)
     )
     minimal = next((check.digest for check in checks if check.keeps), None)
@@ -213,17 +221,45 @@ def _parts(
     return tuple(sorted(parts, key=lambda part: -part.worth))
 
 
-def _check(protocol: AblationProtocol, blocks: Sequence[Block], objective: Objective) -> Check:
+def _check(
+    confirmed: Protocol, protocol: AblationProtocol, blocks: Sequence[Block], goals: Goals
+) -> Check:
     baseline, tuned, digest = (_of_label(blocks, label) for label in (BASELINE, TUNED, MINIMAL))
     confidence = _check_confidence(protocol.alpha)
-    to_tuned = _ratio(blocks, digest, tuned, objective, confidence)
-    to_baseline = _ratio(blocks, digest, baseline, objective)
-    keeps = False
-    if to_tuned and to_baseline and len(blocks) >= protocol.blocks and to_tuned.is_finite:
-        most = max(objective.loss(math.log(end)) for end in (to_tuned.low, to_tuned.high))
-        gained = objective.loss(math.log(to_baseline.ratio)) < 0 and to_baseline.excludes_no_change
-        keeps = gained and most < -math.log1p(-protocol.margin)
-    return Check(digest, len(blocks), to_tuned, to_baseline, keeps)
+    margins = (protocol.margin, confirmed.second_margin)[: len(goals.objectives)]
+    limit = goals.choice.limit
+    kept, gained = [], []
+    for objective, margin in zip(goals.objectives, margins, strict=True):
+        if limit and objective.name == limit.metric.name:
+            # What may be given away; how much of it is a limit like the others.
+            continue
+        to_tuned = _ratio(blocks, digest, tuned, objective, confidence)
+        to_baseline = _ratio(blocks, digest, baseline, objective)
+        kept.append(_loses_less(to_tuned, margin, objective))
+        gained.append(_gains(to_baseline, objective))
+    windows = [_common(block, baseline, digest) for block in blocks]
+    held = all(limit_found(each, windows, confidence).state == "held" for each in goals.limits)
+    return Check(
+        digest=digest,
+        blocks=len(blocks),
+        to_tuned=_ratio(blocks, digest, tuned, goals.first, confidence),
+        to_baseline=_ratio(blocks, digest, baseline, goals.first),
+        keeps=len(blocks) >= protocol.blocks and all(kept) and any(gained) and held,
+    )
+
+
+def _loses_less(found: PairedEstimate | None, margin: float, objective: Objective) -> bool:
+    """Whether the whole interval of a ratio loses less than the margin."""
+    if found is None or not found.is_finite:
+        return False
+    most = max(objective.loss(math.log(end)) for end in (found.low, found.high))
+    return most < -math.log1p(-margin)
+
+
+def _gains(found: PairedEstimate | None, objective: Objective) -> bool:
+    if found is None:
+        return False
+    return objective.loss(math.log(found.ratio)) < 0 and found.excludes_no_change
 
 
 def _ratio(
@@ -242,11 +278,17 @@ def _ratio(
 
 def _difference(block: Block, digest: str, reference: str, objective: Objective) -> float:
     """Log ratio of the typical windows of two arms, over the rounds that are valid for both."""
-    arms = [_label(block, wanted) for wanted in (digest, reference)]
+    first, second = _common(block, digest, reference)
+    return objective.arm_ln(first) - objective.arm_ln(second)
+
+
+def _common(block: Block, one: str, other: str) -> tuple[list[Measurement], list[Measurement]]:
+    """The windows of two arms in the rounds that are valid for both."""
+    arms = [_label(block, wanted) for wanted in (one, other)]
     valid = [{w.round: w for w in windows_of(block, arm) if w.valid} if arm else {} for arm in arms]
     rounds = sorted(valid[0].keys() & valid[1].keys())
     first, second = ([arm[round_] for round_ in rounds] for arm in valid)
-    return objective.arm_ln(first) - objective.arm_ln(second)
+    return first, second
 
 
 def _label(block: Block, digest: str) -> str | None:

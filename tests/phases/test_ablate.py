@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,6 +175,43 @@ def test_where_nothing_is_gained_nothing_is_kept(seed: int) -> None:
     assert found.is_over
     assert found.minimal is None
     assert len(found.checks) <= 3
+
+
+def saves_memory(values: Mapping[str, Value]) -> Effect:
+    """``mode b`` makes the gain and costs memory, which a ``size`` of 1000 gives back."""
+    ln_memory = 0.4 * (values["mode"] == "b") - 0.4 * (values["size"] == 1000)
+    latency = -0.5 * (values["mode"] == "b")
+    return Effect(latency, 4_000.0, memory_mib=8.0 * math.exp(ln_memory))
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"wanted": {"constraint": ["memory <= 1.1x baseline"]}},
+        {"wanted": {"constraint": ["memory <= 9M"]}},
+        {"objective": ("p99", "memory")},
+        {"objective": ("p99", "memory"), "wanted": {"choose": "memory <= 1.1x baseline"}},
+    ],
+    ids=str,
+)
+def test_a_smaller_difference_keeps_to_all_that_the_study_wants(wanted: dict[str, Any]) -> None:
+    """A limit, or a second objective, that only a change without a gain of its own keeps."""
+    made = rig(truth=saves_memory, **wanted)
+    found = ablated(made, SPACE.complete({"mode": "b", "size": 1000}, STOCK))
+    assert not by_name(found)["size"].matters
+    (check,) = found.checks
+    assert check.to_tuned is not None
+    assert check.to_tuned.high < 1 + found.protocol.margin, "the gain itself is kept"
+    assert not check.keeps
+    assert found.minimal is None
+    assert found.is_over
+
+
+def test_a_smaller_difference_within_the_limits_is_taken() -> None:
+    """Shown to hold on the blocks of the check."""
+    made = rig(truth=one_matters, wanted={"constraint": ["memory <= 1.1x baseline"]})
+    found = ablated(made)
+    assert kept(made.record(), found) == {"fast"}
 
 
 def test_every_check_is_about_more_than_the_one_before() -> None:

@@ -124,7 +124,7 @@ def test_a_constraint_keeps_the_search_within_and_is_confirmed() -> None:
     )
     (claim,) = result.constraints
     assert claim.state == "held"
-    assert claim.high <= 1.1
+    assert claim.found.high <= 1.1
     for text in (render_html(result), render_markdown(result), "\n".join(verdict_lines(result))):
         assert "held" in text
     (told,) = as_data(result, data_dir("studies"))["constraints"]
@@ -219,7 +219,7 @@ def test_errors_may_be_allowed_up_to_a_share() -> None:
     result = evaluate(made.run())
     assert result.verdict is not None
     assert result.verdict.kind is VerdictKind.BETTER
-    assert result.constraints[0].value == pytest.approx(0.005, rel=0.2)
+    assert result.constraints[0].found.value == pytest.approx(0.005, rel=0.2)
 
 
 def test_two_objectives_give_a_front_and_a_verdict_each() -> None:
@@ -246,7 +246,7 @@ def test_a_limit_in_the_choice_makes_the_trade_a_verdict_of_the_other_objective(
     assert result.verdict is not None
     assert result.verdict.kind is VerdictKind.BETTER
     assert result.constraints[0].state == "held"
-    assert result.constraints[0].high <= 1.1
+    assert result.constraints[0].found.high <= 1.1
 
 
 def test_a_study_of_two_objectives_goes_on_where_it_was_interrupted() -> None:

@@ -143,6 +143,6 @@ def _measure(
 
 
 def _evaluated(bench: Bench) -> Ablation:
-    found = evaluate(bench.store.record(), bench.objective)
+    found = evaluate(bench.store.record(), bench.goals)
     assert found is not None  # noqa: S101 - frozen before the first block
     return found

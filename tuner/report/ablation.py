@@ -60,7 +60,8 @@ def ablation_sentence(study: StudyResult) -> str:
     if found.minimal is None:
         return (
             f"{_shown(matter, total)} No smaller difference was shown to keep the gain within"
-            f" {percent(found.protocol.margin)}: use all changes."
+            f" {percent(found.protocol.margin)}{' and the limits' * bool(study.goals.limits)}:"
+            " use all changes."
         )
     if found.minimal == study.candidate:
         return f"All {counted(total, 'change')} matter: leaving out any of them loses."

@@ -5,23 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
 from tuner.constraint import Constraint
 from tuner.goals import Goals
-from tuner.metric import typical_ln
+from tuner.limits import LimitFound, LimitState, limit_found
 from tuner.objective import Objective
 from tuner.record import Calibration, Protocol
 from tuner.report.arms import PairedBlock
 from tuner.report.words import UNKNOWN, figure
 from tuner.stats.family import jointly
-from tuner.stats.paired import estimate
 from tuner.stats.power import LEVEL
 from tuner.stats.verdict import Verdict, VerdictKind, judge
-
-LimitState = Literal["held", "violated", "undecided"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +35,27 @@ class LimitClaim:
     """A constraint on fresh blocks, by the interval of what it limits: 95 % for all finalists."""
 
     constraint: Constraint
-    state: LimitState
-    value: float
-    """The candidate's figure; its ratio to the baseline's where the limit is relative."""
-    low: float
-    high: float
+    found: LimitFound
+
+    @property
+    def state(self) -> LimitState:
+        """Whether it is shown to hold, or not to."""
+        return self.found.state
 
     @property
     def words(self) -> str:
         """``memory <= 1.2x baseline is held (1.02, 95 % interval 1.01 to 1.03)``."""
         value, low, high = self.figures
         inside = f"{value}, 95 % interval {low} to {high}"
-        if not math.isfinite(self.high):
+        if not math.isfinite(self.found.high):
             inside = "no finite interval"
         return f"{self.constraint.text} is {self.state} ({inside})"
 
     @property
     def figures(self) -> tuple[str, str, str]:
         """Value and interval, in the unit of the limit."""
-        return self._figure(self.value), self._figure(self.low), self._figure(self.high)
+        found = self.found
+        return self._figure(found.value), self._figure(found.low), self._figure(found.high)
 
     def _figure(self, value: float) -> str:
         if not math.isfinite(value):
@@ -76,8 +74,11 @@ def limit_claims(
     Of several finalists one is named that keeps to the limits, so each of their intervals is
     wider by Bonferroni's rule, and the chosen one's still stands.
     """
-    confidence = 1 - LEVEL / finalists
-    return tuple(_limit_claim(used, limit, confidence) for limit in goals.limits) if used else ()
+    pairs = [(block.baseline, block.candidate) for block in used]
+    return tuple(
+        LimitClaim(limit, limit_found(limit, pairs, 1 - LEVEL / finalists))
+        for limit in (goals.limits if used else ())
+    )
 
 
 def objective_claims(
@@ -154,30 +155,3 @@ def _of_both(verdict: Verdict, claims: Sequence[ObjectiveClaim], goals: Goals) -
     each = " ".join(claim.verdict.sentence for claim in claims)
     trade = "a trade, better in one and worse in the other. " * ({good, bad} <= kinds)
     return replace(verdict, kind=kind, sentence=f"{kind.capitalize()}: {trade}{each}")
-
-
-def _limit_claim(used: Sequence[PairedBlock], limit: Constraint, confidence: float) -> LimitClaim:
-    metric = limit.metric
-    if metric.name == "errors":
-        # Shares may be zero, so they are compared as they are and not by their logarithm.
-        values = [
-            math.fsum(map(metric.value, block.candidate)) / len(block.candidate) for block in used
-        ]
-    else:
-        values = [typical_ln(block.candidate, metric.value) for block in used]
-        if limit.relative:
-            base = [typical_ln(block.baseline, metric.value) for block in used]
-            values = [own - other for own, other in zip(values, base, strict=True)]
-    if not all(map(math.isfinite, values)):
-        return LimitClaim(limit, "undecided", math.nan, math.nan, math.inf)
-    found = estimate(values, confidence)
-    figures = [found.ratio, found.low, found.high]
-    if metric.name == "errors":
-        figures = [math.log(value) if 0 < value < math.inf else math.inf for value in figures]
-    value, low, high = figures
-    if not found.is_finite:
-        return LimitClaim(limit, "undecided", value, -math.inf, math.inf)
-    inside = low >= limit.limit if metric.larger_is_better else high <= limit.limit
-    outside = high < limit.limit if metric.larger_is_better else low > limit.limit
-    state: LimitState = "held" if inside else "violated" if outside else "undecided"
-    return LimitClaim(limit, state, value, low, high)

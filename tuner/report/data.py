@@ -57,9 +57,9 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
             {
                 "constraint": claim.constraint.text,
                 "state": claim.state,
-                "value": _finite(claim.value),
-                "low": _finite(claim.low),
-                "high": _finite(claim.high),
+                "value": _finite(claim.found.value),
+                "low": _finite(claim.found.low),
+                "high": _finite(claim.found.high),
             }
             for claim in study.constraints
         ],

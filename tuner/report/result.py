@@ -219,7 +219,7 @@ def _evaluate(record: Record) -> StudyResult:
         ),
         changes=changes(*both) if both else (),
         difference=unified_difference(*both) if both else (),
-        ablation=evaluate_ablation(record, objective),
+        ablation=evaluate_ablation(record, goals),
         replication=_replication(record, objective, end.verdict),
     )
 
