@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-import altair as alt
-
+from tuner.report.charts_of_ratios import Look, ratio_layers, ratio_row
 from tuner.report.contest import ContestResult, chart_name, compared_figures, pair_name
-from tuner.report.embed import MUTED, Spec
+from tuner.report.embed import Spec
 from tuner.report.ladder import ladder_charts
-from tuner.report.vega import (
-    KIND_COLOURS,
-    SURFACE,
-    Row,
-    data,
-    layered,
-    padded,
-    specification,
-    tooltips,
+from tuner.report.vega import layered, specification
+
+_LOOK = Look(
+    title="second ÷ first, log scale",
+    told={"pair": "second ÷ first", "kind": "verdict", "text": "ratio"},
+    ticks=5,
+    size=80,
 )
-from tuner.report.words import interval, ratio
 
 
 def ratio_charts(result: ContestResult) -> dict[str, Spec]:
@@ -34,41 +29,9 @@ def contest_charts(results: Sequence[ContestResult]) -> list[tuple[dict[str, Spe
 
 
 def _chart(result: ContestResult, name: str) -> Spec:
-    rows: list[Row] = []
-    for row in result.compared:
-        if row.figure != name:
-            continue
-        found = row.verdict.estimate
-        drawable = found.is_finite and found.low > 0 and math.isfinite(found.high)
-        rows.append(
-            {
-                "pair": pair_name(row),
-                "ratio": found.ratio,
-                "low": found.low if drawable else None,
-                "high": found.high if drawable else None,
-                "kind": row.verdict.kind.value,
-                "text": f"{ratio(found.ratio)} ({interval(found)})",
-            }
-        )
-    every = [float(row[key] or 1) for row in rows for key in ("ratio", "low", "high")]
-    x = alt.X(
-        "ratio:Q",
-        title="second ÷ first, log scale",
-        scale=alt.Scale(type="log", domain=padded([0.9, 1.1, *every]), nice=False),
-        axis=alt.Axis(grid=True, format=".3~f", tickCount=5),
-    )
-    y = alt.Y("pair:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False))
-    colour = alt.Color(
-        "kind:N",
-        scale=alt.Scale(domain=list(KIND_COLOURS), range=list(KIND_COLOURS.values())),
-        legend=None,
-    )
-    base = alt.Chart(data(rows)).encode(y, colour)
-    layers = [
-        alt.Chart(data([{"ratio": 1.0}])).mark_rule(color=MUTED, strokeDash=[3, 3]).encode(x),
-        base.mark_rule(strokeWidth=2.5).encode(alt.X("low:Q"), x2="high"),
-        base.mark_point(size=80, strokeWidth=2.5, fill=SURFACE, opacity=1).encode(
-            x, tooltip=tooltips(pair="second ÷ first", kind="verdict", text="ratio")
-        ),
+    rows = [
+        ratio_row("pair", pair_name(row), row.verdict.estimate, row.verdict.kind.value)
+        for row in result.compared
+        if row.figure == name
     ]
-    return specification(layered(layers, 26 * len(rows) + 46))
+    return specification(layered(ratio_layers(rows, "pair", _LOOK), 26 * len(rows) + 46))

@@ -1,0 +1,72 @@
+"""A line for each ratio with its interval, on one log axis: what other charts are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import altair as alt
+
+from tuner.report.embed import MUTED
+from tuner.report.vega import KIND_COLOURS, SURFACE, Row, data, padded, tooltips
+from tuner.report.words import interval, ratio
+from tuner.stats.paired import PairedEstimate
+
+
+def ratio_row(field: str, name: str, estimate: PairedEstimate, kind: str) -> Row:
+    """One line: its name in ``field``, ratio, ends where they can be drawn, verdict, words."""
+    ends = (estimate.low, estimate.high)
+    drawable = all(math.isfinite(end) and end > 0 for end in ends)
+    return {
+        field: name,
+        "ratio": estimate.ratio,
+        "low": estimate.low if drawable else None,
+        "high": estimate.high if drawable else None,
+        "kind": kind,
+        "text": f"{ratio(estimate.ratio)} ({interval(estimate)})",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a chart of ratios differs from another."""
+
+    title: str
+    """Of the axis."""
+    told: Mapping[str, str]
+    """What a point tells when it is pointed at, field to title."""
+    ticks: int
+    """Wanted on the axis."""
+    size: int
+    """Of a point, square pixels."""
+    labelled: bool = False
+    """Whether the ratio stands above its point."""
+
+
+def ratio_layers(rows: Sequence[Row], field: str, look: Look) -> list[alt.Chart]:
+    """The line of one, the intervals, the points; ``field`` of the rows names their lines."""
+    every = [float(row[key] or 1) for row in rows for key in ("ratio", "low", "high")]
+    x = alt.X(
+        "ratio:Q",
+        title=look.title,
+        scale=alt.Scale(type="log", domain=padded([0.9, 1.1, *every]), nice=False),
+        axis=alt.Axis(grid=True, format=".3~f", tickCount=look.ticks),
+    )
+    y = alt.Y(f"{field}:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False))
+    colour = alt.Color(
+        "kind:N",
+        scale=alt.Scale(domain=list(KIND_COLOURS), range=list(KIND_COLOURS.values())),
+        legend=None,
+    )
+    base = alt.Chart(data(rows)).encode(y, colour)
+    layers = [
+        alt.Chart(data([{"ratio": 1.0}])).mark_rule(color=MUTED, strokeDash=[3, 3]).encode(x),
+        base.mark_rule(strokeWidth=2.5).encode(alt.X("low:Q"), x2="high"),
+        base.mark_point(size=look.size, strokeWidth=2.5, fill=SURFACE, opacity=1).encode(
+            x, tooltip=tooltips(**look.told)
+        ),
+    ]
+    if look.labelled:
+        layers.append(base.mark_text(dy=-13, fontSize=12).encode(x, text="text:N"))
+    return layers
