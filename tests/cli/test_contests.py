@@ -164,12 +164,43 @@ def test_a_resumed_run_keeps_its_options(tuner: Tuner, host: SimulatedHost) -> N
         ((*RUN, "--resume"), "give NAME and --name only"),
         (("run", "http3-page", "--resume"), "nothing in studies/"),
         (("run", "http3-page", "--resume", "--name", "other"), "nothing in studies/other"),
-        (("compare", "stock", "hand", "--resume"), "only servers"),
+        (("compare", "stock", "hand", "--resume"), "nothing in studies/"),
     ):
         done = tuner(*arguments)
         assert done.code == 2, arguments
         assert words in done.err
     assert host.deployments == deployed
+
+
+def test_a_search_that_was_given_up_for_noise_is_tried_again(
+    tuner: Tuner, host: SimulatedHost
+) -> None:
+    """The host's fault (exit code 3), and what the message says to do works when it is quiet."""
+    duel = ("compare", "nginx", "nginx:stock")
+    host.faults = replace(host.faults, starved=range(100_000))
+    given_up = tuner(*duel, "--time", "30s", "--name", "duel")
+    assert given_up.code == 3, given_up.err
+    assert "nginx could not be tuned here" in given_up.err
+    assert "go on with: tuner compare nginx nginx:stock --resume --name duel" in given_up.err
+    host.faults = replace(host.faults, starved=())
+    done = tuner(*duel, "--resume", "--json", "--quiet")
+    assert done.code == 0, done.err
+    (contest,) = json.loads(done.out)["contests"]
+    assert [arm["arm"] for arm in contest["arms"]] == ["nginx-tuned", "nginx-stock"]
+
+
+def test_a_run_whose_arms_have_met_goes_on_without_what_it_gave_up(
+    tuner: Tuner, host: SimulatedHost
+) -> None:
+    """A new arm in half of the blocks would be compared with nothing."""
+    # Calibration in vain, then the capacities, then blocks of the two arms that are left.
+    host.faults = replace(host.faults, starved=range(60))
+    whole = tuner(*RUN, "--name", "whole", "--json", "--quiet")
+    (contest,) = json.loads(whole.out)["contests"]
+    assert [arm["arm"] for arm in contest["arms"]] == ["nginx-stock", "nginx-published"]
+    before = windows_in("whole")
+    assert tuner("run", "https-proxy-500", "--resume", "--name", "whole").code == 0
+    assert windows_in("whole") == before
 
 
 @pytest.mark.parametrize(

@@ -286,6 +286,49 @@ def test_compare_ends_with_four_on_the_verdict_that_must_not_be(
     assert host.windows > 0
 
 
+def test_an_interrupted_comparison_goes_on(tuner: Tuner, host: SimulatedHost) -> None:
+    """Ctrl-C in the blocks of the claim; then the verdict, with no window lost or made twice."""
+    pair = ("compare", "stock", "hand")
+    host.faults = Faults(interrupted={50})
+    assert tuner(*pair, "--time", "10s", "--rate", "600", "--name", "mine").code == 130
+    before = {w.started_unix_s for w in _windows()}
+    assert len(before) == 50
+    done = tuner(*pair, "--resume", "--quiet")
+    assert done.code == 0, done.err
+    assert done.out.startswith("Better: ")
+    assert before <= {w.started_unix_s for w in _windows()}
+    again = tuner(*pair, "--resume", "--name", "mine", "--quiet")
+    assert again.out == done.out
+    record = Store.open(sqlite_url(STUDY), "mine").record()
+    confirmed = [b.index for b in record.blocks if b.phase == "confirm" and b.state == "complete"]
+    assert record.protocol is not None
+    assert sorted(confirmed) == list(range(record.protocol.blocks))
+
+
+def test_a_resumed_comparison_is_of_the_same_two(
+    tuner: Tuner, host: SimulatedHost, tmp_path: Path
+) -> None:
+    """Other arms, other options, a file that changed, and a search in its place are refused."""
+    other = tmp_path / "b.yaml"
+    space = yaml.safe_dump({"space": "nginx/static", "values": {"sendfile": True}})
+    other.write_text(space)
+    host.faults = Faults(interrupted={20})
+    pair = ("compare", "stock", str(other))
+    assert tuner(*pair, "--time", "10s", "--rate", "600", "--name", "mine").code == 130
+    other.write_text(space.replace("sendfile", "reuseport"))
+    measured = host.windows
+    for arguments, words in (
+        ((*pair, "--resume", "--rate", "700"), "leave out --rate"),
+        (("compare", "stock", "hand", "--resume"), "nothing in studies/"),
+        ((*pair, "--resume"), "is not what 'mine' was begun with"),
+        (("optimize", "--resume", "--name", "mine"), "begun by tuner compare"),
+    ):
+        done = tuner(*arguments)
+        assert done.code == 2, arguments
+        assert words in done.err
+    assert host.windows == measured
+
+
 def test_compare_needs_two_configurations(tuner: Tuner, host: SimulatedHost) -> None:
     """The same one twice is a slip."""
     done = tuner("compare", "stock", "stock", "--time", "10s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ from tuner.cli import options, results
 from tuner.cli.meet import Match, entries_of, meet, said_of
 from tuner.cli.premises import sweep_strays
 from tuner.cli.progress import TerminalProgress
+from tuner.cli.reopen import reopen
+from tuner.cli.runs import Asked, find_run
 from tuner.cli.session import (
     STUDIES,
+    Preflight,
     announce,
     create_store,
     describe,
@@ -23,8 +27,10 @@ from tuner.cli.session import (
     preflight,
     read_configuration,
 )
+from tuner.configuration import Configuration
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
 from tuner.phases.study import calibrate, confirm
+from tuner.store import Store
 from tuner.study import DEFAULT_STUDY, load_study
 
 _VERDICTS = ("better", "worse", "equivalent", "inconclusive", "violated")
@@ -35,6 +41,7 @@ Examples:
   tuner compare before.yaml after.yaml --fail-if worse
   tuner compare stock hand --constraint 'memory <= 1.2x baseline' --fail-if violated
   tuner compare stock hand --sequential
+  tuner compare stock hand --resume
   tuner compare own hand --config /etc/nginx/nginx.conf
   tuner compare nginx caddy --workload https --time 10m
   tuner compare nginx:hand caddy:stock --workload proxy --ladder
@@ -54,7 +61,7 @@ Examples:
     help="End with exit code 4 on this verdict of B; may be given several times.",
 )
 @click.option("--ladder", is_flag=True, help="Of servers: at rising rates too, with their knees.")
-@click.option("--resume", is_flag=True, help="Of servers: go on with an interrupted one.")
+@click.option("--resume", is_flag=True, help="Go on with an interrupted one of A and B.")
 @options.confirmation
 @options.study_file
 @options.study
@@ -90,13 +97,36 @@ def command(
         return
     if ladder:
         raise DefinitionError("of one server write tuner ladder nginx:A nginx:B", path="--ladder")
-    if resume:
-        raise DefinitionError("only servers that meet are gone on with", path="--resume")
     progress = TerminalProgress(quiet=quiet)
     for done in sweep_strays():
         progress.note(done)
+    arms = (baseline, candidate)
+    found, other, store = (_reopened if resume else _begun)(arms, {"study": study_file, **given})
+    folder = STUDIES / found.definition.name
+    if not quiet:
+        announce(found, folder, what="compare", search=False)
+    with (
+        results.kept(store, folder, progress),
+        open_bench(found, folder, progress, store) as (bench, spec),
+    ):
+        # Not before the study is ours: another process may be running it.
+        for done in store.recover():
+            progress.note(done)
+        confirm(calibrate(bench, spec), other)
+    study = results.show(store.record(), folder, as_json=as_json, junit=junit)
+    if study.verdict is not None and str(study.verdict.kind) in fail_if:
+        sys.exit(EXIT_FAIL_IF)
+
+
+def _begun(
+    arms: tuple[str, str], given: Mapping[str, Any]
+) -> tuple[Preflight, Configuration, Store]:
+    """A new comparison: what is known of it, B's configuration, its record."""
+    baseline, candidate = arms
+    options_given = {key: value for key, value in given.items() if key != "study"}
     definition = load_study(
-        study_file or DEFAULT_STUDY, {**options.overrides(given), "baseline": baseline}
+        given["study"] or DEFAULT_STUDY,
+        {**options.overrides(options_given), "baseline": baseline},
     )
     definition = replace(definition, finalists=1, beside=())
     if given["name"] is None:
@@ -107,16 +137,39 @@ def command(
         raise DefinitionError(
             f"A and B are the same configuration ({other.digest}); there is nothing to compare"
         )
-    folder = STUDIES / definition.name
-    if not quiet:
-        announce(found, folder, what="compare", search=False)
-    store = create_store(found, folder)
+    store = create_store(found, STUDIES / definition.name, asked=_asked(arms))
     store.add_configuration(describe(found, other))
-    with (
-        results.kept(store, folder, progress),
-        open_bench(found, folder, progress, store) as (bench, spec),
-    ):
-        confirm(calibrate(bench, spec), other)
-    study = results.show(store.record(), folder, as_json=as_json, junit=junit)
-    if study.verdict is not None and str(study.verdict.kind) in fail_if:
-        sys.exit(EXIT_FAIL_IF)
+    return found, other, store
+
+
+def _reopened(
+    arms: tuple[str, str], given: Mapping[str, Any]
+) -> tuple[Preflight, Configuration, Store]:
+    """The comparison of these two to go on with: the named one, or the newest here.
+
+    Raises:
+        DefinitionError: there is none, B has changed since, or options are given that it keeps.
+    """
+    others = options.overrides({k: v for k, v in given.items() if k not in {"name", "storage"}})
+    if others:
+        raise DefinitionError(
+            f"a resumed comparison keeps its definition; leave out --{', --'.join(others)}",
+            path="--resume",
+        )
+    name, storage = given["name"], given["storage"]
+    if storage is None or name is None:
+        name, _ = find_run(name, _asked(arms))
+    definition, store, found = reopen(name, storage, path="--resume")
+    other = read_configuration(arms[1], found.space, definition.published)
+    known = store.record().configurations
+    if other.digest not in known:
+        raise DefinitionError(
+            f"{arms[1]} is not what {name!r} was begun with, so its blocks cannot be compared with"
+            " new ones; begin a new study",
+            path="--resume",
+        )
+    return found, other, store
+
+
+def _asked(arms: Sequence[str]) -> Asked:
+    return {"command": "compare", "arms": list(arms)}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from tuner.alike import Rule, equalise, told
+from tuner.cli import contest_results
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.runs import Asked, begin
 from tuner.cli.session import Preflight, open_bench, preflight, read_configuration
@@ -18,7 +19,7 @@ from tuner.errors import DefinitionError, HostError
 from tuner.experiment import scaled_rate
 from tuner.facts import SERVER_NAMES
 from tuner.ladder import rungs
-from tuner.phases.block import Arm, InvalidBlockError
+from tuner.phases.block import Arm
 from tuner.phases.contest import (
     Capacities,
     measure_capacities,
@@ -107,6 +108,10 @@ class Place:
         """The record of one of its studies; see ``runs.begin``."""
         return begin(found, self.folder, self.asked, resume=self.resume)
 
+    def met(self) -> bool:
+        """Whether common blocks are begun, so that their arms are what they are."""
+        return bool(contest_results.read(self.folder))
+
 
 def look(
     server: str,
@@ -132,7 +137,8 @@ def look(
 def tune(found: Preflight, place: Place, rules: Iterable[Rule]) -> Configuration | None:
     """Search for the best configuration of one server; None where the host is too noisy to.
 
-    The claim is made in the common blocks, so nothing is confirmed here.
+    The claim is made in the common blocks, so nothing is confirmed here. A search that was given
+    up is tried again on resume, until the common blocks are begun without its configuration.
     """
     base = equalise(found.baseline, found.space, rules)
     found = replace(found, baseline=base)
@@ -142,16 +148,22 @@ def tune(found: Preflight, place: Place, rules: Iterable[Rule]) -> Configuration
     store = place.begin(found)
     if store.record().ended_unix_s is not None:
         return _found_before(found, store.record(), rules)
+    if place.met():
+        return None
     progress.note(f"{server}: searching for its best configuration")
     with open_bench(found, place.folder, progress, store) as (bench, spec):
         _recover(store, progress)
         try:
             ready = quick_calibration(bench, spec)
-        except (HostError, InvalidBlockError) as error:
+        except HostError as error:
             progress.note(f"{server} is not tuned: {error}")
-            store.set_ended()
             return None
-        spent_s = sum(b.ended_unix_s - b.started_unix_s for b in store.record().blocks)
+        # What an earlier attempt that was given up spent is not taken from the search.
+        spent_s = sum(
+            block.ended_unix_s - block.started_unix_s
+            for block in store.record().blocks
+            if block.state == "complete"
+        )
         search = SearchSpec(
             space=spec.space,
             allow=spec.allow,

@@ -28,7 +28,7 @@ from tuner.cli.words import duration
 from tuner.configuration import Configuration
 from tuner.constraint import Constraint
 from tuner.contenders import PUBLISHED, TUNED
-from tuner.errors import DefinitionError
+from tuner.errors import DefinitionError, HostError
 from tuner.objective import Objective
 from tuner.record import Record
 from tuner.report.contest import evaluate_contest
@@ -118,9 +118,10 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
             own = replace(seen.definition, name=f"{name}.tuned-{server}", time_s=time_s)
             best = tune(replace(seen, definition=own), place, rules)
             if best is None:
-                raise DefinitionError(
-                    f"{server} could not be tuned here (see above); compare given configurations:"
-                    f" {server}:stock, {server}:FILE.yaml"
+                raise HostError(
+                    f"{server} could not be tuned here (see above); go on when the host is"
+                    f" quieter, or compare given configurations: {server}:stock,"
+                    f" {server}:FILE.yaml"
                 )
             tuned[server], origins[server] = best, own.name
         record = hold(

@@ -109,7 +109,17 @@ def _resume(given: dict[str, Any]) -> tuple[StudyDefinition, Store, Preflight]:
             f"a resumed study keeps its definition; leave out --{', --'.join(others)}",
             path="--resume",
         )
-    return reopen(given["name"] or newest(STUDIES), given["storage"], path="--resume")
+    definition, store, found = reopen(
+        given["name"] or newest(STUDIES), given["storage"], path="--resume"
+    )
+    asked = store.record().asked
+    if asked:
+        raise DefinitionError(
+            f"{definition.name!r} was begun by tuner {asked['command']}, and has no search; go on"
+            f" with tuner {asked['command']} and the same arguments, --resume, --name",
+            path="--resume",
+        )
+    return definition, store, found
 
 
 def newest(studies: Path) -> str:
