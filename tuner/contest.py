@@ -132,6 +132,10 @@ class ArmFigures:
     backend_cpu_us: float
     """CPU time of the backends by answered request; NaN where there is none, or it is unknown."""
     memory_mib: float
+    answer_bytes: float
+    """Bytes received by answered request: head and body, without TLS; NaN where not known."""
+    answer_bytes_error: float
+    """Standard error of that, from window to window: of a mix every window draws its own."""
     missed: int
     """Windows in which the offered rate was not served."""
     refused: str
@@ -192,6 +196,7 @@ def arm_figures(blocks: Sequence[Block], label: str) -> ArmFigures:
         return window.stall_free.max_us
 
     held = statistics.median(w.stall_free.count for w in windows) if windows else 0
+    sizes = [w.bytes_in / w.completed for w in windows if w.completed and w.bytes_in]
     maxima = [math.exp(typical_ln(found, longest)) for found in by_block]
     latency = {
         # Of fewer requests the percentile would be their maximum by another name.
@@ -208,6 +213,10 @@ def arm_figures(blocks: Sequence[Block], label: str) -> ArmFigures:
         cpu_us=typical("cpu"),
         backend_cpu_us=_backend_cpu_us(windows),
         memory_mib=typical("memory"),
+        answer_bytes=statistics.fmean(sizes) if sizes else math.nan,
+        answer_bytes_error=(
+            statistics.stdev(sizes) / math.sqrt(len(sizes)) if len(sizes) > 1 else math.nan
+        ),
         missed=sum(map(missed, windows)),
         refused=next(
             (

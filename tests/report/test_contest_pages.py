@@ -21,7 +21,13 @@ from tuner.measurement import Measurement
 from tuner.phases.block import Arm
 from tuner.phases.contest import run_contest
 from tuner.phases.ladder import run_ladder
-from tuner.report.contest import ContestResult, arm_table, brief, evaluate_contest
+from tuner.report.contest import (
+    ContestResult,
+    arm_table,
+    brief,
+    evaluate_contest,
+    text_lines,
+)
 from tuner.report.contest_pages import contest_html, contest_markdown, contest_pictures
 from tuner.resources import ProcessUsage, Resources
 from tuner.testing.lab import Effect
@@ -111,6 +117,43 @@ def test_the_backend_has_its_cpu_time_by_request() -> None:
 
     blocks = [replace(block, windows=tuple(map(worked, block.windows))) for block in met().blocks]
     assert arm_figures(blocks, "one-hand").backend_cpu_us == pytest.approx(30.0)
+
+
+def test_a_table_keeps_to_the_width_of_the_terminal() -> None:
+    """Columns without room come in a further table, each with its arms; nothing is cut."""
+    result = met()
+    wide, narrow = text_lines(result), text_lines(result, 79)
+    tables = [line for line in narrow if line.startswith("  one-") and " against " not in line]
+    assert max(map(len, tables)) <= 79
+    assert max(map(len, wide)) > 79
+    assert {word for line in wide for word in line.split()} == {
+        word for line in narrow for word in line.split()
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "spread", "warned"), [(1.02, 0.0, False), (1.2, 0.0, True), (1.2, 0.5, False)]
+)
+def test_answers_of_another_size_are_warned_of(more: float, spread: float, warned: bool) -> None:
+    """Beyond 3 %, unless the mix of the windows alone explains it."""
+    result = met()
+
+    def grown(place: int, window: Measurement) -> Measurement:
+        size = 1_000 * (1 + spread * (-1) ** place)
+        if window.instance == "one-hand":
+            size *= more
+        return replace(window, bytes_in=round(size * window.completed))
+
+    blocks = tuple(
+        replace(b, windows=tuple(grown(b.index, w) for w in b.windows))
+        for b in result.record.blocks
+    )
+    found = evaluate_contest(replace(result.record, blocks=blocks))
+    said = [text for text in found.warnings if "bytes with its head" in text]
+    assert bool(said) is warned
+    if warned:
+        assert "an answer of one-hand takes 1,200 bytes" in said[0]
+        assert "one of one-stock 1,000 (20% more)" in said[0]
 
 
 def test_markdown_leads_with_what_was_shown_and_says_where() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import shutil
 import sys
 import textwrap
@@ -85,24 +86,24 @@ def show(records: Sequence[Record], folder: Path, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(as_data(records, folder), indent=2))
         return
+    width = shutil.get_terminal_size().columns - 1 if sys.stdout.isatty() else math.inf
     for record in records:
-        for line in text_lines(evaluate_contest(record)):
-            for part in _fitted(line):
+        for line in text_lines(evaluate_contest(record), width):
+            for part in _fitted(line, width):
                 click.echo(part)
         click.echo("")
     click.echo(f"report   {folder / 'report.html'}")
     click.echo(f"config   {folder / 'configurations'}/")
 
 
-def _fitted(line: str) -> list[str]:
-    """A sentence broken between words where standard output is a terminal; tables stay whole."""
-    columns = shutil.get_terminal_size().columns - 1
-    if not sys.stdout.isatty() or len(line) <= columns or "   " in line.strip():
+def _fitted(line: str, width: float) -> list[str]:
+    """A sentence broken between words where it is longer than the terminal is wide."""
+    if len(line) <= width:
         return [line]
     depth = len(line) - len(line.lstrip())
     return textwrap.wrap(
         line,
-        max(40, columns),
+        max(40, int(width)),
         subsequent_indent=" " * (depth + 2),
         break_long_words=False,
         break_on_hyphens=False,

@@ -57,17 +57,18 @@ def evaluate_contest(record: Record) -> ContestResult:
         climbs(record.blocks, labels, limit, within_s=contest.within_s) if contest.ladder else ()
     )
     rows = contest.published.rows if contest.published else ()
+    arms = tuple(arm_figures(blocks, label) for label in labels)
     return ContestResult(
         record=record,
         contest=contest,
         blocks=tuple(blocks),
-        arms=tuple(arm_figures(blocks, label) for label in labels),
+        arms=arms,
         compared=compare(
             blocks, pairs(here), COMPARED["open" if contest.mode == "open" else "closed"]
         ),
         climbs=tuple(climb for climb in found if climb.rungs),
         published=tuple(row for row in rows if not row.case or row.case == contest.case),
-        warnings=_warnings(record, contest, len(blocks)),
+        warnings=(*_warnings(record, contest, len(blocks)), *_unlike_answers(arms)),
     )
 
 
@@ -182,7 +183,7 @@ def _claim(row: Compared) -> str:
 
 ARM_HEAD = (
     *("arm", "p50", "p90", "p99", "p99.9", "max", "answered", "failed"),
-    *("CPU per request", "of the backend", "memory", "capacity"),
+    *("CPU per request", "of the backend", "memory", "answer size", "capacity"),
 )
 
 
@@ -204,7 +205,8 @@ def arm_table(result: ContestResult) -> tuple[tuple[str, ...], list[tuple[str, .
     )
 
 
-_OPTIONAL = frozenset({"p99.9", "of the backend"})
+_REFUSED = "refused: "
+_OPTIONAL = frozenset({"p99.9", "of the backend", "answer size"})
 
 
 def _arm_rows(result: ContestResult) -> list[tuple[str, ...]]:
@@ -214,7 +216,7 @@ def _arm_rows(result: ContestResult) -> list[tuple[str, ...]]:
             rows.append(
                 (
                     arm.label,
-                    f"refused: {arm.refused or 'did not answer'}",
+                    f"{_REFUSED}{arm.refused or 'did not answer'}",
                     *[""] * (len(ARM_HEAD) - 2),
                 )
             )
@@ -230,6 +232,7 @@ def _arm_rows(result: ContestResult) -> list[tuple[str, ...]]:
                 figure(arm.cpu_us, "µs"),
                 figure(arm.backend_cpu_us, "µs"),
                 figure(arm.memory_mib, "MiB"),
+                f"{arm.answer_bytes:,.0f} B" if math.isfinite(arm.answer_bytes) else UNKNOWN,
                 at_least + figure(capacity, "/s"),
             )
         )
@@ -317,15 +320,15 @@ def published_rows(result: ContestResult) -> list[tuple[str, ...]]:
     ]
 
 
-def text_lines(result: ContestResult) -> list[str]:
-    """For the terminal."""
-    lines = [headline(result), *_columns(*arm_table(result))]
+def text_lines(result: ContestResult, width: float = math.inf) -> list[str]:
+    """For the terminal: tables within ``width`` columns, and sentences as long as they are."""
+    lines = [headline(result), *_columns(*arm_table(result), width)]
     if result.climbs:
         lines += [
             "",
             f"ladder, limit {result.contest.limit}; knee where p99 is twice an idle server's",
         ]
-        lines += _columns(LADDER_HEAD, ladder_rows(result))
+        lines += _columns(LADDER_HEAD, ladder_rows(result), width)
     if result.compared:
         lines += ["", "ratios with 95 % intervals, claims adjusted by Holm (~ : nothing shown)"]
         lines += [f"  {line}" for line in claims(result)]
@@ -357,6 +360,7 @@ def contest_data(result: ContestResult) -> dict[str, Any]:
                 "cpu_us_per_request": _finite(arm.cpu_us),
                 "backend_cpu_us_per_request": _finite(arm.backend_cpu_us),
                 "memory_mib": _finite(arm.memory_mib),
+                "bytes_per_answer": _finite(arm.answer_bytes),
                 "refused": arm.refused or None,
             }
             for arm in result.arms
@@ -426,6 +430,33 @@ def _warnings(record: Record, contest: Contest, blocks: int) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _unlike_answers(arms: Sequence[ArmFigures]) -> list[str]:
+    """That the answers of two arms differ in size, which the equalisation cannot rule out."""
+    sized = [arm for arm in arms if math.isfinite(arm.answer_bytes_error)]
+    if not sized:
+        return []
+    least = min(sized, key=lambda arm: arm.answer_bytes)
+    most = max(sized, key=lambda arm: arm.answer_bytes)
+    apart = most.answer_bytes - least.answer_bytes
+    doubt = math.hypot(least.answer_bytes_error, most.answer_bytes_error)
+    if apart <= max(_UNLIKE * least.answer_bytes, _DOUBTS * doubt):
+        return []
+    return [
+        (
+            f"an answer of {most.label} takes {most.answer_bytes:,.0f} bytes with its head, one of"
+            f" {least.label} {least.answer_bytes:,.0f} ({apart / least.answer_bytes:.0%} more):"
+            " other headers, or another encoder at the same level; they do not do quite the same"
+            " work"
+        )
+    ]
+
+
+_UNLIKE = 0.03
+"""Share by which sizes of answers differ that are told as different."""
+_DOUBTS = 3
+"""Standard errors of the difference beyond which it is no accident of a mix."""
+
+
 def seconds_or_ms(value_s: float) -> str:
     """``200 ms`` or ``2 s``."""
     return f"{value_s * 1e3:.0f} ms" if value_s < 1 else seconds(value_s)
@@ -444,17 +475,38 @@ def _span(reach: Reach | None) -> str:
     return f"{figure(reach.low, '/s')} to {figure(reach.high, '/s')}"
 
 
-def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows under a head, the first column to the left, the others to the right."""
+def _columns(head: Sequence[str], rows: Sequence[Sequence[str]], width: float) -> list[str]:
+    """Rows under a head, the first column to the left, the others to the right.
+
+    Columns for which there is no room come in a further table, after the first column again.
+    """
     table = [head, *rows]
-    whole = [row for row in table if not any(cell.startswith("refused") for cell in row)]
+    whole = [row for row in table if not _is_refusal(row)]
     widths = [max(len(row[place]) for row in whole) for place in range(len(head))]
+    parts: list[list[int]] = [[]]
+    for place in range(1, len(head)):
+        taken = sum(len(_GAP) + widths[other] for other in (0, *parts[-1], place))
+        if parts[-1] and taken > width:
+            parts.append([])
+        parts[-1].append(place)
     lines = []
-    for row in table:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  " + "  ".join(cells).rstrip())
+    for number, part in enumerate(parts):
+        lines += [""] * (number > 0)
+        for row in table:
+            if _is_refusal(row):
+                # Its words stand in the place of all figures, once.
+                lines += [f"{_GAP}{row[0].ljust(widths[0])}{_GAP}{row[1]}"] * (number == 0)
+                continue
+            cells = [row[0].ljust(widths[0]), *(row[p].rjust(widths[p]) for p in part)]
+            lines.append(_GAP + _GAP.join(cells).rstrip())
     return lines
+
+
+_GAP = "  "
+
+
+def _is_refusal(row: Sequence[str]) -> bool:
+    return any(cell.startswith(_REFUSED) for cell in row[1:2])
 
 
 def _finite(value: float) -> float | None:
