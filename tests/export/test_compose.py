@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 import yaml
 
+from tuner.cli.results import write_files
 from tuner.errors import DefinitionError
 from tuner.export.compose import compose
 from tuner.report.result import StudyResult, evaluate
@@ -29,7 +35,8 @@ def test_what_is_mounted_is_there(study: StudyResult) -> None:
     assert services["server"]["image"] == f"nginx:{study.record.server.version}"
     mounted = [volume.split(":")[0] for name in services for volume in services[name]["volumes"]]
     for path in (volume.removeprefix("./") for volume in mounted if volume.startswith("./")):
-        assert path in files or any(name.startswith(f"{path}/") for name in files) or path == "site"
+        assert path in files or any(name.startswith(f"{path}/") for name in files)
+    assert services["load"]["depends_on"] == ["server", "backend"]
     assert services["backend"]["network_mode"] == "service:server"
     backend = files["backend/nginx.conf"]
     assert isinstance(backend, str)
@@ -37,6 +44,41 @@ def test_what_is_mounted_is_there(study: StudyResult) -> None:
     assert study.record.calibration
     rate = str(round(study.record.calibration.rate_per_s))
     assert rate in services["load"]["command"]
+
+
+def test_what_caddy_reads_from_its_environment_is_given_to_it(study: StudyResult) -> None:
+    """A parameter of Go's runtime stands in no Caddyfile."""
+    record = study.record
+    server = replace(record.server, name="caddy")
+    with_more = {
+        digest: replace(known, file_name="Caddyfile", more={"caddy.env": "GOGC=200\n"})
+        for digest, known in record.configurations.items()
+    }
+    files = compose(replace(study, record=replace(record, server=server, configurations=with_more)))
+    text = files["compose.yaml"]
+    assert isinstance(text, str)
+    assert files["server/caddy.env"] == "GOGC=200\n"
+    assert yaml.safe_load(text)["services"]["server"]["env_file"] == ["./server/caddy.env"]
+
+
+def test_compose_takes_the_file(study: StudyResult, tmp_path: Path) -> None:
+    """Without a variable set, and with the load among the services, by Compose's own reading."""
+    tool = _compose_command()
+    write_files(tmp_path, compose(study))
+    environment = {k: v for k, v in os.environ.items() if k != "TUNER_LOADGEN"}
+    run = partial(subprocess.run, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = run([*tool, "config", "--services"], check=False)
+    assert done.returncode == 0, done.stderr
+    assert {"server", "backend"} <= set(done.stdout.split())
+
+
+def _compose_command() -> list[str]:
+    for command in (["docker", "compose"], ["docker-compose"]):
+        if shutil.which(command[0]):
+            done = subprocess.run([*command, "version"], check=False, capture_output=True)
+            if done.returncode == 0:
+                return command
+    pytest.skip("neither `docker compose` nor docker-compose is installed")
 
 
 def test_it_says_where_it_comes_from(study: StudyResult) -> None:

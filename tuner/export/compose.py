@@ -6,6 +6,7 @@ measured there, so figures of it are no figures of the study.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import yaml
@@ -15,6 +16,7 @@ from tuner.export.configuration import choose, comment, provenance
 from tuner.export.places import Place, place_of
 from tuner.render import EXPORT, render_backend
 from tuner.report.result import StudyResult
+from tuner.servers.caddy import ENVIRONMENT_FILE
 from tuner.site import generate
 from tuner.workload import Workload, load_workload
 
@@ -51,12 +53,12 @@ def compose(
             "a study over TLS needs a certificate, which Compose has none of; use --format role",
             path="--format",
         )
-    services: dict[str, object] = {"server": _server(study, place)}
     files: dict[str, str | bytes] = {
         f"server/{place.file}": comment(lines) + chosen.text,
         **{f"server/{file}": text for file, text in chosen.more.items()},
         **{f"site/{path}": body for path, body in generate(workload).items()},
     }
+    services: dict[str, object] = {"server": _server(study, place, files)}
     if workload.backend is not None:
         services["backend"] = _backend()
         listen = f"127.0.0.1:{_BACKEND_PORT}"
@@ -68,19 +70,21 @@ def compose(
 
 
 _HOW = (
-    "#\n# docker compose up server            serves at http://localhost:8080/\n"
+    "#\n# docker compose up                   serves at http://localhost:8080/\n"
     "# TUNER_LOADGEN=$(command -v tuner-loadgen) docker compose run --rm load\n"
 )
 
 
-def _server(study: StudyResult, place: Place) -> dict[str, object]:
+def _server(study: StudyResult, place: Place, files: Collection[str]) -> dict[str, object]:
+    volumes = [f"./server/{place.file}:{place.path}:ro"]
+    if any(path.startswith("site/") for path in files):
+        volumes.append("./site:/var/www/html:ro")
+    environment = f"server/{ENVIRONMENT_FILE}"
     return {
         "image": f"{place.image}:{study.record.server.version}",
         "ports": [f"127.0.0.1:{_PORT}:80"],
-        "volumes": [
-            f"./server/{place.file}:{place.path}:ro",
-            "./site:/var/www/html:ro",
-        ],
+        "volumes": volumes,
+        **({"env_file": [f"./{environment}"]} if environment in files else {}),
         "ulimits": {"nofile": {"soft": 65536, "hard": 65536}},
         "labels": {
             "org.tuner.study": study.record.name,
@@ -103,12 +107,14 @@ def _load(study: StudyResult, workload: Workload) -> dict[str, object]:
     calibration = study.record.calibration
     rate = round(calibration.rate_per_s) if calibration else 1000
     path = workload.requests[0].path if workload.requests else "/"
+    # Compose reads every variable, whichever service is started: none may be demanded.
+    binary = "${TUNER_LOADGEN:-./tuner-loadgen}:/usr/local/bin/tuner-loadgen:ro"
     return {
         "image": "debian:stable-slim",
         "profiles": ["load"],
         "network_mode": "service:server",
-        "depends_on": ["server"],
-        "volumes": ["${TUNER_LOADGEN:?path of tuner-loadgen}:/usr/local/bin/tuner-loadgen:ro"],
+        "depends_on": ["server", *(["backend"] if workload.backend else [])],
+        "volumes": [binary],
         "command": [
             "tuner-loadgen",
             "run",
