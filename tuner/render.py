@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,8 @@ BACKEND_TEMPLATE = "nginx/backend"
 
 _MASK = re.compile(r"[01]*")
 _TEMPLATE_NAME = re.compile(r"[a-z]+/[A-Za-z0-9._-]+")
+_FAILURES = (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError)
+"""What a template's own words can raise."""
 # Well below the 4096 bytes that Nginx reads at once (NGX_CONF_BUFFER in ngx_conf_file.c).
 _LONGEST_CHUNK = 3000
 
@@ -223,7 +226,17 @@ def _finalize(syntax: Syntax, value: object) -> Markup:
     """Jinja2 passes every ``{{ … }}`` through this; Markup is what already is quoted."""
     if isinstance(value, jinja2.Undefined):
         str(value)  # raises, and names what is undefined
-    return value if isinstance(value, Markup) else Markup(syntax.quote(value))  # noqa: S704 - quoted
+    if isinstance(value, Markup):
+        return value
+    if value is None:
+        raise ValueError(
+            "there is no value to write (inactive here, or no parameter of this space)"
+        )
+    try:
+        return Markup(syntax.quote(value))  # noqa: S704 - quoted
+    except DefinitionError as error:
+        # Where it stands in the template is told by whoever renders it.
+        raise ValueError(error.message) from None
 
 
 def _fail(message: str) -> None:
@@ -242,11 +255,20 @@ def _render(template: str, beside: Path | None, syntax: Syntax, **context: Any) 
         ) from None
     except jinja2.TemplateSyntaxError as error:
         raise DefinitionError(str(error.message), path=error.name, line=error.lineno) from None
-    except jinja2.TemplateError as error:
-        raise DefinitionError(str(error.message), path=f"template {template}") from None
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise DefinitionError(str(error), path=f"template {template}") from None
+    except _FAILURES as error:
+        raise _at_its_line(error, template) from None
     return text.rstrip("\n") + "\n"
+
+
+def _at_its_line(error: Exception, template: str) -> DefinitionError:
+    """What went wrong while a template was rendered, where Jinja2's traceback says."""
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame in reversed(frames):
+        if frame.filename.endswith(".j2"):
+            source = f": {frame.line}" if frame.line else ""
+            words = str(error).rstrip(".")
+            return DefinitionError(f"{words}{source}", path=frame.filename, line=frame.lineno)
+    return DefinitionError(str(error), path=f"template {template}")
 
 
 @functools.lru_cache(maxsize=8)

@@ -91,6 +91,20 @@ def test_what_the_server_refuses_is_said_in_its_words(mine: Path, tmp_path: Path
     assert 'unknown directive "wrong"' in words
 
 
+def test_a_template_that_cannot_be_written_is_no_refusal_of_the_server(
+    mine: Path, tmp_path: Path
+) -> None:
+    """It is a mistake of whoever wrote it, at its line."""
+    mine.write_text(MINE.replace("nginx/static", "bad.conf.j2"), encoding="utf-8")
+    (tmp_path / "bad.conf.j2").write_text(
+        '{% extends "nginx/static.conf.j2" %}\n'
+        "{% block http %}{{ super() }}\n    read_ahead {{ text.read_ahed }};\n{% endblock %}\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(DefinitionError, match=r"bad.conf.j2:3: .*{{ text.read_ahed }}"):
+        raise run("check", str(mine), "--quiet").exception or AssertionError
+
+
 def test_a_mistake_is_answered_at_its_line(mine: Path) -> None:
     """Before anything is put to the server."""
     mine.write_text(MINE.replace("[1, 4]", "[4, 1]"), encoding="utf-8")

@@ -271,8 +271,10 @@ def test_a_users_own_template_builds_on_the_shipped_ones(tmp_path: Path) -> None
     ("template", "answer"),
     [
         ("{{ p.worker_processes }}", "template mine.conf.j2: does not write tcp_nodelay"),
-        ("{{ p.tcp_nodelai }}", "cannot be written"),
-        ("{{ nothing }}", "'nothing' is undefined"),
+        ("a\nb {{ p.tcp_nodelai }};", "mine.conf.j2:2: there is no value to write"),
+        ("a\nb {{ p.tcp_nodelai }};", "of this space): b {{ p.tcp_nodelai }};"),
+        ("{{ p.tcp_nodelay ~ '$' }}", "mine.conf.j2:1: 'True$' holds '$', which Nginx would"),
+        ("{{ nothing }}", "mine.conf.j2:1: 'nothing' is undefined"),
         ("a\n{% if %}", "mine.conf.j2:2: Expected an expression"),
         ("{{ 1 / 0 }}", "division by zero"),
         ("{% include 'x' %}", "there is no template 'x'"),

@@ -27,6 +27,7 @@ from tuner.servers.catalog import server as server_of
 from tuner.servers.trial import refusal, trial_ground
 from tuner.space import BASELINES, Space, bind_space, spaces
 from tuner.space_facts import space_facts
+from tuner.stats.words import counted
 from tuner.workload import Workload, load_workload
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -222,20 +223,21 @@ class _Judge:
         self._port = local.free_ports(1)[0]
 
     def __call__(self, configuration: Configuration) -> str:
-        try:
-            spec = self._server.instance(
-                "trial", configuration, self._space, self._ground, self._port
-            )
-        except DefinitionError as error:
-            return str(error)
-        return refusal(spec)
+        """The server's words against it; empty if it takes it.
+
+        Raises:
+            DefinitionError: it cannot be written.
+        """
+        return refusal(
+            self._server.instance("trial", configuration, self._space, self._ground, self._port)
+        )
 
     def words_of(self, draw: Callable[[], Configuration]) -> str:
+        """The same of one that is drawn, where not all that are drawn can be written."""
         try:
-            configuration = draw()
+            return self(draw())
         except DefinitionError as error:
             return str(error)
-        return self(configuration)
 
 
 def _watched(
@@ -302,7 +304,8 @@ def _check_lines(
     told = f"{bound.server.name} {bound.server.version}"
     trades = [parameter.name for parameter in space.parameters if parameter.trades]
     yield (
-        f"{space.name}: {len(space.parameters)} parameters, {len(space.searched())} searched,"
+        f"{space.name}: {counted(len(space.parameters), 'parameter')},"
+        f" {len(space.searched())} searched,"
         f" {len(trades)} more if allowed; workload {bound.workload.name}"
     )
     for base, said in baselines.items():
