@@ -1,13 +1,21 @@
 """What a storage sees of many workers, and where it ends.
 
+    python -m benchmarks.scale
     python -m benchmarks.scale --storage postgresql+psycopg://USER@HOST/DATABASE --workers 200
     python -m benchmarks.scale --storage grpc://HOST:13000 --workers 200
+
+Without a storage it is a PostgreSQL of its own, asked directly and then by way of ``tuner proxy``.
 
 Simulated workers do what real ones ask of a storage and nothing else: each reads the blocks, looks
 at the leases of the others, begins a block of eight new trials, waits as long as a window takes
 before it writes one, ends the block. They fit no model and propose at random. Windows,
 configurations and their texts are as large as real ones. They run as threads of a few processes;
-the storage is the real one. Prints one JSON line.
+the storage is the real one. Prints one JSON line for each storage.
+
+Threads of one process take turns in Python, which workers of a process each would not, so the time
+of an answer is told in three parts: the thread's own CPU time, the wait for SQL statements, and all
+other waiting: for a turn, for commits, for the proxy. A thread whose statement is answered still
+waits for its turn, so the second is what the database takes at most.
 """
 
 from __future__ import annotations
@@ -16,16 +24,23 @@ import argparse
 import functools
 import json
 import multiprocessing
+import os
+import random
+import socket
 import statistics
+import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from multiprocessing.queues import Queue
+from pathlib import Path
 from typing import Any
 
+from tests.scale.database import binaries, database
 from tuner.configuration import Configuration
 from tuner.errors import ClaimedError, StoreError
 from tuner.measurement import Gates, measure
@@ -52,13 +67,35 @@ class Load:
     study: str
     window_s: float
     seconds: float
+    spread_s: float
+    """Workers begin within so long: real ones have calibrated before, each at its own pace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One answer: how long it took, ms, and how much of that was what."""
+
+    wall_ms: float
+    cpu_ms: float
+    sql_ms: float
+    """Waiting for the answers to SQL statements."""
+
+
+class _Sql(threading.local):
+    """What a thread's statements took so far; ``began`` is that of the one that runs."""
+
+    wait_s = 0.0
+    began = (0.0, 0.0)
+
+
+_SQL = _Sql()
 
 
 @dataclass
 class Times:
-    """How long the storage took, ms, by what was asked."""
+    """How long the storage took by what was asked."""
 
-    taken_ms: dict[str, list[float]] = field(default_factory=dict)
+    taken: dict[str, list[Taken]] = field(default_factory=dict)
     failures: int = 0
     statements: int = 0
     """SQL statements of a worker's process; none where it asks a proxy."""
@@ -67,22 +104,63 @@ class Times:
 
     def of(self, name: str, ask: Callable[[], Any]) -> Any:
         """Ask, and note how long the answer took."""
-        began = time.perf_counter()
+        wall_s, cpu_s, sql_s = time.perf_counter(), time.thread_time(), _SQL.wait_s
         try:
             return ask()
         finally:
-            self.taken_ms.setdefault(name, []).append(1e3 * (time.perf_counter() - began))
+            taken = Taken(
+                1e3 * (time.perf_counter() - wall_s),
+                1e3 * (time.thread_time() - cpu_s),
+                1e3 * (_SQL.wait_s - sql_s),
+            )
+            self.taken.setdefault(name, []).append(taken)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the workers and print what they saw."""
     options = _parser().parse_args(arguments)
+    if options.storage:
+        _show(options.storage, options.database or options.storage, options)
+        return
+    if binaries() is None:
+        raise SystemExit("no PostgreSQL here: .ci/require postgresql, or name a --storage")
+    with database() as server:
+        _show(server.url(), server.url(), options)
+        with _proxy(server.url()) as url:
+            _show(url, server.url(), options)
+
+
+@contextmanager
+def _proxy(storage: str) -> Iterator[str]:
+    """``tuner proxy`` in front of a database; its URL."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tuner", "proxy", "--listen", address],
+        env={**os.environ, "TUNER_STORAGE": storage},
+    )
+    try:
+        yield f"grpc://{address}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _show(storage: str, behind: str, options: argparse.Namespace) -> None:
+    """Run the workers on a storage and print what they saw.
+
+    Args:
+        storage: where they meet.
+        behind: the database, whose counters are read.
+        options: of the command line.
+    """
     study = f"scale-{uuid.uuid4().hex[:8]}"
-    load = Load(options.storage, study, options.window, options.seconds)
+    load = Load(storage, study, options.window, options.seconds, options.spread)
     host = SimulatedHost()
     Store.create(load.storage, replace(host.header(study, _BASELINE, "p99"), home="h0"))
-    database = _Database(options.database or options.storage)
-    before = database.counters()
+    counted = _Database(behind)
+    before = counted.counters()
     context = multiprocessing.get_context("spawn")
     answers: Queue[Times] = context.Queue()
     shares = [len(range(p, options.workers, options.processes)) for p in range(options.processes)]
@@ -97,11 +175,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for process in processes:
         process.join()
     took_s = time.monotonic() - began
-    after = database.counters()
+    after = counted.counters()
     record = Store.open(load.storage, study).record()
-    taken: dict[str, list[float]] = {}
+    taken: dict[str, list[Taken]] = {}
     for times in found:
-        for name, values in times.taken_ms.items():
+        for name, values in times.taken.items():
             taken.setdefault(name, []).extend(values)
     windows = sum(len(block.windows) for block in record.blocks)
     blocks = sum(block.state == "complete" for block in record.blocks)
@@ -120,17 +198,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "transactions_per_s": _rate(before, after, "commits", took_s),
         "rows_read_per_s": _rate(before, after, "rows", took_s),
         "database_cpu_s_per_s": _rate(before, after, "cpu_s", took_s),
+        # Of its sessions together: above it, statements wait for the network or for their client.
+        "database_active_s_per_s": _rate(before, after, "active_s", took_s),
         "database_mb": round(after["bytes"] / 1e6, 1) if after else None,
-        "ms": {
-            name: {
-                "n": len(values),
-                "p50": round(statistics.median(values), 1),
-                "p99": round(statistics.quantiles(values, n=100)[98], 1) if values[1:] else None,
-            }
-            for name, values in sorted(taken.items())
-        },
+        "ms": {name: _summary(values) for name, values in sorted(taken.items())},
     }
     sys.stdout.write(json.dumps(line) + "\n")
+
+
+def _summary(values: Sequence[Taken]) -> dict[str, float | int | None]:
+    """Median and tail of the answers, ms, and the parts of their mean."""
+    walls = [taken.wall_ms for taken in values]
+    mean, cpu, sql = (
+        statistics.fmean(getattr(taken, part) for taken in values)
+        for part in ("wall_ms", "cpu_ms", "sql_ms")
+    )
+    return {
+        "n": len(values),
+        "p50": round(statistics.median(walls), 1),
+        "p99": round(statistics.quantiles(walls, n=100)[98], 1) if walls[1:] else None,
+        "mean": round(mean, 1),
+        "mean_python": round(cpu, 1),
+        "mean_sql": round(sql, 1),
+        "mean_waiting": round(mean - cpu - sql, 1),
+    }
 
 
 def _process(load: Load, place: int, workers: int, answers: Queue[Times]) -> None:
@@ -139,7 +230,13 @@ def _process(load: Load, place: int, workers: int, answers: Queue[Times]) -> Non
     times = Times()
 
     @sqlalchemy.event.listens_for(sqlalchemy.engine.Engine, "before_cursor_execute")
-    def _count(*_: object) -> None:
+    def _begun(*_: object) -> None:
+        _SQL.began = (time.perf_counter(), time.thread_time())
+
+    @sqlalchemy.event.listens_for(sqlalchemy.engine.Engine, "after_cursor_execute")
+    def _ended(*_: object) -> None:
+        wall_s, cpu_s = _SQL.began
+        _SQL.wait_s += (time.perf_counter() - wall_s) - (time.thread_time() - cpu_s)
         times.statements += 1
 
     opened = _opener(load.storage, workers)
@@ -169,6 +266,7 @@ def _opener(url: str, workers: int) -> Callable[[], Storage]:
 
 def _worker(load: Load, storage: Storage, name: str, times: Times) -> None:
     """One worker: blocks of windows until the time is over."""
+    time.sleep(random.uniform(0, load.spread_s))  # noqa: S311 - no secret
     try:
         store = times.of("open", lambda: Store.open(storage, load.study))
         host = SimulatedHost(seed=abs(hash(name)) % 2**32)
@@ -241,20 +339,23 @@ class _Database:
         with engine.connect() as connection:
             row = connection.execute(
                 sqlalchemy.text(
-                    "select xact_commit, tup_returned, pg_database_size(datname),"
-                    " pg_postmaster_start_time() is not null from pg_stat_database"
+                    "select xact_commit, tup_returned, pg_database_size(datname), active_time"
+                    " from pg_stat_database"
                     " where datname = current_database()"
                 )
             ).one()
         engine.dispose()
-        return {"commits": row[0], "rows": row[1], "bytes": row[2], "cpu_s": _cpu_s("postgres")}
+        return {
+            "commits": row[0],
+            "rows": row[1],
+            "bytes": row[2],
+            "active_s": row[3] / 1e3,
+            "cpu_s": _cpu_s("postgres"),
+        }
 
 
 def _cpu_s(name: str) -> float:
     """CPU seconds of all processes of this name and of those that they have waited for."""
-    import os
-    from pathlib import Path
-
     ticks = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -274,12 +375,13 @@ def _rate(
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="What a storage sees of many workers.")
-    parser.add_argument("--storage", required=True, help="URL, as for tuner worker.")
+    parser.add_argument("--storage", help="URL, as for tuner worker [a database of its own].")
     parser.add_argument("--database", help="URL of the database behind a proxy, for its counters.")
     parser.add_argument("--workers", type=int, default=200)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--window", type=float, default=1.0, help="Seconds of a window.")
-    parser.add_argument("--seconds", type=float, default=60.0, help="How long they work.")
+    parser.add_argument("--seconds", type=float, default=60.0, help="How long each works.")
+    parser.add_argument("--spread", type=float, default=20.0, help="Seconds until all have begun.")
     return parser
 
 

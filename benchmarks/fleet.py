@@ -1,0 +1,220 @@
+"""Short real studies here, over SSH, and shared by two workers: what a block costs, what one adds.
+
+    python -m benchmarks.fleet                           all three, of one and a half minutes each
+    python -m benchmarks.fleet --time 10m remote         the share of a longer one's time
+
+The hosts are those of the fleet's tests, namespaces of this machine with an sshd each
+(``tests/fleet/bed.py``, root), the storage is a PostgreSQL of its own. Every worker has a target
+and a generator; all of them, their tuners and the database share this machine's cores, so the rate
+is low by default, and what two workers add is told too low rather than too high.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import yaml
+
+from benchmarks import finding
+from benchmarks.finding import Finding, at_least
+from benchmarks.lab import setting
+from tests.fleet.bed import Bed, bed, refusal
+from tests.scale.database import binaries, database
+from tuner.record import Block, Phase
+from tuner.report.words import PHASE_NAMES
+from tuner.store import Store
+
+STUDIES = ("local", "remote", "two")
+SHARE_AIM = 0.75
+"""Of the wall-clock of search and confirmation, in measuring windows."""
+TWO_AIM = 1.5
+_HOSTS = (("web1", "load1"), ("web2", "load2"))
+"""Target and generator of each worker."""
+_PHASES: tuple[Phase, ...] = ("aa", "search", "confirm")
+_TOP = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the blocks of a phase cost on one host beside their windows, seconds of a block."""
+
+    phase: Phase
+    blocks: int
+    share: float
+    """Of the phase's wall-clock, in measuring windows."""
+    before_s: float
+    """Until the first window: the deployment, and the first warm-up."""
+    between_s: float
+    """All that lies between windows: warm-ups, readings, the record."""
+    after_s: float
+    """From the last window until the next block begins: verdict, record, proposals."""
+
+    @classmethod
+    def of(cls, phase: Phase, blocks: Sequence[Block]) -> Cost:
+        """Of blocks with windows, in order of time."""
+        count = len(blocks)
+        elapsed_s = blocks[-1].ended_unix_s - blocks[0].started_unix_s
+        measured_s = sum(_measured_s(block) for block in blocks)
+        before_s = sum(block.windows[0].started_unix_s - block.started_unix_s for block in blocks)
+        span_s = sum(_last_s(block) - block.windows[0].started_unix_s for block in blocks)
+        return cls(
+            phase,
+            count,
+            measured_s / elapsed_s,
+            before_s / count,
+            (span_s - measured_s) / count,
+            (elapsed_s - before_s - span_s) / count,
+        )
+
+    def line(self, study: str) -> str:
+        """Its row in the table."""
+        return (
+            f"{study:8}{PHASE_NAMES[self.phase]:14}{self.blocks:8}{self.share:10.1%}"
+            f"{self.before_s:12.2f}{self.between_s:14.2f}{self.after_s:12.2f}"
+        )
+
+
+HEAD = (
+    f"{'study':8}{'phase':14}{'blocks':>8}{'measured':>10}"
+    f"{'deploy s':>12}{'in between s':>14}{'after s':>12}"
+)
+
+
+def _measured_s(block: Block) -> float:
+    return sum(window.duration_s for window in block.windows)
+
+
+def _last_s(block: Block) -> float:
+    return block.windows[-1].started_unix_s + block.windows[-1].duration_s
+
+
+def costs(blocks: Sequence[Block]) -> list[Cost]:
+    """Phase by phase, of one host's blocks; clocks of generator and tuner must agree."""
+    phases = {p: [b for b in blocks if b.phase == p and b.windows] for p in _PHASES}
+    return [Cost.of(phase, found) for phase, found in phases.items() if found]
+
+
+def windows_per_s(blocks: Sequence[Block]) -> float:
+    """From the first block's start to the last one's end."""
+    windows = sum(len(block.windows) for block in blocks)
+    start_s = min(block.started_unix_s for block in blocks)
+    return windows / (max(block.ended_unix_s for block in blocks) - start_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Where the studies run, and as what."""
+
+    folder: Path
+    url: str
+    hosts: Bed
+    options: tuple[str, ...]
+
+    def study(self, name: str) -> Sequence[Block]:
+        """Run one of ``STUDIES`` to its end; its blocks."""
+        pairs = {"local": (), "remote": _HOSTS[:1], "two": _HOSTS}[name]
+        ways: list[tuple[str, ...]] = [
+            ("--host", target, "--inventory", str(self._inventory(target, generator)))
+            for target, generator in pairs
+        ]
+        workers = [self._worker(name, way) for way in ways or [("--host", "here")]]
+        for worker in workers:
+            _, said = worker.communicate()
+            if worker.returncode != 0:
+                # What the others found took minutes.
+                click.echo(f"({name}: {said.strip()})")
+        return Store.open(self.url, name).record().blocks
+
+    def _worker(self, name: str, way: Sequence[str]) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tuner", "worker", name, *way, "--quiet", *self.options],
+            cwd=self.folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(_TOP),
+                "TUNER_STORAGE": self.url,
+                "XDG_STATE_HOME": str(self.folder / "state"),
+            },
+        )
+
+    def _inventory(self, target: str, generator: str) -> Path:
+        """An inventory of these two alone."""
+        told = yaml.safe_load(self.hosts.inventory.read_text(encoding="utf-8"))
+        wanted = {"targets": target, "generators": generator}
+        for group, host in wanted.items():
+            told[group]["hosts"] = {host: told[group]["hosts"][host]}
+        path = self.folder / f"{target}.yml"
+        path.write_text(yaml.safe_dump(told), encoding="utf-8")
+        return path
+
+
+@contextmanager
+def open_fleet(options: Sequence[str]) -> Iterator[Fleet]:
+    """Hosts, a database and a folder, which are gone afterwards."""
+    reason = refusal() or ("" if binaries() else "no PostgreSQL here: .ci/require postgresql")
+    if reason:
+        raise click.ClickException(reason)
+    targets, generators = zip(*_HOSTS, strict=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="tuner-fleet-") as folder,
+        database() as server,
+        bed({"targets": targets, "generators": generators}) as hosts,
+    ):
+        yield Fleet(Path(folder), server.url(), hosts, tuple(options))
+
+
+def judged(found: dict[str, Sequence[Block]]) -> list[Finding]:
+    """Shares of the study over SSH, and what a second worker adds."""
+    findings = [
+        Finding(
+            f"remote: share of the {PHASE_NAMES[cost.phase]} in windows",
+            cost.share,
+            aim=at_least(SHARE_AIM),
+        )
+        for cost in costs(found.get("remote", ()))
+        if cost.phase != "aa"
+    ]
+    if "remote" in found and "two" in found:
+        for what, phases in (("search", ("search",)), ("whole study", _PHASES)):
+            one, two = (
+                windows_per_s([block for block in found[name] if block.phase in phases])
+                for name in ("remote", "two")
+            )
+            question = f"two workers / one: windows a second, {what}"
+            findings.append(Finding(question, two / one, aim=at_least(TWO_AIM)))
+    return findings
+
+
+@click.command()
+@click.argument("studies", nargs=-1, type=click.Choice(STUDIES))
+@click.option("--time", "time_", default="90s", show_default=True, help="Of each study.")
+@click.option("--rate", default="1000", show_default=True, help="Offered, requests a second.")
+@click.option("--objective", default="p50", show_default=True)
+def main(studies: Sequence[str], time_: str, rate: str, objective: str) -> None:
+    """Run the studies one after another on this machine, which should do nothing else meanwhile."""
+    click.echo(setting())
+    options = ("--time", time_, "--rate", rate, "--objective", objective)
+    found: dict[str, Sequence[Block]] = {}
+    with open_fleet(options) as fleet:
+        click.echo(HEAD)
+        for name in studies or STUDIES:
+            found[name] = fleet.study(name)
+            for host in dict.fromkeys(block.host for block in found[name]):
+                for cost in costs([block for block in found[name] if block.host == host]):
+                    click.echo(cost.line(name))
+    finding.show(judged(found))
+
+
+if __name__ == "__main__":
+    main()
