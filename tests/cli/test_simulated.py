@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Tuner, kept_handlers, run_main, simulate
+from tests.phases.rig import NAME
+from tests.scale.workers import begin
 from tuner.errors import Interrupted
 from tuner.hosts import local
 from tuner.store import Store, sqlite_url
@@ -146,6 +148,20 @@ def test_the_dashboard_is_an_extra(finished: Tuner, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "optuna_dashboard", extra)
     assert finished("dashboard", "mine", "--port", "9000").code == 0
     assert opened == [(sqlite_url(STUDY), {"host": "127.0.0.1", "port": 9000})]
+
+
+def test_the_dashboard_of_several_hosts_says_where_the_trials_are(
+    tuner: Tuner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are no trials of Optuna's, so its dashboard cannot show them."""
+    storage = sqlite_url(tmp_path)
+    begin(storage)
+    extra = types.ModuleType("optuna_dashboard")
+    monkeypatch.setattr(extra, "run_server", lambda *_, **__: None, raising=False)
+    monkeypatch.setitem(sys.modules, "optuna_dashboard", extra)
+    done = tuner("dashboard", NAME, "--storage", storage)
+    assert done.code == 0
+    assert "tuner report tells the trials" in " ".join(done.err.split())
 
 
 def test_the_export_again(finished: Tuner, tmp_path: Path) -> None:

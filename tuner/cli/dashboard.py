@@ -26,14 +26,15 @@ def command(name: str, storage: str | None, host: str, port: int) -> None:
     """Open the record of the study NAME in optuna-dashboard, until Ctrl-C.
 
     It may be opened while the study runs: but not on the machine that measures, where it would take
-    time from it. NAME/blocks holds the blocks, NAME the trials. It is an extra of its own:
-    pip install 'tuner[dashboard]'.
+    time from it. NAME/blocks holds the blocks, NAME the trials; where several hosts share a study,
+    only tuner report tells those. It is an extra of its own: pip install 'tuner[dashboard]'.
     """
     shown = f"{name} and {name}/blocks"
     if storage is None and contest_results.is_run(STUDIES / name, name):
         shown = f"the studies of the run {name}"
-    else:
-        open_store(name, storage)
+    elif open_store(name, storage).record().hosts:
+        # A trial of several hosts is no more than its configuration: docs/scale.md.
+        shown = f"{name}/blocks, and {name}/on/HOST for each host (tuner report tells the trials)"
     try:
         import optuna_dashboard
     except ImportError as error:
