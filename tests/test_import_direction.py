@@ -76,6 +76,7 @@ ROOMS = {
     "wire": 1,
     "workload": 1,
     # 2: adapters, which touch the world
+    "alone": 2,
     "hosts": 2,
     "lint": 2,
     "load": 2,

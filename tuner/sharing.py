@@ -38,6 +38,7 @@ from tuner.part import (
     unless_ended,
 )
 from tuner.record import (
+    Block,
     BlockInstance,
     BlockState,
     ConfigurationRecord,
@@ -48,7 +49,7 @@ from tuner.record import (
 )
 from tuner.scoring import figures_of
 from tuner.storage import writes
-from tuner.stored import HOST
+from tuner.stored import HOST, Header, in_order, read_host, read_record, shared_trials
 
 if TYPE_CHECKING:
     import optuna
@@ -298,6 +299,46 @@ class Sharing:
             if read is not None:
                 found.append(read)
         return found
+
+    def record(
+        self, attrs: Mapping[str, Any], names: Sequence[str], alone: Sequence[Block]
+    ) -> Record:
+        """The record of several hosts as of the last look: as one, or as nobody in particular.
+
+        A worker reads of the others no more than their blocks' figures.
+
+        Args:
+            attrs: of the search.
+            names: of the hosts whose parts are read.
+            alone: blocks that were written before anybody joined.
+        """
+        here, shared = self.host, self.shared()
+        parts = {name: self.part(name) for name in names}
+        windows = {name: part.windows() for name, part in parts.items()}
+        hosts = {name: read_host(part.attrs) for name, part in parts.items()}
+        hosts = dict(sorted(hosts.items(), key=lambda entry: (entry[1].joined_unix_s, entry[0])))
+        over = "search_ended" in attrs and not any(
+            s.running and s.begun.phase == "search" for s in shared
+        )
+        blocks = list(alone)
+        for block in shared:
+            known = here and (block.begun.phase == "search" or block.begun.host != here)
+            own = None if known else windows[block.begun.host].get(block.number, [])
+            blocks.append(block.block(own))
+        header = msgspec.convert(attrs["header"], Header)
+        chosen = self.chosen()
+        trials = shared_trials(header.baseline, shared, chosen, here, over=over)
+        blocks.sort(key=lambda block: block.number)
+        record = read_record(attrs, trials, blocks, here, hosts)
+        values = [*(t for s in shared for t in s.begun.trials), *chosen]
+        configurations = {
+            t.digest: ConfigurationRecord(t.space, t.digest, t.values, "") for t in values
+        }
+        if not here:
+            for part in parts.values():
+                configurations |= part.texts()
+        record = replace(record, configurations={**configurations, **record.configurations})
+        return record if here else in_order(record)
 
     @writes
     def reap(self, *, look: bool = True) -> list[str]:

@@ -6,34 +6,32 @@ one user attribute for every window, written as the window ends; the life of a b
 COMPLETE, FAIL) is Optuna's own. Only Optuna's public interface is used, so that SQLite,
 PostgreSQL and the gRPC proxy all serve, and optuna-dashboard opens the record as it is.
 
-Several workers may write one record: see ``tuner.sharing``.
+Who measures alone writes by ``tuner.alone``; of several workers on one record each writes by
+``tuner.sharing``.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
 import time
 import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tuner.alone import Alone
 from tuner.configuration import Configuration, Value
 from tuner.contenders import Contest
 from tuner.errors import StoreError
 from tuner.goals import Goals, goals_of
 from tuner.measurement import Measurement
-from tuner.part import CONFIGURATION, WINDOW, Begun, unless_ended
+from tuner.part import CONFIGURATION, Begun
 from tuner.record import (
     SCHEMA_VERSION,
     AblationProtocol,
     Applied,
-    Block,
     BlockInstance,
     BlockState,
     Calibration,
@@ -46,18 +44,13 @@ from tuner.record import (
     StudyHost,
     TrialState,
 )
-from tuner.scoring import mean_loss
 from tuner.sharing import LEASE_S, Sharing, host_of
 from tuner.storage import Say, Storage, no_words, open_storage, without_secret, writes
 from tuner.stored import (
     HOST,
     Header,
-    in_order,
-    read_block,
-    read_host,
     read_record,
     read_trials,
-    shared_trials,
 )
 
 if TYPE_CHECKING:
@@ -65,8 +58,6 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 __all__ = ["Header", "Storage", "Store", "list_names", "sqlite_url"]
-
-_VALID_CONSTRAINT = "accepted by the server"
 
 
 def sqlite_url(folder: Path) -> str:
@@ -91,15 +82,9 @@ class Store:
         blocks: optuna.Study,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._storage = storage
         self._search = search
-        self._blocks = blocks
-        self._search_id = storage.get_study_id_from_name(search.study_name)
-        self._blocks_id = storage.get_study_id_from_name(blocks.study_name)
         self._clock = clock
-        self._search_trials: dict[int, optuna.Trial] = {}
-        self._block_trials: dict[int, optuna.Trial] = {}
-        self._finished: dict[int, Block] = {}
+        self._alone = Alone(storage, search, blocks)
         self.sharing = Sharing(storage, search, blocks, self._goals)
         """What is known of other workers on this record."""
 
@@ -110,6 +95,11 @@ class Store:
     def host(self) -> str:
         """Name of the host whose worker this is; empty where one host measures alone."""
         return self.sharing.host
+
+    @property
+    def _writer(self) -> Alone | Sharing:
+        """Who writes blocks."""
+        return self.sharing if self.host else self._alone
 
     @classmethod
     @writes
@@ -303,31 +293,18 @@ class Store:
             StoreError: another worker took this host over.
         """
         self.sharing.check_worker()
-        if self.host:
-            return self.sharing.open_block(
-                Begun(
-                    phase=phase,
-                    index=index,
-                    seed=seed,
-                    started_unix_s=self._clock(),
-                    host=self.host,
-                    lease_s=lease_s,
-                    instances=tuple(instances),
-                    trials=(),
-                    mark=uuid.uuid4().hex,
-                )
+        return self._writer.open_block(
+            Begun(
+                phase=phase,
+                index=index,
+                seed=seed,
+                started_unix_s=self._clock(),
+                host=self.host,
+                lease_s=lease_s,
+                instances=tuple(instances),
+                trials=(),
+                mark=uuid.uuid4().hex,
             )
-        return self._create(
-            self._blocks,
-            self._blocks_id,
-            self._block_trials,
-            attrs={
-                "phase": phase,
-                "index": index,
-                "seed": seed,
-                "started_unix_s": self._clock(),
-                "instances": msgspec.to_builtins(tuple(instances)),
-            },
         )
 
     @writes
@@ -337,12 +314,7 @@ class Store:
         Raises:
             LeaseLostError: the block was taken for abandoned and ended by another worker.
         """
-        if self.host:
-            self.sharing.add_window(block, window)
-            return
-        self._block_trials[block].set_user_attr(
-            WINDOW + window.window_id, msgspec.to_builtins(window)
-        )
+        self._writer.add_window(block, window)
 
     @writes
     def close_block(
@@ -358,28 +330,14 @@ class Store:
         Raises:
             LeaseLostError: as ``add_window``.
         """
-        if self.host:
-            self.sharing.close_block(
-                block,
-                state,
-                reason,
-                instances,
-                measured_share=measured_share,
-                ended_unix_s=self._clock(),
-            )
-            return
-        states = _optuna().trial.TrialState
-        trial = self._block_trials.pop(block)
-        trial.set_user_attr("instances", msgspec.to_builtins(tuple(instances)))
-        trial.set_user_attr("reason", reason)
-        trial.set_user_attr("measured_share", measured_share)
-        trial.set_user_attr("ended_unix_s", self._clock())
-        trial.set_user_attr("state", state)
-        with unless_ended():
-            if state == "complete":
-                self._blocks.tell(block, measured_share, skip_if_finished=True)
-            else:
-                self._blocks.tell(block, state=states.FAIL, skip_if_finished=True)
+        self._writer.close_block(
+            block,
+            state,
+            reason,
+            instances,
+            measured_share=measured_share,
+            ended_unix_s=self._clock(),
+        )
 
     # --- trials -----------------------------------------------------------------------------
 
@@ -404,31 +362,14 @@ class Store:
         """
         if self.host:
             return self.sharing.open_trial(configuration, origin)
-        inside = {
-            name: domain
-            for name, domain in distributions.items()
-            if name in parameters and _contains(domain, parameters[name])
-        }
-        return self._create(
-            self._search,
-            self._search_id,
-            self._search_trials,
-            attrs={
-                "digest": configuration.digest,
-                "origin": origin,
-                "configuration": configuration.values,
-            },
-            params={name: parameters[name] for name in inside},
-            distributions=inside,
-        )
+        return self._alone.open_trial(configuration, origin, parameters, distributions)
 
     @writes
     def report_loss(self, trial: int, block: int, loss: float) -> None:
         """Show a trial's loss in a block to Optuna's tools; the record itself is the windows."""
-        # Optuna takes intermediate values of one objective only; of several hosts, blocks tell all.
-        if not self.host and len(self._search.directions) == 1:
-            with unless_ended():
-                self._racing(trial).report(loss, step=block)
+        # Of several hosts, blocks tell all.
+        if not self.host:
+            self._alone.report_loss(trial, block, loss)
 
     @writes
     def close_trial(
@@ -454,58 +395,8 @@ class Store:
             second: losses of the second objective, where there are two.
             excess: how far beyond each limit; told as constraints too.
         """
-        if self.host:
-            return
-        states = _optuna().trial.TrialState
-        infeasible = state == "infeasible"
-        told = {**(excess or {}), _VALID_CONSTRAINT: 1.0 if infeasible else -1.0}
-        with unless_ended():
-            trial = self._racing(number)
-            trial.set_user_attr("state", state)
-            trial.set_user_attr("message", message)
-            # Some are there already if the study was killed between this write and the next.
-            # Those that another worker has just told are warned of, and are there.
-            with contextlib.suppress(UserWarning):
-                for name in told.keys() - trial.constraints.keys():
-                    trial.set_constraint(name, told[name])
-            values = [mean_loss(losses)] + ([] if second is None else [mean_loss(second)])
-            if all(map(math.isfinite, values)) and not infeasible:
-                self._search.tell(number, values, skip_if_finished=True)
-            else:
-                self._search.tell(number, state=states.PRUNED, skip_if_finished=True)
-        self._search_trials.pop(number, None)
-
-    def _racing(self, number: int) -> optuna.Trial:
-        """A trial to be written to; another worker may have begun it."""
-        if number not in self._search_trials:
-            trial_id = self._storage.get_trial_id_from_study_id_trial_number(
-                self._search_id, number
-            )
-            self._search_trials[number] = _optuna().Trial(self._search, trial_id)
-        return self._search_trials[number]
-
-    def _create(
-        self,
-        study: optuna.Study,
-        study_id: int,
-        kept: dict[int, optuna.Trial],
-        *,
-        attrs: Mapping[str, Any],
-        params: Mapping[str, Value] | None = None,
-        distributions: Mapping[str, BaseDistribution] | None = None,
-    ) -> int:
-        """Begin a trial of either study in one write: a crash leaves the whole of it or nothing."""
-        optuna = _optuna()
-        template = optuna.trial.create_trial(
-            state=optuna.trial.TrialState.RUNNING,
-            params=dict(params or {}),
-            distributions=dict(distributions or {}),
-            user_attrs=dict(attrs),
-        )
-        trial_id = self._storage.create_new_trial(study_id, template)
-        number: int = self._storage.get_trial(trial_id).number
-        kept[number] = optuna.Trial(study, trial_id)
-        return number
+        if not self.host:
+            self._alone.close_trial(number, state, losses, message, second=second, excess=excess)
 
     # --- recovery and reading ---------------------------------------------------------------
 
@@ -532,66 +423,16 @@ class Store:
         try:
             attrs = self._search.user_attrs
             names = [key.removeprefix(HOST) for key in attrs if key.startswith(HOST)]
+            blocks = self._alone.blocks(self.sharing.look())
             if names:
-                return self._read_shared(attrs, [self.host] if self.host else names)
-            return read_record(
-                attrs,
-                read_trials(self._search.get_trials(deepcopy=False)),
-                self._read_blocks(self.sharing.look()),
-                "",
-                {},
-            )
+                return self.sharing.record(attrs, [self.host] if self.host else names, blocks)
+            trials = read_trials(self._search.get_trials(deepcopy=False))
+            return read_record(attrs, trials, blocks, "", {})
         except (msgspec.ValidationError, KeyError) as error:
             raise StoreError(
                 f"the record of {self._search.study_name!r} is damaged, or of another version of"
                 f" tuner: {error}"
             ) from error
-
-    def _read_blocks(self, trials: Sequence[optuna.trial.FrozenTrial]) -> list[Block]:
-        """Blocks of one host alone; one that has ended never changes, so it is read once."""
-        blocks = []
-        for frozen in trials:
-            if "instances" not in frozen.user_attrs:
-                continue
-            block = self._finished.get(frozen.number) or read_block(frozen)
-            if frozen.state.is_finished():
-                self._finished[frozen.number] = block
-            blocks.append(block)
-        return blocks
-
-    def _read_shared(self, attrs: Mapping[str, Any], names: Sequence[str]) -> Record:
-        """The record of several hosts: as one of them, or as nobody in particular.
-
-        A worker reads of the others no more than their blocks' figures.
-        """
-        seen, here = self.sharing.look(), self.host
-        shared = self.sharing.shared()
-        parts = {name: self.sharing.part(name) for name in names}
-        windows = {name: part.windows() for name, part in parts.items()}
-        hosts = {name: read_host(part.attrs) for name, part in parts.items()}
-        hosts = dict(sorted(hosts.items(), key=lambda entry: (entry[1].joined_unix_s, entry[0])))
-        over = "search_ended" in attrs and not any(
-            s.running and s.begun.phase == "search" for s in shared
-        )
-        blocks = self._read_blocks(seen)
-        for block in shared:
-            known = here and (block.begun.phase == "search" or block.begun.host != here)
-            own = None if known else windows[block.begun.host].get(block.number, [])
-            blocks.append(block.block(own))
-        header = msgspec.convert(attrs["header"], Header)
-        chosen = self.sharing.chosen()
-        trials = shared_trials(header.baseline, shared, chosen, here, over=over)
-        blocks.sort(key=lambda block: block.number)
-        record = read_record(attrs, trials, blocks, here, hosts)
-        values = [*(t for s in shared for t in s.begun.trials), *chosen]
-        configurations = {
-            t.digest: ConfigurationRecord(t.space, t.digest, t.values, "") for t in values
-        }
-        if not here:
-            for part in parts.values():
-                configurations |= part.texts()
-        record = replace(record, configurations={**configurations, **record.configurations})
-        return record if here else in_order(record)
 
     def importance(
         self, trials: Sequence[optuna.trial.FrozenTrial] | None = None
@@ -640,10 +481,3 @@ def _optuna() -> Any:
 def _no_sampler() -> Any:
     """The cheapest sampler: proposals are made in tuner.search, never by the record's studies."""
     return _optuna().samplers.RandomSampler()
-
-
-def _contains(domain: BaseDistribution, value: Value) -> bool:
-    try:
-        return domain._contains(domain.to_internal_repr(value))  # noqa: SLF001 - no public way
-    except ValueError:
-        return False
