@@ -43,7 +43,11 @@ def test_a_published_experiment_from_beginning_to_end(
     kept = tuner("export", "mine", "--results", "results/mine")
     assert kept.code == 0, kept.err
     assert "results/README.md" in kept.out
-    anew = tuner("report", "results/mine/record-20B.json.gz", "--json")
+    kept_record = "results/mine/record-20B.json.gz"
+    refused = tuner("report", "mine", "--junit", "ci.xml")
+    assert (refused.code, "--fail-if" in refused.err) == (2, True)
+    anew = tuner("report", kept_record, "--json", "--charts", "svg", "--output", "drawn")
+    assert Path("drawn/charts/ratio-p99-20b.svg").is_file()
     assert json.loads(anew.out)["contests"] == json.loads(again.out)["contests"]
     extra = types.ModuleType("optuna_dashboard")
     monkeypatch.setattr(extra, "run_server", lambda *_, **__: None, raising=False)

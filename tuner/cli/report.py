@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from tuner.cli.session import STUDIES, open_store
 from tuner.errors import DefinitionError
 from tuner.record import Record
 from tuner.record_file import read_record
+from tuner.report.contest import evaluate_contest
 from tuner.report.data import as_data, schema
 from tuner.report.result import StudyResult, evaluate
 
@@ -69,15 +71,17 @@ def command(
         raise DefinitionError("name a study; 'tuner studies' lists those here", path="NAME")
     progress = TerminalProgress(quiet=quiet)
     if storage is None and len(names) == 1 and contest_results.is_run(STUDIES / names[0], names[0]):
-        records = contest_results.write(STUDIES / names[0], progress)
-        contest_results.show(records, STUDIES / names[0], as_json=as_json)
+        folder = STUDIES / names[0]
+        _no_junit(junit)
+        found = contest_results.read(folder)
+        _report_run(found, output or folder, charts, progress, as_json=as_json)
         return
     opened = [_open(name, storage) for name in names]
     records = [record for record, _ in opened]
     if all(record.contest for record in records):
+        _no_junit(junit)
         folder = output or opened[0][1]
-        contest_results.write_pages(records, folder, progress)
-        contest_results.show(records, folder, as_json=as_json)
+        _report_run(records, folder, charts, progress, as_json=as_json)
         return
     if len(opened) > 1:
         _side_by_side(opened, output or Path(), junit, as_json=as_json)
@@ -96,6 +100,39 @@ def _open(name: str, storage: str | None) -> tuple[Record, Path]:
         path = Path(name)
         return read_record(path), path.parent
     return open_store(name, storage).record(), STUDIES / name
+
+
+def _report_run(
+    records: Sequence[Record],
+    folder: Path,
+    charts: tuple[Format, ...],
+    progress: TerminalProgress,
+    *,
+    as_json: bool,
+) -> None:
+    if records:
+        contest_results.write_pages(records, folder, progress)
+    if records and charts:
+        _draw_run(records, folder / "charts", charts)
+    contest_results.show(records, folder, as_json=as_json)
+
+
+def _draw_run(records: Sequence[Record], folder: Path, formats: tuple[Format, ...]) -> None:
+    from tuner.report.contest_pages import contest_pictures
+    from tuner.report.pictures import write_pictures
+
+    found = contest_pictures([evaluate_contest(record) for record in records])
+    specs = {name: spec for drawn in found for name, (spec, _) in drawn.items()}
+    titles = {name: title for drawn in found for name, (_, title) in drawn.items()}
+    write_pictures(specs, titles, folder, formats)
+
+
+def _no_junit(junit: Path | None) -> None:
+    if junit is not None:
+        raise DefinitionError(
+            "a run claims nothing that a build could fail by; see tuner compare --fail-if",
+            path="--junit",
+        )
 
 
 def _draw(study: StudyResult, folder: Path, formats: tuple[Format, ...]) -> None:
