@@ -34,7 +34,8 @@ class NginxLab:
 
     def __init__(self, study: Path) -> None:
         self.lab = local.lab_folder(study)
-        self.deployer = AnsibleDeployer(self.lab, study / "work", user=local.lab_user())
+        self.work = study / "work"
+        self.deployer = AnsibleDeployer(self.lab, self.work, user=local.lab_user())
         self.server = nginx.detect()
         self.cpus = (max(os.sched_getaffinity(0)),)
         self.space: Space = load_space(

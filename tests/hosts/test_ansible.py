@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -136,6 +137,42 @@ def test_tuner_can_be_interrupted_during_a_playbook_and_after_it(lab: NginxLab) 
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupted_playbook_leaves_nobody_who_goes_on_with_it(lab: NginxLab) -> None:
+    """Ansible's workers have sessions of their own: one would start what nobody stops any more."""
+    spec = lab.spec("baseline", local.free_ports(1)[0])
+    slow = ("sh", "-c", 'touch logs/begun; sleep 30; exec "$@"', "sh", *spec.start)
+    begun = Path(spec.directory) / "logs/begun"
+
+    def interrupt() -> None:
+        while not begun.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(Interrupted):
+        lab.deployer.deploy([replace(spec, start=slow)])
+    assert begun.exists()
+    # Left alone, it would wait for the start as long as the module does: 10 s.
+    patience = time.monotonic() + 2
+    while _players(lab) and time.monotonic() < patience:
+        time.sleep(0.05)
+    assert _players(lab) == []
+
+
+def _players(lab: NginxLab) -> list[int]:
+    """Processes of Ansible's with a playbook for this lab."""
+    processes = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in processes if _plays(pid, lab)]
+
+
+def _plays(pid: int, lab: NginxLab) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    except OSError:
+        return False
+    return "ansible-playbook" in words and str(lab.work) in words and _runs(pid)
 
 
 def test_what_is_taken_down_is_not_interrupted(lab: NginxLab) -> None:

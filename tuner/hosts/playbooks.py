@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,12 +93,32 @@ class Playbooks:
                 rotate_artifacts=3,
                 timeout=_PATIENCE_S,
             )
+        if runner.status in ("canceled", "timeout"):
+            _end_workers(private)
         if asked_to_stop():
             raise Interrupted(f"{playbook} was interrupted")
         if runner.rc != 0:
             words = "; ".join(failures) or runner.stdout.read()[-_KEPT_OUTPUT:].strip()
             raise (UnreachableError if lost else HostError)(f"{playbook} failed: {words}")
         return results
+
+
+def _end_workers(private: Path) -> None:
+    """Kill what goes on with a playbook that was ended.
+
+    ansible-runner kills the group of ``ansible-playbook``. Its workers have sessions of their own
+    since ansible-core 2.19 (``WorkerProcess._detach``), and what they run would go on: it would
+    start instances after everything was stopped.
+
+    Args:
+        private: ansible-runner's folder, by whose file of variables they are known.
+    """
+    variables = f"@{private / 'env' / 'extravars'}".encode()
+    for entry in Path("/proc").iterdir():
+        # Gone in the meantime, or another's.
+        with suppress(OSError):
+            if entry.name.isdigit() and variables in (entry / "cmdline").read_bytes().split(b"\0"):
+                os.killpg(int(entry.name), signal.SIGKILL)
 
 
 @contextmanager
