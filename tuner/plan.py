@@ -120,6 +120,8 @@ MEASURED_SHARE = 0.77
 75 % of the search and of the confirmation, and something for the time between two blocks."""
 _LONGEST_BLOCK = 1 / 16
 """Of the study: a longer block is not made for that, since blocks are what a claim counts."""
+_LONGEST_LOOK = 1 / 12
+"""The same for a block of the search, of which a study of ten minutes then still has five."""
 _STRETCHES = (1.0, 1.25, 1.5, 2.0)
 """How much longer than the samples need windows may become, so that there are fewer gaps."""
 _SETTLED_SHARE = 1 / 8
@@ -178,14 +180,15 @@ def plan_blocks(
             overhead=overhead,
         )
 
-    most_s = _LONGEST_BLOCK * time_s
-    confirm = worth_deploying(block(_ARM_S, confirm_s), 2, _TELLING_ROUNDS, most_s)
+    confirm = worth_deploying(block(_ARM_S, confirm_s), 2, _TELLING_ROUNDS, _LONGEST_BLOCK * time_s)
     return StudyPlan(
         capacity=CLOSED,
         aa=confirm,
         aa_blocks=3,
         aa_instances=3,
-        search=worth_deploying(block(_LOOK_S, search_s, 0.5), _CANDIDATES + 1, least, most_s),
+        search=worth_deploying(
+            block(_LOOK_S, search_s, 0.5), _CANDIDATES + 1, least, _LONGEST_LOOK * time_s
+        ),
         candidates=_CANDIDATES,
         confirm=confirm,
         load_points=block(_POINT_S, confirm_s),

@@ -103,6 +103,17 @@ def test_most_of_a_block_is_measuring() -> None:
 DEAR = st.builds(Overhead, st.floats(0.5, 4.5), st.floats(0.01, 0.05))
 
 
+@given(st.sampled_from(PERCENTILES), st.floats(200, 1e6), st.floats(600, 86_400))
+def test_over_ssh_ten_minutes_are_enough_for_most_of_them_to_be_measuring(
+    name: str, rate_per_s: float, time_s: float
+) -> None:
+    """At what a deployment and a gap cost there, with a fiftieth for what is between blocks."""
+    plan = plan_blocks(Goals.of(name), rate_per_s, time_s, overhead=Overhead(2.0, 0.03))
+    assert plan.search.share(plan.candidates + 1) >= 0.77
+    assert plan.search_of(3).share(4) >= 0.77
+    assert plan.confirm.share(2) >= 0.77
+
+
 @given(st.sampled_from(PERCENTILES), st.floats(100, 1e6), st.floats(900, 86_400), DEAR)
 def test_where_a_deployment_is_dear_blocks_are_longer(
     name: str, rate_per_s: float, time_s: float, overhead: Overhead
