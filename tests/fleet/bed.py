@@ -28,6 +28,10 @@ import yaml
 
 SUITE = "trixie"
 PACKAGES = ("nginx", "openssh-server", "python3", "iproute2", "procps", "sudo", "ca-certificates")
+SYSTEMD = ("systemd", "systemd-sysv", "dbus")
+"""What a host has besides whose process 1 is systemd."""
+UNIFIED = "cgroup"
+"""Where, in a host's folder, the hierarchy of control groups is mounted that systemd needs."""
 CACHE = Path(os.environ.get("TUNER_BED", "/var/tmp/tuner-bed"))  # noqa: S108 - root's, mode 0700
 TOOLS = ("debootstrap", "ip", "unshare", "taskset", "ssh", "ssh-keygen", "mount", "chroot")
 BORN_S = 20.0
@@ -40,6 +44,7 @@ VOLATILE = (
     "tmp",
     "var/tmp",
     "var/log",
+    "var/lib/systemd",
     "root/.ansible",
     "root/.cache",
 )
@@ -64,6 +69,28 @@ hostname "$1"
 mount --rbind /dev "$2/dev"
 exec chroot "$2" python3 -c "$3" $4
 """
+_SYSTEMD_SHELL = """
+hostname "$1"
+mount -t proc proc "$2/proc"
+mount -t tmpfs -o mode=0755 tmpfs "$2/run"
+mount -t sysfs -o ro sysfs "$2/sys"
+mount -t cgroup2 cgroup2 "$2/sys/fs/cgroup"
+mount --rbind /dev "$2/dev"
+export container=tuner
+exec chroot "$2" /lib/systemd/systemd --system --show-status=no --unit=multi-user.target \\
+    systemd.mask=console-getty.service systemd.mask=getty.target systemd.mask=apt-daily.timer \\
+    systemd.mask=apt-daily-upgrade.timer
+"""
+"""What systemd asks of who starts it in a container: systemd.io/CONTAINER_INTERFACE."""
+_JOINED = ("sh", "-ec", 'echo $$ >"$0"; exec "$@"')
+"""Begins a command, with the file that takes processes into a control group."""
+
+
+def systemd_refusal() -> str:
+    """Why no host can have systemd as its process 1 here; empty if one can."""
+    asked = ("unshare", "--mount", "--cgroup", "mount", "-t", "cgroup2", "cgroup2", "/mnt")
+    probe = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return "" if probe.returncode == 0 else f"no cgroup2 for systemd: {probe.stderr.strip()}"
 
 
 def refusal() -> str:
@@ -86,10 +113,10 @@ def refusal() -> str:
     return ""
 
 
-def base_root() -> Path:
-    """The root that all hosts start from: built once, some 300 MB and a minute."""
+def base_root(packages: Sequence[str] = PACKAGES) -> Path:
+    """The root that hosts start from: built once, some 300 MB and a minute."""
     # By what is in it, so that a change of the list builds another one.
-    name = hashlib.sha256(" ".join((SUITE, *PACKAGES)).encode()).hexdigest()[:8]
+    name = hashlib.sha256(" ".join((SUITE, *packages)).encode()).hexdigest()[:8]
     CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
     root = CACHE / f"{SUITE}-{name}"
     with (CACHE / "lock").open("w") as lock:
@@ -97,7 +124,7 @@ def base_root() -> Path:
         if not root.exists():
             building = root.with_suffix(".building")
             shutil.rmtree(building, ignore_errors=True)
-            include = f"--include={','.join(PACKAGES)}"
+            include = f"--include={','.join(packages)}"
             command = ["debootstrap", "--variant=minbase", include, SUITE, str(building)]
             done = subprocess.run(
                 command,
@@ -127,12 +154,24 @@ class BedHost:
     """The bridge's end of its cable."""
     cpu: int
     services: tuple[str, ...] = ()
+    systemd: bool = False
+    """Whether systemd is its process 1, which starts what Debian's packages enabled."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def root(self) -> Path:
         """The host's file system."""
         return self.folder / "root"
+
+    @property
+    def base(self) -> Path:
+        """The root that it started from."""
+        return base_root((*PACKAGES, *SYSTEMD) if self.systemd else PACKAGES)
+
+    @property
+    def group(self) -> Path:
+        """Its control group, below which systemd makes its own."""
+        return self.folder / UNIFIED / self.namespace
 
     def start(self) -> None:
         """Switch it on; returns when its sshd listens."""
@@ -142,10 +181,12 @@ class BedHost:
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [
+                    *((*_JOINED, str(self.group / "cgroup.procs")) if self.systemd else ()),
                     *("ip", "netns", "exec", self.namespace, "taskset", "-c", str(self.cpu)),
                     *("unshare", "--mount", "--pid", "--uts", "--ipc", "--fork"),
-                    *("--kill-child=SIGKILL", "sh", "-c"),
-                    _SHELL,
+                    *(("--cgroup",) if self.systemd else ()),
+                    *("--kill-child=SIGKILL", "sh", "-ec"),
+                    _SYSTEMD_SHELL if self.systemd else _SHELL,
                     *("sh", self.name, str(self.root), INIT, " ".join(self.services)),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -159,6 +200,10 @@ class BedHost:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"{self.name}: {(self.folder / 'log').read_text()[-2000:]}")
             time.sleep(0.05)
+        if self.systemd:
+            # sshd may be there before the other services; what fails in a namespace is no matter.
+            whole = self.inside("systemctl", "is-system-running", "--wait")
+            subprocess.run(whole, capture_output=True, check=False, timeout=60)
 
     def kill(self) -> None:
         """Pull the plug: every process of it is gone at once."""
@@ -205,7 +250,7 @@ class BedHost:
 
         Read from the overlay's upper layer, which holds that and little else.
         """
-        upper, base = self.folder / "disk" / "upper", base_root()
+        upper, base = self.folder / "disk" / "upper", self.base
         found = {}
         for folder, folders, names in os.walk(upper):
             here = Path(folder).relative_to(upper)
@@ -241,6 +286,7 @@ def bed(
     *,
     services: Mapping[str, tuple[str, ...]] | None = None,
     sizes: Mapping[str, str] | None = None,
+    systemd: Sequence[str] = (),
 ) -> Iterator[Bed]:
     """Hosts by group, as in an inventory; all is gone afterwards.
 
@@ -248,6 +294,7 @@ def bed(
         groups: names of hosts by group (``targets``, ``generators``, ``backends``).
         services: what a host starts when it is switched on.
         sizes: how large a host's disk is (``64m``), where that matters.
+        systemd: hosts whose process 1 is systemd; ``services`` are then those of the packages.
     """
     names = list(dict.fromkeys(name for members in groups.values() for name in members))
     tag = hashlib.sha256(f"{os.getpid()}-{time.monotonic_ns()}".encode()).hexdigest()[:4]
@@ -273,6 +320,7 @@ def bed(
                 f"{bridge}p{number}",
                 cpus[0] if generates else cpus[-1],
                 (services or {}).get(name, ()),
+                systemd=name in systemd,
             )
             _plug_in(host, bridge, stack, (sizes or {}).get(name, "50%"))
             _identify(host, folder)
@@ -292,7 +340,7 @@ def _plug_in(host: BedHost, bridge: str, stack: contextlib.ExitStack, size: str)
     stack.callback(_quietly, "umount", "--lazy", str(disk))
     (disk / "upper").mkdir()
     (disk / "work").mkdir()
-    layers = f"lowerdir={base_root()},upperdir={disk / 'upper'},workdir={disk / 'work'}"
+    layers = f"lowerdir={host.base},upperdir={disk / 'upper'},workdir={disk / 'work'}"
     _run("mount", "-t", "overlay", "-o", layers, "overlay", str(host.root))
     stack.callback(_quietly, "umount", "--lazy", str(host.root))
     _run("ip", "netns", "add", host.namespace)
@@ -304,6 +352,13 @@ def _plug_in(host: BedHost, bridge: str, stack: contextlib.ExitStack, size: str)
     _run(*within, "addr", "add", f"{host.address}/24", "dev", "eth0")
     _run(*within, "link", "set", "eth0", "up")
     _run(*within, "link", "set", "lo", "up")
+    if host.systemd:
+        mounted = host.folder / UNIFIED
+        mounted.mkdir()
+        _run("mount", "-t", "cgroup2", "cgroup2", str(mounted))
+        stack.callback(_quietly, "umount", "--lazy", str(mounted))
+        host.group.mkdir()
+        stack.callback(_disband, host.group)
     stack.callback(_end, host)
 
 
@@ -313,6 +368,13 @@ def _end(host: BedHost) -> None:
     for pid in _pids_in(host.namespace):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def _disband(group: Path) -> None:
+    """Remove a control group, whose last processes may still be ending."""
+    deadline = time.monotonic() + BORN_S
+    while group.exists() and time.monotonic() < deadline:
+        _quietly("find", str(group), "-depth", "-type", "d", "-delete")
 
 
 def _identify(host: BedHost, folder: Path) -> None:

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fleet.bed import Bed, bed, refusal
+from tests.fleet.bed import Bed, bed, refusal, systemd_refusal
+
+INITS = ("sysvinit", pytest.param("systemd", marks=pytest.mark.fleet))
+"""What may be a target's process 1, and so what controls its service."""
 
 
 @pytest.fixture(scope="session")
@@ -17,8 +20,8 @@ def pair() -> Iterator[Bed]:
         yield hosts
 
 
-def skip_without_bed() -> None:
+def skip_without_bed(*, systemd: bool = False) -> None:
     """Skip what needs hosts where there can be none."""
-    reason = refusal()
+    reason = refusal() or (systemd_refusal() if systemd else "")
     if reason:
         pytest.skip(f"{reason}: nothing on remote hosts was tested")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import kept_handlers, run_main, simulate
 from tests.fleet.bed import Bed, bed
-from tests.fleet.conftest import skip_without_bed
+from tests.fleet.conftest import INITS, skip_without_bed
 from tests.fleet.test_remote import tuner
 from tests.fleet.test_service import own_files
 from tuner.store import Store, sqlite_url
@@ -20,13 +20,14 @@ pytestmark = [pytest.mark.integration, pytest.mark.fleet]
 MAIN = "etc/nginx/nginx.conf"
 
 
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[Bed]:
+@pytest.fixture(scope="module", params=INITS)
+def hosts(request: pytest.FixtureRequest) -> Iterator[Bed]:
     """Two hosts that serve."""
-    skip_without_bed()
+    skip_without_bed(systemd=request.param == "systemd")
     names = ("one", "two")
     services = dict.fromkeys(names, ("nginx",))
-    with bed({"targets": names}, services=services) as made:
+    running = names if request.param == "systemd" else ()
+    with bed({"targets": names}, services=services, systemd=running) as made:
         for name in names:
             (made[name].root / "var/www/html").mkdir(parents=True, exist_ok=True)
             (made[name].root / "var/www/html/index.html").write_text("here\n")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.fleet.bed import Bed, BedHost, bed, until
-from tests.fleet.conftest import skip_without_bed
+from tests.fleet.conftest import INITS, skip_without_bed
 from tests.fleet.test_faults import Study, started
 from tests.fleet.test_service import GUARD, own_files
 from tuner.cli.progress import TerminalProgress
@@ -40,12 +40,13 @@ PATIENCE_S = 120.0
 VERDICT_S = 1500.0
 
 
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[Bed]:
+@pytest.fixture(scope="module", params=INITS)
+def hosts(request: pytest.FixtureRequest) -> Iterator[Bed]:
     """A host with Debian's Nginx and a page, and one that offers the load."""
-    skip_without_bed()
+    skip_without_bed(systemd=request.param == "systemd")
     groups = {"targets": ["web"], "generators": ["load"]}
-    with bed(groups, services={"web": ("nginx",)}) as made:
+    running = ("web",) if request.param == "systemd" else ()
+    with bed(groups, services={"web": ("nginx",)}, systemd=running) as made:
         site = made["web"].root / "var/www/html"
         site.mkdir(parents=True, exist_ok=True)
         (site / "page.html").write_text("a page\n" * 100)
