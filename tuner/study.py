@@ -32,7 +32,8 @@ PUBLISHED = "published"
 KERNEL_LAYER = "kernel"
 IN_PLACE = "restarts-my-service"
 """What the user writes to say that they know what a study in place does."""
-IN_PLACE_CONFIG = "/etc/nginx/nginx.conf"
+MAIN_FILES = {"nginx": "/etc/nginx/nginx.conf", "caddy": "/etc/caddy/Caddyfile"}
+"""Where packages put a server's main file."""
 RESERVED_NAMES = ("workloads", "experiments", "published", "results")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -204,7 +205,8 @@ def load_study(
             keys[key] = Node.option(key, value)
             given.add(key)
     if "in_place" in keys and "config" not in keys:
-        keys["config"] = Node.option("config", IN_PLACE_CONFIG)
+        server = keys["server"].text() if "server" in keys else "nginx"
+        keys["config"] = Node.option("config", MAIN_FILES.get(server, ""))
         given.add("config")
     if "config" in given and "baseline" not in given:
         # Whoever names a configuration of their own means it, whatever the study's file says.

@@ -27,6 +27,8 @@ import time
 from collections import deque
 from json import dumps, loads
 
+from tuner_processes import environment_of, the_run_of
+
 from tuner.hosts.log_end import log_end
 from tuner.hosts.proc import counters
 
@@ -34,7 +36,8 @@ PERIOD_S = 0.05
 """Between two readings of the server's processes: 20 a second are some 2 ms of CPU time."""
 KEPT = 100_000
 """Samples and stalls kept until they are asked for: the oldest go first."""
-SAID = 20_000
+SAID = 1 << 20
+"""Characters kept of what a command says: a configuration is told whole, and no endless log."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -134,11 +137,23 @@ class Agent:
         """Both clocks: the monotonic one, and the one since 1970."""
         return {"monotonic_ns": time.monotonic_ns(), "unix_ns": time.time_ns()}
 
-    def run(self, command, given=None, timeout_s=60):
+    def service(self, program):
+        """The process of the service that runs a program; of none, or of several, why."""
+        try:
+            pid = the_run_of(program)
+        except LookupError as error:
+            return {"refused": str(error)}
+        with open(f"/proc/{pid}/cmdline", "rb") as stream:
+            words = stream.read().decode(errors="replace").split("\0")[:-1]
+        return {"command": words, "environment": environment_of(pid)}
+
+    def run(self, command, given=None, timeout_s=60, environment=None, cwd=None):
         """Run a command to its end."""
         done = subprocess.run(
             command,
             input=given,
+            env=environment,
+            cwd=cwd,
             stdin=subprocess.DEVNULL if given is None else None,
             capture_output=True,
             text=True,
@@ -165,7 +180,8 @@ class Agent:
         return {}
 
     def put(self, path, content):
-        """Write a file."""
+        """Write a file, and the folders that it lies in."""
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with open(path, "wb") as stream:
             stream.write(base64.b64decode(content))
         return {}

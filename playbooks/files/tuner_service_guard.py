@@ -36,6 +36,8 @@ from tuner_guard import GuardError, boot_id, now_s, replace
 PATIENCE_S = 60.0
 PROOF_S = 10.0
 SAID = 4000
+USUAL_ADMIN = "localhost:2019"
+"""Where Caddy is administered unless it says otherwise (caddyserver.com/docs/api)."""
 
 
 class Guard(tuner_guard.Guard):
@@ -67,6 +69,8 @@ class Guard(tuner_guard.Guard):
         """
         with self.locked():
             saved = self.mine(asked)
+            # Before the service is restarted, since then that process is gone.
+            like = Likeness(asked["like"]) if asked.get("like") else None
             for path in asked["files"]:
                 if path not in saved["files"]:
                     saved["files"][path] = self.keep_old(path, len(saved["files"]))
@@ -82,12 +86,12 @@ class Guard(tuner_guard.Guard):
             except OSError as error:
                 self.back_to(before, saved, asked["lease_s"])
                 raise GuardError(f"{error.filename or ''}: {error.strerror}") from error
-            code, said = run(saved["validate"])
+            code, said = run(saved["validate"], like)
             if code != 0:
                 self.back_to(before, saved, asked["lease_s"])
                 return {"state": "refused", "message": said}
             code, said = take_over(saved["service"], asked["how"])
-            said = said if code != 0 else unproved(asked["live"])
+            said = said if code != 0 else unproved(asked["live"], like)
             if code != 0 or said:
                 self.back_to(before, saved, asked["lease_s"])
                 take_over(saved["service"], asked["how"])
@@ -297,7 +301,37 @@ def put(path, content, old):
         os.chmod(path, old["mode"])
 
 
-def run(command):
+class Likeness:
+    """As whom a process runs: account, environment, folder."""
+
+    def __init__(self, pid):
+        with open(f"/proc/{pid}/status", encoding="utf-8") as stream:
+            rows = dict(line.rstrip("\n").split(":\t", 1) for line in stream if ":\t" in line)
+        self.uid, self.gid = int(rows["Uid"].split()[1]), int(rows["Gid"].split()[1])
+        self.groups = [int(word) for word in rows["Groups"].split()]
+        with open(f"/proc/{pid}/environ", "rb") as stream:
+            pairs = [row.split(b"=", 1) for row in stream.read().split(b"\0")]
+        self.environment = {os.fsdecode(p[0]): os.fsdecode(p[1]) for p in pairs if len(p) > 1}
+        # systemd's, who would take our command for the service.
+        self.environment.pop("NOTIFY_SOCKET", None)
+        self.folder = os.readlink(f"/proc/{pid}/cwd")
+
+    def become(self):
+        """What a child does before it runs a command."""
+        if os.geteuid() == 0:
+            os.setgroups(self.groups)
+            os.setgid(self.gid)
+            os.setuid(self.uid)
+
+
+def options_like(like):
+    """How ``subprocess`` starts a command as that process is; None: as this one."""
+    if like is None:
+        return {}
+    return {"env": like.environment, "cwd": like.folder, "preexec_fn": like.become}
+
+
+def run(command, like=None):
     """Exit code, and what was said."""
     # Memory rather than a pipe: a daemon that keeps the descriptor must not keep us waiting.
     with os.fdopen(os.memfd_create("said"), "w+", encoding="utf-8", errors="replace") as said:
@@ -309,6 +343,7 @@ def run(command):
                 stderr=subprocess.STDOUT,
                 timeout=PATIENCE_S,
                 check=False,
+                **options_like(like),
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return 1, str(error)
@@ -341,26 +376,101 @@ def take_over(service, how):
     return code, said
 
 
-def unproved(live):
+def unproved(live, like=None):
     """Why the service is not taken to run with the new files; empty if it has shown that it does.
 
     Args:
-        live: ``url`` and ``host`` to ask, and the ``token`` that only the new files answer; empty:
-            nothing is asked.
+        live: ``url`` and ``host`` to ask, and the ``token`` that only the new files answer; or
+            ``adapted``, see ``not_running``; empty: nothing is asked.
+        like: as whom the service runs.
     """
     if not live:
         return ""
-    deadline = time.monotonic() + PROOF_S
-    answer = None
-    while time.monotonic() < deadline:
-        answer = asked_of(live["url"], live["host"])
-        if answer == live["token"]:
-            return ""
-        time.sleep(0.01)
+    if "adapted" in live:
+        return not_running(live["adapted"], like)
+    answer = awaited(lambda: asked_of(live["url"], live["host"]), live["token"])
+    if answer == live["token"]:
+        return ""
     said = "nothing" if answer is None else repr(answer[:200])
     return "{} ({}) answers {} instead of {!r} after {:g} s".format(
         live["url"], live["host"], said, live["token"], PROOF_S
     )
+
+
+def not_running(command, like):
+    """Why Caddy is not taken to run with the new files; empty if its administration tells them.
+
+    Args:
+        command: tells the JSON that it makes of the files. Nothing of that is said here: it holds
+            values of the environment.
+        like: as whom Caddy runs.
+    """
+    try:
+        told = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=PATIENCE_S,
+            check=True,
+            **options_like(like),
+        )
+        wanted = json.loads(told.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return f"{command[0]} does not tell what it makes of the files: {type(error).__name__}"
+    admin = wanted.get("admin") or {}
+    usual = (like.environment if like else {}).get("CADDY_ADMIN") or USUAL_ADMIN
+    address = admin.get("listen") or usual
+    if admin.get("disabled"):
+        return "its administration is off (admin off), so that nothing proves what it runs with"
+    running = awaited(lambda: administered(address), wanted)
+    if running == wanted:
+        return ""
+    if running is None:
+        return f"its administration at {address} does not answer within {PROOF_S:g} s"
+    return f"what runs, as its administration at {address} tells it, is not what the files say"
+
+
+def awaited(ask, wanted):
+    """What is answered once it is what is wanted, or last of all."""
+    deadline = time.monotonic() + PROOF_S
+    found = ask()
+    while found != wanted and time.monotonic() < deadline:
+        time.sleep(0.01)
+        found = ask()
+    return found
+
+
+def administered(address):
+    """The configuration that Caddy tells as running; None while it tells none.
+
+    Args:
+        address: as Caddy writes it: ``localhost:2019``, ``unix//run/caddy/admin.sock|0200``.
+    """
+    network, _, rest = address.partition("/") if "/" in address else ("tcp", "", address)
+    if network.startswith("unix"):
+        connection = http.client.HTTPConnection("127.0.0.1", timeout=1)
+        path = rest.partition("|")[0]
+    else:
+        host, _, port = rest.rpartition(":")
+        connection = http.client.HTTPConnection(
+            host.strip("[]") if host not in ("", "0.0.0.0", "[::]") else "127.0.0.1",  # noqa: S104 - asked, not listened on
+            int(port) if port.isdigit() else 2019,
+            timeout=1,
+        )
+        path = ""
+    try:
+        if path:
+            connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.sock.settimeout(1)
+            connection.sock.connect(path)
+        connection.request("GET", "/config/")
+        answer = connection.getresponse()
+        return json.loads(answer.read()) if answer.status == 200 else None
+    except (OSError, ValueError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
 
 
 def asked_of(url, host):

@@ -13,7 +13,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.tuner_guards import GuardFailedError, ask, put_in_place
-from ansible.module_utils.tuner_processes import pids_of
+from ansible.module_utils.tuner_processes import family, pids_of, the_run_of
 
 DOCUMENTATION = r"""
 module: tuner_service
@@ -79,9 +79,19 @@ options:
     type: bool
     default: false
   live:
-    description: What to ask the service for a proof that it runs with the files; empty, nothing.
+    description:
+      - What proves that the service runs with the files; empty, nothing does. Either V(token),
+        which it answers at V(url) under the name V(host), or V(adapted), a command that tells the
+        JSON which Caddy must tell as running at its administration.
     type: dict
     default: {}
+  program:
+    description:
+      - The service's program, which one process runs (C(PROGRAM run)). Commands are run as that
+        process is, with its account and environment, since validating opens log files; RV(pids)
+        has it. Empty, they are run as root.
+    type: str
+    default: ""
   pid_file:
     description: Where its main process writes its id; RV(pids) has it, and what came from it.
     type: str
@@ -106,6 +116,7 @@ ARGUMENTS = {
     "watched": {"type": "bool", "default": True},
     "continues": {"type": "bool", "default": False},
     "live": {"type": "dict", "default": {}},
+    "program": {"type": "str", "default": ""},
     "pid_file": {"type": "str", "default": ""},
 }
 COMMANDS = {"changed": "change", "renewed": "renew", "kept": "keep", "restored": "restore"}
@@ -113,6 +124,13 @@ ASKED = (
     *("owner", "service", "validate", "how", "files", "lease_s", "watched", "continues", "live"),
 )
 PATIENCE_S = 240.0
+
+
+def pids_in(asked):
+    """The service's processes, its main one first."""
+    if asked["program"]:
+        return family(the_run_of(asked["program"]))
+    return pids_of(asked["pid_file"])
 
 
 def main():
@@ -131,10 +149,12 @@ def main():
     try:
         program = put_in_place(asked["folder"], texts)
         wanted = {key: asked[key] for key in ASKED}
+        changes = asked["program"] and asked["state"] == "changed"
+        wanted["like"] = the_run_of(asked["program"]) if changes else 0
         command = [COMMANDS[asked["state"]], *owner]
         found = ask(program, asked["folder"], command, wanted, PATIENCE_S)
-        pids = pids_of(asked["pid_file"]) if found.get("state") == "live" else []
-    except (GuardFailedError, OSError, ValueError) as error:
+        pids = pids_in(asked) if found.get("state") == "live" else []
+    except (GuardFailedError, LookupError, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     else:
         module.exit_json(

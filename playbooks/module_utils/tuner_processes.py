@@ -18,10 +18,51 @@ def pids_of(pid_file):
     if not pid_file:
         return []
     with open(pid_file, encoding="utf-8") as stream:
-        found = [int(stream.read())]
-    for pid in found:  # which grows: children have children
+        return family(int(stream.read()))
+
+
+def family(pid):
+    """A process and all that came from it, itself first."""
+    found = [pid]
+    for each in found:  # which grows: children have children
         with contextlib.suppress(OSError):
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                with open(f"/proc/{pid}/task/{thread}/children", encoding="utf-8") as stream:
+            for thread in os.listdir(f"/proc/{each}/task"):
+                with open(f"/proc/{each}/task/{thread}/children", encoding="utf-8") as stream:
                     found.extend(int(word) for word in stream.read().split())
     return found
+
+
+def runs_of(program, word):
+    """Ids of the processes that run a program with this word on their command line."""
+    found = []
+    for entry in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(entry)
+            with open(f"/proc/{pid}/cmdline", "rb") as stream:
+                words = stream.read().split(b"\0")
+            same = os.readlink(f"/proc/{pid}/exe") == os.path.realpath(program)
+            if same and word.encode() in words[1:]:
+                found.append(pid)
+    return sorted(found)
+
+
+def the_run_of(program, word="run"):
+    """The process of the service that runs a program.
+
+    Raises:
+        LookupError: there is none, or more than one; the words say so.
+    """
+    found = runs_of(program, word)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        pids = ", ".join(map(str, found))
+        raise LookupError(f"{len(found)} processes are {program} {word} ({pids}), not one")
+    raise LookupError(f"no process is {program} {word}; start the service first")
+
+
+def environment_of(pid):
+    """The environment that a process was started with."""
+    with open(f"/proc/{pid}/environ", "rb") as stream:
+        rows = stream.read().decode(errors="surrogateescape").split("\0")
+    return dict(row.split("=", 1) for row in rows if "=" in row)

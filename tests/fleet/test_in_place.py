@@ -18,7 +18,7 @@ from tests.fleet.test_faults import Study, started
 from tests.fleet.test_service import GUARD, own_files
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.session import create_store, open_bench, preflight
-from tuner.configuration import Configuration
+from tuner.configuration import Configuration, Value
 from tuner.errors import HostError
 from tuner.hosts.port import InstanceSpec
 from tuner.phases.bench import Bench
@@ -116,7 +116,7 @@ def made(bench: Bench, label: str, configuration: Configuration) -> InstanceSpec
     return bench.make_instance(label, configuration, port)
 
 
-def other(bench: Bench, **values: bool) -> Configuration:
+def other(bench: Bench, **values: Value) -> Configuration:
     """The baseline with other values."""
     return Configuration.of(bench.baseline.space, {**bench.baseline.values, **values})
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.own.caddyfiles import here
 from tuner.errors import DefinitionError
+from tuner.own.caddy.home import ThisMachine
 from tuner.own.caddy.origin import change_config
 from tuner.own.caddy.server import OwnCaddy, OwnConfiguration, read
 from tuner.own.caddy.tree import put
@@ -70,7 +71,7 @@ def taken(text: str, tmp_path: Path, kind: str = "proxy", **wishes: Any) -> OwnC
     """A configuration that was read."""
     (tmp_path / "Caddyfile").write_text(text)
     wanted = Wishes(str(tmp_path / "Caddyfile"), **wishes)
-    return read(wanted, load_workload(kind), here().binary)
+    return read(wanted, load_workload(kind), ThisMachine(here().binary))
 
 
 def adapted(mine: OwnConfiguration) -> tuple[OwnCaddy, tuple[str, ...]]:

@@ -9,6 +9,7 @@ import pytest
 from tuner.errors import DefinitionError
 from tuner.own.caddy import caddyfile
 from tuner.own.caddy.caddyfile import Setting, change, change_global, parse, spots
+from tuner.own.caddy.home import ThisMachine
 
 READ = Setting("read_buffer", ("16KiB",), (("transport", "http"),))
 IDLE = Setting("idle", ("60s",), (("timeouts",),))
@@ -107,7 +108,7 @@ def test_imports_are_followed_and_what_is_no_file_is_not(tmp_path: Path) -> None
     (tmp_path / "more").write_text("respond ok\n")
     main = tmp_path / "Caddyfile"
     main.write_text("(snippet) {\n}\nimport sites/*\nimport nowhere/*\n")
-    texts = caddyfile.read(str(main))
+    texts = caddyfile.read(str(main), ThisMachine("caddy"))
     assert set(texts) == {str(main), str(tmp_path / "sites" / "a"), str(tmp_path / "more")}
 
 

@@ -19,6 +19,7 @@ import pytest
 
 from tests.own.caddyfiles import CASES, Case, here
 from tests.own.test_real_ones import Echo, free_port, running
+from tuner.own.caddy.home import ThisMachine
 from tuner.own.caddy.origin import adapted, change_config
 from tuner.own.caddy.server import OwnCaddy, read
 from tuner.own.caddy.table import changes
@@ -89,7 +90,7 @@ def take(case: Case, folder: Path, back: int) -> Taken:
         (folder / name).write_text(text)
     server = here()
     workload = load_workload("proxy" if case.proxied else "static")
-    mine = read(Wishes(str(folder / case.name), case.host), workload, server.binary)
+    mine = read(Wishes(str(folder / case.name), case.host), workload, ThisMachine(server.binary))
     facts = SpaceFacts(
         1,
         32,
@@ -123,12 +124,12 @@ def test_caddy_reads_the_same_in_the_files_and_in_what_they_are_rebuilt_to(taken
     assert change_config(origin, []) == origin.config
     if not origin.is_json:
         said = subprocess.run(
-            [origin.binary, "adapt", "--config", str(taken.main), "--adapter", "caddyfile"],
+            [here().binary, "adapt", "--config", str(taken.main), "--adapter", "caddyfile"],
             capture_output=True,
             check=True,
         )
         assert json.loads(said.stdout) == origin.config
-        assert adapted(origin.texts, origin.file, origin.binary) == origin.config
+        assert adapted(origin.texts, origin.file, origin.home) == origin.config
     assert taken.own.unsaid() == ""
 
 
@@ -210,7 +211,7 @@ def test_the_patch_makes_the_tuned_configuration_of_the_users_files(taken: Taken
         if origin.is_json:
             assert json.loads(texts[origin.file]) == wanted
         else:
-            assert adapted(texts, origin.file, origin.binary) == wanted
+            assert adapted(texts, origin.file, origin.home) == wanted
         for name, text in files.items():
             if name.startswith("own/"):
                 assert (copy / name.removeprefix("own/")).read_text() == text

@@ -26,9 +26,9 @@ from tuner.hosts.service import Change, Services
 from tuner.record import Applied
 from tuner.report.result import StudyResult, evaluate
 from tuner.store import Store
+from tuner.study import MAIN_FILES
 
 _VALIDATE = {"nginx": ("nginx", "-t"), "caddy": ("caddy", "validate", "--config")}
-_MAIN_FILE = {"nginx": "/etc/nginx/nginx.conf", "caddy": "/etc/caddy/Caddyfile"}
 _PATIENCE_S = 5.0
 _HOST_S = 60.0
 """Longest time that one host is expected to take."""
@@ -174,9 +174,9 @@ def _change(
     if chosen is None:
         raise DefinitionError(f"the record of {name!r} holds no configuration", path="NAME")
     server = study.record.server.name
-    if server not in _MAIN_FILE:
+    if server not in MAIN_FILES:
         raise DefinitionError(f"{server} is exported only; see `tuner export {name}`", path="NAME")
-    main = target or _MAIN_FILE[server]
+    main = target or MAIN_FILES[server]
     if study.record.definition.get("config"):
         # Only what differs of the user's own files, where they lie there.
         files = {

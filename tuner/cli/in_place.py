@@ -15,13 +15,14 @@ from tuner.cli.undisturbed import undisturbed
 from tuner.errors import DefinitionError, HostError
 from tuner.facts import HostFacts
 from tuner.hosts import local
+from tuner.hosts.home import ServiceHome
 from tuner.hosts.in_place import SERVICE, InPlaceDeployer, owner_of
 from tuner.hosts.inventory import Inventory
 from tuner.hosts.playbooks import Playbooks
 from tuner.hosts.remote import Connections
 from tuner.hosts.service import SERVICE_FOLDER, Services
 from tuner.own.files import Files
-from tuner.own.in_place import Socket
+from tuner.own.seat import Socket
 from tuner.phases.bench import ReadLog
 from tuner.phases.watch import ReadCounters
 from tuner.servers.ground import Ground
@@ -107,12 +108,30 @@ class TargetService:
             )
         return agent
 
+    def home(self, program: str) -> ServiceHome:
+        """The host as the Caddy of its service finds it.
+
+        Args:
+            program: path of that Caddy.
+
+        Raises:
+            HostError: as ``files``; or the service does not run.
+        """
+        self.files()
+        target = self._inventory.target
+        try:
+            return ServiceHome(self._connections.agent(target), program)
+        except HostError as error:
+            self._connections.close()
+            raise HostError(f"{target.name}: {error}") from error
+
     @contextlib.contextmanager
-    def lent(self, folder: Path, socket: Socket, lease_s: float) -> Iterator[Seat]:
+    def lent(self, folder: Path, server: str, socket: Socket, lease_s: float) -> Iterator[Seat]:
         """The service for the study in this folder, restored whatever happens.
 
         Args:
             folder: the study's.
+            server: what the service is called, unless the inventory says otherwise.
             socket: where the service is asked.
             lease_s: the target restores it by itself so long after the last sign of life.
         """
@@ -121,7 +140,7 @@ class TargetService:
             services_of(self._inventory, self._connections, work),
             target,
             owner=owner_of(folder),
-            service=str(target.variables.get(SERVICE, "nginx")),
+            service=str(target.variables.get(SERVICE, server)),
             lease_s=lease_s,
         )
         path = str(Path(self._inventory.path).resolve())

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tuner.cli.in_place import TargetService
 from tuner.errors import DefinitionError
 from tuner.facts import HostFacts, ServerFacts
 from tuner.lint import caddy as caddy_rules
 from tuner.lint import nginx as nginx_rules
 from tuner.lint.finding import Finding, LintFacts, lint_facts
 from tuner.own import in_place, nginx
+from tuner.own.caddy import in_place as caddy_in_place
 from tuner.own.caddy import server as caddy
-from tuner.own.files import Files
+from tuner.own.caddy.home import ThisMachine
 from tuner.own.port import Own, OwnServer, Wishes
 from tuner.space import Space
 from tuner.study import StudyDefinition
@@ -27,6 +29,9 @@ def check(definition: StudyDefinition, workload: Workload) -> None:
     Raises:
         DefinitionError: at the option.
     """
+    if definition.in_place:
+        _check_in_place(definition, workload)
+        return
     if not definition.config:
         if workload.own_site:
             raise DefinitionError(
@@ -34,9 +39,6 @@ def check(definition: StudyDefinition, workload: Workload) -> None:
                 " configuration: --config /etc/nginx/nginx.conf",
                 path="--workload",
             )
-        return
-    if definition.in_place:
-        _check_in_place(definition, workload)
         return
     if definition.server not in READ:
         raise DefinitionError(
@@ -59,8 +61,10 @@ def _check_in_place(definition: StudyDefinition, workload: Workload) -> None:
             " both: --inventory hosts.yml",
             path="--in-place",
         )
-    if definition.server != "nginx":
-        raise DefinitionError(f"knows nginx, not yet {definition.server}", path="--in-place")
+    if definition.server not in READ:
+        raise DefinitionError(
+            f"knows {' and '.join(READ)}, not yet {definition.server}", path="--in-place"
+        )
     if not workload.own_site:
         raise DefinitionError(
             f"workload {workload.name!r} brings what it asks for, and in place the service's own"
@@ -80,7 +84,7 @@ def read(
     definition: StudyDefinition,
     workload: Workload,
     server: ServerFacts,
-    service_files: Callable[[], Files],
+    service: Callable[[], TargetService],
 ) -> Own | None:
     """The configuration that a study names; None if it names none.
 
@@ -88,7 +92,7 @@ def read(
         definition: of the study.
         workload: what is asked.
         server: the program; Caddy's own reads its Caddyfile.
-        service_files: those of the host whose service is tuned in place.
+        service: what is tuned in place.
 
     Raises:
         DefinitionError: at the user's file and line, or the option.
@@ -102,9 +106,12 @@ def read(
         keep_upstreams=definition.keep_upstreams,
     )
     if definition.in_place:
-        return in_place.read(wishes, workload, service_files())
+        lent = service()
+        if server.name == "caddy":
+            return caddy_in_place.read(wishes, workload, lent.home(server.binary))
+        return in_place.read(wishes, workload, lent.files())
     if server.name == "caddy":
-        return caddy.read(wishes, workload, server.binary)
+        return caddy.read(wishes, workload, ThisMachine(server.binary))
     return nginx.read(wishes, workload)
 
 

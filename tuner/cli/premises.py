@@ -132,12 +132,12 @@ class Premises(Protocol):
         ...
 
 
-def open_premises(inventory: str | None, *, serves: bool = False) -> Premises:
+def open_premises(inventory: str | None, *, serves: str = "") -> Premises:
     """This machine, or the hosts of an inventory; these are looked at now.
 
     Args:
         inventory: its path; None: this machine.
-        serves: whether the target must have its server already, since that is what is tuned.
+        serves: the server that the target must have already, since that is what is tuned.
 
     Raises:
         DefinitionError: the inventory cannot be read.
@@ -214,10 +214,10 @@ class Fleet:
 
     Args:
         inventory: the hosts.
-        serves: whether the target must have its server already.
+        serves: the server that the target must have already; empty: none.
     """
 
-    def __init__(self, inventory: Inventory, *, serves: bool = False) -> None:
+    def __init__(self, inventory: Inventory, *, serves: str = "") -> None:
         self._inventory = inventory
         self._serves = serves
         self._connections = remote.Connections(inventory)
@@ -357,12 +357,14 @@ class Fleet:
             wanted = remote.checksum(binary)
             measuring = (hosts.target, hosts.generator)
             stale = [h for h in measuring if found[h.name].loadgen_sha256 != wanted]
-            serving = (hosts.target, hosts.backend)
-            bare = [h for h in serving if found[h.name].programs["nginx"] is None]
-            if self._serves and hosts.target in bare:
+            # Nothing is installed beside a service that is tuned in place.
+            program = self._serves or nginx.name
+            serving = (hosts.target,) if self._serves else (hosts.target, hosts.backend)
+            bare = [h for h in serving if found[h.name].programs[program] is None]
+            if self._serves and bare:
                 raise HostError(
-                    f"there is no Nginx on {hosts.target.name}, so there is none to be tuned in"
-                    " place"
+                    f"there is no {program} on {hosts.target.name}, so there is none to be tuned"
+                    " in place"
                 )
             if not stale and not bare:
                 return found
@@ -371,7 +373,7 @@ class Fleet:
             names = remote.pattern([*stale, *bare]).replace(":", ", ")
             click.echo(f"provision  {names}", err=True)
             remote.provision(
-                playbooks, servers=serving, hosts=measuring, loadgen=binary, program="nginx"
+                playbooks, servers=serving, hosts=measuring, loadgen=binary, program=program
             )
             return dict(remote.read_facts(playbooks, hosts.in_use)) if bare else found
 

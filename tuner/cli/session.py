@@ -39,6 +39,7 @@ from tuner.kernel import (
     settings_of,
 )
 from tuner.load.port import LoadGenerator
+from tuner.own.caddy.in_place import InPlaceCaddy
 from tuner.own.in_place import InPlaceNginx
 from tuner.parameter import OWN
 from tuner.phases.bench import Bench
@@ -117,11 +118,13 @@ def preflight(
     if definition.connections is not None:
         workload = replace(workload, connections=definition.connections)
     own_server.check(definition, workload)
-    premises = open_premises(definition.inventory, serves=bool(definition.in_place))
+    premises = open_premises(
+        definition.inventory, serves=definition.server if definition.in_place else ""
+    )
     host = premises.host
     adapter = catalog.server(definition.server)
     found = premises.detect(adapter)
-    mine = own_server.read(definition, workload, found, lambda: premises.service().files())
+    mine = own_server.read(definition, workload, found, premises.service)
     workload = mine.workload if mine else workload
     cores = premises.cores(backend=workload.backend is not None)
     facts = space_facts(host, found, workload, len(cores.server))
@@ -273,9 +276,9 @@ def open_bench(
 
     Configurations of the spaces of ``others`` can be deployed too, beside those of ``found``.
     """
-    if isinstance(found.own, InPlaceNginx):
-        lease_s = _lease_s(found.definition)
-        with found.premises.service().lent(folder, found.own.socket, lease_s) as seat:
+    if isinstance(found.own, InPlaceNginx | InPlaceCaddy):
+        lease_s, service = _lease_s(found.definition), found.premises.service()
+        with service.lent(folder, found.server.name, found.own.socket, lease_s) as seat:
             for configuration in (found.baseline, *found.beside):
                 store.add_configuration(describe(found, configuration))
             bench = _bench(found, seat, seat.ground(found.server.binary), progress, store)

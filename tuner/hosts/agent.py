@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,13 @@ class Agent:
         return answer
 
     def said(
-        self, command: Sequence[str], stdin: str | None = None, patience_s: float = _PATIENCE_S
+        self,
+        command: Sequence[str],
+        stdin: str | None = None,
+        patience_s: float = _PATIENCE_S,
+        *,
+        environment: Mapping[str, str] | None = None,
+        cwd: str | None = None,
     ) -> tuple[int, str, str]:
         """Exit code, standard output and standard error of a command there."""
         told = self.ask(
@@ -82,6 +89,8 @@ class Agent:
             command=list(command),
             given=stdin,
             timeout_s=patience_s * 0.9,
+            environment=None if environment is None else dict(environment),
+            cwd=cwd,
         )
         return told["code"], told["out"], told["err"]
 
@@ -97,6 +106,17 @@ class Agent:
     def take(self, path: str) -> bytes:
         """Read a file, which is removed."""
         return base64.b64decode(self.ask("take", path=path)["content"])
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[str]:
+        """A new folder, which is taken away."""
+        path: str = self.ask("folder")["path"]
+        try:
+            yield path
+        finally:
+            # If the channel broke, the agent removed it itself.
+            with contextlib.suppress(HostError):
+                self.ask("remove", path=path)
 
     def read(self, path: str) -> bytes:
         """A file's content.
@@ -166,10 +186,12 @@ class Agent:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.close()
+        playbooks = data_dir("playbooks")
         sources = {
             log_end.__name__: Path(log_end.__file__).read_bytes(),
             proc.__name__: Path(proc.__file__).read_bytes(),
-            "__main__": (data_dir("playbooks") / "files" / "tuner_agent.py").read_bytes(),
+            "tuner_processes": (playbooks / "module_utils" / "tuner_processes.py").read_bytes(),
+            "__main__": (playbooks / "files" / "tuner_agent.py").read_bytes(),
         }
         parts = [(name, len(source)) for name, source in sources.items()]
         words = (self._host.python, "-uc", _BOOT.format(parts=parts))

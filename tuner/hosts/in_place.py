@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from tuner.errors import HostError
 from tuner.hosts.inventory import Host
 from tuner.hosts.port import InstanceSpec, InstanceState
-from tuner.hosts.service import Change, Proof, Services
+from tuner.hosts.service import Change, Proof, Running, Services
 
 SERVICE = "tuner_service"
 """Variable of a host: what its service is called, where that is not the server's name."""
@@ -62,7 +62,6 @@ class InPlaceDeployer:
         """
         # After a failure nobody knows what stands there: the next call begins anew.
         continues, self._switched = self._switched, False
-        url = urlsplit(instance.live_url)
         changed = self._services.change(
             self._host,
             Change(
@@ -72,10 +71,9 @@ class InPlaceDeployer:
                 validate=instance.validate,
                 how="restart",
                 lease_s=self._lease_s,
-                live=Proof(
-                    instance.live_url, instance.live_host or url.netloc, instance.live_token
-                ),
+                live=_proof(instance),
                 pid_file=instance.pid_file,
+                program=instance.program,
                 continues=continues,
             ),
         )
@@ -90,3 +88,10 @@ class InPlaceDeployer:
         """
         self._switched = False
         self._services.restore([self._host], self._owner)
+
+
+def _proof(instance: InstanceSpec) -> Proof | Running:
+    if instance.live_adapted:
+        return Running(instance.live_adapted)
+    url = urlsplit(instance.live_url)
+    return Proof(instance.live_url, instance.live_host or url.netloc, instance.live_token)

@@ -48,6 +48,10 @@ class InstanceSpec:
     """Absolute path of the log in which it says why requests failed; empty: there is none that is
     this instance's alone.
     """
+    live_adapted: tuple[str, ...] = ()
+    """Command on the target, or empty: tells the JSON that Caddy must tell as running instead."""
+    program: str = ""
+    """What the process of a service runs, as which ``validate`` is run; empty: as it comes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,13 +214,8 @@ class RemotePlace:
     @contextlib.contextmanager
     def folder(self) -> Iterator[str]:
         """See ``Place.folder``."""
-        path: str = self._agent.ask("folder")["path"]
-        try:
+        with self._agent.folder() as path:
             yield path
-        finally:
-            # If the channel broke, the agent removed it itself.
-            with contextlib.suppress(HostError):
-                self._agent.ask("remove", path=path)
 
     def put(self, folder: str, name: str, content: bytes) -> str:
         """See ``Place.put``."""

@@ -29,6 +29,14 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
+class Running:
+    """What Caddy must tell at its administration as the configuration that is running."""
+
+    adapted: tuple[str, ...]
+    """Command on the host that tells it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """What is to stand in the files of a service."""
 
@@ -42,10 +50,12 @@ class Change:
     how: Literal["reload", "restart"] = "reload"
     lease_s: float = 300.0
     """The host puts its own files back so long after the last sign of life."""
-    live: Proof | None = None
+    live: Proof | Running | None = None
     """None: a service that runs is taken to run with the files."""
     pid_file: str = ""
     """Where its main process writes its id; empty: nobody asks for its processes."""
+    program: str = ""
+    """What one process of the service runs, as which commands are run; empty: they are root's."""
     continues: bool = False
     """Whether those of the last change must have stayed until this one."""
 
@@ -93,6 +103,7 @@ class Services:
                 "tuner_files_file": str(path),
                 "tuner_live": asdict(change.live) if change.live else {},
                 "tuner_pid_file": change.pid_file,
+                "tuner_program": change.program,
                 "tuner_continues": change.continues,
             },
         )

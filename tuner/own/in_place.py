@@ -8,7 +8,7 @@ location alone.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tuner.configuration import Configuration
@@ -19,25 +19,13 @@ from tuner.own import nginx
 from tuner.own.edits import Insert, change_texts
 from tuner.own.files import Files
 from tuner.own.port import Wishes
+from tuner.own.seat import Socket, askable, asked_by, refuse_raised, sent, socket_of
 from tuner.own.serving import names
 from tuner.own.table import bind, changes
 from tuner.own.tree import Directive, parse
 from tuner.servers.ground import LIVE_PATH, Ground
 from tuner.space import Space
-from tuner.wire import Tls
-from tuner.workload import Request, Workload
-
-_ANYWHERE = ("", "*", "0.0.0.0", "::")  # noqa: S104 - read, never listened on
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
-
-
-@dataclass(frozen=True, slots=True)
-class Socket:
-    """Where the server is asked."""
-
-    address: str
-    """Empty: on every address of the host."""
-    port: int
+from tuner.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +48,7 @@ class InPlaceOwn(nginx.Own):
             pid_file=_pid_file(self, server, where),
             binary=server.binary,
         )
-        made.refuse_raised()
+        refuse_raised(made.bound, self.tree.file)
         made.files(made.bound.baseline)
         notes = [f"own configuration: {self.tree.file}, {len(self.tree.texts)} files of the target"]
         if self.serving.tls:
@@ -68,13 +56,13 @@ class InPlaceOwn(nginx.Own):
         return made, (*notes, *self.tree.notes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InPlaceNginx(nginx.OwnNginx):
     """Behind ``tuner.own.port.OwnServer``: instances are the host's service with other files."""
 
-    socket: Socket = Socket("", 80)
-    pid_file: str = ""
-    binary: str = "nginx"
+    socket: Socket
+    pid_file: str
+    binary: str
 
     def instance(
         self,
@@ -117,29 +105,7 @@ class InPlaceNginx(nginx.OwnNginx):
             (("access_log", "off"), ("return", "200", configuration.digest)),
         )
         edits = (*changes(self.bound, own.serving, configuration), proof)
-        texts = change_texts(own.tree, edits)
-        for path, text in texts.items():
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                raise DefinitionError(
-                    "holds bytes that are no UTF-8; a file that is changed in place has to be one",
-                    path=path,
-                ) from None
-        return {path.removeprefix("/"): text for path, text in texts.items()}
-
-    def refuse_raised(self) -> None:
-        """Nothing, if the load can be put to the service as it is.
-
-        Raises:
-            DefinitionError: it has room for less.
-        """
-        for name, (said, needed) in self.bound.raised.items():
-            raise DefinitionError(
-                f"{name} is {said}, and this load needs {needed}; ask over fewer connections"
-                " (--connections), or raise it on the host first",
-                path=self.own.tree.file,
-            )
+        return sent(change_texts(own.tree, edits))
 
 
 def read(wishes: Wishes, workload: Workload, files: Files) -> InPlaceOwn:
@@ -154,26 +120,13 @@ def read(wishes: Wishes, workload: Workload, files: Files) -> InPlaceOwn:
         DefinitionError: at file and line.
     """
     found = nginx.read(wishes, workload, parse(wishes.config, files))
-    name, asked = name_of(found), found.workload
-    if asked.wire.tls is not None and name and asked.wire.tls.server_name == Tls().server_name:
-        tls = replace(asked.wire.tls, server_name=name)
-        asked = replace(asked, wire=replace(asked.wire, tls=tls))
-    if name:
-        asked = replace(asked, requests=tuple(_named(each, name) for each in asked.requests))
+    asked = asked_by(found.workload, name_of(found))
     return InPlaceOwn(found.wishes, found.serving, asked)
 
 
 def name_of(own: nginx.Own) -> str:
     """The name that the server is asked for; empty: it has none that could be."""
-    wanted = [own.wishes.server_name, *names(own.serving.server)]
-    return next((name for name in wanted if _PLAIN_NAME.fullmatch(name)), "")
-
-
-def _named(request: Request, name: str) -> Request:
-    """The request with the name of the server, where it names none itself."""
-    if any(header.lower() == "host" for header, _ in request.headers):
-        return request
-    return replace(request, headers=(("Host", name), *request.headers))
+    return askable([own.wishes.server_name, *names(own.serving.server)])
 
 
 def _socket(listen: Directive | None, server: Directive) -> Socket:
@@ -197,10 +150,10 @@ def _socket(listen: Directive | None, server: Directive) -> Socket:
     if text.startswith("["):
         raise wrong("IPv6 alone cannot be asked in place")
     address, _, port = ("", "", text) if text.isdigit() else text.partition(":")
-    address = "" if address in _ANYWHERE else address
-    if address == "localhost" or address.startswith("127."):
-        raise wrong("the load comes from another host, and this is the loopback")
-    return Socket(address, int(port or 80))
+    found = socket_of(address, int(port or 80))
+    if isinstance(found, str):
+        raise wrong(found)
+    return found
 
 
 def _pid_file(own: nginx.Own, server: ServerFacts, prefix: str) -> str:

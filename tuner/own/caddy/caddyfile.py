@@ -6,7 +6,6 @@ rules of Caddy's lexer (caddyconfig/caddyfile/lexer.go). What a line means, Cadd
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import DefinitionError
+from tuner.own.caddy.home import Home
 
 _DEEPEST = 32
 _HEREDOC = re.compile(r"<<([A-Za-z0-9_-]+)\r?\n")
@@ -80,14 +80,18 @@ class Setting:
     """Whether lines of this name stand beside each other, each with its own arguments."""
 
 
-def read(main: str) -> dict[str, str]:
+def read(main: str, home: Home) -> dict[str, str]:
     """The main file and all that it imports, by absolute path.
+
+    Args:
+        main: absolute.
+        home: the host whose files they are.
 
     Raises:
         DefinitionError: a file cannot be read, or is not understood; with its line.
     """
     texts: dict[str, str] = {}
-    _read(str(Path(main).absolute()), texts, 0)
+    _read(main, texts, home, 0)
     return texts
 
 
@@ -134,33 +138,34 @@ def change_global(text: str, words: tuple[str, ...], setting: Setting) -> str:
     return newline.join(["{", *_nested(inner, _STEP), "}", "", ""]) + text
 
 
-def with_imports(text: str, file: str, moved: Mapping[str, str]) -> str:
-    """The text with its imports of files pointing below other folders.
+def with_imports(text: str, file: str, folder: str, home: Home) -> str:
+    """The text with its imports of files pointing below a folder, where copies of them lie.
 
     Args:
         text: of the file.
         file: its absolute path.
-        moved: for each pattern that an import means, what is to be written.
+        folder: of the copies.
+        home: the host whose files they are.
     """
-    pieces = []
-    for word, pattern in _file_imports(parse(text, file), file):
-        if pattern in moved:
-            pieces.append((word.start, word.end, f"`{moved[pattern]}`"))
-    return _applied(text, pieces)
+    found = _file_imports(parse(text, file), file, home)
+    return _applied(
+        text, [(word.start, word.end, f"`{folder}{pattern}`") for word, pattern in found]
+    )
 
 
-def inlined(texts: Mapping[str, str], file: str) -> str:
+def inlined(texts: Mapping[str, str], file: str, home: Home) -> str:
     """A file with what it imports in place; imports with arguments stay, as they are no copies."""
     text = texts[file]
     lines = parse(text, file)
     alone = {line.words[1].start for _, line in spots(lines) if len(line.words) == 2}
     pieces = []
-    for word, pattern in _file_imports(lines, file):
+    for word, pattern in _file_imports(lines, file, home):
         start = text.rfind("\n", 0, word.start) + 1
         if word.start not in alone:
             continue
         indent = _indent_of(text, word.start)
-        body = "\n".join(inlined(texts, each).rstrip("\n") for each in _files(pattern))
+        inner = (each for each in home.matches(pattern) if each in texts)
+        body = "\n".join(inlined(texts, each, home).rstrip("\n") for each in inner)
         rows = [f"{indent}{row}" if row else row for row in body.split("\n")]
         pieces.append((start, word.end, "\n".join(rows)))
     return _applied(text, pieces)
@@ -171,53 +176,45 @@ def variables(text: str) -> set[str]:
     return {found[1] for found in _VARIABLE.finditer(text)}
 
 
-def unset(text: str) -> list[str]:
-    """The variables of a text that have neither a value here nor one of their own to fall back."""
+def unset(text: str, home: Home) -> list[str]:
+    """The variables of a text that have neither a value nor one of their own to fall back."""
     bare = {found[1] for found in _VARIABLE.finditer(text) if found[2] is None}
-    return sorted(name for name in bare if not os.environ.get(name))
-
-
-def imports(text: str, file: str) -> list[str]:
-    """The absolute patterns of the files that a text imports."""
-    return [pattern for _, pattern in _file_imports(parse(text, file), file)]
+    return sorted(name for name in bare if not home.variables.get(name))
 
 
 # --- reading ---------------------------------------------------------------------------------
 
 
-def _read(path: str, texts: dict[str, str], depth: int) -> None:
+def _read(path: str, texts: dict[str, str], home: Home, depth: int) -> None:
     if path in texts:
         return
     if depth > _DEEPEST:
         raise DefinitionError(f"imports are nested more than {_DEEPEST} deep", path=path)
     try:
-        texts[path] = Path(path).read_bytes().decode("utf-8", "surrogateescape")
+        texts[path] = home.read(path).decode("utf-8", "surrogateescape")
+    except IsADirectoryError:
+        # A star means folders too, which Caddy passes over.
+        return
     except OSError as error:
         raise DefinitionError(f"cannot be read: {error.strerror}", path=path) from None
-    for pattern in imports(texts[path], path):
-        for found in _files(pattern):
-            _read(found, texts, depth + 1)
+    for _, pattern in _file_imports(parse(texts[path], path), path, home):
+        for found in home.matches(pattern):
+            _read(found, texts, home, depth + 1)
 
 
-def _file_imports(lines: Sequence[Line], file: str) -> Iterator[tuple[Word, str]]:
+def _file_imports(lines: Sequence[Line], file: str, home: Home) -> Iterator[tuple[Word, str]]:
     snippets = {line.name for line in lines if line.name.startswith("(")}
     for _, line in spots(lines):
         if line.name != "import" or len(line.words) < 2:
             continue
         wanted = _VARIABLE.sub(
-            lambda found: os.environ.get(found[1], found[2] or ""), line.words[1].plain
+            lambda found: home.variables.get(found[1], found[2] or ""), line.words[1].plain
         )
         pattern = os.path.normpath(Path(file).parent / wanted)
         # A snippet goes before a file, and may stand in another one. What is put together of
         # arguments is known to Caddy alone.
-        if f"({wanted})" not in snippets and "{" not in wanted and _files(pattern):
+        if f"({wanted})" not in snippets and "{" not in wanted and home.matches(pattern):
             yield line.words[1], pattern
-
-
-def _files(pattern: str) -> list[str]:
-    # What begins with a dot is not meant by a star, for Caddy as for the shell.
-    found = glob.glob(pattern)  # noqa: PTH207 - Caddy matches as glob(3) does
-    return sorted(file for file in found if Path(file).is_file())
 
 
 def _rows(text: str, path: str) -> Iterator[tuple[int, list[Word]]]:

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from types import MappingProxyType
 
 from tuner.errors import DefinitionError
 from tuner.own.caddy import caddyfile
 from tuner.own.caddy.caddyfile import Setting, Spot
+from tuner.own.caddy.home import Home
 from tuner.own.caddy.tree import ABSENT, Json, Place, look, put, walk
 
-_PATIENCE_S = 30.0
 _MARK = "X-Tuner-Place"
 _FIRST = 900_000_000
 """Numbers from here on are marks: nobody has such sizes."""
@@ -55,7 +53,8 @@ class Origin:
     """Every file that was read, as it is."""
     config: Json
     """What Caddy makes of it."""
-    binary: str
+    home: Home
+    """The host whose files they are, and its Caddy."""
     anchors: Mapping[Place, Anchor] = field(default_factory=lambda: MappingProxyType({}))
     """The lines that make what stands at a place; empty for JSON."""
     opaque: str = ""
@@ -79,15 +78,18 @@ class Origin:
         return tuple(other for other, line in self.anchors.items() if line == anchor)
 
 
-def read(path: str, binary: str) -> Origin:
+def read(file: str, home: Home) -> Origin:
     """Read a Caddyfile with its imports, or Caddy's JSON.
+
+    Args:
+        file: absolute.
+        home: the host that it lies on.
 
     Raises:
         DefinitionError: it cannot be read, or Caddy refuses it; with file and line if it tells.
     """
-    file = str(Path(path).absolute())
+    text = _text(file, home)
     if PurePath(file).suffix == ".json":
-        text = _text(file)
         try:
             config = json.loads(text)
         except ValueError as error:
@@ -95,46 +97,39 @@ def read(path: str, binary: str) -> Origin:
             raise DefinitionError(f"is no JSON: {error}", path=file, line=line) from None
         if not isinstance(config, dict):
             raise DefinitionError("is no configuration of Caddy: not an object", path=file)
-        return Origin(file, MappingProxyType({file: text}), config, binary)
-    unset = caddyfile.unset(_text(file))
+        return Origin(file, MappingProxyType({file: text}), config, home)
+    unset = caddyfile.unset(text, home)
     try:
-        config = json.loads(_asked(file, binary))
+        config = json.loads(_asked(file, home))
     except DefinitionError as error:
         if not unset:
             raise
-        raise DefinitionError(
-            f"{error}; {', '.join(unset)} not set here: call tuner with the environment that Caddy"
-            " has"
-        ) from None
+        raise DefinitionError(f"{error}; {', '.join(unset)} not set {home.remedy}") from None
     try:
-        texts = caddyfile.read(file)
-        same = adapted(texts, file, binary)
+        texts = caddyfile.read(file, home)
+        same = adapted(texts, file, home)
     except DefinitionError as error:
-        texts, same = {file: _text(file)}, None
+        texts, same = {file: text}, None
         why = str(error)
     else:
         why = "its copy is not the same to Caddy"
     if same != config:
-        return Origin(file, MappingProxyType(texts), config, binary, opaque=why)
-    anchors = _anchors(texts, file, config, binary)
-    return Origin(file, MappingProxyType(texts), config, binary, MappingProxyType(anchors))
+        return Origin(file, MappingProxyType(texts), config, home, opaque=why)
+    anchors = _anchors(texts, file, config, home)
+    return Origin(file, MappingProxyType(texts), config, home, MappingProxyType(anchors))
 
 
-def adapted(texts: Mapping[str, str], main: str, binary: str) -> Json:
+def adapted(texts: Mapping[str, str], main: str, home: Home) -> Json:
     """The JSON that Caddy makes of some texts, as if they stood where the user's files stand.
 
     Raises:
         DefinitionError: Caddy refuses them.
     """
-    with tempfile.TemporaryDirectory(prefix="tuner-") as folder:
+    with home.folder() as folder:
         for file, text in texts.items():
-            patterns = caddyfile.imports(text, file)
-            moved = {pattern: f"{folder}{pattern}" for pattern in patterns}
-            path = Path(f"{folder}{file}")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            changed = caddyfile.with_imports(text, file, moved)
-            path.write_bytes(changed.encode("utf-8", "surrogateescape"))
-        said = _asked(f"{folder}{main}", binary, cwd=str(PurePath(main).parent), shown=main)
+            changed = caddyfile.with_imports(text, file, folder, home)
+            home.write(f"{folder}{file}", changed.encode("utf-8", "surrogateescape"))
+        said = _asked(f"{folder}{main}", home, cwd=str(PurePath(main).parent), shown=main)
         return json.loads(said.replace(folder, ""))
 
 
@@ -181,7 +176,7 @@ def change_texts(origin: Origin, changes: Iterable[Change]) -> dict[str, str]:
         words = _servers_words(origin, owner)
         texts[origin.file] = caddyfile.change_global(texts[origin.file], words, setting)
     try:
-        made = adapted(texts, origin.file, origin.binary)
+        made = adapted(texts, origin.file, origin.home)
     except DefinitionError as error:
         raise UnsaidError(str(error)) from None
     if made != config:
@@ -215,7 +210,7 @@ def _like(text: str, config: Json) -> str:
 # --- marks -----------------------------------------------------------------------------------
 
 
-def _anchors(texts: Mapping[str, str], main: str, config: Json, binary: str) -> dict[Place, Anchor]:
+def _anchors(texts: Mapping[str, str], main: str, config: Json, home: Home) -> dict[Place, Anchor]:
     """Which line makes which handler, log or server."""
     marked = dict(texts)
     known: list[tuple[str, Anchor]] = []
@@ -227,7 +222,7 @@ def _anchors(texts: Mapping[str, str], main: str, config: Json, binary: str) -> 
                 known.append((line.name, (file, spot)))
                 marked[file] = caddyfile.change(marked[file], spot, setting)
     try:
-        there = adapted(marked, main, binary)
+        there = adapted(marked, main, home)
     except DefinitionError:
         return {}
     found = {}
@@ -274,22 +269,17 @@ def _number(value: Json) -> int:
 # --- Caddy -----------------------------------------------------------------------------------
 
 
-def _asked(file: str, binary: str, cwd: str | None = None, shown: str = "") -> str:
-    command = [binary, "adapt", "--config", file, "--adapter", "caddyfile"]
+def _asked(file: str, home: Home, cwd: str = "", shown: str = "") -> str:
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
+        code, said, wrong = home.caddy(
+            *("adapt", "--config", file, "--adapter", "caddyfile"),
             cwd=cwd or str(PurePath(file).parent),
-            timeout=_PATIENCE_S,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         raise DefinitionError(f"Caddy does not read it: {error}", path=shown or file) from None
-    if done.returncode == 0:
-        return done.stdout
-    raise refused(done.stderr, shown or file)
+    if code == 0:
+        return said
+    raise refused(wrong, shown or file)
 
 
 def refused(said: str, file: str) -> DefinitionError:
@@ -320,9 +310,9 @@ def _sentence(words: str) -> str:
     return ": ".join(str(said[key]) for key in ("msg", "error") if said.get(key)) or words
 
 
-def _text(path: str) -> str:
+def _text(path: str, home: Home) -> str:
     try:
-        return Path(path).read_bytes().decode("utf-8", "surrogateescape")
+        return home.read(path).decode("utf-8", "surrogateescape")
     except OSError as error:
         remedy = "; run as a user who may read it" if isinstance(error, PermissionError) else ""
         raise DefinitionError(f"cannot be read: {error.strerror}{remedy}", path=path) from None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
@@ -19,6 +18,7 @@ from tuner.own.access import is_enterable
 from tuner.own.bound import Bound
 from tuner.own.caddy.caddyfile import inlined
 from tuner.own.caddy.caddyfile import variables as caddyfile_variables
+from tuner.own.caddy.home import Home
 from tuner.own.caddy.lab import Carried, Stand, carry
 from tuner.own.caddy.origin import (
     Change,
@@ -67,19 +67,22 @@ class OwnConfiguration:
         return adapt(self, space, server)
 
 
-def read(wishes: Wishes, workload: Workload, binary: str) -> OwnConfiguration:
+def read(
+    wishes: Wishes, workload: Workload, home: Home, *, either: bool = False
+) -> OwnConfiguration:
     """Read a configuration and find what the workload reaches.
 
     Args:
         wishes: the file, and which site is meant.
         workload: what is asked.
-        binary: Caddy, which turns a Caddyfile into JSON.
+        home: the host that it lies on, whose Caddy turns it into JSON.
+        either: whether a proxy may answer as well as files.
 
     Raises:
         DefinitionError: at file, and line if Caddy tells it.
     """
-    origin = read_origin(wishes.config, binary)
-    found = serving(origin.config, workload, wishes.server_name, origin.file)
+    origin = read_origin(str(Path(wishes.config).absolute()), home)
+    found = serving(origin.config, workload, wishes.server_name, origin.file, either=either)
     if found.tls and workload.wire.tls is None:
         workload = replace(workload, wire=replace(workload.wire, tls=Tls()))
     _check_protocol(origin, found, workload.wire)
@@ -132,14 +135,14 @@ class OwnCaddy(OfKind):
     ) -> str:
         """The user's main file, imports in place, with the values of this configuration."""
         origin = self.own.origin
-        changed = self._changed(configuration)
+        changed = self.changed(configuration)
         if isinstance(changed, UnsaidError):
             head = f"# Only {JSON_FILE} says it: {changed}\n"
             return head + plain(origin.texts[origin.file])
         texts = {**origin.texts, **changed}
         if origin.is_json or origin.opaque:
             return plain(texts[origin.file])
-        return plain(inlined(texts, origin.file))
+        return plain(inlined(texts, origin.file, origin.home))
 
     def export_files(
         self,
@@ -160,10 +163,10 @@ class OwnCaddy(OfKind):
         }
         if variables:
             files[caddy.ENVIRONMENT_FILE] = caddy.environment_file(variables)
-        changed = self._changed(configuration)
+        changed = self.changed(configuration)
         if isinstance(changed, UnsaidError):
             config = change_config(origin, self.changes(configuration))
-            return {**files, JSON_FILE: veiled(_json(config), origin.texts.values())}
+            return {**files, JSON_FILE: veiled(_json(config), origin)}
         check = f"caddy validate --config {origin.file}"
         return {
             **files,
@@ -188,7 +191,7 @@ class OwnCaddy(OfKind):
         lost = [written(owner) for owner in owners if owner not in origin.anchors]
         return f"no line of a kind that is known makes {', '.join(lost)}" if lost else ""
 
-    def _changed(self, configuration: Configuration) -> Mapping[str, str] | UnsaidError:
+    def changed(self, configuration: Configuration) -> Mapping[str, str] | UnsaidError:
         """The user's files that change, or why they cannot say it."""
         digest = configuration.digest
         if digest not in self.told:
@@ -313,13 +316,13 @@ def _root_places(own: OwnConfiguration, place: Place, root: Place | None) -> lis
     return [] if root is None else [root]
 
 
-def veiled(text: str, sources: Iterable[str]) -> str:
+def veiled(text: str, origin: Origin) -> str:
     """JSON without the values of the environment that a Caddyfile has only by name.
 
     They may be secrets, and this text is kept. Caddy reads ``{env.NAME}`` when it runs.
     """
-    names = {name for source in sources for name in caddyfile_variables(source)}
-    values = {name: os.environ.get(name, "") for name in names}
+    names = {name for source in origin.texts.values() for name in caddyfile_variables(source)}
+    values = {name: origin.home.variables.get(name, "") for name in names}
     # The longer first, which may hold the shorter.
     for name, value in sorted(values.items(), key=lambda pair: -len(pair[1])):
         if len(value) >= _SHORTEST_SECRET:

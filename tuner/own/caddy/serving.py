@@ -66,7 +66,9 @@ class Serving:
         return self.host or "the site for every host"
 
 
-def serving(config: Json, workload: Workload, server_name: str, file: str) -> Serving:
+def serving(
+    config: Json, workload: Workload, server_name: str, file: str, *, either: bool = False
+) -> Serving:
     """Choose the site, and follow the workload's requests through it.
 
     Args:
@@ -74,6 +76,7 @@ def serving(config: Json, workload: Workload, server_name: str, file: str) -> Se
         workload: what is asked.
         server_name: chosen by the user; empty: the first site that does what is asked.
         file: the user's, for messages.
+        either: whether a proxy may answer as well as files, whatever the workload has behind it.
 
     Raises:
         DefinitionError: there is no such site, or it does not do what the workload asks.
@@ -96,15 +99,16 @@ def serving(config: Json, workload: Workload, server_name: str, file: str) -> Se
             )
         sites = list({place: (place, server_name) for place, _ in named}.values())
     wanted = workload.wire.tls is not None
-    found = [_follow(config, place, host, workload) for place, host in sites]
+    needs = _Needs(workload, either)
+    found = [_follow(config, place, host, needs) for place, host in sites]
     # `sorted` keeps the order of the file among equals.
     found = sorted(found, key=lambda each: each.tls != wanted)
     for each in found:
-        if _answers(each.passed, workload):
+        if needs.met_by(each.passed):
             if wanted and not each.tls:
                 break
             return each
-    raise DefinitionError(_why_not(found, workload), path=(server_name and "--server-name") or file)
+    raise DefinitionError(_why_not(found, needs), path=(server_name and "--server-name") or file)
 
 
 def hosts(server: Json) -> list[str]:
@@ -257,7 +261,27 @@ def is_http(handler: Mapping[str, Any]) -> bool:
     return bool(look(handler, ("transport", "protocol"), "http") == "http")
 
 
-def _follow(config: Json, server: Place, host: str, workload: Workload) -> Serving:
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """What a site must do for a workload."""
+
+    workload: Workload
+    either: bool
+
+    @property
+    def words(self) -> str:
+        if self.either:
+            return "a file_server or a reverse_proxy"
+        return "a reverse_proxy" if self.workload.backend is not None else "a file_server"
+
+    def met_by(self, passed: Passed) -> bool:
+        if self.either:
+            return bool(passed.proxies or passed.files)
+        return bool(passed.proxies if self.workload.backend is not None else passed.files)
+
+
+def _follow(config: Json, server: Place, host: str, needs: _Needs) -> Serving:
+    workload = needs.workload
     tls = is_tls(config, server)
     passed = Passed()
     site = None if workload.own_site else frozenset(file.path for file in workload.site)
@@ -274,26 +298,21 @@ def _follow(config: Json, server: Place, host: str, workload: Workload) -> Servi
             tuple(dict.fromkeys((*passed.gates, *follower.gates))),
             tuple(dict.fromkeys((*passed.walls, *follower.walls))),
         )
-        if not _answers(Passed(tuple(follower.proxies), tuple(follower.files.values())), workload):
+        if not needs.met_by(Passed(tuple(follower.proxies), tuple(follower.files.values()))):
             return Serving(server, host, tls, Passed())
     return Serving(server, host, tls, passed)
 
 
-def _answers(passed: Passed, workload: Workload) -> bool:
-    return bool(passed.proxies if workload.backend is not None else passed.files)
-
-
-def _why_not(found: Sequence[Serving], workload: Workload) -> str:
-    wanted = "a reverse_proxy" if workload.backend is not None else "a file_server"
-    paths = ", ".join(request.path for request in workload.requests[:3])
-    if any(_answers(each.passed, workload) for each in found):
+def _why_not(found: Sequence[Serving], needs: _Needs) -> str:
+    paths = ", ".join(request.path for request in needs.workload.requests[:3])
+    if any(needs.met_by(each.passed) for each in found):
         return (
             "the workload asks over TLS, and what answers it here speaks cleartext only; choose"
             " another site (--server-name) or workload"
         )
     return (
-        f"no site hands {paths} to {wanted}, as workload {workload.name!r} needs it; choose another"
-        " workload (--workload), whose paths lead there"
+        f"no site hands {paths} to {needs.words}, as workload {needs.workload.name!r} needs it;"
+        " choose another workload (--workload), whose paths lead there"
     )
 
 

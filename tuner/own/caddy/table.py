@@ -6,7 +6,6 @@ the process, which no configuration holds.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,8 +59,10 @@ class Scope:
         """The proxies that hand the workload's requests on by HTTP.
 
         Raises:
-            UnplacedError: one of them speaks another protocol.
+            UnplacedError: there is none, or one of them speaks another protocol.
         """
+        if not self.serving.passed.proxies:
+            raise UnplacedError("no reverse_proxy answers the workload")
         for place in self.serving.passed.proxies:
             if not is_http(self.value(place)):
                 raise UnplacedError(f"{written(place)} does not speak HTTP to what is behind it")
@@ -70,7 +71,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A variable of Caddy's process: what it is where tuner is called."""
+    """A variable of Caddy's process."""
 
     name: str
 
@@ -79,9 +80,9 @@ class Environment:
         """See ``Group``."""
         return (self.name,)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:  # noqa: ARG002 - the port's
+    def read(self, scope: Scope) -> Mapping[str, str | None]:
         """See ``Group``."""
-        text = os.environ.get(self.name.upper()) or None
+        text = scope.origin.home.variables.get(self.name.upper()) or None
         if text and self.name == "gomemlimit":
             found = _MEMORY.fullmatch(text)
             text = str(int(found[1]) * _MEMORY_UNIT[found[2]]) if found else text
@@ -328,14 +329,23 @@ UNPLACED: Mapping[str, str] = MappingProxyType(
 """Parameters of the spaces that are not looked for in a configuration, with the reason."""
 
 
-def bind(space: Space, origin: Origin, serving: Serving) -> Bound:
+def bind(
+    space: Space, origin: Origin, serving: Serving, aside: Mapping[str, str] = MappingProxyType({})
+) -> Bound:
     """Read every parameter's value from a configuration of Caddy; see ``bound.bind``.
+
+    Args:
+        space: the parameters.
+        origin: the configuration.
+        serving: what of it the workload reaches.
+        aside: parameters that are not looked for here, with the reason.
 
     Raises:
         DefinitionError: nothing of the space is left.
     """
     scope = Scope(origin, serving, space.facts)
-    return bounds.bind(space, GROUPS, scope, unplaced=UNPLACED, path=origin.file)
+    groups = [group for group in GROUPS if not aside.keys() & set(group.names)]
+    return bounds.bind(space, groups, scope, unplaced={**UNPLACED, **aside}, path=origin.file)
 
 
 def changes(

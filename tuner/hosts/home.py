@@ -1,0 +1,61 @@
+"""A host whose own service is tuned, as the Caddy of that service finds it: see ``Home``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+from tuner.errors import HostError
+from tuner.hosts.agent import Agent
+
+
+class ServiceHome:
+    """``tuner.own.caddy.home.Home`` on another host, with the environment that the service has.
+
+    Args:
+        agent: channel to the host.
+        program: path of the Caddy that the service runs.
+
+    Raises:
+        HostError: nothing runs it, or several processes do.
+    """
+
+    remedy = "in the environment of the service"
+
+    def __init__(self, agent: Agent, program: str) -> None:
+        self._agent = agent
+        self._program = program
+        told = agent.ask("service", program=program)
+        if "refused" in told:
+            raise HostError(told["refused"])
+        self._variables: Mapping[str, str] = told["environment"]
+        self.command: tuple[str, ...] = tuple(told["command"])
+        """Of the process."""
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """See ``Home``; kept in memory only."""
+        return self._variables
+
+    def read(self, path: str) -> bytes:
+        """See ``Files``."""
+        return self._agent.read(path)
+
+    def matches(self, pattern: str) -> list[str]:
+        """See ``Files``."""
+        return self._agent.matches(pattern)
+
+    def caddy(self, *arguments: str, cwd: str) -> tuple[int, str, str]:
+        """See ``Home``."""
+        command = (self._program, *arguments)
+        return self._agent.said(command, environment=self._variables, cwd=cwd)
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[str]:
+        """See ``Home``."""
+        with self._agent.folder() as path:
+            yield path
+
+    def write(self, path: str, content: bytes) -> None:
+        """See ``Home``."""
+        self._agent.put(path, content)

@@ -1,0 +1,98 @@
+"""Where a Caddy reads its configuration: this machine, or the host whose service it is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tuner.own.files import HERE, Files
+
+_PATIENCE_S = 30.0
+
+
+class Home(Files, Protocol):
+    """A host with a Caddy, and what that Caddy finds there."""
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """The environment that Caddy has, of which ``{$NAME}`` is read; it may hold secrets."""
+        ...
+
+    @property
+    def remedy(self) -> str:
+        """Where one of these that is missing is not set, and what to do."""
+        ...
+
+    def caddy(self, *arguments: str, cwd: str) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error of a command of Caddy's.
+
+        Raises:
+            OSError: it cannot be started, or does not end.
+        """
+        ...
+
+    def folder(self) -> AbstractContextManager[str]:
+        """A new folder, which is taken away."""
+        ...
+
+    def write(self, path: str, content: bytes) -> None:
+        """A file, and the folders that it lies in."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ThisMachine:
+    """See ``Home``."""
+
+    binary: str
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """See ``Home``."""
+        return os.environ
+
+    @property
+    def remedy(self) -> str:
+        """See ``Home``."""
+        return "here: call tuner with the environment that Caddy has"
+
+    def read(self, path: str) -> bytes:
+        """See ``Files``."""
+        return HERE.read(path)
+
+    def matches(self, pattern: str) -> list[str]:
+        """See ``Files``."""
+        return HERE.matches(pattern)
+
+    def caddy(self, *arguments: str, cwd: str) -> tuple[int, str, str]:
+        """See ``Home``."""
+        try:
+            done = subprocess.run(
+                [self.binary, *arguments],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=cwd,
+                timeout=_PATIENCE_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError(str(error)) from None
+        return done.returncode, done.stdout, done.stderr
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[str]:
+        """See ``Home``."""
+        with tempfile.TemporaryDirectory(prefix="tuner-") as name:
+            yield name
+
+    def write(self, path: str, content: bytes) -> None:
+        """See ``Home``."""
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_bytes(content)

@@ -1,0 +1,165 @@
+"""The user's own Caddy where it is: its files with other values, on its own ports.
+
+Nothing is added to the files: that the service runs with them is proved by its administration,
+which tells the very JSON that Caddy makes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tuner.configuration import Configuration
+from tuner.errors import DefinitionError
+from tuner.facts import ServerFacts
+from tuner.hosts.port import InstanceSpec
+from tuner.own.caddy import server
+from tuner.own.caddy.home import Home
+from tuner.own.caddy.origin import UnsaidError
+from tuner.own.caddy.table import bind
+from tuner.own.caddy.tree import look, written
+from tuner.own.port import Wishes
+from tuner.own.seat import Socket, askable, asked_by, refuse_raised, sent, socket_of
+from tuner.servers import caddy
+from tuner.servers.ground import Ground
+from tuner.space import Space
+from tuner.workload import Workload
+
+_ASIDE: Mapping[str, str] = MappingProxyType(
+    dict.fromkeys(
+        caddy.syntax.environment,
+        "is in the environment of the service, which stays as it is in place",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InPlaceConfiguration(server.OwnConfiguration):
+    """A configuration that was read where it is in force."""
+
+    def adapt(self, space: Space, server: ServerFacts) -> tuple[InPlaceCaddy, tuple[str, ...]]:
+        """See ``Own.adapt``: nothing is done otherwise, so nothing has to be tried out here.
+
+        Raises:
+            DefinitionError: nothing in it can be tuned, or it cannot be changed and asked in place.
+        """
+        origin, found = self.origin, self.serving
+        bound = bind(space, origin, found, _ASIDE)
+        made = InPlaceCaddy(self, bound, socket=_socket(self), binary=server.binary)
+        refuse_raised(bound, origin.file)
+        if look(origin.config, ("admin", "disabled")):
+            raise DefinitionError(
+                "admin off: in place, Caddy's administration proves what it runs with; let it"
+                " listen on a socket: admin unix//run/caddy/admin.sock",
+                path=origin.file,
+            )
+        unsaid = made.unsaid()
+        if unsaid:
+            raise DefinitionError(f"cannot be changed in place: {unsaid}", path=origin.file)
+        made.files(bound.baseline)
+        count = len(origin.texts)
+        notes = [f"own configuration: {origin.file}, {count} file{'s' * (count > 1)} of the target"]
+        if found.tls:
+            notes.append(f"{found.words} is asked over TLS")
+        return made, tuple(notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InPlaceCaddy(server.OwnCaddy):
+    """Behind ``tuner.own.port.OwnServer``: instances are the host's service with other files."""
+
+    socket: Socket
+    binary: str
+
+    def instance(
+        self,
+        label: str,
+        configuration: Configuration,
+        space: Space,  # noqa: ARG002 - the port's; ``bound`` has it with the user's values
+        ground: Ground,  # noqa: ARG002 - it stands where it always stood
+        port: int,  # noqa: ARG002 - its own
+    ) -> InstanceSpec:
+        """See ``Server``: absolute files, and a service that is there already."""
+        file = self.own.origin.file
+        reads = ("--config", file)
+        adapter = () if self.own.origin.is_json else ("--adapter", "caddyfile")
+        adapted = (self.binary, "adapt", *reads, *adapter) if adapter else ("cat", file)
+        return InstanceSpec(
+            instance=label,
+            directory="/",
+            files=self.files(configuration),
+            folders=(),
+            validate=(self.binary, "validate", *reads, *adapter),
+            start=(),
+            pid_file="",
+            live_url="",
+            live_token=configuration.digest,
+            live_adapted=adapted,
+            program=self.binary,
+            environment={},
+            cpus=(),
+        )
+
+    def files(self, configuration: Configuration) -> dict[str, str]:
+        """The texts of the files that differ from those found, by path without the first slash.
+
+        Raises:
+            DefinitionError: a Caddyfile cannot say it, or a file is no UTF-8.
+        """
+        changed = self.changed(configuration)
+        if isinstance(changed, UnsaidError):
+            raise DefinitionError(
+                f"cannot be changed in place: {changed}", path=self.own.origin.file
+            )
+        return sent(changed)
+
+
+def read(wishes: Wishes, workload: Workload, home: Home) -> InPlaceConfiguration:
+    """Read the configuration of a host's service, and find what the workload reaches.
+
+    Args:
+        wishes: ``config`` is absolute.
+        workload: of the service's own content.
+        home: the host.
+
+    Raises:
+        DefinitionError: at file, and line if Caddy tells it.
+    """
+    found = server.read(wishes, workload, home, either=True)
+    name = askable([wishes.server_name, found.serving.host])
+    asked = asked_by(found.workload, name)
+    return InPlaceConfiguration(found.wishes, found.origin, found.serving, asked)
+
+
+def _socket(own: InPlaceConfiguration) -> Socket:
+    """Where the site is asked: the first address that another host reaches.
+
+    Raises:
+        DefinitionError: there is none.
+    """
+    place, config = own.serving.server, own.origin.config
+    wrappers = look(config, (*place, "listener_wrappers")) or ()
+    why = "listens nowhere"
+    if any(each.get("wrapper") == "proxy_protocol" for each in wrappers):
+        why = "the load generator does not speak proxy_protocol"
+    else:
+        for text in look(config, (*place, "listen")) or ():
+            found = _parsed(str(text))
+            if isinstance(found, Socket):
+                return found
+            why = f"{text}: {found}"
+    raise DefinitionError(
+        f"{written(place)}: {why}; choose another site (--server-name)", path=own.origin.file
+    )
+
+
+def _parsed(text: str) -> Socket | str:
+    """https://caddyserver.com/docs/conventions#network-addresses."""
+    network, _, rest = text.rpartition("/")
+    if network not in ("", "tcp", "tcp4"):
+        return "it is asked over TCP and IPv4"
+    address, _, port = rest.rpartition(":")
+    if not port.isdigit():
+        return "it is no single port"
+    return socket_of(address.strip("[]"), int(port))
