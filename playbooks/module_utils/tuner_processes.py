@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 
 
 def pids_of(pid_file):
@@ -34,14 +35,14 @@ def family(pid):
 
 def runs_of(program, word):
     """Ids of the processes that run a program with this word on their command line."""
+    path = os.path.realpath(shutil.which(program) or program)
     found = []
     for entry in os.listdir("/proc"):
         with contextlib.suppress(OSError, ValueError):
             pid = int(entry)
             with open(f"/proc/{pid}/cmdline", "rb") as stream:
                 words = stream.read().split(b"\0")
-            same = os.readlink(f"/proc/{pid}/exe") == os.path.realpath(program)
-            if same and word.encode() in words[1:]:
+            if os.readlink(f"/proc/{pid}/exe") == path and word.encode() in words[1:]:
                 found.append(pid)
     return sorted(found)
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import kept_handlers, run_main, simulate
 from tests.fleet.bed import Bed, BedHost, bed, until
 from tests.fleet.caddies import ACCOUNT, MAIN, PORT, PROGRAM, RELOAD, SITE, TEXTS, serve
 from tests.fleet.conftest import skip_without_bed
 from tests.fleet.test_in_place import PATIENCE_S, WORDS, made, other
+from tests.fleet.test_remote import tuner
 from tests.fleet.test_service import GUARD
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.session import create_store, open_bench, preflight
@@ -161,6 +163,38 @@ def test_a_reload_is_proved_too(hosts: Bed, web: BedHost, tmp_path: Path) -> Non
         script.write_text(own)
         services.restore([target])
         connections.close()
+
+
+@pytest.mark.fleet
+def test_a_study_of_ones_own_files_is_applied_where_they_lie(
+    hosts: Bed, web: BedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Searched here in copies; on the host, validated, reloaded, proved, probed, and put back."""
+    own = tmp_path / "own"
+    for path, text in TEXTS.items():
+        copy = own / Path(path).relative_to("/etc/caddy")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SHOP_ROOT", "/srv/shop")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    values = Path("values.yaml")
+    values.write_text("space: caddy/static\nvalues: {gogc: 400, idle_timeout: 7s, encode: on}\n")
+    with pytest.MonkeyPatch.context() as patch, kept_handlers():
+        simulate(patch)
+        given = ("--server", "caddy", "--config", "own/Caddyfile", "--name", "mine", "--quiet")
+        short = ("--time", "20s", "--rate", "1000")
+        assert run_main(patch, "compare", "own", str(values), *given, *short) == 0
+    # No site is called by the address, so Caddy answers with an empty page: a probe all the same.
+    probe = ("--probe", f"http://{{host}}:{PORT}/page.html", "--probes", "10")
+    inventory = ("--inventory", str(hosts.inventory))
+    done = tuner(tmp_path, "apply", "mine", *inventory, *probe, "--candidate")
+    assert done.returncode == 0, done.stderr
+    assert "web: applied" in done.stdout
+    assert "the service's environment stays as it is; not set: GOGC=" in done.stderr
+    assert "idle 7s" in (web.root / MAIN.lstrip("/")).read_text()
+    done = tuner(tmp_path, "rollback", "mine", *inventory)
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_does_not_run_cannot_be_tuned_in_place(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import tempfile
 import time
 import urllib.error
@@ -22,13 +23,14 @@ from tuner.export.configuration import choose
 from tuner.hosts.inventory import Host, Inventory, read_inventory
 from tuner.hosts.playbooks import Playbooks
 from tuner.hosts.remote import Connections
-from tuner.hosts.service import Change, Services
-from tuner.record import Applied
+from tuner.hosts.service import Change, Running, Services
+from tuner.own.patch import APPLIED, PATCH, folder_of
+from tuner.record import Applied, ConfigurationRecord
 from tuner.report.result import StudyResult, evaluate
+from tuner.servers import caddy
 from tuner.store import Store
 from tuner.study import MAIN_FILES
 
-_VALIDATE = {"nginx": ("nginx", "-t"), "caddy": ("caddy", "validate", "--config")}
 _PATIENCE_S = 5.0
 _HOST_S = 60.0
 """Longest time that one host is expected to take."""
@@ -176,27 +178,64 @@ def _change(
     server = study.record.server.name
     if server not in MAIN_FILES:
         raise DefinitionError(f"{server} is exported only; see `tuner export {name}`", path="NAME")
-    main = target or MAIN_FILES[server]
-    if study.record.definition.get("config"):
-        # Only what differs of the user's own files, where they lie there.
-        files = {
-            str(Path(main).parent / key.removeprefix("own/")): text
-            for key, text in chosen.more.items()
-            if key.startswith("own/")
-        }
-        if not files:
-            raise DefinitionError(
-                f"{name!r} recommends the configuration as it was: nothing to apply", path="NAME"
-            )
-    else:
-        files = {main: chosen.text}
-    check = _VALIDATE[server]
-    return Change(
+    definition = study.record.definition
+    config = str(definition.get("config") or "")
+    # In place, the study's own file was there already.
+    main = target or (config if definition.get("in_place") else MAIN_FILES[server])
+    files = _own_files(chosen, name, config, main) if config else {main: chosen.text}
+    change = Change(
         owner=f"{name} {chosen.configuration.digest}",
         service=service or server,
         files=files,
-        validate=(*check, main) if check[-1] == "--config" else check,
+        validate=("nginx", "-t"),
     )
+    return _of_caddy(change, chosen, main) if server == caddy.name else change
+
+
+def _of_caddy(change: Change, chosen: ConfigurationRecord, main: str) -> Change:
+    """The change, validated as the service's process, and proved by its administration.
+
+    Validating opens log files, and a reload that fails keeps what ran.
+    """
+    text = chosen.more.get(caddy.ENVIRONMENT_FILE, "")
+    variables = [row for row in text.splitlines() if row and not row.startswith("#")]
+    if variables:
+        words = ", ".join(variables)
+        click.echo(f"note: the service's environment stays as it is; not set: {words}", err=True)
+    validate, adapted = caddy.service_commands(main)
+    return replace(change, validate=validate, live=Running(adapted), program=caddy.name)
+
+
+def _own_files(chosen: ConfigurationRecord, name: str, config: str, main: str) -> dict[str, str]:
+    """The user's own files that differ, where they lie on the host.
+
+    Raises:
+        DefinitionError: there is none.
+    """
+    if caddy.JSON_FILE in chosen.more:
+        raise DefinitionError(
+            f"what {name!r} recommends is said by {caddy.JSON_FILE} alone, not by your Caddyfile;"
+            f" see `tuner export {name}`",
+            path="NAME",
+        )
+    # Names count from a folder that may lie above the main file's.
+    up = os.path.relpath(folder_of(chosen.more.get(PATCH, "")), Path(config).absolute().parent)
+    folder = os.path.normpath(Path(main).parent / up)
+    files = {
+        str(Path(folder) / key.removeprefix(f"{APPLIED}/")): text
+        for key, text in chosen.more.items()
+        if key.startswith(f"{APPLIED}/")
+    }
+    if not files:
+        alone = caddy.ENVIRONMENT_FILE in chosen.more
+        raise DefinitionError(
+            f"{name!r} recommends variables of the service's environment alone:"
+            f" {caddy.ENVIRONMENT_FILE} of `tuner export {name}`"
+            if alone
+            else f"{name!r} recommends the configuration as it was: nothing to apply",
+            path="NAME",
+        )
+    return files
 
 
 def _limit(text: str | None) -> Constraint | None:

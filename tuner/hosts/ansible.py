@@ -162,7 +162,8 @@ class AnsibleDeployer:
         wanted = self._work / "instances.json"
         data = [asdict(instance) for instance in instances]
         for entry in data:
-            for key in ("kernel", "live_host", "error_log"):  # others' matters
+            # What concerns other deployers.
+            for key in ("kernel", "live_host", "live_adapted", "program", "error_log"):
                 del entry[key]
         wanted.write_text(json.dumps(data))
         return {

@@ -42,6 +42,12 @@ def exported(
     return {PATCH: head + plain(patch(before, after, folder)), **copies}
 
 
+def folder_of(text: str) -> Path:
+    """The folder that the names in an exported patch count from, as its head says it."""
+    found = re.search(r"^  patch -p0 -d (.*) < ", text, re.MULTILINE)
+    return Path(found[1]) if found else Path()
+
+
 def plain(text: str) -> str:
     """Text that any file and record can hold; what was no UTF-8 is shown as a mark."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

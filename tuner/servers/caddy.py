@@ -91,6 +91,7 @@ _CANDIDATES = ("caddy", "/usr/bin/caddy", "/usr/local/bin/caddy", _EMBEDDED)
 ADMIN_SOCKET = "run/admin.sock"
 """Of an instance, in its folder."""
 ENVIRONMENT_FILE = "caddy.env"
+JSON_FILE = "caddy.json"
 _USUAL_PATH = "/etc/caddy/Caddyfile"
 # Caddy says what is wrong in its log, which is JSON and goes on behind it: the sentence alone.
 _SENTENCE = (
@@ -231,7 +232,7 @@ def export_files(
     """
     files = {ENVIRONMENT_FILE: environment_file(_advised(configuration, space))}
     if Path(server.binary).is_file():
-        files["caddy.json"] = adapt(export_text(configuration, space, placement), server.binary)
+        files[JSON_FILE] = adapt(export_text(configuration, space, placement), server.binary)
     return files
 
 
@@ -253,6 +254,19 @@ def environment_file(variables: Mapping[str, str]) -> str:
         *(f"{key}={value}" for key, value in variables.items()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def service_commands(file: str, binary: str = name) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Commands for the files of a service: one that validates them, one that tells their JSON.
+
+    Args:
+        file: the main one, by whose name Caddy would guess what it is.
+        binary: the program.
+    """
+    if file.endswith(".json"):
+        return (binary, "validate", "--config", file), ("cat", file)
+    reads = ("--config", file, "--adapter", "caddyfile")
+    return (binary, "validate", *reads), (binary, "adapt", *reads)
 
 
 def adapt(text: str, binary: str) -> str:

@@ -81,16 +81,13 @@ class InPlaceCaddy(server.OwnCaddy):
         port: int,  # noqa: ARG002 - its own
     ) -> InstanceSpec:
         """See ``Server``: absolute files, and a service that is there already."""
-        file = self.own.origin.file
-        reads = ("--config", file)
-        adapter = () if self.own.origin.is_json else ("--adapter", "caddyfile")
-        adapted = (self.binary, "adapt", *reads, *adapter) if adapter else ("cat", file)
+        validate, adapted = caddy.service_commands(self.own.origin.file, self.binary)
         return InstanceSpec(
             instance=label,
             directory="/",
             files=self.files(configuration),
             folders=(),
-            validate=(self.binary, "validate", *reads, *adapter),
+            validate=validate,
             start=(),
             pid_file="",
             live_url="",

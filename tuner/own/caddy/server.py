@@ -44,7 +44,6 @@ from tuner.space import Space
 from tuner.wire import Tls, Wire
 from tuner.workload import Workload
 
-JSON_FILE = "caddy.json"
 _PORT = 18_080
 """For the trial with ``caddy validate``, which opens no socket."""
 _SHORTEST_SECRET = 6
@@ -103,7 +102,7 @@ class OwnCaddy(OfKind):
     @property
     def file_name(self) -> str:
         """See ``Server``."""
-        return JSON_FILE if self.own.origin.is_json else caddy.file_name
+        return caddy.JSON_FILE if self.own.origin.is_json else caddy.file_name
 
     def instance(
         self,
@@ -118,7 +117,7 @@ class OwnCaddy(OfKind):
         carried = self.carried(configuration, ground, directory, port)
         return caddy.spec(
             label,
-            {JSON_FILE: _json(carried.config)},
+            {caddy.JSON_FILE: _json(carried.config)},
             (),
             ground,
             directory,
@@ -137,7 +136,7 @@ class OwnCaddy(OfKind):
         origin = self.own.origin
         changed = self.changed(configuration)
         if isinstance(changed, UnsaidError):
-            head = f"# Only {JSON_FILE} says it: {changed}\n"
+            head = f"# Only {caddy.JSON_FILE} says it: {changed}\n"
             return head + plain(origin.texts[origin.file])
         texts = {**origin.texts, **changed}
         if origin.is_json or origin.opaque:
@@ -166,7 +165,7 @@ class OwnCaddy(OfKind):
         changed = self.changed(configuration)
         if isinstance(changed, UnsaidError):
             config = change_config(origin, self.changes(configuration))
-            return {**files, JSON_FILE: veiled(_json(config), origin)}
+            return {**files, caddy.JSON_FILE: veiled(_json(config), origin)}
         check = f"caddy validate --config {origin.file}"
         return {
             **files,
@@ -259,7 +258,9 @@ def _notes(made: OwnCaddy, carried: Carried) -> tuple[str, ...]:
         notes.append(f"{own.serving.words} is asked over TLS")
     unsaid = made.unsaid()
     if unsaid:
-        notes.append(f"the outcome is exported as JSON ({JSON_FILE}), not as a patch: {unsaid}")
+        notes.append(
+            f"the outcome is exported as JSON ({caddy.JSON_FILE}), not as a patch: {unsaid}"
+        )
     raised = [
         f"{name} is {needed} in the lab, not {said}: the load needs it"
         for name, (said, needed) in made.bound.raised.items()
