@@ -206,8 +206,9 @@ def load_study(
             given.add(key)
     if "in_place" in keys and "config" not in keys:
         server = keys["server"].text() if "server" in keys else "nginx"
-        keys["config"] = Node.option("config", MAIN_FILES.get(server, ""))
-        given.add("config")
+        if server in MAIN_FILES:
+            keys["config"] = Node.option("config", MAIN_FILES[server])
+            given.add("config")
     if "config" in given and "baseline" not in given:
         # Whoever names a configuration of their own means it, whatever the study's file says.
         keys.pop("baseline", None)
@@ -397,7 +398,7 @@ def _in_place(keys: Mapping[str, Node]) -> str:
             " and state back at the end, or by itself after a time limit (docs/fleet.md). If that"
             f" is what you want, write: --in-place {IN_PLACE}"
         )
-    if not keys["config"].text().startswith("/"):
+    if "config" in keys and not keys["config"].text().startswith("/"):
         raise keys["config"].error("in place this is a file of the target; write its whole path")
     for key, why in (
         ("layer", "the kernel's settings are tuned beside the service, not in its place"),

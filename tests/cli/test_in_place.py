@@ -29,7 +29,7 @@ def test_without_the_words_it_is_refused(tuner: Tuner, given: tuple[str, ...]) -
     ("options", "words"),
     [
         ((), "name both: --inventory hosts.yml"),
-        (("--inventory", "hosts.yml", "--server", "caddy"), "--in-place: knows nginx"),
+        (("--inventory", "hosts.yml", "--server", "nghttpx"), "--in-place: knows nginx and caddy"),
         (("--inventory", "hosts.yml", "--workload", "static"), "`site: own`"),
         (("--inventory", "hosts.yml", "--layer", "kernel"), "--layer: the kernel's settings"),
         (("--inventory", "hosts.yml", "--root", "/srv"), "--root: the service serves"),
