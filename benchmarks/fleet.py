@@ -1,6 +1,6 @@
 """Short real studies here, over SSH, and shared by two workers: what a block costs, what one adds.
 
-    python -m benchmarks.fleet                           all three, of one and a half minutes each
+    python -m benchmarks.fleet                           all three, some seven minutes
     python -m benchmarks.fleet --time 10m remote         the share of a longer one's time
 
 The hosts are those of the fleet's tests, namespaces of this machine with an sshd each
@@ -11,6 +11,7 @@ is low by default, and what two workers add is told too low rather than too high
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -30,7 +31,7 @@ from tests.fleet.bed import Bed, bed, refusal
 from tests.scale.database import binaries, database
 from tuner.record import Block, Phase
 from tuner.report.words import PHASE_NAMES
-from tuner.store import Store
+from tuner.store import Store, list_names
 
 STUDIES = ("local", "remote", "two")
 SHARE_AIM = 0.75
@@ -103,7 +104,9 @@ def costs(blocks: Sequence[Block]) -> list[Cost]:
 
 
 def windows_per_s(blocks: Sequence[Block]) -> float:
-    """From the first block's start to the last one's end."""
+    """From the first block's start to the last one's end; NaN of none."""
+    if not blocks:
+        return math.nan
     windows = sum(len(block.windows) for block in blocks)
     start_s = min(block.started_unix_s for block in blocks)
     return windows / (max(block.ended_unix_s for block in blocks) - start_s)
@@ -131,7 +134,8 @@ class Fleet:
             if worker.returncode != 0:
                 # What the others found took minutes.
                 click.echo(f"({name}: {said.strip()})")
-        return Store.open(self.url, name).record().blocks
+        begun = name in list_names(self.url)
+        return Store.open(self.url, name).record().blocks if begun else ()
 
     def _worker(self, name: str, way: Sequence[str]) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -198,8 +202,8 @@ def judged(found: dict[str, Sequence[Block]]) -> list[Finding]:
 
 @click.command()
 @click.argument("studies", nargs=-1, type=click.Choice(STUDIES))
-@click.option("--time", "time_", default="90s", show_default=True, help="Of each study.")
-@click.option("--rate", default="1000", show_default=True, help="Offered, requests a second.")
+@click.option("--time", "time_", default="60s", show_default=True, help="Of each study.")
+@click.option("--rate", default="2000", show_default=True, help="Offered, requests a second.")
 @click.option("--objective", default="p50", show_default=True)
 def main(studies: Sequence[str], time_: str, rate: str, objective: str) -> None:
     """Run the studies one after another on this machine, which should do nothing else meanwhile."""
