@@ -168,7 +168,7 @@ def test_a_resumed_run_keeps_its_options(tuner: Tuner, host: SimulatedHost) -> N
         ((*RUN, "--resume"), "give NAME and --name only"),
         (("run", "http3-page", "--resume"), "nothing in studies/"),
         (("run", "http3-page", "--resume", "--name", "other"), "nothing in studies/other"),
-        (("compare", "stock", "hand", "--resume"), "nothing in studies/"),
+        (("compare", "stock", "hand", "--resume"), "that was begun with: stock hand"),
     ):
         done = tuner(*arguments)
         assert done.code == 2, arguments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,11 @@ def test_every_verdict_keeps_to_the_schema(study: Studies, outcome: str) -> None
 
 
 def test_two_objectives_and_a_constraint_keep_to_the_schema() -> None:
-    """Their own lists are filled, and valid."""
+    """Their own lists are filled, and valid; the sentence says each verdict once."""
     made = rig(objective=("p50", "memory"), wanted={"constraint": ["errors <= 1%"]}, time_s=400.0)
-    data = as_data(evaluate(made.run()), Path("studies/x"))
+    result = evaluate(made.run())
+    assert re.match(r"Better: p50 .* Equivalent: memory .* Limits: ", result.sentence)
+    data = as_data(result, Path("studies/x"))
     assert len(data["objectives"]) == 2
     assert data["constraints"]
     check(data)

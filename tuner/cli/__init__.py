@@ -113,4 +113,7 @@ def _terminated(_number: int, _frame: FrameType | None) -> None:
 
 
 def _say(text: str) -> None:
-    click.echo(f"tuner: {text}", err=True)
+    from tuner.cli.words import wrapped
+
+    lines = wrapped(f"tuner: {text}", 0, 2) if "\n" not in text else [f"tuner: {text}"]
+    click.echo("\n".join(lines), err=True)

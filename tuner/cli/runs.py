@@ -46,9 +46,12 @@ def find_run(called: object, wanted: Asked) -> tuple[str, Asked]:
         asked = asked_of(folder)
         if wanted.items() <= asked.items():
             return folder.name, asked
-    what = "; ".join(f"{value}" for value in wanted.values())
+    words = [value for key, value in wanted.items() if key != "command"]
+    what = " ".join(" ".join(word) if isinstance(word, list) else str(word) for word in words)
     where = f"{STUDIES}/" if called is None else f"{STUDIES}/{called}"
-    raise DefinitionError(f"there is nothing in {where} of: {what}", path="--resume")
+    raise DefinitionError(
+        f"there is nothing in {where} that was begun with: {what}", path="--resume"
+    )
 
 
 def begin(found: Preflight, folder: Path, asked: Asked, *, resume: bool) -> Store:

@@ -20,7 +20,7 @@ from tuner.cli import notes, own_server
 from tuner.cli.in_place import Seat
 from tuner.cli.premises import Lab, Premises, open_premises
 from tuner.cli.progress import TerminalProgress
-from tuner.cli.words import wrapped
+from tuner.cli.words import duration, wrapped
 from tuner.configuration import Configuration
 from tuner.errors import DefinitionError, HostError
 from tuner.facts import CoreSplit, HostFacts, ServerFacts
@@ -250,7 +250,7 @@ def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) 
             )
         ),
         "search": f"{len(searched)} parameters of {found.space.name}: {', '.join(searched)}",
-        "time": f"about {definition.time_s / 60:.0f} min; results in {folder}/",
+        "time": f"about {duration(definition.time_s)}; results in {folder}/",
     }
     if not search:
         del rows["search"]

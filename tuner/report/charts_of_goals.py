@@ -138,4 +138,5 @@ def _kind(*, front: bool, violates: bool) -> str:
 
 def _title(objective: Objective) -> str:
     better = "larger" if objective.larger_is_better else "smaller"
-    return f"{objective.words}, ratio to baseline ({better} is better)"
+    # Short: on its side it has the height of the chart.
+    return f"{objective.words} ÷ baseline, {better} is better"

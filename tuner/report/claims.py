@@ -153,5 +153,8 @@ def _of_both(verdict: Verdict, claims: Sequence[ObjectiveClaim], goals: Goals) -
     else:
         kind = VerdictKind.INCONCLUSIVE
     each = " ".join(claim.verdict.sentence for claim in claims)
-    trade = "a trade, better in one and worse in the other. " * ({good, bad} <= kinds)
-    return replace(verdict, kind=kind, sentence=f"{kind.capitalize()}: {trade}{each}")
+    head = f"{kind.capitalize()}: "
+    if {good, bad} <= kinds:
+        head += "a trade, better in one and worse in the other. "
+    # Of two that begin with the same word, once is enough.
+    return replace(verdict, kind=kind, sentence=head + each.removeprefix(head))
