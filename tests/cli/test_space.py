@@ -47,6 +47,15 @@ def test_what_is_bound_here_is_shown() -> None:
     assert re.search(r"http2_chunk_size +is for http2; the workload is http1, cleartext", text)
 
 
+def test_a_narrow_terminal_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two lines for each parameter where the table is too wide; reasons are broken."""
+    monkeypatch.setattr("tuner.cli.space.output_width", lambda: 79)
+    text = run("show", "nginx/static").output
+    assert max(map(len, text.splitlines())) <= 79
+    assert "sendfile_max_chunk: yes\n    128k to 8m bytes, or 0; stock 2m, distro 2m" in text
+    assert "is for http2; the workload is http1, cleartext" in text
+
+
 def test_the_same_for_programs() -> None:
     """Under HTTPS, as if a newer version were here."""
     done = run("show", "nginx/static", "--workload", "https", "--assume", "1.29.7", "--json")

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
-import shutil
-import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +12,7 @@ import click
 
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.results import write_files
+from tuner.cli.words import fitted, output_width
 from tuner.record import Record
 from tuner.report.contest import contest_data, evaluate_contest, text_lines
 from tuner.store import Store, list_names, sqlite_url
@@ -86,28 +83,14 @@ def show(records: Sequence[Record], folder: Path, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(as_data(records, folder), indent=2))
         return
-    width = shutil.get_terminal_size().columns - 1 if sys.stdout.isatty() else math.inf
+    width = output_width()
     for record in records:
         for line in text_lines(evaluate_contest(record), width):
-            for part in _fitted(line, width):
+            for part in fitted(line, width):
                 click.echo(part)
         click.echo("")
     click.echo(f"report   {folder / 'report.html'}")
     click.echo(f"config   {folder / 'configurations'}/")
-
-
-def _fitted(line: str, width: float) -> list[str]:
-    """A sentence broken between words where it is longer than the terminal is wide."""
-    if len(line) <= width:
-        return [line]
-    depth = len(line) - len(line.lstrip())
-    return textwrap.wrap(
-        line,
-        max(40, int(width)),
-        subsequent_indent=" " * (depth + 2),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def as_data(records: Sequence[Record], folder: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from tuner.cli.space_text import as_data, explain_lines, show_lines
+from tuner.cli.words import fitted, output_width
 from tuner.configuration import Configuration
 from tuner.errors import DefinitionError, HostError
 from tuner.facts import SERVER_NAMES, ServerFacts, split_cores
@@ -92,8 +93,11 @@ def show(
     if as_json:
         click.echo(json.dumps(as_data(bound.space, bound.server, bound.workload), indent=2))
         return
-    for line in show_lines(bound.space, bound.server, bound.workload, assumed=bound.assumed):
-        click.echo(line)
+    width = output_width()
+    for line in show_lines(
+        bound.space, bound.server, bound.workload, assumed=bound.assumed, width=width
+    ):
+        _say(line, width)
 
 
 @command.command("explain", epilog=_EPILOG)
@@ -124,7 +128,7 @@ def explain(
         known |= dict(space.unused).keys()
         for line in explain_lines(space, bound.server, parameter):
             told = True
-            click.echo(line)
+            _say(line, output_width())
     if not told:
         where = name or "any space whose server is here"
         raise DefinitionError(
@@ -198,7 +202,7 @@ def check(
         click.echo(json.dumps(data, indent=2))
     else:
         for line in _check_lines(bound, baselines, samples, words):
-            click.echo(line)
+            _say(line, output_width())
     if wrong or any(baselines.values()):
         raise DefinitionError(
             f"{bound.server.name} refuses {wrong} of {samples} proposals and"
@@ -211,6 +215,11 @@ def check(
 def schema() -> None:
     """Print the JSON Schema of spaces, for completion in an editor."""
     click.echo((data_dir("spaces") / "space.schema.json").read_text(encoding="utf-8"), nl=False)
+
+
+def _say(line: str, width: float) -> None:
+    for part in fitted(line, width):
+        click.echo(part)
 
 
 class _Judge:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +15,14 @@ from tuner.workload import Workload
 
 
 def show_lines(
-    space: Space, server: ServerFacts, workload: Workload, *, assumed: bool
+    space: Space,
+    server: ServerFacts,
+    workload: Workload,
+    *,
+    assumed: bool,
+    width: float = math.inf,
 ) -> Iterator[str]:
-    """A table of what is bound here."""
+    """A table of what is bound here; where it is too wide, two lines for each parameter."""
     facts = space.facts
     cores = f"{facts.server_cores} core{'s' if facts.server_cores > 1 else ''}"
     how = " (assumed)" if assumed else ""
@@ -30,11 +36,13 @@ def show_lines(
         f" {facts.response_bytes:,} bytes"
     )
     yield ""
-    rows: list[tuple[str, ...]] = [("parameter", "searched", "may be", *BASELINES)]
-    rows += [_row(parameter) for parameter in space.parameters]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    table = list(_table(space))
+    if max(map(len, table)) <= width:
+        yield from table
+    else:
+        for parameter in space.parameters:
+            yield f"{parameter.name}: {_searched(parameter)}"
+            yield f"    {parameter.allowed}; {_defaults(parameter)}"
     for order in space.orders:
         yield f"always     {order.text}"
     for title, reasons in (
@@ -84,8 +92,7 @@ def _explained(space: Space, parameter: Parameter) -> Iterator[str]:
     yield f"{parameter.name}, {space.name}"
     yield f"  {parameter.about}"
     yield f"  may be     {parameter.allowed}{', on a log scale' if parameter.log else ''}"
-    defaults = ", ".join(f"{base} {_value(parameter, base)}" for base in BASELINES)
-    yield f"  baselines  {defaults}"
+    yield f"  baselines  {_defaults(parameter)}"
     yield f"  searched   {_searched(parameter)}"
     needs = space.needs(parameter)
     if needs:
@@ -98,9 +105,21 @@ def _explained(space: Space, parameter: Parameter) -> Iterator[str]:
         yield f"  see        {parameter.link}"
 
 
+def _table(space: Space) -> Iterator[str]:
+    rows: list[tuple[str, ...]] = [("parameter", "searched", "may be", *BASELINES)]
+    rows += [_row(parameter) for parameter in space.parameters]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
 def _row(parameter: Parameter) -> tuple[str, ...]:
     values = (_value(parameter, base) for base in BASELINES)
     return (parameter.name, _searched(parameter), parameter.allowed, *values)
+
+
+def _defaults(parameter: Parameter) -> str:
+    return ", ".join(f"{base} {_value(parameter, base)}" for base in BASELINES)
 
 
 def _value(parameter: Parameter, base: str) -> str:

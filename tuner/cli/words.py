@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import textwrap
@@ -38,6 +39,25 @@ def wrapped(text: str, first: int, further: int) -> list[str]:
         drop_whitespace=True,
     )
     return [lines[0][first:], *lines[1:]] if lines else [text]
+
+
+def output_width() -> float:
+    """Columns that a line on standard output may have: those of a terminal, else any number."""
+    return shutil.get_terminal_size().columns - 1 if sys.stdout.isatty() else math.inf
+
+
+def fitted(line: str, width: float) -> list[str]:
+    """A line, broken between words where it is longer than so many columns."""
+    if len(line) <= width:
+        return [line]
+    depth = len(line) - len(line.lstrip())
+    return textwrap.wrap(
+        line,
+        max(_LEAST_COLUMNS, int(width)),
+        subsequent_indent=" " * (depth + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 _LEAST_COLUMNS = 40
