@@ -276,3 +276,20 @@ def test_the_frozen_protocol_hash_covers_every_field(record: Records) -> None:
         del fields[name]
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     assert protocol.digest == hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def test_a_gain_of_server_and_kernel_is_of_both_together(record: Records) -> None:
+    """Said where both changed, until an ablation has told them apart; the kernel's come last."""
+    found = record()
+    candidate = evaluate(found).candidate or ""
+    tuned = found.configurations[candidate]
+    more = {"net.core.somaxconn": 65535, **tuned.values}
+    kernel = replace(
+        found, configurations={**found.configurations, candidate: replace(tuned, values=more)}
+    )
+    told = evaluate(kernel)
+    assert told.changes[-1].name == "net.core.somaxconn"
+    own = len(told.changes) - 1
+    said = f"{own} changes of {found.server.name} and 1 of the host's kernel: the gain is of all"
+    assert any(said in warning for warning in told.warnings)
+    assert not any("host's kernel" in warning for warning in evaluate(found).warnings)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuner.configuration import Value
+from tuner.kernel import is_kernels
 from tuner.record import ConfigurationRecord
+from tuner.stats.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +22,25 @@ class Change:
 
 
 def changes(baseline: ConfigurationRecord, tuned: ConfigurationRecord) -> tuple[Change, ...]:
-    """The settings that differ, by name."""
-    names = sorted(baseline.values.keys() | tuned.values.keys())
+    """The settings that differ, by name: the server's, then those of the host's kernel."""
+    names = sorted(
+        baseline.values.keys() | tuned.values.keys(), key=lambda name: (is_kernels(name), name)
+    )
     found = (Change(name, baseline.values.get(name), tuned.values.get(name)) for name in names)
     return tuple(change for change in found if _differ(change.baseline, change.tuned))
+
+
+def two_parts(found: Sequence[Change], server: str, study: str) -> tuple[str, ...]:
+    """What to know where settings of the server and of the kernel changed; mostly nothing."""
+    kernels = sum(is_kernels(change.name) for change in found)
+    own = len(found) - kernels
+    if not (kernels and own):
+        return ()
+    told = (
+        f"{counted(own, 'change')} of {server} and {kernels} of the host's kernel: the gain is of"
+        f" all together; what each is worth, tuner ablate {study} measures"
+    )
+    return (told,)
 
 
 def unified_difference(

@@ -32,7 +32,7 @@ from tuner.report.claims import (
     objective_claims,
     together,
 )
-from tuner.report.difference import Change, changes, unified_difference
+from tuner.report.difference import Change, changes, two_parts, unified_difference
 from tuner.report.history import (
     AASpread,
     LoadPoint,
@@ -53,7 +53,7 @@ from tuner.stats.holm import holm
 from tuner.stats.paired import PairedEstimate
 from tuner.stats.replication import Interval, Replication, replication
 from tuner.stats.sequential import Look, looks
-from tuner.stats.verdict import Verdict
+from tuner.stats.verdict import Verdict, VerdictKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +185,11 @@ def _evaluate(record: Record) -> StudyResult:
     configurations = record.configurations
     known = digest in configurations and record.baseline in configurations
     both = (configurations[record.baseline], configurations[digest]) if known else None
+    changed = changes(*both) if both else ()
+    ablation = evaluate_ablation(record, goals)
+    unshared: tuple[str, ...] = ()
+    if verdict and verdict.kind is VerdictKind.BETTER and not ablation:
+        unshared = two_parts(changed, record.server.name, record.name)
     return StudyResult(
         record=record,
         goals=goals,
@@ -209,7 +214,7 @@ def _evaluate(record: Record) -> StudyResult:
             excluded_share([window for block in used for window in block.candidate]),
         ),
         findings=found,
-        warnings=_warnings(record, found),
+        warnings=(*_warnings(record, found), *unshared),
         times=phase_times(record),
         trials=trials,
         shrinkage=_shrinkage(trials, digest, end.verdict),
@@ -217,9 +222,9 @@ def _evaluate(record: Record) -> StudyResult:
         load_points=load_points(
             record, pairs(record, "load-points", digest, objective.arm_ln), used, objective
         ),
-        changes=changes(*both) if both else (),
+        changes=changed,
         difference=unified_difference(*both) if both else (),
-        ablation=evaluate_ablation(record, goals),
+        ablation=ablation,
         replication=_replication(record, objective, end.verdict),
     )
 
