@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.render.placed import PLACEMENT
 from tests.servers.labs import here
 from tuner.configuration import Configuration
 from tuner.errors import DefinitionError, HostError
@@ -17,16 +18,6 @@ from tuner.render import Placement, render
 from tuner.servers import caddy
 from tuner.space import load_space
 
-PLACEMENT = Placement(
-    listen="127.0.0.1:18080",
-    server_name="localhost",
-    root="/srv/site",
-    run_dir="/srv/run",
-    log_dir="/srv/logs",
-    digest="0123456789ab",
-    live_path="/.tuner/live",
-    upstreams=("127.0.0.1:19000",),
-)
 SPACE = load_space(
     "caddy/proxy",
     server_cores=4,

@@ -11,25 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.render.placed import PLACEMENT
 from tuner.configuration import Configuration
 from tuner.errors import DefinitionError
-from tuner.render import Placement, render, render_backend
+from tuner.render import render, render_backend
 from tuner.space import Space, load_space
 from tuner.syntax import quote_nginx
 from tuner.workload import Backend, load_workload
-
-PLACEMENT = Placement(
-    listen="127.0.0.1:18080",
-    server_name="localhost",
-    root="/srv/site",
-    run_dir="/srv/run",
-    log_dir="/srv/logs",
-    digest="0123456789ab",
-    live_path="/.tuner/live",
-    upstreams=("127.0.0.1:19000",),
-    cpu_mask="10",
-    user="www",
-)
 
 # Mostly what means something to Nginx's reader, and any text besides.
 HOSTILE = st.one_of(

@@ -8,22 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.render.placed import LAB
 from tuner.configuration import Value
 from tuner.errors import DefinitionError
 from tuner.render import EXPORT, Placement, cpu_mask, render, render_backend, unified_diff
 from tuner.servers.catalog import server
 from tuner.space import BASELINES, Space, SpaceFacts, bind_space, load_space, spaces
 from tuner.workload import load_workload
-
-LAB = Placement(
-    listen="127.0.0.1:18080",
-    server_name="localhost",
-    root="/srv/site",
-    run_dir="/srv/run",
-    log_dir="/srv/logs",
-    digest="0123456789ab",
-    live_path="/.tuner/live",
-)
 
 
 def bind(name: str, version: tuple[int, ...] = (1, 22, 1)) -> Space:
