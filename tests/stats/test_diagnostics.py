@@ -106,6 +106,18 @@ def test_a_claim_that_hangs_on_one_block() -> None:
     assert not leave_one_out([0.1, -0.1, 0.02, -0.03, 0.05, -0.06, 0.01]).raised
 
 
+def test_a_claim_of_several_finalists_is_looked_at_by_its_own_interval() -> None:
+    """Of one of three it is wider: here it hangs on one block where the one of 95 % would not."""
+    of_three = 1 - 0.05 / 3
+    fragile = [0.01, -0.2, -0.15, -0.1, -0.12, -0.08, -0.17, -0.14]
+    assert estimate(fragile, of_three).excludes_no_change
+    assert leave_one_out(fragile, confidence=of_three).raised
+    assert not leave_one_out(fragile).raised
+    barely = [0.03, 0.02, -0.04, -0.02, 0.01, -0.2, -0.15, -0.1, -0.12, -0.08]
+    assert leave_one_out(barely).raised
+    assert not leave_one_out(barely, confidence=of_three).raised  # nothing is claimed
+
+
 def test_leave_one_out_figure_by_hand() -> None:
     """The figure is the largest shift of the pseudomedian, here of three blocks."""
     # Walsh averages of 0, 0.1, 0.5 have median 0.175; without 0.5 it is 0.05, without 0 it is 0.3.
@@ -194,6 +206,9 @@ def test_bootstrap_agrees_on_clear_cases_and_tells_close_calls() -> None:
     width = float(finding.message.rsplit(" ", 1)[1])
     assert exact != pytest.approx(width, abs=1e-4)
     assert bootstrap(clear, margin=1 - (exact + width) / 2).raised
+    wider = bootstrap(clear, confidence=1 - 0.05 / 3)
+    assert float(wider.message.rsplit(" ", 1)[1]) > width
+    assert wider.figure == pytest.approx(1.0, abs=0.25)
 
 
 def test_a_drifting_or_disturbed_baseline_is_told() -> None:

@@ -27,7 +27,9 @@ def findings(
     confirm: Sequence[PairedBlock],
     used: Sequence[PairedBlock],
     objective: Objective,
+    *,
     margin: float,
+    confidence: float,
 ) -> tuple[Finding, ...]:
     """Every diagnostic that the blocks allow, warnings first.
 
@@ -35,13 +37,14 @@ def findings(
         confirm: all blocks of the confirmation; their invalid windows are counted.
         used: those that count; the other diagnostics look at them.
         margin: the frozen protocol's, as a share.
+        confidence: of the interval that the claim rests on.
     """
     found = []
     begun = [block for block in confirm if all(block.measured)]
     if begun:
         found.append(_invalid(begun))
     if used:
-        found += _of_used(used, objective, margin)
+        found += _of_used(used, objective, margin, confidence)
     return tuple(sorted(found, key=lambda finding: not finding.raised))
 
 
@@ -59,7 +62,9 @@ def _invalid(begun: Sequence[PairedBlock]) -> Finding:
     return invalid_windows(candidate, baseline, most)
 
 
-def _of_used(used: Sequence[PairedBlock], objective: Objective, margin: float) -> list[Finding]:
+def _of_used(
+    used: Sequence[PairedBlock], objective: Objective, margin: float, confidence: float
+) -> list[Finding]:
     differences = [block.difference(objective.arm_ln) for block in used]
     order, shares = _of_rounds(used, objective)
     return [
@@ -71,8 +76,8 @@ def _of_used(used: Sequence[PairedBlock], objective: Objective, margin: float) -
         lag_one(differences),
         slope_over_time(differences),
         *shares,
-        leave_one_out(differences, margin),
-        bootstrap(differences, margin),
+        leave_one_out(differences, margin, confidence),
+        bootstrap(differences, margin, confidence),
     ]
 
 

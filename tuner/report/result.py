@@ -51,6 +51,7 @@ from tuner.report.usage import PARTS, unread, usage
 from tuner.stats.diagnostics import Finding
 from tuner.stats.holm import holm
 from tuner.stats.paired import PairedEstimate
+from tuner.stats.power import LEVEL
 from tuner.stats.replication import Interval, Replication, replication
 from tuner.stats.sequential import Look, looks
 from tuner.stats.verdict import Verdict, VerdictKind
@@ -171,13 +172,15 @@ def _evaluate(record: Record) -> StudyResult:
     digest = candidate or ""
     confirm = _latest(pairs(record, "confirm", digest, objective.arm_ln))
     used = [block for block in confirm if block.used]
-    found = findings(confirm, used, objective, protocol.margin if protocol else 0.0)
+    finalists = len(protocol.candidates) if protocol else 1
+    margin = protocol.margin if protocol else 0.0
+    found = findings(confirm, used, objective, margin=margin, confidence=1 - LEVEL / finalists)
     found = tuple(sorted((*found, *sentinel(record, goals)), key=lambda f: not f.raised))
     end = outcome(
         record, objective, confirm=confirm, tally=stands, found=found, trials=trials, front=front
     )
     claims: tuple[ObjectiveClaim, ...] = ()
-    held = limit_claims(used, goals, len(protocol.candidates) if protocol else 1)
+    held = limit_claims(used, goals, finalists)
     verdict = end.verdict
     if verdict and protocol:
         claims = objective_claims(used, goals, protocol, record.calibration, verdict)

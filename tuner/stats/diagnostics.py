@@ -204,12 +204,15 @@ def baseline_drift(ln_values: npt.ArrayLike, disturbed: int = 0) -> Finding:
     return Finding("baseline-drift", slope, raised, message + "".join(causes))
 
 
-def leave_one_out(differences: npt.ArrayLike, margin: float = 0.0) -> Finding:
+def leave_one_out(
+    differences: npt.ArrayLike, margin: float = 0.0, confidence: float = 0.95
+) -> Finding:
     """How far the ratio moves when one block is left out: whether the claim hangs on one block.
 
-    The figure is the largest change of ln ratio. It is a warning if the 95 % interval of all
-    blocks lies beyond the margin, and the one without some block does not. With 6 blocks or fewer
-    none can be spared, and there is no warning.
+    The figure is the largest change of ln ratio. It is a warning if the interval of all blocks, of
+    the confidence that the claim has, lies beyond the margin, and the one without some block does
+    not. With no more blocks than such an interval needs (6 at 95 %) none can be spared, and there
+    is no warning.
     """
     d = _shaped(differences, 1, "differences must have shape (blocks,)")
     if d.size < 2:
@@ -218,8 +221,8 @@ def leave_one_out(differences: npt.ArrayLike, margin: float = 0.0) -> Finding:
     def side(ratio: PairedEstimate) -> int:
         return int(ratio.low > 1 + margin) - int(ratio.high < 1 - margin)
 
-    whole = estimate(d)
-    others = [estimate(np.delete(d, block)) for block in range(d.size)]
+    whole = estimate(d, confidence)
+    others = [estimate(np.delete(d, block), confidence) for block in range(d.size)]
     sparable = d.size > minimum_blocks(whole.confidence)
     raised = sparable and any(side(other) != side(whole) for other in others) and side(whole) != 0
     ratios = [other.ratio for other in others]
@@ -235,18 +238,18 @@ def leave_one_out(differences: npt.ArrayLike, margin: float = 0.0) -> Finding:
     return Finding("leave-one-out", shift, raised, message)
 
 
-def bootstrap(differences: npt.ArrayLike, margin: float = 0.0) -> Finding:
+def bootstrap(differences: npt.ArrayLike, margin: float = 0.0, confidence: float = 0.95) -> Finding:
     """Whether a bootstrap over blocks says the same as the exact interval; from 20 blocks on.
 
     Bias-corrected and accelerated (Efron, Journal of the American Statistical Association 82,
-    1987), of the pseudomedian, 1,999 resamples, 95 %. It is a second opinion and never the claim:
-    the exact interval needs no large n. The figure is the width of the bootstrap interval over that
-    of the exact one, in logarithms.
+    1987), of the pseudomedian, 1,999 resamples, of the claim's confidence. It is a second opinion
+    and never the claim: the exact interval needs no large n. The figure is the width of the
+    bootstrap interval over that of the exact one, in logarithms.
     """
     d = _shaped(differences, 1, "differences must have shape (blocks,)")
     if d.size < BOOTSTRAP_BLOCKS or np.ptp(d) == 0:
         return _silent("bootstrap", "bootstrap interval")
-    whole = estimate(d)
+    whole = estimate(d, confidence)
     rng = np.random.default_rng(_SEED)
     draws = _pseudomedians(d[rng.integers(d.size, size=(_RESAMPLES, d.size))])
     centre = math.log(whole.ratio)
@@ -257,7 +260,7 @@ def bootstrap(differences: npt.ArrayLike, margin: float = 0.0) -> Finding:
     squares = float((pull**2).sum())
     skew = float((pull**3).sum()) / (6 * squares**1.5) if squares else 0.0
     ends = []
-    for share in (0.025, 0.975):
+    for share in ((1 - confidence) / 2, (1 + confidence) / 2):
         z = bias + float(special.ndtri(share))
         ends.append(float(np.quantile(draws, special.ndtr(bias + z / (1 - skew * z)))))
     low, high = (math.exp(end) for end in ends)
