@@ -14,6 +14,7 @@ _SAFETY = "it decides who can read or join a connection, not how fast it is"
 _VERIFY = "it decides whether the other side is who it says"
 _SLOW_CLIENTS = "it is what keeps slow clients from holding connections for ever"
 _LIMIT = "it is what keeps large requests out"
+_SHARE = "it is what keeps one client from taking all"
 _ANSWER = "it changes what clients get"
 _CACHE = "it answers from a copy: that is another service, not a faster one"
 _LOG = "it is the operator's record"
@@ -42,6 +43,7 @@ _NGINX = {
         (*("client_max_body_size", "client_header_buffer_size", "large_client_header_buffers"),),
         _LIMIT,
     ),
+    **dict.fromkeys(("limit_req", "limit_conn", "limit_rate", "limit_rate_after"), _SHARE),
     **dict.fromkeys(
         (
             *("http2_max_field_size", "http2_max_header_size", "http2_max_requests"),

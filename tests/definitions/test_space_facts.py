@@ -200,6 +200,7 @@ def test_spaces_share_what_they_have_in_common(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     ["ssl_ciphers: {type: choice, choices: [a, b], default: a}",
+     "limit_rate: {type: integer, range: [1, 9], default: 1}",
      "mine: {type: boolean, default: off, directive: ssl_early_data}"],
 )  # fmt: skip
 def test_what_is_never_searched_is_refused_unless_forced(tmp_path: Path, line: str) -> None:
