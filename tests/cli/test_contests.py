@@ -217,6 +217,7 @@ def test_a_run_whose_arms_have_met_goes_on_without_what_it_gave_up(
         (("compare", "nginx", "hand"), "write nginx:hand"),
         (("compare", "nginx:stock", "nginx:published"), "tuner run NAME"),
         (("compare", "nginx:stock", "nginx:stock"), "named twice"),
+        (("compare", "nginx:stock", "nginx:hand", "--junit", "ci.xml"), "use --fail-if"),
         (("ladder", "stock"), "write nginx:stock"),
         (("ladder", "nginx:stock", "--limit", "fast"), "'fast'"),
     ],

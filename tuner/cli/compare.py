@@ -88,8 +88,10 @@ def command(
     clients and operators would notice, and the result lists how.
     """
     entries = entries_of((baseline, candidate))
+    arms = (baseline, candidate)
     if entries:
-        arms = (baseline, candidate)
+        if junit is not None:
+            raise DefinitionError("is of studies; of servers use --fail-if", path="--junit")
         match = Match(arms, options.overrides(given), study_file, limit=None, ladder=ladder)
         record = meet(match, resume=resume, as_json=as_json, quiet=quiet)
         if said_of(record, entries[1].label) & set(fail_if):
@@ -100,8 +102,8 @@ def command(
     progress = TerminalProgress(quiet=quiet)
     for done in sweep_strays():
         progress.note(done)
-    arms = (baseline, candidate)
-    found, other, store = (_reopened if resume else _begun)(arms, {"study": study_file, **given})
+    take = _reopened if resume else _begun
+    found, other, store = take(arms, study_file, given)
     folder = STUDIES / found.definition.name
     if not quiet:
         announce(found, folder, what="compare", search=False)
@@ -119,14 +121,12 @@ def command(
 
 
 def _begun(
-    arms: tuple[str, str], given: Mapping[str, Any]
+    arms: tuple[str, str], study_file: str | None, given: Mapping[str, Any]
 ) -> tuple[Preflight, Configuration, Store]:
     """A new comparison: what is known of it, B's configuration, its record."""
     baseline, candidate = arms
-    options_given = {key: value for key, value in given.items() if key != "study"}
     definition = load_study(
-        given["study"] or DEFAULT_STUDY,
-        {**options.overrides(options_given), "baseline": baseline},
+        study_file or DEFAULT_STUDY, {**options.overrides(given), "baseline": baseline}
     )
     definition = replace(definition, finalists=1, beside=())
     if given["name"] is None:
@@ -143,14 +143,14 @@ def _begun(
 
 
 def _reopened(
-    arms: tuple[str, str], given: Mapping[str, Any]
+    arms: tuple[str, str], study_file: str | None, given: Mapping[str, Any]
 ) -> tuple[Preflight, Configuration, Store]:
     """The comparison of these two to go on with: the named one, or the newest here.
 
     Raises:
         DefinitionError: there is none, B has changed since, or options are given that it keeps.
     """
-    others = options.overrides({k: v for k, v in given.items() if k not in {"name", "storage"}})
+    others = options.overrides({"study": study_file, **given, "name": None, "storage": None})
     if others:
         raise DefinitionError(
             f"a resumed comparison keeps its definition; leave out --{', --'.join(others)}",
