@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -163,6 +164,34 @@ def test_a_reload_is_proved_too(hosts: Bed, web: BedHost, tmp_path: Path) -> Non
         script.write_text(own)
         services.restore([target])
         connections.close()
+
+
+TLS_SITE = """\
+https://shop.test:8443 {
+	tls internal
+	root * {$SHOP_ROOT}
+	encode gzip
+	file_server
+}
+"""
+
+
+def test_ones_own_files_are_served_beside_the_service(
+    hosts: Bed, web: BedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read here, served on the target over TLS with the workload's files; its service stays."""
+    (tmp_path / "own.caddy").write_text(TLS_SITE)
+    (tmp_path / "Caddyfile").write_text("import *.caddy\n")
+    monkeypatch.setenv("SHOP_ROOT", "/nowhere")
+    pid = web.run("cat", "/run/caddy.pid")
+    given = ("--server", "caddy", "--config", "Caddyfile", "--inventory", str(hosts.inventory))
+    done = tuner(tmp_path, "measure", "own", *given, "--time", "4s", "--name", "own", "--json")
+    assert done.returncode == 0, done.stderr
+    windows = json.loads(done.stdout)["windows"]
+    assert windows
+    assert not any(window["errors"] for window in windows)
+    assert all(window["completed_per_s"] > 0 for window in windows)
+    assert web.run("cat", "/run/caddy.pid") == pid
 
 
 @pytest.mark.fleet

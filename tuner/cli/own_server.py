@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tuner.cli.in_place import TargetService
 from tuner.errors import DefinitionError
@@ -15,12 +16,15 @@ from tuner.own.caddy import in_place as caddy_in_place
 from tuner.own.caddy import server as caddy
 from tuner.own.caddy.home import ThisMachine
 from tuner.own.port import Own, OwnServer, Wishes
+from tuner.servers import catalog
 from tuner.space import Space
 from tuner.study import StudyDefinition
 from tuner.workload import Workload
 
 READ = ("nginx", "caddy")
 """Servers whose configurations are read."""
+_SENT = ("caddy",)
+"""Those whose configurations are also served on other hosts."""
 
 
 def check(definition: StudyDefinition, workload: Workload) -> None:
@@ -46,10 +50,11 @@ def check(definition: StudyDefinition, workload: Workload) -> None:
             f" {definition.server}; leave out --config to tune from the template",
             path="--config",
         )
-    if definition.inventory:
+    if definition.inventory and definition.server not in _SENT:
         raise DefinitionError(
-            "a configuration of your own is served on this machine, not yet on another; copy the"
-            " folder of the configuration here and leave out --inventory",
+            f"a configuration of your own for {definition.server} is served on this machine, not"
+            f" yet on another, as for {' and '.join(_SENT)}; copy the folder of the configuration"
+            " here and leave out --inventory, or tune the host's own service (--in-place)",
             path="--config",
         )
 
@@ -80,6 +85,21 @@ def _check_in_place(definition: StudyDefinition, workload: Workload) -> None:
         )
 
 
+def reader(definition: StudyDefinition, server: ServerFacts) -> ServerFacts:
+    """The program that reads the user's configuration and tries it out: where the files lie.
+
+    Args:
+        definition: of the study.
+        server: the program that serves.
+
+    Raises:
+        HostError: another host's serves, and there is none on this machine.
+    """
+    if not definition.config or definition.in_place or not definition.inventory:
+        return server
+    return catalog.server(server.name).detect()
+
+
 def read(
     definition: StudyDefinition,
     workload: Workload,
@@ -91,7 +111,7 @@ def read(
     Args:
         definition: of the study.
         workload: what is asked.
-        server: the program; Caddy's own reads its Caddyfile.
+        server: the program that reads it.
         service: what is tuned in place.
 
     Raises:
@@ -111,21 +131,32 @@ def read(
             return caddy_in_place.read(wishes, workload, lent.home(server.binary))
         return in_place.read(wishes, workload, lent.files())
     if server.name == "caddy":
-        return caddy.read(wishes, workload, ThisMachine(server.binary))
+        own = caddy.read(wishes, workload, ThisMachine(server.binary))
+        return replace(own, served_elsewhere=definition.inventory is not None)
     return nginx.read(wishes, workload)
 
 
 def adapted(
-    own: Own | None, space: Space, server: ServerFacts, host: HostFacts
+    own: Own | None, space: Space, server: ServerFacts, reads: ServerFacts, host: HostFacts
 ) -> tuple[OwnServer | None, tuple[str, ...]]:
     """It behind the port, with what the user should know of it before anything is measured.
+
+    Args:
+        own: what was read.
+        space: of the study.
+        server: the program that serves.
+        reads: the program that reads it, see ``reader``.
+        host: what serves.
 
     Raises:
         DefinitionError: the server refuses it, or nothing in it can be tuned.
     """
     if own is None:
         return None, ()
-    made, notes = own.adapt(space, server)
+    made, notes = own.adapt(space, reads)
+    if reads.version != server.version:
+        words = f"{server.name} {reads.version} of this machine reads your configuration"
+        notes = (*notes, f"{words}, and {server.version} serves it")
     wrong = (
         f"{found.where}: plainly wrong: {found.what}; {found.remedy} ({found.link})"
         for found in _findings(own, lint_facts(host, server))

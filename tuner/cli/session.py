@@ -124,7 +124,8 @@ def preflight(
     host = premises.host
     adapter = catalog.server(definition.server)
     found = premises.detect(adapter)
-    mine = own_server.read(definition, workload, found, premises.service)
+    reads = own_server.reader(definition, found)
+    mine = own_server.read(definition, workload, reads, premises.service)
     workload = mine.workload if mine else workload
     cores = premises.cores(backend=workload.backend is not None)
     facts = space_facts(host, found, workload, len(cores.server))
@@ -135,7 +136,7 @@ def preflight(
             f" {definition.server}",
             path="--space",
         )
-    own, own_notes = own_server.adapted(mine, space, found, host)
+    own, own_notes = own_server.adapted(mine, space, found, reads, host)
     space = own.bound.space if own else space
     kernel = None
     if definition.layer:

@@ -87,6 +87,9 @@ _POLICY_GONE = {
     "insecure_secrets_log": "the lab keeps no secrets",
 }
 
+_UNNAMED = {"default_sni": "localhost"}
+"""Whoever asks an address by no name, as for the proof, gets the lab's certificate too."""
+
 
 class _Carrier:
     def __init__(self, origin: Origin, serving: Serving, stand: Stand) -> None:
@@ -199,8 +202,9 @@ class _Carrier:
                 if key in policy and why:
                     place = (*self.serving.server, "tls_connection_policies", index, key)
                     self._say(place, why)
-            return {key: value for key, value in policy.items() if key not in _POLICY_GONE}
-        return {}
+            kept = {key: value for key, value in policy.items() if key not in _POLICY_GONE}
+            return {**kept, **_UNNAMED}
+        return _UNNAMED
 
     def tls(self, tls: Mapping[str, Any]) -> Json:
         """The lab's certificate, and what of the sessions is the user's."""

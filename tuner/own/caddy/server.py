@@ -60,6 +60,8 @@ class OwnConfiguration:
     serving: Serving
     workload: Workload
     """As it must be asked here: over TLS where the site speaks nothing else."""
+    served_elsewhere: bool = False
+    """Whether instances are on another host than the files: the site's own lie there too."""
 
     def adapt(self, space: Space, server: ServerFacts) -> tuple[OwnCaddy, tuple[str, ...]]:
         """See ``port.Own``."""
@@ -213,7 +215,7 @@ class OwnCaddy(OfKind):
     def _stand(self, ground: Ground, directory: Path, port: int, token: str) -> Stand:
         workload, wishes = self.own.workload, self.own.wishes
         return Stand(
-            address=f"127.0.0.1:{port}",
+            address=f"{ground.address}:{port}",
             admin=caddy.ADMIN_SOCKET,
             run_dir=str(directory / "run"),
             log_dir=str(directory / "logs"),
@@ -292,7 +294,7 @@ def _check_root(own: OwnConfiguration) -> None:
     Raises:
         DefinitionError: the account of the instances cannot enter their folder.
     """
-    if not own.workload.own_site:
+    if own.served_elsewhere or not own.workload.own_site:
         return
     roots: list[tuple[str, str]] = [(own.wishes.root, "--root")] if own.wishes.root else []
     if not roots:
