@@ -23,7 +23,7 @@ Usage:
   tuner-loadgen stalls --cpus LIST [--duration SECONDS] [--gap US] [--json]
   tuner-loadgen ticker --cpus LIST [--for SECONDS]
   tuner-loadgen self-test [--cpus LIST] [--server-cpus LIST] [--for SECONDS] [--json]
-  tuner-loadgen schema plan|window
+  tuner-loadgen schema plan|window|self-test|ticker
 
 run: measure one server, for people; the options of wrk2 mean the same. See `run --help`.
 
@@ -43,7 +43,8 @@ ticker: the same for a reader on another host, line by line. See `ticker --help`
 self-test: what this generator is worth on this host: floor, pacing, accuracy, highest rate, and the
 finest difference of p99 that it can be held to. See `self-test --help`.
 
-schema: print the JSON schema of a plan, or of the line of a window.
+schema: print the JSON schema of a plan, of the line of a window, of self-test's JSON, or of the lines of
+ticker.
 
   -h, --help
   -V, --version
@@ -59,8 +60,13 @@ Examples:
   tuner-loadgen self-test
 ";
 
-const PLAN_SCHEMA: &str = include_str!("../schema/plan.schema.json");
-const WINDOW_SCHEMA: &str = include_str!("../schema/window.schema.json");
+const SCHEMAS: [(&str, &str); 4] = [
+    ("plan", include_str!("../schema/plan.schema.json")),
+    ("window", include_str!("../schema/window.schema.json")),
+    ("self-test", include_str!("../schema/self-test.schema.json")),
+    ("ticker", include_str!("../schema/ticker.schema.json")),
+];
+const SCHEMA_NAMES: &str = "plan, window, self-test or ticker";
 
 /// What to do.
 #[derive(Debug)]
@@ -177,13 +183,12 @@ fn schema(parser: &mut Parser) -> Result<Command, String> {
         Some(Arg::Value(name)) => name.string().map_err(text)?,
         Some(Arg::Short('h') | Arg::Long("help")) => return Ok(Command::Print(HELP.into())),
         Some(other) => return Err(text(other.unexpected())),
-        None => return Err("schema: of what? It must be plan or window".into()),
+        None => return Err(format!("schema: of what? It must be {SCHEMA_NAMES}")),
     };
-    match name.as_str() {
-        "plan" => Ok(Command::Print(PLAN_SCHEMA.into())),
-        "window" => Ok(Command::Print(WINDOW_SCHEMA.into())),
-        _ => Err(format!(
-            "schema: {name:?} is not allowed; it must be plan or window"
+    match SCHEMAS.iter().find(|(known, _)| *known == name) {
+        Some((_, text)) => Ok(Command::Print((*text).into())),
+        None => Err(format!(
+            "schema: {name:?} is not allowed; it must be {SCHEMA_NAMES}"
         )),
     }
 }

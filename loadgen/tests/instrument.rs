@@ -7,12 +7,16 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use support::{assert_accounted, measure, plan};
+use support::{assert_accounted, assert_described, measure, plan};
 use tuner_loadgen::responder::{Freezes, Responder};
 use tuner_loadgen::{selftest, sys};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tuner-loadgen");
 const MS: u64 = 1_000_000;
+
+fn schema(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
 
 fn responder() -> Responder {
     // Asleep when it has nothing to do: tests share their cores.
@@ -86,6 +90,8 @@ fn the_self_test_ends_with_a_verdict() {
     let fit = verdict["fit"].as_bool().unwrap();
     assert_eq!(output.status.code(), Some(i32::from(!fit)));
     assert_eq!(verdict["reasons"].as_array().unwrap().is_empty(), fit);
+    let schema = schema(include_str!("../schema/self-test.schema.json"));
+    assert_described(&schema, &schema, &report, "");
 }
 
 /// On one core it says so, leaves nothing out, and ends all the same.
@@ -117,8 +123,13 @@ fn the_ticker_tells_both_clocks() {
         .unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut next =
-        move || -> Option<Value> { Some(serde_json::from_str(&lines.next()?.unwrap()).unwrap()) };
+    let schema = schema(include_str!("../schema/ticker.schema.json"));
+    let mut next = move || -> Option<Value> {
+        let line: Value = serde_json::from_str(&lines.next()?.unwrap()).unwrap();
+        let kind = line["type"].as_str().unwrap();
+        assert_described(&schema, &schema["$defs"][kind], &line, kind);
+        Some(line)
+    };
     let header = next().unwrap();
     assert_eq!(header["type"], "ticker");
     assert!(header["resolution_us"].as_f64().unwrap() > 0.0);

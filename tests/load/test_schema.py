@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -107,6 +108,28 @@ def test_the_document_of_a_run_is_valid(address: str) -> None:
     document = json.loads(text)
     schema("window").validate(document)
     assert "validity" in document
+
+
+def test_lines_of_the_ticker_are_valid() -> None:
+    """The first, an answer to what is written to it, a span where there was one, the last."""
+    cpu = min(os.sched_getaffinity(0))
+    command = [str(loadgen_binary()), "ticker", "--cpus", str(cpu), "--gap", "1"]
+    done = subprocess.run(command, input="7\n", capture_output=True, text=True, check=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    valid = schema("ticker")
+    for line in lines:
+        valid.validate(line)
+    assert {line["type"] for line in lines} >= {"ticker", "clock", "end"}
+    assert not valid.is_valid({**lines[0], "type": "tick"})
+
+
+def test_the_report_of_the_self_test_is_valid() -> None:
+    """In short; what it says depends on the machine that runs the tests."""
+    command = [str(loadgen_binary()), "self-test", "--json", "--for", "4"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    report = json.loads(done.stdout)
+    schema("self-test").validate(report)
+    assert done.returncode == (0 if report["verdict"]["fit"] else 1)
 
 
 def test_the_plan_that_tuner_writes_is_valid(tmp_path: Path) -> None:

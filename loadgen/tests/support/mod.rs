@@ -200,3 +200,42 @@ pub fn await_signal_handlers(pid: u32) {
     }
     panic!("it never handled signals");
 }
+
+/// What a schema refers to, or itself.
+pub fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    match schema.get("$ref").and_then(Value::as_str) {
+        Some(target) => root.pointer(&target[1..]).unwrap(),
+        None => schema,
+    }
+}
+
+/// Every key of a value has a described property, and nothing that is required is missing.
+pub fn assert_described(root: &Value, schema: &Value, value: &Value, at: &str) {
+    let target = resolve(root, schema);
+    if let Some(items) = value.as_array() {
+        let inner = schema.get("items").or(target.get("items"));
+        for item in items {
+            assert_described(root, inner.expect(at), item, at);
+        }
+    }
+    let Some(object) = value.as_object() else {
+        return;
+    };
+    if target.get("additionalProperties").is_some() {
+        return;
+    }
+    for list in [schema, target] {
+        for name in list["required"].as_array().into_iter().flatten() {
+            let name = name.as_str().unwrap();
+            assert!(object.contains_key(name), "{at}/{name} is required");
+        }
+    }
+    for (name, inner) in object {
+        let own = schema.get("properties").and_then(|p| p.get(name));
+        let property = own.or(target.get("properties").and_then(|p| p.get(name)));
+        let property = property.unwrap_or_else(|| panic!("{at}/{name} is not in the schema"));
+        let words = property.get("description");
+        assert!(words.is_some(), "{at}/{name} is not described");
+        assert_described(root, property, inner, &format!("{at}/{name}"));
+    }
+}
