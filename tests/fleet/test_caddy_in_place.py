@@ -144,6 +144,7 @@ def change(text: str) -> Change:
     )
 
 
+@pytest.mark.fleet
 def test_a_reload_is_proved_too(hosts: Bed, web: BedHost, tmp_path: Path) -> None:
     """A service that reloads and keeps its old configuration does not pass for a changed one."""
     inventory = read_inventory(str(hosts.inventory), generators=False)
@@ -176,6 +177,7 @@ https://shop.test:8443 {
 """
 
 
+@pytest.mark.fleet
 def test_ones_own_files_are_served_beside_the_service(
     hosts: Bed, web: BedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +228,7 @@ def test_a_study_of_ones_own_files_is_applied_where_they_lie(
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.fleet
 def test_what_does_not_run_cannot_be_tuned_in_place(
     hosts: Bed, web: BedHost, tmp_path: Path
 ) -> None:

@@ -29,8 +29,6 @@ class ServiceHome:
         if "refused" in told:
             raise HostError(told["refused"])
         self._variables: Mapping[str, str] = told["environment"]
-        self.command: tuple[str, ...] = tuple(told["command"])
-        """Of the process."""
 
     @property
     def variables(self) -> Mapping[str, str]:
