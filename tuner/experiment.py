@@ -155,20 +155,23 @@ def scaled_workload(
     return workload, tuple(words)
 
 
-def scaled_rate(wanted_per_s: float | None, weakest_per_s: float) -> tuple[float, str]:
+def scaled_rate(
+    wanted_per_s: float | None, weakest_per_s: float, whose: str = "published"
+) -> tuple[float, str]:
     """The rate of a case, and where it comes from: as published where every arm can serve it.
 
     Args:
         wanted_per_s: the published rate; None where there was none.
         weakest_per_s: capacity of the weakest arm here.
+        whose: what to call the wanted rate, if it is not the published one.
     """
     most = _round(_SHARE * weakest_per_s)
     if wanted_per_s is None:
         return most, f"{_SHARE:.0%} of what the weakest arm can do here"
     if wanted_per_s <= most:
-        return wanted_per_s, f"as published, {wanted_per_s / weakest_per_s:.0%} of the weakest arm"
+        return wanted_per_s, f"as {whose}, {wanted_per_s / weakest_per_s:.0%} of the weakest arm"
     return most, (
-        f"{_SHARE:.0%} of what the weakest arm can do here; the published {wanted_per_s:,.0f}/s are"
+        f"{_SHARE:.0%} of what the weakest arm can do here; the {whose} {wanted_per_s:,.0f}/s are"
         " more than that"
     )
 

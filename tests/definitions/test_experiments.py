@@ -151,6 +151,7 @@ def test_a_rate_is_as_published_where_every_arm_can_serve_it() -> None:
     assert slow == 280
     assert "the published 500/s" in words
     assert scaled_rate(None, 1_000)[0] == 700
+    assert scaled_rate(500, 10_000, "wanted")[1].startswith("as wanted, ")
 
 
 def test_a_rule_settles_parameters_and_is_told_in_words() -> None:

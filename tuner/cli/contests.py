@@ -288,7 +288,8 @@ def _planned(
     rate_per_s, source = 0.0, "as much as is answered, in a closed loop"
     open_loop = mode == "open"
     if open_loop:
-        rate_per_s, source = scaled_rate(meeting.rate_per_s, weakest)
+        whose = "published" if meeting.published else "wanted"
+        rate_per_s, source = scaled_rate(meeting.rate_per_s, weakest, whose)
     here = [c for c in contenders if c.label in seen.per_s]
     figures = COMPARED["open" if open_loop else "closed"]
     plan = plan_contest(
@@ -335,4 +336,4 @@ def _planned(
 def _rate_words(meeting: Meeting, source: str, *, open_loop: bool) -> Sequence[str]:
     if not open_loop or meeting.rate_per_s is None:
         return ()
-    return () if source.startswith("as published") else (f"rate: {source}",)
+    return () if source.startswith("as ") else (f"rate: {source}",)

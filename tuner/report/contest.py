@@ -472,6 +472,9 @@ def _reach(reach: Reach | None) -> str:
 def _span(reach: Reach | None) -> str:
     if reach is None or not math.isfinite(reach.low):
         return UNKNOWN
+    if reach.side != "found" and reach.low == reach.high:
+        # Off the ladder in every resample: its end is no interval.
+        return UNKNOWN
     return f"{figure(reach.low, '/s')} to {figure(reach.high, '/s')}"
 
 
