@@ -105,8 +105,8 @@ class Block:
 class Trial:
     """One configuration in the search.
 
-    ``losses`` holds, for each block it completed, the median over its rounds of
-    ln(value / baseline's value in the same round), signed so that negative is better.
+    ``losses`` holds, for each block it completed, ln(level / baseline's level) over the block's
+    rounds (``tuner.scoring.block_losses``), signed so that negative is better.
     """
 
     number: int

@@ -14,6 +14,7 @@ from tuner.measurement import Measurement
 from tuner.objective import Objective
 from tuner.record import Block, Figures
 from tuner.stats.additive import fit
+from tuner.stats.polish import arm_levels
 
 BASELINE = "baseline"
 """Label of the baseline's instance in every block."""
@@ -47,21 +48,34 @@ def round_differences(block: Block, objective: Objective) -> dict[str, list[floa
 def block_losses(block: Block, objective: Objective) -> dict[str, float]:
     """Signed log ratio to the baseline of every instance that has one; negative is better.
 
-    The median over rounds: they are complete blocks in themselves, so the finished rounds of an
-    interrupted block count. A capacity has no rounds; it follows from all windows of an instance.
+    The difference of the levels that the arms have over the rounds, where what a whole round shared
+    is taken out (``tuner.stats.polish``). Rounds are complete blocks in themselves, so the finished
+    ones of an interrupted block count; those in which the baseline has no valid window do not. A
+    capacity has no rounds; it follows from all windows of an instance.
     """
     if block.figures is not None:
         return dict(block.figures.losses.get(objective.text, {}))
-    if objective.slo:
-        ratios = _arm_differences(block, objective)
-    else:
-        found = round_differences(block, objective)
-        ratios = {name: statistics.median(rounds) for name, rounds in found.items()}
+    ratios = _arm_differences(block, objective) if objective.slo else _polished(block, objective)
     return {
         name: objective.loss(ratio)
         for name, ratio in ratios.items()
         if name != BASELINE and math.isfinite(ratio)
     }
+
+
+def _polished(block: Block, objective: Objective) -> dict[str, float]:
+    """Level of every arm less the baseline's, ln units, from all arms at once."""
+    finite = [
+        {name: value for name, value in values.items() if math.isfinite(value)}
+        for values in by_round(block, objective).values()
+    ]
+    rounds = [values for values in finite if BASELINE in values]
+    names = sorted({name for values in rounds for name in values})
+    if not names:
+        return {}
+    levels = arm_levels([[values.get(name, math.nan) for values in rounds] for name in names])
+    base = float(levels[names.index(BASELINE)])
+    return {name: float(level) - base for name, level in zip(names, levels, strict=True)}
 
 
 def _arm_differences(block: Block, objective: Objective) -> dict[str, float]:

@@ -1,0 +1,45 @@
+"""Levels of the arms of one block, what a whole round shared taken out: the median polish.
+
+The difference to the baseline within a round cancels what disturbed the round, and brings in the
+noise of the baseline's window. A server nearer to its limit is noisier, and the baseline often is
+the one: then the median of the differences is that of the round in which the baseline was in the
+middle, and a candidate's other windows have no say. All arms of a round tell better what it shared.
+So a block of the search is read as
+
+    y = arm + round + noise
+
+by alternating medians (Tukey, Exploratory Data Analysis, 1977, chapter 11), which a few disturbed
+windows, or a few arms at their limit, do not move.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.stats.paired import FloatArray
+
+_ITERATIONS = 10
+_SETTLED = 1e-6
+
+
+def arm_levels(values: npt.ArrayLike) -> FloatArray:
+    """The level of each arm, up to a constant that they have in common.
+
+    Args:
+        values: ln figures, shape (arms, rounds), NaN where not measured; every arm and every round
+            has at least one.
+
+    Returns:
+        Shape (arms,), in the units of ``values``.
+    """
+    y = np.asarray(values, dtype=np.float64)
+    arms = np.nanmedian(y, axis=1)
+    for _ in range(_ITERATIONS):
+        rounds = np.nanmedian(y - arms[:, None], axis=0)
+        better = np.nanmedian(y - rounds, axis=1)
+        settled = float(np.max(np.abs(better - arms))) < _SETTLED
+        arms = better
+        if settled:
+            break
+    return np.asarray(arms)
