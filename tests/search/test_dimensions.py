@@ -8,8 +8,8 @@ import optuna
 import pytest
 
 from tests.search.spaces import BUILT_IN, SMALL
-from tuner.configuration import Configuration
-from tuner.search.dimensions import dimensions_of, suggest
+from tuner.configuration import Configuration, Value
+from tuner.search.dimensions import dimensions_of, distances, suggest
 from tuner.space import Space
 from tuner.testing.draw import draw_configuration
 
@@ -70,3 +70,25 @@ def test_a_configuration_of_the_users_own_may_lie_outside_the_range() -> None:
     """Its dimensions are said as they are; whoever tells Optuna leaves them out."""
     values, domains = dimensions_of(SMALL, (), Configuration.of(SMALL.name, {"size": 1}))
     assert not domains["size"]._contains(domains["size"].to_internal_repr(values["size"]))
+
+
+def test_distances_are_by_parameter_on_the_scale_that_is_searched() -> None:
+    """A special value, another choice and no value at all are as far as a range is long."""
+    base = SMALL.baseline("stock")
+    names = [parameter.name for parameter in SMALL.searched()]
+
+    def apart(some: Configuration, other: Configuration) -> dict[str, float]:
+        return dict(zip(names, distances(SMALL, (), [some], [other])[0, 0].tolist(), strict=True))
+
+    def made(**values: Value) -> Configuration:
+        return SMALL.complete(values, base)
+
+    assert set(apart(base, base).values()) == {0.0}
+    assert apart(base, made(size=4096))["size"] == pytest.approx(0.5), "512 is halfway"
+    assert apart(base, made(mode="b"))["mode"] == 1.0
+    off, one, most = made(fast=True), made(fast=True, boost=1), made(fast=True, boost=1000)
+    assert apart(base, off)["boost"] == 1.0, "none and 0"
+    assert apart(off, one)["boost"] == 1.0, "0 is no number of the range"
+    assert apart(one, most)["boost"] == pytest.approx(1.0)
+    assert apart(one, made(fast=True, boost=32))["boost"] == pytest.approx(0.5, abs=0.01)
+    assert distances(SMALL, (), [base, off], [base, off, one]).shape == (2, 3, len(names))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.search.spaces import BUILT_IN, SMALL, bind
 from tuner.configuration import Configuration
-from tuner.search.propose import Seen, _best, propose
+from tuner.search.propose import Seen, _best, _modelled, propose
 from tuner.space import Space
 
 SPACES = pytest.mark.parametrize("space", [SMALL, *BUILT_IN], ids=lambda s: s.name)
@@ -132,3 +132,24 @@ def test_no_neighbour_is_drawn_around_what_violates_a_limit() -> None:
     forbidden = [replace(s, excess={"memory": 0.5}) if s.losses else s for s in seen]
     assert _best(forbidden) == []
     assert len(_best(seen)) == 3
+
+
+def test_what_no_look_supports_is_seldom_proposed() -> None:
+    """Where a setting decides and noise is small, a second block already has it."""
+    base = SMALL.baseline("stock")
+    first = propose(SMALL, (), base, [Seen(base, (0.0,))], count=8, seed=3)
+    assert len({c.values["fast"] for c in first}) == 2
+    seen = [Seen(base, (0.0,), looks=0), *(Seen(c, (loss_of(c),)) for c in first)]
+    found = propose(SMALL, (), base, seen, count=8, seed=4, noise=0.02)
+    assert sum(bool(c.values["fast"]) for c in found) >= 6
+
+
+def test_of_very_many_trials_the_best_and_the_latest_are_modelled() -> None:
+    """And the baseline; a long search does not become slow."""
+    base = SMALL.baseline("stock")
+    others = [Seen(base, (place / 1000,)) for place in range(1, 1000)]
+    kept = _modelled([Seen(base, (0.0,)), *others])
+    values = [sum(trial.losses or ()) for trial in kept]
+    assert values[:3] == [0.0, 0.001, 0.002]
+    assert values[-1] == 0.999
+    assert len(set(values)) == len(values) == 201

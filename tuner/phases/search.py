@@ -23,7 +23,7 @@ from tuner.record import Block, Calibration, Origin, Record, Trial, TrialState
 from tuner.scoring import BASELINE, block_losses
 from tuner.search.dimensions import by_parameter, dimensions_of
 from tuner.search.propose import Seen, as_optunas, propose
-from tuner.search.schedule import again, best_first, finalists, winner
+from tuner.search.schedule import again, best_first, finalists, look_noise, winner
 from tuner.space import Space
 from tuner.standing import mean_excess, mean_losses, pooled_all, violates
 from tuner.stats.race import drop_allowance, is_hopeless
@@ -32,6 +32,9 @@ _FINAL_SHARE = 0.25
 """Last part of the search's time, which goes to looking again at the best."""
 _NEW_SHARE = 0.5
 """Least share of a block's slots that goes to new proposals before the final part."""
+
+_LEAST_NOISE = 0.01
+"""Of a look, ln units, as the surrogate is told: nothing is measured more exactly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,7 @@ def _next_arms(
         count=room - given,
         seed=seed % 2**32,
         pending=pending,
+        noise=_noise(record),
         objectives=len(bench.goals.objectives),
     )
     for place, configuration in enumerate(fresh):
@@ -181,6 +185,12 @@ def _next_arms(
     return arms
 
 
+def _noise(record: Record) -> float:
+    """Of a single look: what repeated looks tell, and no less than the A/A blocks say."""
+    of_blocks = record.calibration.sigma_d / math.sqrt(2) if record.calibration else 0.0
+    return max(of_blocks, look_noise(record.trials), _LEAST_NOISE)
+
+
 def _arm(place: int, configuration: Configuration, trial: int) -> Arm:
     return Arm(f"c{place}", configuration, trial)
 
@@ -188,12 +198,13 @@ def _arm(place: int, configuration: Configuration, trial: int) -> Arm:
 def _seen(trial: Trial, configurations: Mapping[str, Configuration], goals: Goals) -> Seen:
     configuration = configurations[trial.digest]
     if trial.origin == "baseline":
-        return Seen(configuration, (0.0,) * len(goals.objectives))
+        return Seen(configuration, (0.0,) * len(goals.objectives), looks=0)
     values = mean_losses(trial, goals)
     excess = {limit: mean_excess(trial, limit) for limit in trial.excess}
     return Seen(
         configuration,
         values if all(map(math.isfinite, values)) else None,
+        len(trial.losses),
         {limit: value for limit, value in excess.items() if math.isfinite(value)},
     )
 

@@ -7,14 +7,18 @@ none. TPE with ``group=True`` models each set of dimensions that occur together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
+
+import numpy as np
 
 from tuner.configuration import Configuration, Value
 from tuner.space import Parameter, Space
 
 if TYPE_CHECKING:
     import optuna
+    from numpy.typing import NDArray
     from optuna.distributions import (
         BaseDistribution,
         CategoricalDistribution,
@@ -74,6 +78,53 @@ def dimensions_of(space: Space, allow: Collection[str], configuration: Configura
         domains[parameter.name] = _domain(parameter)
         values[parameter.name] = value
     return values, domains
+
+
+def distances(
+    space: Space,
+    allow: Collection[str],
+    some: Sequence[Configuration],
+    others: Sequence[Configuration],
+) -> NDArray[np.float64]:
+    """How far apart configurations are in each searched parameter, 0 to 1.
+
+    In a range by the share of it, on the scale that it is searched on. Two different choices, a
+    special value and a number, or a value and none are 1 apart.
+
+    Returns:
+        Shape (some, others, parameters).
+    """
+    kinds: dict[Value | None, int] = {}
+    sides = []
+    for configurations in (some, others):
+        numbers = np.zeros((len(configurations), len(space.searched(allow))))
+        codes = np.zeros(numbers.shape, dtype=np.int64)
+        for row, configuration in enumerate(configurations):
+            for column, parameter in enumerate(space.searched(allow)):
+                value = configuration.values.get(parameter.name)
+                share = _share_of_range(parameter, value)
+                if share is None:
+                    codes[row, column] = kinds.setdefault(value, len(kinds) + 1)
+                else:
+                    numbers[row, column] = share
+        sides.append((numbers, codes))
+    (first, kind), (second, other_kind) = sides
+    apart = np.abs(first[:, None] - second[None, :])
+    return np.where(kind[:, None] == other_kind[None, :], apart, 1.0)
+
+
+def _share_of_range(parameter: Parameter, value: Value | None) -> float | None:
+    """Where a number stands in its parameter's range; None for what is no number of it."""
+    if not isinstance(value, int | float) or parameter.kind not in {"integer", "real"}:
+        return None
+    if value in parameter.special:
+        return None
+    if parameter.high <= parameter.low:
+        return 0.0
+    here = min(max(float(value), parameter.low), parameter.high)
+    ends = (parameter.low, parameter.high, here)
+    low, high, at = map(math.log, ends) if parameter.log else ends
+    return (at - low) / (high - low)
 
 
 def by_parameter(shares: Mapping[str, float]) -> dict[str, float]:

@@ -1,11 +1,14 @@
-"""Proposals: what Optuna's TPE would try next, given every trial's figure as known now.
+"""Proposals: what to try next, given every trial's figure as known now.
+
+Optuna draws many more configurations than are wanted, and a surrogate of all figures so far chooses
+among them: half are neighbours of the best, a tenth is drawn by TPE (Bergstra et al. 2011;
+multivariate and grouped as in Falkner et al. 2018), the rest blindly. Each proposal is the
+best of them in one draw from what the surrogate holds possible (Thompson, Biometrika 25, 1933): so
+a batch spreads by how much is unknown, and where nothing is known anything may be tried.
 
 A trial is measured again in later blocks, so its figure changes; a told value in Optuna does
 not. The sampler therefore works on a study in memory that is made anew from the record before
 each block: proposals are a function of the record and the seed.
-
-TPE: Bergstra et al. 2011; multivariate and grouped as in Falkner et al. 2018. Trials in progress
-count as bad while a batch is drawn (constant liar, Ginsbourger et al. 2010), which spreads it.
 """
 
 from __future__ import annotations
@@ -16,27 +19,41 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tuner.configuration import Configuration, Value
 from tuner.errors import DefinitionError
-from tuner.search.dimensions import dimensions_of, suggest, vary
+from tuner.search.dimensions import dimensions_of, distances, suggest, vary
 from tuner.space import Space
+from tuner.stats.surrogate import fit
 
 if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
 
+_FIRST = 8
+"""Trials before a model chooses: one block."""
 _STARTUP = 16
 """Trials before TPE models anything: two blocks. In a space with conditions, fewer may all lie in
 one branch, and TPE then stays there."""
+_POOL = 8
+"""Draws for each proposal, among which the surrogate chooses."""
+_MOST_MODELLED = 200
+"""Trials that the surrogate is fitted to, half of them the best and half the latest: its cost grows
+with the third power."""
+_KNOWN_SD = 0.01
+"""Standard deviation of what is known without a look, ln units; not 0 for the arithmetic's sake."""
 _BLIND = 0.25
-"""Share of the proposals that is drawn without the model, for the branches that it gave up."""
+"""Share of the proposals that is drawn without TPE, for the branches that it gave up."""
+_BLIND_POOL = 0.4
+"""The same of draws among which the surrogate chooses: a draw by TPE takes ten times as long."""
 _NEAR = 0.5
 """Share that varies one of the best ``_CENTRES``, each parameter with the chance ``_CHANGED``:
 where the best ones differ by less than a look's noise, TPE proposes ever the same."""
 _CENTRES = 3
 _CHANGED = 0.25
 _ATTEMPTS = 20
-"""Draws per proposal before a space is taken to be exhausted."""
+"""Draws per proposal before a space is taken to be exhausted: more than the pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +63,9 @@ class Seen:
     configuration: Configuration
     losses: tuple[float, ...] | None
     """Mean signed log ratio of each objective; None if infeasible."""
+    looks: int = 1
+    """How many each mean is of; 0 for what is known without: the baseline, whose loss is 0 by
+    definition, and what is infeasible."""
     excess: Mapping[str, float] = field(default_factory=dict)
     """How far beyond each limit; 0 or less holds. Told to the sampler, which avoids the rest."""
 
@@ -58,6 +78,7 @@ def propose(
     *,
     count: int,
     seed: int,
+    noise: float = 0.1,
     objectives: int = 1,
     pending: Sequence[Configuration] = (),
 ) -> list[Configuration]:
@@ -70,7 +91,9 @@ def propose(
         seen: all trials so far, in their order.
         count: how many are wanted.
         seed: of the sampler; the same arguments give the same proposals.
-        objectives: how many; of two, TPE looks for the front (Ozaki et al. 2022).
+        noise: standard deviation of a single look, ln units.
+        objectives: how many; of two, TPE looks for the front (Ozaki et al. 2022), and no surrogate
+            chooses.
         pending: what other workers measure now; counts as bad until its figure is known, as the
             proposals of one batch do, so that workers spread.
 
@@ -91,19 +114,22 @@ def propose(
     known = {trial.configuration.digest for trial in seen} | {c.digest for c in pending}
     blind = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
     dice = random.Random(seed)  # noqa: S311 - no secret
-    centres = _best(seen) if len(seen) > _STARTUP else []
+    modelled = len(seen) > _FIRST
+    centres = _best(seen) if modelled else []
+    chosen = modelled and objectives == 1
+    wanted, blindly = (count * _POOL, _BLIND_POOL) if chosen else (count, _BLIND)
 
     def draw() -> Configuration:
         kind = dice.random()
         if centres and kind < _NEAR:
             centre = dice.choice(centres)
             return vary(blind.ask(), space, allow, centre, lambda: dice.random() < _CHANGED)
-        asked = blind if kind < _NEAR + _BLIND else study
+        asked = blind if kind < _NEAR + blindly else study
         return suggest(asked.ask(), space, allow, base)
 
-    proposals: list[Configuration] = []
+    drawn: list[Configuration] = []
     for _ in range(count * _ATTEMPTS):
-        if len(proposals) == count:
+        if len(drawn) == wanted:
             break
         try:
             configuration = draw()
@@ -112,8 +138,51 @@ def propose(
             continue
         if configuration.digest not in known:
             known.add(configuration.digest)
-            proposals.append(configuration)
-    return proposals
+            drawn.append(configuration)
+    if chosen and len(drawn) > count:
+        return _choose(drawn, space, allow, seen, count=count, noise=noise, seed=seed)
+    return drawn[:count]
+
+
+def _choose(
+    drawn: Sequence[Configuration],
+    space: Space,
+    allow: Collection[str],
+    seen: Sequence[Seen],
+    *,
+    count: int,
+    noise: float,
+    seed: int,
+) -> list[Configuration]:
+    """The best of those drawn, each by one draw from the surrogate's posterior."""
+    seen = _modelled(seen)
+    known = [sum(trial.losses) if trial.losses and _keeps(trial) else np.nan for trial in seen]
+    # Who is infeasible is taken to be as bad as the worst.
+    values = np.nan_to_num(known, nan=float(np.nanmax(known, initial=0.0)))
+    looks = np.array([trial.looks for trial in seen])
+    variances = np.where(looks > 0, noise**2 / np.maximum(1, looks), _KNOWN_SD**2)
+    measured = [trial.configuration for trial in seen]
+    surrogate = fit(distances(space, allow, measured, measured), values, variances)
+    draws = surrogate.draws(
+        distances(space, allow, drawn, measured),
+        distances(space, allow, drawn, drawn),
+        count,
+        np.random.default_rng(seed),
+    )
+    places: list[int] = []
+    for draw in draws:
+        places.append(next(int(place) for place in np.argsort(draw) if place not in places))
+    return [drawn[place] for place in places]
+
+
+def _modelled(seen: Sequence[Seen]) -> Sequence[Seen]:
+    """The baseline, and of many trials the best and the latest."""
+    if len(seen) <= _MOST_MODELLED:
+        return seen
+    latest = len(seen) - _MOST_MODELLED // 2
+    known = [trial for trial in seen[1:latest] if trial.losses and _keeps(trial)]
+    best = sorted(known, key=lambda trial: sum(trial.losses or ()))[: _MOST_MODELLED // 2]
+    return [seen[0], *best, *seen[latest:]]
 
 
 def as_optunas(

@@ -9,6 +9,8 @@ One module per idea, and nothing is re-exported, so that importing the package c
 - ``finalists``: several candidates in the same blocks
 - ``diagnostics``: what might be wrong with a study, as values to be shown beside its verdict
 - ``noise``: of a single figure, from what was measured several times
+- ``polish``: levels of the arms of a block, what whole rounds shared taken out
+- ``surrogate``: what figures of some configurations say of others that are like them
 - ``race``: what may be decided during the search, before anything is claimed
 
 ``docs/statistics.md`` tells the protocol as a whole.
