@@ -202,7 +202,7 @@ def judged(found: dict[str, Sequence[Block]]) -> list[Finding]:
 
 @click.command()
 @click.argument("studies", nargs=-1, type=click.Choice(STUDIES))
-@click.option("--time", "time_", default="60s", show_default=True, help="Of each study.")
+@click.option("--time", "time_", default="40s", show_default=True, help="Of each study.")
 @click.option("--rate", default="2000", show_default=True, help="Offered, requests a second.")
 @click.option("--objective", default="p50", show_default=True)
 def main(studies: Sequence[str], time_: str, rate: str, objective: str) -> None:
