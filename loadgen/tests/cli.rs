@@ -224,7 +224,7 @@ fn refusals() {
             "sample or all",
         ),
         (&["run", "http://127.0.0.1/", "-B"], "pipelining"),
-        (&["schema", "report"], "plan or window"),
+        (&["schema", "report"], "plan, window, self-test or ticker"),
     ] {
         let text = refusal(arguments);
         assert!(text.contains(words), "{arguments:?}: {text}");
