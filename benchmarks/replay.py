@@ -30,6 +30,8 @@ DEPLOY_S = 1.5
 """One deployment with its first instance; the same for every searcher."""
 EACH_S = 0.05
 """Every further instance of it."""
+_NUMBER = "a number"
+"""What a number within its range is called, where names are compared: no choice has a space."""
 _NEIGHBOURS = 8
 _BAND = 40
 """Rows whose residuals make the noise of one row."""
@@ -48,7 +50,7 @@ class World:
     def truth(self) -> FloatArray:
         """True ln p99 of every row relative to the baseline's, shape (rows,)."""
         levels = self._levels
-        distances = np.array([self._distances(point) for point in self._points])
+        distances = np.array([self._distances(row.values) for row in self.table.rows])
         np.fill_diagonal(distances, np.inf)
         nearest = np.argsort(distances, axis=1)[:, :_NEIGHBOURS]
         around = np.median(levels[nearest], axis=1)
@@ -68,7 +70,7 @@ class World:
 
     def row(self, configuration: Configuration) -> int:
         """The row that stands for a configuration: the nearest."""
-        return int(np.argmin(self._distances(self._point(configuration.values))))
+        return int(np.argmin(self._distances(configuration.values)))
 
     def is_near_best(self, row: int, within: float = 0.05) -> bool:
         """Whether a row's true p99 is at most so much above the best one's."""
@@ -158,16 +160,24 @@ class World:
     # --- distances --------------------------------------------------------------------------------
 
     @cached_property
-    def _points(self) -> list[list[float | str | None]]:
-        return [self._point(row.values) for row in self.table.rows]
+    def _points(self) -> tuple[FloatArray, NDArray[np.object_]]:
+        """See ``_point``, of every row: shapes (rows, parameters)."""
+        shares, names = zip(*(self._point(row.values) for row in self.table.rows), strict=True)
+        return np.array(shares), np.array(names, dtype=object)
 
-    def _point(self, values: Mapping[str, Value]) -> list[float | str | None]:
-        return [_coordinate(p, values.get(p.name)) for p in self.space.searched()]
+    def _point(self, values: Mapping[str, Value]) -> tuple[list[float], list[str | None]]:
+        """By parameter, where its value stands in its range, and what it is called if nowhere."""
+        found = [_coordinate(p, values.get(p.name)) for p in self.space.searched()]
+        shares = [share if isinstance(share, float) else 0.0 for share in found]
+        names = [_NUMBER if isinstance(name, float) else name for name in found]
+        return shares, names
 
-    def _distances(self, point: Sequence[float | str | None]) -> FloatArray:
-        return np.array(
-            [sum(_apart(a, b) for a, b in zip(point, other, strict=True)) for other in self._points]
-        )
+    def _distances(self, values: Mapping[str, Value]) -> FloatArray:
+        """To every row: of each parameter the difference of shares, or 1 of what is called else."""
+        shares, names = self._points
+        share, name = self._point(values)
+        alike = names == np.array(name, dtype=object)
+        return np.asarray(np.where(alike, np.abs(shares - np.array(share)), 1.0).sum(axis=1))
 
 
 def by_deployment(row: Row) -> list[list[Window]]:
@@ -187,13 +197,6 @@ def _coordinate(parameter: Parameter, value: Value | None) -> float | str | None
     ends = (parameter.low, parameter.high, float(value))
     low, high, here = map(math.log, ends) if parameter.log else ends
     return (here - low) / (high - low) if high > low else 0.0
-
-
-def _apart(first: float | str | None, second: float | str | None) -> float:
-    """Distance of two coordinates: 1 where they are not of the same kind."""
-    if isinstance(first, float) and isinstance(second, float):
-        return abs(first - second)
-    return float(first != second)
 
 
 def _variance(values: FloatArray) -> float:
