@@ -1,7 +1,7 @@
 """Proposals: what to try next, given every trial's figure as known now.
 
 Optuna draws many more configurations than are wanted, and a surrogate of all figures so far chooses
-among them: half are neighbours of the best, a tenth is drawn by TPE (Bergstra et al. 2011;
+among them: half are neighbours of the best, a fiftieth is drawn by TPE (Bergstra et al. 2011;
 multivariate and grouped as in Falkner et al. 2018), the rest blindly. Each proposal is the
 best of them in one draw from what the surrogate holds possible (Thompson, Biometrika 25, 1933): so
 a batch spreads by how much is unknown, and where nothing is known anything may be tried.
@@ -36,23 +36,25 @@ _FIRST = 8
 _STARTUP = 16
 """Trials before TPE models anything: two blocks. In a space with conditions, fewer may all lie in
 one branch, and TPE then stays there."""
-_POOL = 8
+_POOL = 20
 """Draws for each proposal, among which the surrogate chooses."""
 _MOST_MODELLED = 200
 """Trials that the surrogate is fitted to, half of them the best and half the latest: its cost grows
 with the third power."""
 _KNOWN_SD = 0.01
 """Standard deviation of what is known without a look, ln units; not 0 for the arithmetic's sake."""
+_LOOK_SEES = 2.0
+"""Standard deviations of a look that make a difference."""
 _BLIND = 0.25
 """Share of the proposals that is drawn without TPE, for the branches that it gave up."""
-_BLIND_POOL = 0.4
+_BLIND_POOL = 0.48
 """The same of draws among which the surrogate chooses: a draw by TPE takes ten times as long."""
 _NEAR = 0.5
 """Share that varies one of the best ``_CENTRES``, each parameter with the chance ``_CHANGED``:
 where the best ones differ by less than a look's noise, TPE proposes ever the same."""
 _CENTRES = 3
 _CHANGED = 0.25
-_ATTEMPTS = 20
+_ATTEMPTS = 30
 """Draws per proposal before a space is taken to be exhausted: more than the pool."""
 
 
@@ -157,8 +159,8 @@ def _choose(
     """The best of those drawn, each by one draw from the surrogate's posterior."""
     seen = _modelled(seen)
     known = [sum(trial.losses) if trial.losses and _keeps(trial) else np.nan for trial in seen]
-    # Who is infeasible is taken to be as bad as the worst.
-    values = np.nan_to_num(known, nan=float(np.nanmax(known, initial=0.0)))
+    # Who is infeasible is taken to be worse than the worst, by what a look would show.
+    values = np.nan_to_num(known, nan=float(np.nanmax(known, initial=0.0)) + _LOOK_SEES * noise)
     looks = np.array([trial.looks for trial in seen])
     variances = np.where(looks > 0, noise**2 / np.maximum(1, looks), _KNOWN_SD**2)
     measured = [trial.configuration for trial in seen]

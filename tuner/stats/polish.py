@@ -34,12 +34,23 @@ def arm_levels(values: npt.ArrayLike) -> FloatArray:
         Shape (arms,), in the units of ``values``.
     """
     y = np.asarray(values, dtype=np.float64)
-    arms = np.nanmedian(y, axis=1)
+    arms = _medians(y)
     for _ in range(_ITERATIONS):
-        rounds = np.nanmedian(y - arms[:, None], axis=0)
-        better = np.nanmedian(y - rounds, axis=1)
+        rounds = _medians((y - arms[:, None]).T)
+        better = _medians(y - rounds)
         settled = float(np.max(np.abs(better - arms))) < _SETTLED
         arms = better
         if settled:
             break
     return np.asarray(arms)
+
+
+def _medians(rows: FloatArray) -> FloatArray:
+    """Of each row, without its NaN; ``np.nanmedian`` takes ten times as long for few values."""
+    ordered = np.sort(rows, axis=1)
+    counts = np.count_nonzero(~np.isnan(rows), axis=1)
+    first, second = (
+        np.take_along_axis(ordered, place[:, None], axis=1)[:, 0]
+        for place in ((counts - 1) // 2, counts // 2)
+    )
+    return np.asarray((first + second) / 2)
