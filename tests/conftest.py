@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,10 @@ from tests.scale.database import Database, binaries, database
 # A test never judges by the clock: this machine may be busy.
 settings.register_profile("tuner", deadline=None)
 settings.load_profile("tuner")
+
+# A shell that starts tests in the background has SIGINT ignored, here and in what they start
+# (POSIX, Shell Command Language, 2.11); some tests interrupt what they test.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _COUNT = itertools.count()
 
