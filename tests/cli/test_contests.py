@@ -193,14 +193,36 @@ def test_a_search_that_was_given_up_for_noise_is_tried_again(
     assert [arm["arm"] for arm in contest["arms"]] == ["nginx-tuned", "nginx-stock"]
 
 
+def test_a_run_without_a_valid_block_is_the_hosts_failure(
+    tuner: Tuner, host: SimulatedHost
+) -> None:
+    """Exit code 3 and the reason in the report; with --resume the blocks are measured later."""
+    duel = ("compare", "nginx:stock", "nginx:hand")
+    # After the two arms' capacities.
+    host.faults = replace(host.faults, starved=range(6, 100_000))
+    lost = tuner(*duel, "--time", "20s", "--name", "duel")
+    assert lost.code == 3, lost.err
+    assert "nothing is compared" in lost.err
+    assert "planned blocks are there; the last that was repeated: " in (
+        Path("studies/duel/report.md").read_text()
+    )
+    host.faults = replace(host.faults, starved=())
+    done = tuner(*duel, "--resume", "--name", "duel", "--json", "--quiet")
+    assert done.code == 0, done.err
+    (contest,) = json.loads(done.out)["contests"]
+    assert contest["blocks"] > 0
+    assert not any("planned blocks" in warning for warning in contest["warnings"])
+
+
 def test_a_run_whose_arms_have_met_goes_on_without_what_it_gave_up(
     tuner: Tuner, host: SimulatedHost
 ) -> None:
     """A new arm in half of the blocks would be compared with nothing."""
     # Calibration in vain, then the capacities, then blocks of the two arms that are left.
-    host.faults = replace(host.faults, starved=range(60))
+    host.faults = replace(host.faults, starved=range(30))
     whole = tuner(*RUN, "--name", "whole", "--json", "--quiet")
     (contest,) = json.loads(whole.out)["contests"]
+    assert contest["blocks"] > 0
     assert [arm["arm"] for arm in contest["arms"]] == ["nginx-stock", "nginx-published"]
     before = windows_in("whole")
     assert tuner("run", "https-proxy-500", "--resume", "--name", "whole").code == 0

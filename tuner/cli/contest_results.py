@@ -13,6 +13,8 @@ import click
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.results import write_files
 from tuner.cli.words import fitted, output_width
+from tuner.contest import counted
+from tuner.errors import HostError
 from tuner.record import Record
 from tuner.report.contest import contest_data, evaluate_contest, text_lines
 from tuner.store import Store, list_names, sqlite_url
@@ -91,6 +93,28 @@ def show(records: Sequence[Record], folder: Path, *, as_json: bool) -> None:
         click.echo("")
     click.echo(f"report   {folder / 'report.html'}")
     click.echo(f"config   {folder / 'configurations'}/")
+
+
+def check(records: Sequence[Record], again: str) -> None:
+    """That every contest has something to compare.
+
+    Args:
+        records: of the run.
+        again: the command that goes on with it.
+
+    Raises:
+        HostError: one has planned blocks, and none of them is there.
+    """
+    empty = [
+        record.name
+        for record in records
+        if record.contest and record.contest.blocks and not counted(record.blocks)
+    ]
+    if empty:
+        raise HostError(
+            f"{', '.join(empty)}: no block of all arms was valid, so nothing is compared; the"
+            f" report's warnings say why. Go on with: {again} --resume"
+        )
 
 
 def as_data(records: Sequence[Record], folder: Path) -> dict[str, Any]:

@@ -228,10 +228,11 @@ def hold(meeting: Meeting, place: Place) -> Record:
         store.set_contest(contest)
         arms = [arm for arm in chosen if arm.label in seen.per_s]
         weakest = min(seen.per_s.values())
-        run_contest(bench, arms, plan, contest.rate_per_s, contest.rate_per_s / weakest)
+        whole = run_contest(bench, arms, plan, contest.rate_per_s, contest.rate_per_s / weakest)
         if contest.ladder and plan.ladder:
             run_ladder(bench, arms, contest.ladder.rates_per_s, contest.ladder.passes, plan.ladder)
-        store.set_ended()
+        if whole:  # Else it may be gone on with, when the host is quieter.
+            store.set_ended()
     return store.record()
 
 

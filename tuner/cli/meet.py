@@ -143,6 +143,7 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
             place,
         )
     contest_results.show([record], place.folder, as_json=as_json)
+    contest_results.check([record], f"{again} --name {place.folder.name}")
     return record
 
 

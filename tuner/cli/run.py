@@ -94,6 +94,7 @@ def command(
         tuned = run.search(servers)
         records = [run.case(case, servers, tuned, len(cases)) for case in cases]
     contest_results.show(records, place.folder, as_json=as_json)
+    contest_results.check(records, f"tuner run {asked.name} --name {called}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,11 +105,14 @@ def quick_calibration(bench: Bench, spec: StudySpec) -> Calibrated:
 
 def run_contest(
     bench: Bench, arms: Sequence[Arm], plan: ContestPlan, rate_per_s: float, utilisation: float
-) -> None:
+) -> bool:
     """Measure the planned blocks that the record lacks; an invalid one is repeated whole.
 
     That an arm does not serve the rate is a finding, not a fault: its windows count, with the age
     that unanswered requests reached. Ends early when too many blocks were invalid.
+
+    Returns:
+        Whether all blocks are there.
 
     Raises:
         HostError, InstrumentError: the host or the generator fails again and again.
@@ -118,7 +121,7 @@ def run_contest(
     measured = {block.index for block in counted(bench.store.record().blocks)}
     waiting = [index for index in range(plan.blocks) if index not in measured]
     if not waiting:
-        return
+        return True
     bench.progress.phase(f"all arms: {plan.blocks} common blocks", len(waiting) * cost_s)
     rule = bench.rule.at(min(0.95, utilisation)) if bench.rule and utilisation > 0 else bench.rule
     ready = replace(bench, gates=seeking(Gates(plan.samples_needed)), rule=rule)
@@ -148,3 +151,4 @@ def run_contest(
         del waiting[0]
         done = plan.blocks - len(waiting)
         bench.progress.step(f"block {done} of {plan.blocks}", len(waiting) * cost_s)
+    return not waiting

@@ -415,7 +415,9 @@ def contest_data(result: ContestResult) -> dict[str, Any]:
 def _warnings(record: Record, contest: Contest, blocks: int) -> tuple[str, ...]:
     found = list(record.notes)
     if blocks < contest.blocks:
-        found.append(f"{blocks} of the {contest.blocks} planned blocks are there")
+        lost = [b.reason for b in record.blocks if b.phase == "contest" and b.reason]
+        why = f"; the last that was repeated: {lost[-1]}" if lost else ""
+        found.append(f"{blocks} of the {contest.blocks} planned blocks are there{why}")
     if contest.generator_bound:
         found.append(
             f"the generator was the limit of {', '.join(contest.generator_bound)} in the closed"
