@@ -96,8 +96,9 @@ def propose(
         noise: standard deviation of a single look, ln units.
         objectives: how many; of two, TPE looks for the front (Ozaki et al. 2022), and no surrogate
             chooses.
-        pending: what other workers measure now; counts as bad until its figure is known, as the
-            proposals of one batch do, so that workers spread.
+        pending: what other workers measure now. It is not proposed again, and to TPE it counts as
+            bad until its figure is known, as the proposals of one batch do (constant liar,
+            Ginsbourger et al. 2010), so that workers spread.
 
     Returns:
         At most ``count`` configurations that differ from each other and from all seen; fewer
@@ -209,7 +210,11 @@ def _sampler(optuna: Any, seed: int) -> Any:
         # Grouping is experimental since 2.8 and what conditional spaces need.
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         return optuna.samplers.TPESampler(
-            multivariate=True, group=True, n_startup_trials=_STARTUP, seed=seed
+            multivariate=True,
+            group=True,
+            constant_liar=True,
+            n_startup_trials=_STARTUP,
+            seed=seed,
         )
 
 
