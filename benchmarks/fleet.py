@@ -1,12 +1,15 @@
 """Short real studies here, over SSH, and shared by two workers: what a block costs, what one adds.
 
-    python -m benchmarks.fleet                           all three, some seven minutes
+    python -m benchmarks.fleet                           all of them, some ten minutes
     python -m benchmarks.fleet --time 10m remote         the share of a longer one's time
 
 The hosts are those of the fleet's tests, namespaces of this machine with an sshd each
-(``tests/fleet/bed.py``, root), the storage is a PostgreSQL of its own. Every worker has a target
-and a generator; all of them, their tuners and the database share this machine's cores, so the rate
-is low by default, and what two workers add is told too low rather than too high.
+(``tests/fleet/bed.py``, root), the storage is a PostgreSQL of its own. The study over SSH has a
+target and a generator. The workers that are compared (``one``, ``two``) have a host each, with a
+CPU of its own that server and generator share: with a target and a generator for each worker,
+two generators would spin on one CPU, and their windows would rightly not count. Their tuners and
+the database run beside them, so the rate is low by default, and what a second worker adds is told
+too low rather than too high.
 """
 
 from __future__ import annotations
@@ -33,11 +36,12 @@ from tuner.record import Block, Phase
 from tuner.report.words import PHASE_NAMES
 from tuner.store import Store, list_names
 
-STUDIES = ("local", "remote", "two")
+STUDIES = ("local", "remote", "one", "two")
 SHARE_AIM = 0.75
 """Of the wall-clock of search and confirmation, in measuring windows."""
 TWO_AIM = 1.5
-_HOSTS = (("web1", "load1"), ("web2", "load2"))
+_REMOTE = (("web", "load"),)
+_WORKERS = (("left", "left"), ("right", "right"))
 """Target and generator of each worker."""
 _PHASES: tuple[Phase, ...] = ("aa", "search", "confirm")
 _TOP = Path(__file__).resolve().parents[1]
@@ -123,7 +127,12 @@ class Fleet:
 
     def study(self, name: str) -> Sequence[Block]:
         """Run one of ``STUDIES`` to its end; its blocks."""
-        pairs = {"local": (), "remote": _HOSTS[:1], "two": _HOSTS}[name]
+        pairs = {
+            "local": (),
+            "remote": _REMOTE,
+            "one": _WORKERS[:1],
+            "two": _WORKERS,
+        }[name]
         ways: list[tuple[str, ...]] = [
             ("--host", target, "--inventory", str(self._inventory(target, generator)))
             for target, generator in pairs
@@ -169,11 +178,13 @@ def open_fleet(options: Sequence[str]) -> Iterator[Fleet]:
     reason = refusal() or ("" if binaries() else "no PostgreSQL here: .ci/require postgresql")
     if reason:
         raise click.ClickException(reason)
-    targets, generators = zip(*_HOSTS, strict=True)
+    targets, generators = zip(*_REMOTE, *_WORKERS, strict=True)
+    cpus = sorted(os.sched_getaffinity(0))
+    own = {target: cpu for (target, _), cpu in zip(_WORKERS, cpus, strict=False)}
     with (
         tempfile.TemporaryDirectory(prefix="tuner-fleet-") as folder,
         database() as server,
-        bed({"targets": targets, "generators": generators}) as hosts,
+        bed({"targets": targets, "generators": generators}, cpus=own) as hosts,
     ):
         yield Fleet(Path(folder), server.url(), hosts, tuple(options))
 
@@ -189,11 +200,11 @@ def judged(found: dict[str, Sequence[Block]]) -> list[Finding]:
         for cost in costs(found.get("remote", ()))
         if cost.phase != "aa"
     ]
-    if "remote" in found and "two" in found:
+    if "one" in found and "two" in found:
         for what, phases in (("search", ("search",)), ("whole study", _PHASES)):
             one, two = (
                 windows_per_s([block for block in found[name] if block.phase in phases])
-                for name in ("remote", "two")
+                for name in ("one", "two")
             )
             question = f"two workers / one: windows a second, {what}"
             findings.append(Finding(question, two / one, aim=at_least(TWO_AIM)))

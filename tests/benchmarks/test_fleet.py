@@ -38,5 +38,5 @@ def test_two_workers_at_once_have_twice_the_windows() -> None:
     one, two = [search(0.0)], [search(0.0), search(0.0)]
     assert windows_per_s(two) == 2 * windows_per_s(one)
     assert math.isnan(windows_per_s([]))
-    told = {finding.question: finding.value for finding in judged({"remote": one, "two": two})}
+    told = {finding.question: finding.value for finding in judged({"one": one, "two": two})}
     assert told["two workers / one: windows a second, search"] == 2.0

@@ -287,6 +287,7 @@ def bed(
     services: Mapping[str, tuple[str, ...]] | None = None,
     sizes: Mapping[str, str] | None = None,
     systemd: Sequence[str] = (),
+    cpus: Mapping[str, int] | None = None,
 ) -> Iterator[Bed]:
     """Hosts by group, as in an inventory; all is gone afterwards.
 
@@ -295,6 +296,8 @@ def bed(
         services: what a host starts when it is switched on.
         sizes: how large a host's disk is (``64m``), where that matters.
         systemd: hosts whose process 1 is systemd; ``services`` are then those of the packages.
+        cpus: the CPU of a host, where it is not the generators' (the first) or the others' (the
+            last).
     """
     names = list(dict.fromkeys(name for members in groups.values() for name in members))
     tag = hashlib.sha256(f"{os.getpid()}-{time.monotonic_ns()}".encode()).hexdigest()[:4]
@@ -307,7 +310,7 @@ def bed(
         stack.callback(_quietly, "ip", "link", "del", bridge)
         _run("ip", "addr", "add", f"{network}.1/24", "dev", bridge)
         _run("ip", "link", "set", bridge, "up")
-        cpus = sorted(os.sched_getaffinity(0))
+        first, *_, last = 2 * sorted(os.sched_getaffinity(0))
         hosts = {}
         for number, name in enumerate(names):
             # Generator and target on cores of their own, as two machines would be.
@@ -318,7 +321,7 @@ def bed(
                 folder / name,
                 f"{bridge}-{name}",
                 f"{bridge}p{number}",
-                cpus[0] if generates else cpus[-1],
+                (cpus or {}).get(name, first if generates else last),
                 (services or {}).get(name, ()),
                 systemd=name in systemd,
             )
