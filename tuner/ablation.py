@@ -129,16 +129,22 @@ def names_to_keep(parts: Sequence[Part], check: int) -> frozenset[str]:
     return frozenset(name for part in kept for name in part.contrast.names)
 
 
+def told_by(protocol: AblationProtocol, goals: Goals) -> Objective:
+    """The objective that tells what a change is worth: of two, the one that was gained."""
+    return next((o for o in goals.objectives if o.text == protocol.objective), goals.first)
+
+
 def evaluate(record: Record, goals: Goals) -> Ablation | None:
     """What an ablation says; None if none was begun.
 
-    What a change is worth is told by the first objective; a smaller difference must keep to all
-    that the study wants.
+    What a change is worth is told by one objective; a smaller difference must keep to all that
+    the study wants.
     """
-    protocol, objective = record.ablation, goals.first
+    protocol = record.ablation
     if protocol is None or record.protocol is None:
         return None
-    tuned = named(record, objective)
+    objective = told_by(protocol, goals)
+    tuned = named(record, goals.first)
     blocks = complete(record, "ablate")
     over = len(blocks) >= protocol.blocks
     parts = _parts(protocol, blocks[: protocol.blocks], tuned, objective) if over else ()
@@ -226,11 +232,10 @@ def _check(
 ) -> Check:
     baseline, tuned, digest = (_of_label(blocks, label) for label in (BASELINE, TUNED, MINIMAL))
     confidence = _check_confidence(protocol.alpha)
-    margins = (protocol.margin, confirmed.second_margin)[: len(goals.objectives)]
-    limit = goals.choice.limit
+    margins = (confirmed.margin, confirmed.second_margin)[: len(goals.objectives)]
     kept, gained = [], []
     for objective, margin in zip(goals.objectives, margins, strict=True):
-        if limit and objective.name == limit.metric.name:
+        if objective.name == goals.choice.given:
             # What may be given away; how much of it is a limit like the others.
             continue
         to_tuned = _ratio(blocks, digest, tuned, objective, confidence)
@@ -242,8 +247,8 @@ def _check(
     return Check(
         digest=digest,
         blocks=len(blocks),
-        to_tuned=_ratio(blocks, digest, tuned, goals.first, confidence),
-        to_baseline=_ratio(blocks, digest, baseline, goals.first),
+        to_tuned=_ratio(blocks, digest, tuned, told_by(protocol, goals), confidence),
+        to_baseline=_ratio(blocks, digest, baseline, told_by(protocol, goals)),
         keeps=len(blocks) >= protocol.blocks and all(kept) and any(gained) and held,
     )
 

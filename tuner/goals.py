@@ -31,6 +31,11 @@ class Choice:
     """As the user wrote it; empty for the default."""
 
     @property
+    def given(self) -> str:
+        """Name of the objective that may be given away up to a limit; empty: neither."""
+        return self.limit.metric.name if self.limit else ""
+
+    @property
     def words(self) -> str:
         """The rule as a sentence says it."""
         if self.limit:

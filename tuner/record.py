@@ -226,6 +226,8 @@ class AblationProtocol:
     """Of each family of contrasts, by Holm; and of all checks together, in equal parts."""
     margin: float
     """A smaller difference keeps the gain if it loses less than this share."""
+    objective: str = ""
+    """Of two, the one that was gained, by which the changes are told; empty: the first."""
 
 
 @dataclass(frozen=True, slots=True)

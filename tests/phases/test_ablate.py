@@ -13,9 +13,12 @@ from tests.phases.rig import SPACE, STOCK, Rig, blocks, rig
 from tuner.ablation import Ablation, Part, blocks_at_least, contrasts
 from tuner.configuration import Configuration, Value
 from tuner.errors import DefinitionError, HostError
+from tuner.objective import Objective
 from tuner.phases.ablate import run_ablation
 from tuner.phases.study import calibrate, confirm
 from tuner.record import Contrast, Record
+from tuner.report.ablation import ablation_data, ablation_note
+from tuner.report.result import evaluate
 from tuner.scoring import BASELINE
 from tuner.space import load_space
 from tuner.testing.lab import Effect, Faults
@@ -44,13 +47,19 @@ def both_are_needed(values: Mapping[str, Value]) -> Effect:
     return effect(0.5 * bool(values["fast"] and values["mode"] == "b"))
 
 
-def ablated(made: Rig, tuned: Configuration = TUNED, *, time_s: float = 300.0) -> Ablation:
+def ablated(
+    made: Rig,
+    tuned: Configuration = TUNED,
+    *,
+    time_s: float = 300.0,
+    objective: Objective | None = None,
+) -> Ablation:
     """Confirm a configuration on the rig and take it apart."""
     ready = calibrate(made.bench(), made.spec)
     bench = ready.bench
     bench.store.add_configuration(bench.describe(tuned))
     confirm(ready, tuned)
-    return run_ablation(ready, SPACE, time_s)
+    return run_ablation(ready, SPACE, time_s, objective)
 
 
 def by_name(found: Ablation) -> dict[str, Part]:
@@ -205,6 +214,25 @@ def test_a_smaller_difference_keeps_to_all_that_the_study_wants(wanted: dict[str
     assert not check.keeps
     assert found.minimal is None
     assert found.is_over
+
+
+def test_of_two_objectives_the_one_that_was_gained_tells_what_a_change_is_worth() -> None:
+    """A winner that only saves memory: by latency none of its changes would matter."""
+
+    def saves(values: Mapping[str, Value]) -> Effect:
+        return Effect(0.0, 4_000.0, memory_mib=6.0 if values["mode"] == "b" else 8.0)
+
+    made = rig(truth=saves, objective=("p99", "memory"))
+    found = ablated(made, objective=Objective("memory"))
+    parts = by_name(found)
+    assert [name for name in parts if parts[name].matters] == ["mode"]
+    assert parts["mode"].reverted is not None
+    assert parts["mode"].reverted.ratio == pytest.approx(8 / 6, rel=0.01)
+    assert kept(made.record(), found) == {"mode"}
+    assert made.record().ablation == found.protocol
+    study = evaluate(made.record())
+    assert "memory of the tuned configuration" in ablation_note(study)
+    assert ablation_data(study)["objective"] == "memory"
 
 
 def test_a_smaller_difference_within_the_limits_is_taken() -> None:

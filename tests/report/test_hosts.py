@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -11,19 +12,26 @@ import pytest
 
 from tests.report.test_browser import CHROMIUM, visit
 from tests.scale.workers import begin, simulated, whole, work
+from tuner.record import Record
 from tuner.report.html import render_html
 from tuner.report.markdown import render_markdown
 from tuner.report.result import StudyResult, evaluate
 
 
 @cache
-def shared() -> StudyResult:
+def recorded() -> Record:
     """Three hosts, one after the other."""
     storage = optuna.storages.InMemoryStorage()
     begin(storage, "a")
     for seed, host in enumerate(("a", "b<b>", "c"), 1):
         work(storage, host, simulated(seed))
-    return evaluate(whole(storage))
+    return whole(storage)
+
+
+@cache
+def shared() -> StudyResult:
+    """What they say."""
+    return evaluate(recorded())
 
 
 def test_every_host_has_a_row_and_figures_say_whose_they_are() -> None:
@@ -49,3 +57,31 @@ def test_the_page_is_drawn(tmp_path: Path) -> None:
     assert 'href="#hosts"' in seen.dom
     assert 'id="hosts"' in seen.dom
     assert "effect" in seen.drawn
+
+
+def test_a_host_whose_blocks_bear_no_claim_has_no_say_in_that_of_all() -> None:
+    """It is left out, and said so with the reason; its own line says inconclusive."""
+    record = recorded()
+    first = next(b for b in record.blocks if b.host == "a" and b.phase == "confirm")
+    windows = tuple(replace(w, invalid=("the host stalled",)) for w in first.windows * 9)
+    spoilt = replace(first, number=len(record.blocks), state="invalid", windows=windows)
+    result = evaluate(replace(record, blocks=(*record.blocks, spoilt)))
+    assert result.hosts is not None
+    assert result.hosts.across is not None
+    assert [host.name for host in result.hosts.across.hosts] == ["b<b>", "c"]
+    assert "inconclusive on a" in result.hosts.everywhere
+    assert any(note.startswith("host a is left out: Incon") for note in result.hosts.notes)
+
+
+def test_over_hosts_nothing_is_better_while_a_limit_is_open_on_one_of_them() -> None:
+    """As on a single host: *better* needs every limit to be held."""
+    record = recorded()
+    ratio = next(f.change.ratio for f in shared().figures if f.name == "p90" and f.change)
+
+    def within(factor: float) -> StudyResult:
+        limit = f"p90 <= {factor:.5f}x baseline"
+        return evaluate(replace(record, definition={**record.definition, "constraint": [limit]}))
+
+    assert within(2.0).sentence.startswith("Better over 3 hosts: ")
+    assert within(ratio).sentence.startswith("Inconclusive over 3 hosts: ")
+    assert "all else that is wanted holds is open on a" in within(ratio).sentence

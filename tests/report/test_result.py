@@ -12,7 +12,7 @@ from statistics import median
 import pytest
 
 from tuner.load.wrk2 import WRK2
-from tuner.record import Block, Record
+from tuner.record import Block, Original, Record
 from tuner.report.facts import limits, method_facts
 from tuner.report.html import render_html
 from tuner.report.result import StudyResult, evaluate
@@ -67,15 +67,74 @@ def test_of_two_complete_blocks_with_one_index_the_later_counts(record: Records)
 
 def test_too_many_invalid_windows_make_the_study_inconclusive(record: Records) -> None:
     """More than a tenth of invalid windows overrules whatever the rest would say."""
-    original = record()
-    spoilt = next(block for block in original.blocks if block.state == "invalid")
-    windows = tuple(replace(window, invalid=("the host stalled",)) for window in spoilt.windows * 4)
-    extra = replace(spoilt, number=len(original.blocks), windows=windows)
-    result = evaluate(replace(original, blocks=(*original.blocks, extra)))
+    result = evaluate(spoiling(record()))
     assert result.verdict is not None
     assert result.verdict.kind is VerdictKind.INCONCLUSIVE
     assert result.sentence.startswith("Inconclusive: invalid windows")
     assert "The remaining blocks alone would say: better" in result.sentence
+
+
+def spoiling(original: Record) -> Record:
+    """The record with so many invalid windows that nothing may be claimed of it."""
+    spoilt = next(block for block in original.blocks if block.state == "invalid")
+    windows = tuple(replace(window, invalid=("the host stalled",)) for window in spoilt.windows * 4)
+    extra = replace(spoilt, number=len(original.blocks), windows=windows)
+    return replace(original, blocks=(*original.blocks, extra))
+
+
+def wanting(original: Record, **wanted: object) -> Record:
+    """The record of a study that wants more of the same blocks."""
+    assert original.protocol is not None
+    protocol = replace(original.protocol, second="p50", second_margin=0.03)
+    return replace(original, protocol=protocol, definition={**original.definition, **wanted})
+
+
+def test_invalid_windows_leave_no_claim_to_a_constraint_either(record: Records) -> None:
+    """Blocks that bear no verdict on the objective bear none on a limit; its figures are shown."""
+    sound = wanting(record(), constraint=["p50 <= 0.1x baseline"])
+    result = evaluate(sound)
+    assert result.verdict is not None
+    assert (result.verdict.kind, result.constraints[0].state) == (VerdictKind.VIOLATED, "violated")
+    result = evaluate(spoiling(sound))
+    assert result.verdict is not None
+    assert result.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert result.constraints[0].state == "undecided"
+    assert result.constraints[0].found.low > 0.1
+
+
+def test_invalid_windows_leave_no_claim_to_a_second_objective_either(record: Records) -> None:
+    """Nor where the choice gives the first one away."""
+    wanted = {"objective": ["p99", "p50"], "choose": "p99 <= 1.1x baseline"}
+    sound = wanting(record(), **wanted)
+    result = evaluate(sound)
+    assert result.verdict is not None
+    assert result.verdict.kind is VerdictKind.BETTER
+    result = evaluate(spoiling(sound))
+    assert result.verdict is not None
+    assert result.verdict.kind is VerdictKind.INCONCLUSIVE
+    assert result.objectives == ()
+
+
+def test_of_two_objectives_the_gained_one_is_what_is_taken_apart_and_repeated(
+    record: Records,
+) -> None:
+    """Not the one that the choice gives away; and nothing is repeated by blocks without a claim."""
+    first = Original("first", "0" * 12, "other", 0.0, "p50", "better", 0.2, 0.19, 0.21, 12)
+    repeats = replace(wanting(record(), objective=["p99", "p50"]), original=first)
+    assert evaluate(repeats).gained.name == "p99"
+    given = wanting(repeats, objective=["p99", "p50"], choose="p99 <= 1.1x baseline")
+    result = evaluate(given)
+    assert result.gained.name == "p50"
+    assert result.replication is not None
+    assert "the ratio of p50 is" in result.replication.sentence
+    assert evaluate(spoiling(given)).replication is None
+
+
+def test_a_constraint_is_not_decided_before_the_last_block(record: Records) -> None:
+    """As the objective: who stops where a limit looks kept would find it kept too often."""
+    result = evaluate(wanting(record(stage="confirming"), constraint=["p50 <= 10x baseline"]))
+    assert result.verdict is None
+    assert result.constraints[0].state == "undecided"
 
 
 def test_a_difference_finer_than_the_tool_is_no_verdict(record: Records) -> None:

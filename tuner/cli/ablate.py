@@ -46,7 +46,8 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
         progress.note(done)
     limit_s = load_study(DEFAULT_STUDY, {"time": time}).time_s
     _, store, found = reopen(name, storage, path="NAME")
-    _check_better(evaluate(store.record()))
+    study = evaluate(store.record())
+    _check_better(study)
     folder = STUDIES / name
     with (
         results.kept(store, folder, progress),
@@ -54,7 +55,7 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
     ):
         for done in store.recover():
             progress.note(done)
-        run_ablation(calibrate(bench, spec), found.space, limit_s)
+        run_ablation(calibrate(bench, spec), found.space, limit_s, study.gained)
     study = evaluate(store.record())
     if as_json:
         click.echo(json.dumps(_as_data(study), indent=2))

@@ -114,13 +114,15 @@ def _original(study: StudyResult) -> Original:
         raise DefinitionError(
             f"there is no confirmation to repeat: {study.sentence}", path=record.name
         )
-    found = verdict.estimate
+    gained = study.gained
+    claims = {claim.objective: claim.verdict for claim in study.objectives}
+    found = claims.get(gained, verdict).estimate
     return Original(
         study=record.name,
         protocol=record.protocol.digest,
         host=record.host.hostname,
         started_unix_s=record.started_unix_s,
-        objective=record.protocol.objective,
+        objective=gained.text,
         verdict=str(verdict.kind),
         ratio=found.ratio,
         low=found.low,

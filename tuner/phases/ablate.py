@@ -17,6 +17,7 @@ from tuner.ablation import (
 )
 from tuner.confirmation import named
 from tuner.errors import DefinitionError, StoreError
+from tuner.objective import Objective
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
 from tuner.phases.seal import sealed
@@ -25,20 +26,24 @@ from tuner.plan import BlockPlan
 from tuner.record import AblationProtocol, Contrast, Phase
 from tuner.scoring import BASELINE
 from tuner.space import Space
-from tuner.stats.power import LEVEL, blocks_needed
+from tuner.stats.power import LEVEL, PooledSigma, blocks_needed
 
 _SHARE = 0.65
 """Of the time: the blocks of the contrasts; the rest is for the checks."""
 _LEAST_ROUNDS = 4
 
 
-def run_ablation(ready: Calibrated, space: Space, time_s: float) -> Ablation:
+def run_ablation(
+    ready: Calibrated, space: Space, time_s: float, objective: Objective | None = None
+) -> Ablation:
     """Measure what is not in the record yet: all contrasts, then smaller differences.
 
     Args:
         ready: the study's bench, calibrated.
         space: what the configurations are of.
         time_s: about how long it may take; more where the fewest blocks that can decide need it.
+        objective: of two, the one that was gained, which tells what a change is worth; the first
+            if it is not given.
 
     Raises:
         DefinitionError: the winner does not differ from the baseline.
@@ -53,7 +58,7 @@ def run_ablation(ready: Calibrated, space: Space, time_s: float) -> Ablation:
     found = contrasts(space, baseline, tuned)
     if not found:
         raise DefinitionError("the winner does not differ from the baseline: nothing to take apart")
-    protocol = record.ablation or _freeze(ready, found, time_s)
+    protocol = record.ablation or _freeze(ready, found, time_s, objective or bench.objective)
     plan = replace(ready.plan.confirm, rounds=protocol.rounds, window_s=protocol.window_s)
     arms = [Arm(BASELINE, baseline), Arm(TUNED, tuned)]
     for number, contrast in enumerate(protocol.contrasts, 1):
@@ -78,15 +83,21 @@ def run_ablation(ready: Calibrated, space: Space, time_s: float) -> Ablation:
         _measure(ready, "minimal", title, arms=three, plan=ready.plan.confirm, done=done)
 
 
-def _freeze(ready: Calibrated, found: Sequence[Contrast], time_s: float) -> AblationProtocol:
+def _freeze(
+    ready: Calibrated, found: Sequence[Contrast], time_s: float, objective: Objective
+) -> AblationProtocol:
     bench, plan = ready.bench, ready.plan.confirm
     confirmation = bench.store.record().protocol
     assert confirmation is not None  # noqa: S101 - run_ablation has looked
+    margin, upper = confirmation.margin, ready.calibration.sigma_d_upper
+    if objective == bench.goals.second:
+        noise = ready.calibration
+        margin = confirmation.second_margin
+        upper = PooledSigma(noise.second_sigma_d, noise.degrees_of_freedom).upper_limit()
     instances = 2 + sum((c.reverted is not None) + (c.added is not None) for c in found)
     least = blocks_at_least(found, LEVEL)
     # A change that is worth less than the margin need not be found; one of twice the margin is.
-    upper = ready.calibration.sigma_d_upper
-    wanted = blocks_needed(upper, 2 * confirmation.margin, confirmation.margin) if upper else least
+    wanted = blocks_needed(upper, 2 * margin, margin) if upper else least
     fewest = replace(plan, rounds=_LEAST_ROUNDS)
     affordable = int(_SHARE * time_s / fewest.cost_s(instances))
     blocks = max(least, min(wanted, affordable))
@@ -108,7 +119,8 @@ def _freeze(ready: Calibrated, found: Sequence[Contrast], time_s: float) -> Abla
             rounds=rounds,
             window_s=plan.window_s,
             alpha=LEVEL,
-            margin=confirmation.margin,
+            margin=margin,
+            objective=objective.text,
         )
     )
     bench.store.set_ablation(protocol)

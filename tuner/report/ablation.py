@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.ablation import Ablation, Check, Part
+from tuner.ablation import Ablation, Check, Part, told_by
 from tuner.report.difference import Change, changes
 from tuner.report.result import StudyResult
 from tuner.report.words import UNKNOWN, interval, ratio, setting
@@ -99,9 +99,10 @@ def ablation_note(study: StudyResult) -> str:
         return ""
     found = study.ablation.protocol
     return (
-        f"Without it: {study.objective.name} of the tuned configuration with the baseline's value,"
-        f" as a ratio to the tuned one. Alone: the baseline with the tuned value, as a ratio to the"
-        f" baseline. {counted(found.blocks, 'block')}, 95 % intervals, p by Holm over the changes."
+        f"Without it: {told_by(found, study.goals).name} of the tuned configuration with the"
+        " baseline's value, as a ratio to the tuned one. Alone: the baseline with the tuned value,"
+        f" as a ratio to the baseline. {counted(found.blocks, 'block')}, 95 % intervals, p by Holm"
+        " over the changes."
     )
 
 
@@ -114,6 +115,7 @@ def ablation_data(study: StudyResult) -> dict[str, Any]:
         "status": "over" if found.is_over else "incomplete",
         "sentence": ablation_sentence(study),
         "protocol": found.protocol.digest,
+        "objective": told_by(found.protocol, study.goals).text,
         "blocks": found.protocol.blocks,
         "margin": found.protocol.margin,
         "parts": [
@@ -164,8 +166,8 @@ def _shown(matter: Sequence[str], total: int) -> str:
 def _proof(check: Check, found: Ablation, study: StudyResult) -> str:
     assert check.to_tuned is not None  # noqa: S101 - it keeps the gain
     assert check.to_baseline is not None  # noqa: S101 - it keeps the gain
-    least = check.to_tuned.low if study.objective.larger_is_better else check.to_tuned.high
-    direction = "least" if study.objective.larger_is_better else "most"
+    larger = told_by(found.protocol, study.goals).larger_is_better
+    least, direction = (check.to_tuned.low, "least") if larger else (check.to_tuned.high, "most")
     return (
         f"With them alone the ratio to all changes is {ratio(check.to_tuned.ratio)}, at {direction}"
         f" {ratio(least)} where {percent(found.protocol.margin)} may be lost (one-sided, all checks"

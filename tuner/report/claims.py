@@ -14,6 +14,7 @@ from tuner.limits import LimitFound, LimitState, limit_found
 from tuner.objective import Objective
 from tuner.record import Calibration, Protocol
 from tuner.report.arms import PairedBlock
+from tuner.report.outcome import overruled
 from tuner.report.words import UNKNOWN, figure
 from tuner.stats.family import jointly
 from tuner.stats.power import LEVEL
@@ -67,18 +68,27 @@ class LimitClaim:
 
 
 def limit_claims(
-    used: Sequence[PairedBlock], goals: Goals, finalists: int = 1
+    used: Sequence[PairedBlock], goals: Goals, finalists: int = 1, *, void: bool = False
 ) -> tuple[LimitClaim, ...]:
     """Every constraint, and the limit of the choice, over the blocks that count.
 
     Of several finalists one is named that keeps to the limits, so each of their intervals is
     wider by Bonferroni's rule, and the chosen one's still stands.
+
+    Args:
+        used: the blocks that count.
+        goals: what the study wants.
+        finalists: how many there are.
+        void: whether the blocks bear no claim; figures are shown then, and nothing is decided.
     """
     pairs = [(block.baseline, block.candidate) for block in used]
-    return tuple(
+    found = [
         LimitClaim(limit, limit_found(limit, pairs, 1 - LEVEL / finalists))
         for limit in (goals.limits if used else ())
-    )
+    ]
+    if void:
+        found = [replace(one, found=replace(one.found, state="undecided")) for one in found]
+    return tuple(found)
 
 
 def objective_claims(
@@ -87,8 +97,19 @@ def objective_claims(
     protocol: Protocol,
     calibration: Calibration | None,
     first: Verdict,
+    *,
+    too_fine: str = "",
 ) -> tuple[ObjectiveClaim, ...]:
-    """The verdict on each of two objectives; empty where there is one only."""
+    """The verdict on each of two objectives; empty where there is one only.
+
+    Args:
+        used: the blocks that count.
+        goals: what the study wants.
+        protocol: that of the confirmation.
+        calibration: tells what could have been seen.
+        first: the verdict on the first objective.
+        too_fine: why the load generator cannot tell the arms apart in the second one, if so.
+    """
     if goals.second is None:
         return ()
     differences = [
@@ -105,7 +126,7 @@ def objective_claims(
         objective=goals.second.words,
         larger_is_better=goals.second.larger_is_better,
     )
-    both = jointly((first, second), differences)
+    both = jointly((first, overruled(second, too_fine)), differences)
     return tuple(
         ObjectiveClaim(objective, verdict, p)
         for objective, (verdict, p) in zip(goals.objectives, both, strict=True)
@@ -142,9 +163,8 @@ def together(
 
 
 def _of_both(verdict: Verdict, claims: Sequence[ObjectiveClaim], goals: Goals) -> Verdict:
-    limit = goals.choice.limit
-    traded = limit.metric.name if limit else ""
-    kinds = {claim.verdict.kind for claim in claims if claim.objective.name != traded}
+    kept = (claim for claim in claims if claim.objective.name != goals.choice.given)
+    kinds = {claim.verdict.kind for claim in kept}
     good, bad, same = VerdictKind.BETTER, VerdictKind.WORSE, VerdictKind.EQUIVALENT
     if kinds <= {good, same}:
         kind = good if good in kinds else same

@@ -179,7 +179,8 @@ def _original(original: Original) -> str:
     return (
         f"study {original.study} (protocol {original.protocol}) of"
         f" {moment(original.started_unix_s)} on {original.host}: {original.verdict},"
-        f" ratio {original.ratio:.3f}, {counted(original.blocks, 'block')}"
+        f" ratio of {original.objective} {original.ratio:.3f},"
+        f" {counted(original.blocks, 'block')}"
     )
 
 

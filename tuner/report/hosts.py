@@ -30,7 +30,7 @@ class HostResult:
     """By its own blocks alone; None while its confirmation is not complete."""
     estimate: PairedEstimate | None
     why: str
-    """Why it has no verdict; empty if it has one."""
+    """Why its blocks bear no claim; empty if they do."""
     outlier: bool
     """Whether the other hosts do not account for it."""
 
@@ -83,7 +83,7 @@ def on_hosts(record: Record, evaluate: Callable[[Record], StudyResult]) -> Hosts
         evaluate: judges one host's record.
     """
     studies = {name: evaluate(as_seen_on(record, name)) for name in record.hosts}
-    done = {name: study for name, study in studies.items() if study.verdict is not None}
+    done = {name: study for name, study in studies.items() if study.verdict and not study.void}
     objective = next(iter(studies.values())).objective
     across = verdict = None
     rows = {name: _differences(study) for name, study in done.items()}
@@ -100,7 +100,7 @@ def on_hosts(record: Record, evaluate: Callable[[Record], StudyResult]) -> Hosts
             planned=study.record.protocol.blocks if study.record.protocol else 0,
             verdict=study.verdict,
             estimate=study.estimate,
-            why="" if study.verdict else study.sentence,
+            why="" if name in done else study.sentence,
             outlier=name in outliers,
         )
         for name, study in studies.items()
@@ -121,7 +121,8 @@ def _verdict(
 ) -> Verdict:
     """The rule of one host, on the interval of the population of hosts.
 
-    What is worse on one of the hosts, or violates a constraint there, is no gain of all.
+    What is worse on one of the hosts, or violates a constraint there, is no gain of all, and none
+    is shown while another wish is open on one of them.
     """
     own = [study.verdict for study in studies if study.verdict]
     found = PairedEstimate(
@@ -142,11 +143,24 @@ def _verdict(
         larger_is_better=objective.larger_is_better,
     )
     kinds = [v.kind for v in own]
+    unsure = [study.record.here for study in studies if _is_open(study)]
+    reason = ""
     if VerdictKind.VIOLATED in kinds:
         verdict = replace(verdict, kind=VerdictKind.VIOLATED)
     elif verdict.kind is VerdictKind.BETTER and VerdictKind.WORSE in kinds:
         verdict = replace(verdict, kind=VerdictKind.INCONCLUSIVE)
-    return replace(verdict, sentence=_sentence(verdict, across, objective))
+    elif verdict.kind is VerdictKind.BETTER and unsure:
+        verdict = replace(verdict, kind=VerdictKind.INCONCLUSIVE)
+        reason = f" Whether all else that is wanted holds is open on {', '.join(unsure)}."
+    return replace(verdict, sentence=_sentence(verdict, across, objective) + reason)
+
+
+def _is_open(study: StudyResult) -> bool:
+    """Whether a limit is not shown to hold on a host, or the other objective to be no worse."""
+    apart = {study.objective.name, study.goals.choice.given}
+    kinds = {c.verdict.kind for c in study.objectives if c.objective.name not in apart}
+    undecided = any(claim.state == "undecided" for claim in study.constraints)
+    return undecided or bool(kinds & {VerdictKind.WORSE, VerdictKind.INCONCLUSIVE})
 
 
 def _sentence(verdict: Verdict, across: AcrossHosts, objective: Objective) -> str:

@@ -32,6 +32,8 @@ class Outcome:
     status: Status
     sentence: str
     verdict: Verdict | None
+    void: str = ""
+    """Why the blocks bear no claim of any kind, whatever they say; empty where they do."""
 
 
 def outcome(
@@ -100,8 +102,9 @@ def _confirmation(
     invalid = [block for block in confirm if block.state == "invalid"]
     if verdict and tally.decided:
         used = [block for block in confirm if block.used]
-        verdict = _overruled(verdict, _spoilt(found) or _too_fine(record, objective, used))
-        return Outcome("confirmed", verdict.sentence, verdict)
+        spoilt = _spoilt(found)
+        verdict = overruled(verdict, spoilt or too_fine(record, objective, used))
+        return Outcome("confirmed", verdict.sentence, verdict, void=spoilt)
     most = "at most " * (protocol.sequential_rho is not None)
     after = f"after {tally.blocks} of {most}{counted(protocol.blocks, 'block')}"
     ended = record.ended_unix_s is not None
@@ -112,15 +115,16 @@ def _confirmation(
             f"than the protocol allows, so the confirmation stopped {after}. "
             f"The last reason: {invalid[-1].reason}."
         )
+        void = "the confirmation gave up"
         if verdict is None:
-            return Outcome("incomplete", sentence, None)
+            return Outcome("incomplete", sentence, None, void)
         verdict = replace(verdict, kind=VerdictKind.INCONCLUSIVE, sentence=sentence)
-        return Outcome("confirmed", sentence, verdict)
+        return Outcome("confirmed", sentence, verdict, void)
     words = f"Not confirmed: {'ended' if ended else 'interrupted'} {after}"
     last = confirm[-1] if confirm else None
     if last and last.reason not in {"", INTERRUPTED}:
         words += f"; the last one does not count ({last.reason})"
-    return Outcome("incomplete", f"{words}.", None)
+    return Outcome("incomplete", f"{words}.", None, void="the confirmation is not at its end")
 
 
 def _spoilt(found: Sequence[Finding]) -> str:
@@ -128,8 +132,8 @@ def _spoilt(found: Sequence[Finding]) -> str:
     return next((f.message for f in found if f.code == "invalid-windows" and f.raised), "")
 
 
-def _too_fine(record: Record, objective: Objective, used: Sequence[PairedBlock]) -> str:
-    """Whether the load generator tells latencies so near each other apart at all."""
+def too_fine(record: Record, objective: Objective, used: Sequence[PairedBlock]) -> str:
+    """Why the load generator cannot tell latencies so near each other apart; empty if it can."""
     if objective.unit != "µs":
         return ""
     arms = [block.values(objective.arm_ln) for block in used]
@@ -137,7 +141,7 @@ def _too_fine(record: Record, objective: Objective, used: Sequence[PairedBlock])
     return record.instrument.too_fine(baseline, candidate)
 
 
-def _overruled(verdict: Verdict, reason: str) -> Verdict:
+def overruled(verdict: Verdict, reason: str) -> Verdict:
     """The verdict, or that there is none whatever the blocks say."""
     if not reason or verdict.kind is VerdictKind.INCONCLUSIVE:
         return verdict

@@ -46,7 +46,7 @@ from tuner.report.history import (
     trial_figures,
 )
 from tuner.report.hosts import HostsResult, as_seen_on, on_hosts, stands_for
-from tuner.report.outcome import Status, outcome
+from tuner.report.outcome import Status, outcome, overruled, too_fine
 from tuner.report.usage import PARTS, unread, usage
 from tuner.stats.diagnostics import Finding
 from tuner.stats.holm import holm
@@ -81,12 +81,14 @@ class StudyResult:
     status: Status
     sentence: str
     """The outcome in one sentence: the verdict's, or why there is none."""
+    void: str
+    """Why the blocks of the confirmation bear no claim of any kind; empty where they do."""
     verdict: Verdict | None
     """Of everything that was wanted; None unless ``status`` is ``confirmed``."""
     objectives: tuple[ObjectiveClaim, ...]
     """The verdict on each of two objectives; empty where there is one."""
     constraints: tuple[LimitClaim, ...]
-    """Every constraint, over the used blocks."""
+    """Every constraint, over the used blocks; undecided while there is no verdict."""
     provisional: PairedEstimate | None
     """What the blocks say so far while ``incomplete``: no claim, since n was fixed beforehand."""
     candidate: str | None
@@ -138,6 +140,16 @@ class StudyResult:
         return self.verdict.estimate if self.verdict else self.provisional
 
     @property
+    def gained(self) -> Objective:
+        """What a winner is better in: of two objectives the first such that is not given away.
+
+        The first objective where that is none.
+        """
+        kept = (c for c in self.objectives if c.objective.name != self.goals.choice.given)
+        better = (c.objective for c in kept if c.verdict.kind is VerdictKind.BETTER)
+        return next(better, self.objective)
+
+    @property
     def used(self) -> tuple[PairedBlock, ...]:
         """The blocks of the confirmation that count."""
         return tuple(block for block in self.confirm if block.used)
@@ -180,10 +192,17 @@ def _evaluate(record: Record) -> StudyResult:
         record, objective, confirm=confirm, tally=stands, found=found, trials=trials, front=front
     )
     claims: tuple[ObjectiveClaim, ...] = ()
-    held = limit_claims(used, goals, finalists)
+    held = limit_claims(used, goals, finalists, void=bool(end.void))
     verdict = end.verdict
-    if verdict and protocol:
-        claims = objective_claims(used, goals, protocol, record.calibration, verdict)
+    if verdict and protocol and not end.void:
+        claims = objective_claims(
+            used,
+            goals,
+            protocol,
+            record.calibration,
+            verdict,
+            too_fine=too_fine(record, goals.second, used) if goals.second else "",
+        )
         verdict = together(verdict, goals, claims, held)
     configurations = record.configurations
     known = digest in configurations and record.baseline in configurations
@@ -199,13 +218,14 @@ def _evaluate(record: Record) -> StudyResult:
         objective=objective,
         status=end.status,
         sentence=verdict.sentence if verdict else end.sentence,
+        void=end.void,
         verdict=verdict,
         objectives=claims,
         constraints=held,
         provisional=_provisional(stands) if not end.verdict else None,
         candidate=candidate,
-        finalists=_finalists(protocol, stands),
-        beside=comparisons(record, stands, objective),
+        finalists=_finalists(protocol, stands, end.void),
+        beside=_beside(comparisons(record, stands, objective), end.void),
         looks=_looks(protocol, stands),
         confirm=confirm,
         figures=_claimed(figures(used, goals), stands) if used else (),
@@ -228,18 +248,23 @@ def _evaluate(record: Record) -> StudyResult:
         changes=changed,
         difference=unified_difference(*both) if both else (),
         ablation=ablation,
-        replication=_replication(record, objective, end.verdict),
+        replication=_replication(record, goals, claims, None if end.void else end.verdict),
     )
 
 
 def _replication(
-    record: Record, objective: Objective, verdict: Verdict | None
+    record: Record, goals: Goals, claims: Sequence[ObjectiveClaim], verdict: Verdict | None
 ) -> Replication | None:
+    """By the objective that the repeated study gained in."""
     original = record.original
     if original is None or verdict is None:
         return None
+    found, objective = verdict.estimate, goals.first
+    for claim in claims:
+        if claim.objective.text == original.objective:
+            found, objective = claim.verdict.estimate, claim.objective
     first = Interval(original.ratio, original.low, original.high or math.inf)
-    again = Interval(verdict.estimate.ratio, verdict.estimate.low, verdict.estimate.high)
+    again = Interval(found.ratio, found.low, found.high)
     return replication(first, again, objective=objective.words)
 
 
@@ -254,15 +279,21 @@ def _claimed(found: tuple[Figure, ...], stands: Tally) -> tuple[Figure, ...]:
     return (replace(found[0], change=stands.verdicts[stands.best].estimate), *found[1:])
 
 
-def _finalists(protocol: Protocol | None, stands: Tally) -> tuple[Finalist, ...]:
+def _finalists(protocol: Protocol | None, stands: Tally, void: str) -> tuple[Finalist, ...]:
     if protocol is None or len(stands.verdicts) < 2:
         return ()
     adjusted = holm([verdict.estimate.p_value for verdict in stands.verdicts])
     return tuple(
-        Finalist(digest, verdict, p_value, named=place == stands.best)
+        Finalist(digest, overruled(verdict, void), p_value, named=place == stands.best)
         for place, (digest, verdict, p_value) in enumerate(
             zip(protocol.candidates, stands.verdicts, adjusted, strict=True)
         )
+    )
+
+
+def _beside(found: Sequence[Comparison], void: str) -> tuple[Comparison, ...]:
+    return tuple(
+        replace(one, verdict=overruled(one.verdict, void)) if one.verdict else one for one in found
     )
 
 
