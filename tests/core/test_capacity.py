@@ -68,6 +68,29 @@ def test_all_arms_begin_alike_and_follow_their_own_windows() -> None:
     assert next_rate([at(1_000, 9_000)], SLO, 1_000) < 1_000
 
 
+@pytest.mark.parametrize(("p99_us", "sign"), [(100, 1), (90_000, -1)])
+def test_steps_double_to_at_most_four_fifths(p99_us: float, sign: int) -> None:
+    """10 %, 20 %, 40 %, then 80 % each, in logarithms: upwards as downwards."""
+    own: list[Measurement] = []
+    for _ in range(6):
+        own.append(at(next_rate(own, SLO, 1_000.0), p99_us))
+    steps = np.diff(np.log([w.rate_per_s for w in own]))
+    assert steps == pytest.approx([sign * step for step in (0.1, 0.2, 0.4, 0.8, 0.8)])
+
+
+def test_a_bracket_is_halved_until_it_is_narrow_and_then_looked_at_from_both_sides() -> None:
+    """Below 5 %: 2 % above the estimate and 2 % below it, in turn."""
+    own = [at(1_000, 4_000), at(1_200, 6_250)]
+    assert next_rate(own, SLO, 1_000) == pytest.approx(math.sqrt(1_000 * 1_200))
+    own = [at(1_000, 4_000), at(1_040, 6_250)]
+    for side in (-0.02, 0.02, -0.02):
+        estimate = crossing([point(w, SLO) for w in own])
+        assert estimate is not None
+        rate = next_rate(own, SLO, 1_000)
+        assert math.log(rate) - estimate.ln_rate == pytest.approx(side)
+        own.append(at(rate, 5_000 * math.exp(side)))
+
+
 def test_a_rate_that_the_generator_cannot_offer_is_not_offered_again() -> None:
     """The next one lies between what it could and what it could not."""
     starved = replace(at(2_000, 100), invalid=("could not keep up",), generator_busy_share=0.99)

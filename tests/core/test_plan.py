@@ -28,6 +28,7 @@ def test_at_a_high_rate_windows_are_short_and_hold_what_p99_needs() -> None:
     assert plan.samples_needed == 10_000
     assert plan.search.window_s == pytest.approx(0.5)
     assert plan.look_samples == 2_500, "a look of the search claims nothing"
+    assert (plan.search.rounds, plan.candidates) == (4, 8)
     assert plan.confirm.window_s == pytest.approx(0.8)
     assert plan.confirm.rounds == 11, "nine seconds of each arm, in many short windows"
 

@@ -178,6 +178,12 @@ def test_allowed_names_are_a_list_or_stand_between_commas(tmp_path: Path, allow:
         ("objective: capacity\nslo: 5ms", "s.yaml:2: slo: '5ms' is no limit"),
         ("objective: p99\nslo: p99<5ms", "s.yaml:2: slo: only --objective capacity has"),
         ("objective: [p99, p50, cpu]", "s.yaml:1: objective: found 3 objectives; allowed: one"),
+        (
+            "sequential: yes\nconstraint: memory <= 1x baseline",
+            "s.yaml:1: sequential: only one objective without constraints can be watched",
+        ),
+        ("sequential: yes\nobjective: [p99, cpu]", "s.yaml:1: sequential: only one objective"),
+        ("finalists: 2\nobjective: [p99, cpu]", "s.yaml:1: finalists: with two objectives one"),
         ("choose: p99=1", "s.yaml:1: choose: only with two objectives there is a choice"),
         ("server: apache", "server: 'apache' is not allowed; allowed: nginx, caddy"),
         ("baseline: best", "baseline: 'best' is not allowed; allowed: stock, distro, hand, pub"),

@@ -22,6 +22,7 @@ from tuner.report.html import render_html
 from tuner.report.markdown import render_markdown
 from tuner.report.result import StudyResult, evaluate
 from tuner.report.text import verdict_lines
+from tuner.stalls import StallRule
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.lab import Effect
 from tuner.testing.simulate import Noise
@@ -85,6 +86,10 @@ def test_a_capacity_is_sought_by_one_rule_for_both_arms() -> None:
         assert first == pytest.approx([start, start])
         assert len({round(w.rate_per_s) for w in block.windows}) > len(block.windows) / 3
     assert not blocks(record, "load-points"), "the windows themselves tell how latency grows"
+    assert record.protocol.stall_rule == StallRule().at(0.8), "one rule for all rates"
+    told = {finding.code for finding in result.findings}
+    assert "stall-shares" in told
+    assert not {"order-effect", "variance-shares"} & told, "windows differ on purpose"
     assert "rates" in charts(result)
     assert not {"p99", "throughput"} & {entry.name for entry in result.figures}, "rates differ"
 

@@ -224,6 +224,16 @@ def test_four_rounds_are_needed_and_all_must_be_lost() -> None:
     assert race(-0.5, 0.5, 0.5, 0.5, 0.5) == {}
 
 
+def test_of_two_objectives_and_of_a_capacity_nobody_loses_early() -> None:
+    """A point of the front may lose in one, and a capacity has no figure by round."""
+    windows = [window(arm, r, us) for r in range(4) for arm, us in (("c1", 200), (BASELINE, 100))]
+    assert hopeless(windows, Objective("p50"), 0.1).keys() == {"c1"}
+    assert hopeless(windows, None, 0.1) == {}
+    made = rig(objective=("p50", "memory"), truth=slow_when_large)
+    record = searched(made, time_s=120.0)
+    assert not [i for b in blocks(record, "search") for i in b.instances if i.state == "dropped"]
+
+
 def test_who_had_a_look_in_an_earlier_block_is_not_dropped() -> None:
     """One look in a configuration's life; a second one would add its error to the first one's."""
     windows = []

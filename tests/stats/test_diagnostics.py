@@ -37,6 +37,30 @@ def test_healthy_studies_are_rarely_warned(studies: int, tolerance: Tolerance) -
     assert all(count <= tolerance.most(ALARM_LEVEL) for count in alarms.values()), alarms
 
 
+def test_the_other_warnings_keep_their_level_too(studies: int, tolerance: Tolerance) -> None:
+    """Where what they warn of is just not so: at 1 %, and the two on validity at 5 %.
+
+    Starts with exactly the share of the variance from which on more windows gain nothing, a steady
+    baseline, stalls and invalid windows that hit both arms alike.
+    """
+    rng = np.random.default_rng(44)
+    blocks, rounds = 12, 4
+    alarms = {"variance-shares": 0, "baseline-drift": 0, "stall-shares": 0, "invalid-windows": 0}
+    for _ in range(studies):
+        starts = rng.normal(0, math.sqrt(9 / rounds), (blocks, 1))
+        shares = rng.gamma(2.0, 0.02, (2, blocks))
+        for finding in (
+            variance_shares(starts + rng.normal(0, 1, (blocks, rounds))),
+            baseline_drift(rng.normal(4.0, 0.05, 20)),
+            stall_shares(shares[0], shares[1]),
+            invalid_windows(rng.binomial(200, 0.05), rng.binomial(200, 0.05), 200),
+        ):
+            alarms[finding.code] += finding.raised
+    levels = {"stall-shares": 0.05, "invalid-windows": 0.05}
+    for code, count in alarms.items():
+        assert count <= tolerance.most(levels.get(code, ALARM_LEVEL)), code
+
+
 def test_carry_over_raises_the_order_warning() -> None:
     """A window that slows its successors by 5 % is found, with its size and a remedy.
 

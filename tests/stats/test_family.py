@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tuner.stats.family import jointly
 from tuner.stats.verdict import Verdict, VerdictKind, judge
@@ -31,6 +33,19 @@ def test_six_blocks_are_too_few_for_two_claims() -> None:
     assert "of two figures it is not shown (adjusted p = 0.062)" in first.sentence
     assert p > 0.05
     assert second.kind is VerdictKind.EQUIVALENT, "that is another question"
+    gain.append(-0.23)
+    same.append(0.004)
+    (first, p), _ = jointly(verdicts(gain, same), [gain, same])
+    assert (first.kind, p) == (VerdictKind.BETTER, 2 * 2 / 2**7), "seven are enough"
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(-0.2, 0.2))
+def test_p_is_at_most_the_level_exactly_where_there_is_a_claim(seed: int, shift: float) -> None:
+    """The p that Holm adjusts and the interval that the verdict rests on say the same."""
+    d = (shift + 0.08 * np.random.default_rng(seed).standard_normal(10)).tolist()
+    (alone,) = verdicts(d)
+    ((_, p),) = jointly([alone], [d])
+    assert (p <= 0.05) == (alone.kind in {VerdictKind.BETTER, VerdictKind.WORSE})
 
 
 def test_false_claims_of_either_figure_are_as_rare_as_of_one() -> None:

@@ -104,7 +104,7 @@ def test_published_example() -> None:
 
 @pytest.mark.parametrize(
     ("n", "level"),
-    [(5, 0.0), (6, 2 / 64), (7, 6 / 128), (8, 10 / 256), (10, 50 / 1024)],
+    [(5, 0.0), (6, 2 / 64), (7, 6 / 128), (8, 10 / 256), (10, 50 / 1024), (12, 174 / 4096)],
 )
 def test_attained_level_is_that_of_the_tables(n: int, level: float) -> None:
     """The exact levels nearest below 5 % are those of published tables."""

@@ -1,4 +1,4 @@
-"""What is decided during the search: dropping, pairing, ranking."""
+"""What is decided during the search: dropping and pairing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tuner.stats.race import (
     is_hopeless,
     neighbour_correlation,
     sign_test_p,
-    standings,
 )
 from tuner.testing.simulate import Noise, simulate
 
@@ -140,20 +139,3 @@ def test_neighbours_need_even_groups() -> None:
         neighbour_correlation([[1.0, 2.0], [1.0, 2.0, 3.0]])
     with pytest.raises(ValueError, match="two or more A/A blocks"):
         neighbour_correlation([[1.0, 2.0]])
-
-
-def test_standings_go_by_the_mean() -> None:
-    """One lucky window does not win: the mean over blocks does, and thin evidence can be left out.
-
-    Of equal means, the configuration with more blocks comes first.
-    """
-    losses = {
-        "lucky-once": [-0.5, 0.3, 0.3],
-        "steady": [-0.1, -0.1, -0.1],
-        "thin": [-0.1],
-        "baseline": [0.0, 0.0, 0.0],
-    }
-    order = [standing.configuration for standing in standings(losses)]
-    assert order == ["steady", "thin", "baseline", "lucky-once"]
-    assert "thin" not in {s.configuration for s in standings(losses, minimum_blocks=3)}
-    assert standings(losses)[0].mean_loss == pytest.approx(-0.1)

@@ -79,6 +79,26 @@ def test_draws_have_the_posteriors_mean_and_spread() -> None:
     assert np.cov(draws.T) == pytest.approx(covariance, abs=0.1 * covariance.max())
 
 
+def test_what_nobody_has_looked_at_may_be_the_best_and_what_never_helped_is_not() -> None:
+    """One draw's best lies often in a branch without a look, and seldom in one seen to be bad."""
+    rng = np.random.default_rng(4)
+    new = points(rng, 40)
+    new[:, 0] = np.arange(40) % 2
+
+    def chosen_ones(measured: FloatArray) -> float:
+        # The branch 1 is the bad one here.
+        looks = -truth(measured) + rng.normal(0, NOISE, len(measured))
+        surrogate = fit(apart(measured, measured), looks, np.full(len(measured), NOISE**2))
+        draws = surrogate.draws(apart(new, measured), apart(new, new), 1_000, rng)
+        return float(np.mean(new[draws.argmin(axis=1), 0]))
+
+    both = points(rng, 24)
+    without = both.copy()
+    without[:, 0] = 0.0
+    assert chosen_ones(without) > 0.2
+    assert chosen_ones(both) < 0.05
+
+
 def test_shapes_must_fit() -> None:
     """The message says what is wanted and what was given."""
     with pytest.raises(ValueError, match=r"\(n, n, p\), \(n,\) and \(n,\) but are \(2, 2, 1\)"):

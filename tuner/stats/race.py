@@ -7,8 +7,7 @@ here costs time or a missed winner, not a false verdict.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -102,31 +101,3 @@ def neighbour_correlation(groups: Sequence[npt.ArrayLike]) -> float:
     within = float(values.var(axis=1, ddof=1).mean())
     total = between + (k - 1) * within
     return (between - within) / total if total > 0 else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """One configuration's place in the search."""
-
-    configuration: str
-    """The configuration's content hash."""
-    mean_loss: float
-    """Mean over its blocks of the loss in natural logarithms: smaller is better."""
-    blocks: int
-
-
-def standings(
-    losses: Mapping[str, Sequence[float]], *, minimum_blocks: int = 1
-) -> tuple[Standing, ...]:
-    """Configurations by their mean loss over blocks, best first.
-
-    The mean and never the minimum: the minimum rewards whoever was measured most often and whose
-    noise is largest. Configurations with fewer than `minimum_blocks` blocks are left out; of equal
-    means, the one with more blocks comes first.
-    """
-    entries = [
-        Standing(configuration, float(np.mean(values)), len(values))
-        for configuration, values in losses.items()
-        if len(values) >= max(1, minimum_blocks)
-    ]
-    return tuple(sorted(entries, key=lambda s: (s.mean_loss, -s.blocks, s.configuration)))
