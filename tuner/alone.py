@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
 
-_VALID_CONSTRAINT = "accepted by the server"
+VALID_CONSTRAINT = "accepted by the server"
+"""Name of the constraint by which samplers and dashboards know what is infeasible."""
 
 
 class Alone:
@@ -140,7 +141,7 @@ class Alone:
         import optuna
 
         infeasible = state == "infeasible"
-        told = {**(excess or {}), _VALID_CONSTRAINT: 1.0 if infeasible else -1.0}
+        told = {**(excess or {}), VALID_CONSTRAINT: 1.0 if infeasible else -1.0}
         with unless_ended():
             trial = self._racing(number)
             trial.set_user_attr("state", state)

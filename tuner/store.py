@@ -144,13 +144,8 @@ class Store:
                 f"a study called {header.name!r} is already in {without_secret(url)}; go on with"
                 " it by --resume, or choose another --name"
             ) from error
-        with warnings.catch_warnings():
-            # Experimental since 3.2; without it, dashboards would show "objective 0".
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            search.set_metric_names(
-                [f"ln({o.text} / baseline's), smaller is better" for o in goals.objectives]
-            )
-            blocks.set_metric_names(["share of the block's time in measuring windows"])
+        name_losses(search, goals)
+        _name_values(blocks, ["share of the block's time in measuring windows"])
         search.set_user_attr("header", msgspec.to_builtins(header))
         made = cls(storage, search, blocks, clock)
         if first:
@@ -468,6 +463,20 @@ def list_names(url: Storage) -> list[str]:
     names: list[str] = _optuna().get_all_study_names(open_storage(url))
     whole = {name.removesuffix("/blocks") for name in names if name.endswith("/blocks")}
     return sorted(name for name in names if name in whole)
+
+
+def name_losses(search: optuna.Study, goals: Goals) -> None:
+    """Say in an Optuna study what the values of its trials are."""
+    _name_values(
+        search, [f"ln({o.text} / baseline's), smaller is better" for o in goals.objectives]
+    )
+
+
+def _name_values(study: optuna.Study, names: Sequence[str]) -> None:
+    with warnings.catch_warnings():
+        # Experimental since 3.2; without it, dashboards would show "objective 0".
+        warnings.simplefilter("ignore", _optuna().exceptions.ExperimentalWarning)
+        study.set_metric_names(list(names))
 
 
 def _optuna() -> Any:

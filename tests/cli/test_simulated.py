@@ -9,14 +9,16 @@ import types
 from dataclasses import replace
 from pathlib import Path
 
+import optuna
 import pytest
 import yaml
 
 from tests.cli.conftest import Tuner, kept_handlers, run_main, simulate
 from tests.phases.rig import NAME
-from tests.scale.workers import begin
+from tests.scale.workers import begin, simulated, whole, work
 from tuner.errors import Interrupted
 from tuner.hosts import local
+from tuner.scoring import mean_loss
 from tuner.store import Store, sqlite_url
 from tuner.testing.lab import Effect, Faults, SimulatedHost
 
@@ -122,6 +124,17 @@ def test_the_report_in_other_forms(finished: Tuner, tmp_path: Path) -> None:
     assert Path("side-by-side.html").is_file()
 
 
+def test_a_kept_report_is_not_written_over(finished: Tuner) -> None:
+    """The report of a kept record goes to a folder of its own, below this one."""
+    assert finished("export", "mine", "--results", "kept").code == 0
+    kept, study = written(Path("kept")), written()
+    done = finished("report", "kept/record.json.gz", "--quiet")
+    assert done.code == 0, done.err
+    assert "report   report-mine/report.html" in done.out
+    assert written(Path("report-mine")) == study
+    assert (written(Path("kept")), written()) == (kept, study)
+
+
 def test_forms_to_deploy(finished: Tuner) -> None:
     """Variables, a role and Compose, each in a folder of its own."""
     for kind, file in (
@@ -150,18 +163,36 @@ def test_the_dashboard_is_an_extra(finished: Tuner, monkeypatch: pytest.MonkeyPa
     assert opened == [(sqlite_url(STUDY), {"host": "127.0.0.1", "port": 9000})]
 
 
-def test_the_dashboard_of_several_hosts_says_where_the_trials_are(
+def test_the_dashboard_of_several_hosts_shows_their_trials(
     tuner: Tuner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are no trials of Optuna's, so its dashboard cannot show them."""
+    """In the storage they are no trials of Optuna's; here they have values and parameters."""
     storage = sqlite_url(tmp_path)
     begin(storage)
+    work(storage, "a", simulated(1))
+    shown: list[optuna.Study] = []
     extra = types.ModuleType("optuna_dashboard")
-    monkeypatch.setattr(extra, "run_server", lambda *_, **__: None, raising=False)
+
+    def run_server(opened: optuna.storages.BaseStorage, **_: object) -> None:
+        shown.append(optuna.load_study(storage=opened, study_name=NAME))
+
+    monkeypatch.setattr(extra, "run_server", run_server, raising=False)
     monkeypatch.setitem(sys.modules, "optuna_dashboard", extra)
     done = tuner("dashboard", NAME, "--storage", storage)
-    assert done.code == 0
-    assert "tuner report tells the trials" in " ".join(done.err.split())
+    assert done.code == 0, done.err
+    assert "of 1 host, as it is now" in " ".join(done.err.split())
+    (study,) = shown
+    trials = {trial.user_attrs["digest"]: trial for trial in study.trials}
+    record = whole(storage)
+    assert set(trials) == {trial.digest for trial in record.trials}
+    assert trials[record.baseline].values == [0.0]
+    for known in record.trials:
+        trial = trials[known.digest]
+        if known.losses and known.state != "infeasible":
+            assert trial.value == pytest.approx(mean_loss(known.losses))
+            assert trial.intermediate_values == dict(known.losses)
+    assert study.best_trial.params["fast"] is True
+    assert study.best_value < -0.3
 
 
 def test_the_export_again(finished: Tuner, tmp_path: Path) -> None:
@@ -215,9 +246,10 @@ def test_a_name_is_given_where_none_is_wanted(tuner: Tuner, host: SimulatedHost)
 def test_an_interrupted_study_goes_on(tuner: Tuner, host: SimulatedHost) -> None:
     """Exit code 130, a report of what there is, the lab taken down; then the verdict."""
     host.faults = Faults(interrupted={50})
-    done = tuner("optimize", *SHORT, "--name", "mine")
+    done = tuner("optimize", *SHORT[:-1], "--name", "mine")
     assert done.code == Interrupted.exit_code == 130
     assert done.out == ""
+    assert "go on with: tuner optimize --resume --name mine" in done.err
     assert "simulated Ctrl-C" in done.err
     assert (STUDY / "report.html").is_file()
     assert not host.running
@@ -230,8 +262,8 @@ def test_an_interrupted_study_goes_on(tuner: Tuner, host: SimulatedHost) -> None
     assert before <= {w.started_unix_s for w in _windows()}
 
 
-def _windows() -> list:  # type: ignore[type-arg]
-    record = Store.open(sqlite_url(STUDY), "mine").record()
+def _windows(name: str = "mine") -> list:  # type: ignore[type-arg]
+    record = Store.open(sqlite_url(Path("studies") / name), name).record()
     return [window for block in record.blocks for window in block.windows]
 
 
@@ -306,7 +338,9 @@ def test_an_interrupted_comparison_goes_on(tuner: Tuner, host: SimulatedHost) ->
     """Ctrl-C in the blocks of the claim; then the verdict, with no window lost or made twice."""
     pair = ("compare", "stock", "hand")
     host.faults = Faults(interrupted={50})
-    assert tuner(*pair, "--time", "10s", "--rate", "600", "--name", "mine").code == 130
+    cut = tuner(*pair, "--time", "10s", "--rate", "600", "--name", "mine")
+    assert cut.code == 130
+    assert "go on with: tuner compare stock hand --resume --name mine" in cut.err
     before = {w.started_unix_s for w in _windows()}
     assert len(before) == 50
     done = tuner(*pair, "--resume", "--quiet")
@@ -449,6 +483,30 @@ def test_what_does_not_hold_elsewhere_is_not_replicated(
     done = finished("replicate", "mine", "--quiet", "--fail-if-not-replicated")
     assert done.code == 4
     assert "Not replicated: " in done.out
+
+
+def test_an_interrupted_replication_goes_on(finished: Tuner, host: SimulatedHost) -> None:
+    """The line that is told goes on from its own record alone, with no window lost."""
+    host.faults = Faults(interrupted={50})
+    cut = finished("replicate", "mine")
+    assert cut.code == 130
+    assert "go on with: tuner replicate mine --resume --name mine-replica" in cut.err
+    before = {w.started_unix_s for w in _windows("mine-replica")}
+    assert len(before) == 50
+    shutil.rmtree(STUDY)
+    for arguments, words in (
+        (("mine", "--resume", "--time", "1h"), "leave out --time"),
+        (("other", "--resume"), "nothing in studies/"),
+    ):
+        refused = finished("replicate", *arguments)
+        assert refused.code == 2, arguments
+        assert words in refused.err
+    wrong = finished("optimize", "--resume", "--name", "mine-replica")
+    assert "begun by tuner replicate" in wrong.err
+    done = finished("replicate", "mine", "--resume", "--quiet")
+    assert done.code == 0, done.err
+    assert "Replicated: " in done.out
+    assert before <= {w.started_unix_s for w in _windows("mine-replica")}
 
 
 def test_only_a_confirmation_is_repeated(tuner: Tuner, host: SimulatedHost) -> None:

@@ -50,7 +50,7 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
     _check_better(study)
     folder = STUDIES / name
     with (
-        results.kept(store, folder, progress),
+        results.kept(store, folder, progress, "the same line"),
         open_bench(found, folder, progress, store) as (bench, spec),
     ):
         for done in store.recover():

@@ -107,8 +107,9 @@ def command(
     folder = STUDIES / found.definition.name
     if not quiet:
         announce(found, folder, what="compare", search=False)
+    again = results.resumption(found.definition, "compare", *arms)
     with (
-        results.kept(store, folder, progress),
+        results.kept(store, folder, progress, again),
         open_bench(found, folder, progress, store) as (bench, spec),
     ):
         # Not before the study is ours: another process may be running it.

@@ -7,6 +7,8 @@ import click
 from tuner.cli import contest_results, options
 from tuner.cli.session import STUDIES, open_store
 from tuner.errors import DefinitionError
+from tuner.report.optunas import in_memory
+from tuner.stats.words import counted
 from tuner.store import sqlite_url
 
 _EPILOG = """
@@ -26,15 +28,19 @@ def command(name: str, storage: str | None, host: str, port: int) -> None:
     """Open the record of the study NAME in optuna-dashboard, until Ctrl-C.
 
     It may be opened while the study runs: but not on the machine that measures, where it would take
-    time from it. NAME/blocks holds the blocks, NAME the trials; where several hosts share a study,
-    only tuner report tells those. It is an extra of its own: pip install 'tuner[dashboard]'.
+    time from it. NAME/blocks holds the blocks, NAME the trials; where several hosts share a study
+    they are shown as they are now. It is an extra of its own: pip install 'tuner[dashboard]'.
     """
-    shown = f"{name} and {name}/blocks"
+    url = storage or sqlite_url(STUDIES / name)
+    shown, opened = f"{name} and {name}/blocks", url
     if storage is None and contest_results.is_run(STUDIES / name, name):
         shown = f"the studies of the run {name}"
-    elif open_store(name, storage).record().hosts:
-        # A trial of several hosts is no more than its configuration: docs/scale.md.
-        shown = f"{name}/blocks, and {name}/on/HOST for each host (tuner report tells the trials)"
+    else:
+        record = open_store(name, storage).record()
+        if record.hosts:
+            # A trial of several hosts is no more than its configuration: docs/scale.md.
+            shown = f"{name}, of {counted(len(record.hosts), 'host')}, as it is now"
+            opened = in_memory(record)
     try:
         import optuna_dashboard
     except ImportError as error:
@@ -44,4 +50,4 @@ def command(name: str, storage: str | None, host: str, port: int) -> None:
             path="tuner dashboard",
         ) from error
     click.echo(f"http://{host}:{port}/ shows {shown}; Ctrl-C ends it", err=True)
-    optuna_dashboard.run_server(storage or sqlite_url(STUDIES / name), host=host, port=port)
+    optuna_dashboard.run_server(opened, host=host, port=port)

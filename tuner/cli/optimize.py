@@ -86,8 +86,9 @@ def command(
     folder = STUDIES / definition.name
     if not quiet:
         announce(found, folder, what="optimize")
+    again = results.resumption(definition, "optimize")
     with (
-        results.kept(store, folder, progress),
+        results.kept(store, folder, progress, again),
         open_bench(found, folder, progress, store) as (bench, spec),
     ):
         # Not before the study is ours: another process may be running it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ import click
 from tuner.cli import options, results
 from tuner.cli.premises import sweep_strays
 from tuner.cli.progress import TerminalProgress
+from tuner.cli.reopen import reopen
+from tuner.cli.runs import Asked, find_run
 from tuner.cli.session import (
     STUDIES,
+    Preflight,
     announce,
     create_store,
     describe,
@@ -22,10 +26,12 @@ from tuner.cli.session import (
     open_store,
     preflight,
 )
+from tuner.configuration import Configuration
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
 from tuner.phases.study import calibrate, confirm
 from tuner.record import Original
 from tuner.report.result import StudyResult, evaluate
+from tuner.store import Store
 from tuner.study import DEFAULT_STUDY, load_study
 
 _EPILOG = """
@@ -34,6 +40,7 @@ Examples:
   tuner replicate proxy
   tuner replicate proxy --storage sqlite:///proxy-from-the-other-host.db
   tuner replicate proxy --fail-if-not-replicated
+  tuner replicate proxy --resume
 """
 
 
@@ -42,6 +49,7 @@ Examples:
 @options.storage
 @click.option("--time", metavar="T", help="Time for the whole run [as the study's].")
 @click.option("--name", "as_name", metavar="NEW", help="Name of the new study [NAME-replica].")
+@click.option("--resume", is_flag=True, help="Go on with an interrupted one of NAME.")
 @click.option(
     "--fail-if-not-replicated", is_flag=True, help="End with exit code 4 unless it agrees."
 )
@@ -52,6 +60,7 @@ def command(
     *,
     storage: str | None,
     as_name: str | None,
+    resume: bool,
     fail_if_not_replicated: bool,
     as_json: bool,
     quiet: bool,
@@ -66,6 +75,35 @@ def command(
     progress = TerminalProgress(quiet=quiet)
     for done in sweep_strays():
         progress.note(done)
+    if resume:
+        found, candidate, store = _reopened(name, as_name, given)
+    else:
+        found, candidate, store = _begun(name, storage, as_name, given)
+    folder = STUDIES / found.definition.name
+    if not quiet:
+        announce(found, folder, what="replicate", search=False)
+    again = results.resumption(found.definition, "replicate", name)
+    with (
+        results.kept(store, folder, progress, again),
+        open_bench(found, folder, progress, store) as (bench, spec),
+    ):
+        # Not before the study is ours: another process may be running it.
+        for done in store.recover():
+            progress.note(done)
+        confirm(calibrate(bench, spec), candidate)
+    study = results.show(store.record(), folder, as_json=as_json, junit=junit)
+    if fail_if_not_replicated and not (study.replication and study.replication.agrees):
+        sys.exit(EXIT_FAIL_IF)
+
+
+def _begun(
+    name: str, storage: str | None, as_name: str | None, given: Mapping[str, Any]
+) -> tuple[Preflight, Configuration, Store]:
+    """A new replication: what is known of it, the winner, its record.
+
+    Raises:
+        DefinitionError: there is nothing to repeat, or it cannot be repeated here.
+    """
     first = evaluate(open_store(name, storage).record())
     original = _original(first)
     definition = load_study(
@@ -87,20 +125,44 @@ def command(
         )
     assert first.candidate is not None  # noqa: S101 - a confirmed study has one
     candidate = first.record.configurations[first.candidate].configuration
-    folder = STUDIES / definition.name
-    if not quiet:
-        announce(found, folder, what="replicate", search=False)
-    store = create_store(found, folder)
+    store = create_store(found, STUDIES / definition.name, asked=_asked(name))
     store.set_original(original)
     store.add_configuration(describe(found, candidate))
-    with (
-        results.kept(store, folder, progress),
-        open_bench(found, folder, progress, store) as (bench, spec),
-    ):
-        confirm(calibrate(bench, spec), candidate)
-    study = results.show(store.record(), folder, as_json=as_json, junit=junit)
-    if fail_if_not_replicated and not (study.replication and study.replication.agrees):
-        sys.exit(EXIT_FAIL_IF)
+    return found, candidate, store
+
+
+def _reopened(
+    name: str, as_name: str | None, given: Mapping[str, Any]
+) -> tuple[Preflight, Configuration, Store]:
+    """The replication of a study to go on with: the named one, or the newest here.
+
+    All that it needs is in its own record; the study that it repeats may be out of reach.
+
+    Raises:
+        DefinitionError: there is none, or options are given that it keeps.
+    """
+    others = options.overrides(given)
+    if others:
+        raise DefinitionError(
+            f"a resumed replication keeps its definition; leave out --{', --'.join(others)}",
+            path="--resume",
+        )
+    called, _ = find_run(as_name, _asked(name))
+    _, store, found = reopen(called, None, path="--resume")
+    record = store.record()
+    known = record.configurations
+    winners = [kept.configuration for digest, kept in known.items() if digest != record.baseline]
+    if not winners:
+        raise DefinitionError(
+            f"{called!r} was cut short before it began: there is nothing to go on with; replicate"
+            f" {name} anew",
+            path="--resume",
+        )
+    return found, winners[0], store
+
+
+def _asked(name: str) -> Asked:
+    return {"command": "replicate", "study": name}
 
 
 def _original(study: StudyResult) -> Original:

@@ -44,7 +44,12 @@ Examples:
     help="Each chart as a file too, in charts/ beside the report.",
 )
 @click.option("--junit", metavar="FILE", type=Path, help="JUnit XML for a CI server.")
-@click.option("--output", metavar="FOLDER", type=Path, help="Where to write [studies/NAME].")
+@click.option(
+    "--output",
+    metavar="FOLDER",
+    type=Path,
+    help="Where to write [studies/NAME; of a kept record ./report-NAME].",
+)
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON schema of --json.")
 @options.output
 def command(
@@ -60,9 +65,10 @@ def command(
 ) -> None:
     """Write report.html, report.md and best/ of the study NAME again, from its record alone.
 
-    NAME may also be a run of contests, or a kept record, record.json.gz. Several names give one
-    page that sets them side by side (side-by-side.html and .md, in this folder unless --output
-    says where).
+    NAME may also be a run of contests, or a kept record, record.json.gz, whose report goes to
+    report-NAME/ in this folder, since what was kept stays as it is. Several names give one page
+    that sets them side by side (side-by-side.html and .md, in this folder unless --output says
+    where).
     """
     if as_schema:
         click.echo(json.dumps(schema(), indent=2))
@@ -95,10 +101,15 @@ def command(
 
 
 def _open(name: str, storage: str | None) -> tuple[Record, Path]:
-    """A study's record and its folder: by its name, or from a file."""
+    """A study's record and the folder for its report: by its name, or from a file."""
     if name.endswith((".json.gz", ".json")):
-        path = Path(name)
-        return read_record(path), path.parent
+        from tuner.export.run import safe
+
+        record = read_record(Path(name))
+        # Neither beside the file, where the report that was kept with it lies, nor in studies/,
+        # where a study of the same name may be.
+        called = record.name.rpartition(".")[0] if record.contest else record.name
+        return record, Path(f"report-{safe(called)}")
     return open_store(name, storage).record(), STUDIES / name
 
 

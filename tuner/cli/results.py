@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,11 +16,19 @@ from tuner.record import Record
 from tuner.report.data import as_data
 from tuner.report.result import StudyResult, evaluate
 from tuner.store import Store
+from tuner.study import StudyDefinition
 
 
 @contextlib.contextmanager
-def kept(store: Store, folder: Path, progress: TerminalProgress) -> Iterator[None]:
-    """Show how the study goes, and write report and export when it ends, however it ends."""
+def kept(store: Store, folder: Path, progress: TerminalProgress, again: str) -> Iterator[None]:
+    """Show how the study goes, and write report and export when it ends, however it ends.
+
+    Args:
+        store: its record.
+        folder: of its results.
+        progress: where it is shown.
+        again: the command that goes on with it; see ``resumption``.
+    """
     try:
         with progress.live():
             yield
@@ -28,8 +37,21 @@ def kept(store: Store, folder: Path, progress: TerminalProgress) -> Iterator[Non
             write(store.record(), folder, progress)
         except Exception as error:  # noqa: BLE001 - what ended the study must not be hidden
             progress.note(f"the report could not be written: {error}; see 'tuner report'")
+        progress.note(f"go on with: {again}")
         raise
     write(store.record(), folder, progress)
+
+
+def resumption(definition: StudyDefinition, *command: str) -> str:
+    """The line that goes on with a study, to be shown to whoever interrupted it.
+
+    Args:
+        definition: of the study.
+        command: with the arguments by which it is found again.
+    """
+    line = shlex.join(["tuner", *command, "--resume", "--name", definition.name])
+    # Its URL may hold a password.
+    return line if definition.storage is None else f"{line}, and the same --storage"
 
 
 def write(record: Record, folder: Path, progress: TerminalProgress) -> StudyResult:

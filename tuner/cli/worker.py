@@ -82,7 +82,7 @@ def command(
     if not quiet:
         announce(found, folder, what="worker")
     with (
-        results.kept(store, folder, progress),
+        results.kept(store, folder, progress, "the same line"),
         open_bench(found, folder, progress, store) as (bench, spec),
     ):
         # Not before the host is ours: another process may be running it.
