@@ -14,7 +14,7 @@ propose the same at the same time mean the same trial, and the storage is not as
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -205,13 +205,13 @@ class Part:
             if frozen.user_attrs[_BLOCK] == block and not frozen.state.is_finished():
                 number = frozen.number
                 self.close(self._storage.get_trial_id_from_study_id_trial_number(self._id, number))
-        return self.windows().get(block, [])
+        return self.windows({block}).get(block, [])
 
-    def windows(self) -> dict[int, list[Measurement]]:
-        """All windows of the host, by block."""
+    def windows(self, blocks: Container[int]) -> dict[int, list[Measurement]]:
+        """The windows of some of the host's blocks, by block."""
         return {
             block: [msgspec.convert(value, Measurement) for value in found.values()]
-            for block, found in self._attrs(WINDOW).items()
+            for block, found in self._attrs(WINDOW, blocks).items()
         }
 
     def texts(self) -> dict[str, ConfigurationRecord]:
@@ -222,11 +222,15 @@ class Part:
             for key, value in found.items()
         }
 
-    def _attrs(self, prefix: str) -> dict[int, dict[str, Any]]:
+    def _attrs(
+        self, prefix: str, blocks: Container[int] | None = None
+    ) -> dict[int, dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {}
         for frozen in self._trials():
-            attrs = {k: v for k, v in frozen.user_attrs.items() if k.startswith(prefix)}
-            found.setdefault(frozen.user_attrs[_BLOCK], {}).update(attrs)
+            block = frozen.user_attrs[_BLOCK]
+            if blocks is None or block in blocks:
+                attrs = {k: v for k, v in frozen.user_attrs.items() if k.startswith(prefix)}
+                found.setdefault(block, {}).update(attrs)
         return found
 
     def _trials(self) -> list[optuna.trial.FrozenTrial]:

@@ -49,7 +49,7 @@ from tuner.record import (
 )
 from tuner.scoring import figures_of
 from tuner.storage import writes
-from tuner.stored import HOST, Header, in_order, read_host, read_record, shared_trials
+from tuner.stored import HOST, Header, Told, in_order, read_host, read_record, shared_trials
 
 if TYPE_CHECKING:
     import optuna
@@ -301,7 +301,7 @@ class Sharing:
         return found
 
     def record(
-        self, attrs: Mapping[str, Any], names: Sequence[str], alone: Sequence[Block]
+        self, attrs: Mapping[str, Any], names: Sequence[str], alone: Sequence[Block], told: Told
     ) -> Record:
         """The record of several hosts as of the last look: as one, or as nobody in particular.
 
@@ -311,10 +311,17 @@ class Sharing:
             attrs: of the search.
             names: of the hosts whose parts are read.
             alone: blocks that were written before anybody joined.
+            told: see ``read_record``.
         """
         here, shared = self.host, self.shared()
         parts = {name: self.part(name) for name in names}
-        windows = {name: part.windows() for name, part in parts.items()}
+        # Of a search a worker needs no windows, not even its own.
+        whole = {
+            s.number
+            for s in shared
+            if not here or (s.begun.host == here and s.begun.phase != "search")
+        }
+        windows = {name: part.windows(whole) for name, part in parts.items()}
         hosts = {name: read_host(part.attrs) for name, part in parts.items()}
         hosts = dict(sorted(hosts.items(), key=lambda entry: (entry[1].joined_unix_s, entry[0])))
         over = "search_ended" in attrs and not any(
@@ -322,14 +329,14 @@ class Sharing:
         )
         blocks = list(alone)
         for block in shared:
-            known = here and (block.begun.phase == "search" or block.begun.host != here)
-            own = None if known else windows[block.begun.host].get(block.number, [])
+            read = block.number in whole
+            own = windows[block.begun.host].get(block.number, []) if read else None
             blocks.append(block.block(own))
         header = msgspec.convert(attrs["header"], Header)
         chosen = self.chosen()
         trials = shared_trials(header.baseline, shared, chosen, here, over=over)
         blocks.sort(key=lambda block: block.number)
-        record = read_record(attrs, trials, blocks, here, hosts)
+        record = read_record(attrs, trials, blocks, here, hosts, told=told)
         values = [*(t for s in shared for t in s.begun.trials), *chosen]
         configurations = {
             t.digest: ConfigurationRecord(t.space, t.digest, t.values, "") for t in values

@@ -49,6 +49,7 @@ from tuner.storage import Say, Storage, no_words, open_storage, without_secret, 
 from tuner.stored import (
     HOST,
     Header,
+    Told,
     read_record,
     read_trials,
 )
@@ -84,6 +85,7 @@ class Store:
     ) -> None:
         self._search = search
         self._clock = clock
+        self._told = Told()
         self._alone = Alone(storage, search, blocks)
         self.sharing = Sharing(storage, search, blocks, self._goals)
         """What is known of other workers on this record."""
@@ -420,9 +422,10 @@ class Store:
             names = [key.removeprefix(HOST) for key in attrs if key.startswith(HOST)]
             blocks = self._alone.blocks(self.sharing.look())
             if names:
-                return self.sharing.record(attrs, [self.host] if self.host else names, blocks)
+                read = [self.host] if self.host else names
+                return self.sharing.record(attrs, read, blocks, self._told)
             trials = read_trials(self._search.get_trials(deepcopy=False))
-            return read_record(attrs, trials, blocks, "", {})
+            return read_record(attrs, trials, blocks, "", {}, told=self._told)
         except (msgspec.ValidationError, KeyError) as error:
             raise StoreError(
                 f"the record of {self._search.study_name!r} is damaged, or of another version of"

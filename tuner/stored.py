@@ -10,7 +10,7 @@ import msgspec
 
 from tuner.contenders import Contest
 from tuner.facts import CoreSplit, HostFacts, ServerFacts
-from tuner.goals import goals_of
+from tuner.goals import Goals, goals_of
 from tuner.instrument import NATIVE, Instrument
 from tuner.measurement import Measurement
 from tuner.part import CONFIGURATION, WINDOW, BegunTrial, Shared, number_of
@@ -22,6 +22,7 @@ from tuner.record import (
     BlockState,
     Calibration,
     ConfigurationRecord,
+    Figures,
     Original,
     Protocol,
     Record,
@@ -29,7 +30,7 @@ from tuner.record import (
     Trial,
     TrialState,
 )
-from tuner.scoring import trial_excess, trial_losses
+from tuner.scoring import figures_of, trial_excess, trial_losses
 from tuner.standing import pooled_all
 
 if TYPE_CHECKING:
@@ -63,12 +64,40 @@ class Header:
     """As in ``Record``."""
 
 
+class Told:
+    """What the blocks of one study's search told; of one that has ended it is worked out once.
+
+    The record is read again before every block, and a block that has ended never changes.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Figures] = {}
+
+    def of(self, blocks: Sequence[Block], goals: Goals) -> list[Block]:
+        """The blocks of the search, each with its figures."""
+        return [
+            block if block.figures else replace(block, figures=self._figures(block, goals))
+            for block in blocks
+            if block.phase == "search"
+        ]
+
+    def _figures(self, block: Block, goals: Goals) -> Figures:
+        found = self._kept.get(block.number)
+        if found is None:
+            found = figures_of(block, goals.objectives, goals.limits)
+            if block.state != "running":
+                self._kept[block.number] = found
+        return found
+
+
 def read_record(
     attrs: Mapping[str, Any],
     trials: Sequence[Trial],
     blocks: Sequence[Block],
     here: str,
     hosts: Mapping[str, StudyHost],
+    *,
+    told: Told,
 ) -> Record:
     """The whole record.
 
@@ -79,17 +108,19 @@ def read_record(
         here: the host as which it is read: calibration and protocol are its own, and of the
             blocks that are no search those that it measured. Empty: as nobody in particular.
         hosts: that share it, as far as they were read.
+        told: what is known of the blocks from earlier reading.
     """
     header = msgspec.convert(attrs["header"], Header)
     goals = goals_of(header.definition)
     own = hosts.get(here or _home(header, hosts))
     if here:
         blocks = [b for b in blocks if b.phase == "search" or b.host == here]
-    losses = trial_losses(blocks, goals.first)
-    second = trial_losses(blocks, goals.second) if goals.second else {}
+    search = told.of(blocks, goals)
+    losses = trial_losses(search, goals.first)
+    second = trial_losses(search, goals.second) if goals.second else {}
     calibration = own.calibration if own else maybe(attrs.get("calibration"), Calibration)
-    effects = [found.effects for found in pooled_all(blocks, goals, calibration)]
-    excess = {limit.text: trial_excess(blocks, limit) for limit in goals.limits}
+    effects = [found.effects for found in pooled_all(search, goals, calibration)]
+    excess = {limit.text: trial_excess(search, limit) for limit in goals.limits}
     return Record(
         schema_version=attrs["schema_version"],
         name=header.name,

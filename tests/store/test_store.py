@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
 import optuna
 import pytest
 import sqlalchemy
 
 from tests.core.windows import raw_window, window
 from tests.phases.rig import HAND, SPACE, STOCK
+from tuner import scoring
 from tuner.errors import StoreError
 from tuner.measurement import Gates, measure
 from tuner.record import (
@@ -24,6 +26,8 @@ from tuner.record import (
 )
 from tuner.search.dimensions import dimensions_of
 from tuner.stalls import StallRule
+from tuner.stats.paired import FloatArray
+from tuner.stats.polish import arm_levels
 from tuner.store import Header, Storage, Store, list_names, sqlite_url
 from tuner.testing.lab import SimulatedHost
 
@@ -235,6 +239,39 @@ class TestStore:
         assert (trial.state, trial.message, trial.origin) == ("dropped", "too slow", "hand")
         assert trial.digest == HAND.digest
         assert trial.losses == {block: pytest.approx(-0.693, abs=1e-3)}
+
+    def test_what_a_block_told_is_worked_out_once(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """However often the record is read: the k-th proposal must not pay for k blocks again."""
+        worked_out = []
+
+        def counted(values: npt.ArrayLike) -> FloatArray:
+            worked_out.append(values)
+            return arm_levels(values)
+
+        monkeypatch.setattr(scoring, "arm_levels", counted)
+        store.set_calibration(CALIBRATION)
+        number, blocks = new_trial(store), 4
+        for index in range(blocks):
+            block = store.open_block("search", index, 7, planned("baseline", "c1", trial=number))
+            for measured in (window("baseline", 0, 100), window("c1", 0, 50)):
+                store.add_window(block, measured)
+            store.close_block(block, "complete", "", planned("baseline", "c1", trial=number), 0.5)
+            store.record()
+            assert len(store.record().trials[0].losses) == index + 1
+        assert len(worked_out) == blocks
+
+    def test_what_a_block_told_so_far_changes_with_its_windows(self, store: Store) -> None:
+        """Only one that has ended is not looked at again."""
+        number = new_trial(store)
+        block = store.open_block("search", 0, 7, planned("baseline", "c1", trial=number))
+        looks = []
+        for round_, latency_us in enumerate((50, 100, 200)):
+            store.add_window(block, window("baseline", round_, 100))
+            store.add_window(block, window("c1", round_, latency_us))
+            looks.append(store.record().trials[0].losses[block])
+        assert looks == sorted(set(looks))
 
     def test_optunas_own_tools_see_the_search(self, store: Store, storage: Storage) -> None:
         """Values, parameters with their domains, intermediate values, and what is infeasible."""
