@@ -15,8 +15,8 @@ import msgspec
 
 from tuner.configuration import Configuration, Value
 from tuner.measurement import Measurement
-from tuner.part import WINDOW, Begun, unless_ended
-from tuner.record import Block, BlockInstance, BlockState, Origin, TrialState
+from tuner.part import WINDOW, Begun, Ended, unless_ended
+from tuner.record import Block, Origin, TrialState
 from tuner.scoring import mean_loss
 from tuner.stored import read_block
 
@@ -68,28 +68,19 @@ class Alone:
             WINDOW + window.window_id, msgspec.to_builtins(window)
         )
 
-    def close_block(
-        self,
-        block: int,
-        state: BlockState,
-        reason: str,
-        instances: Sequence[BlockInstance],
-        *,
-        measured_share: float,
-        ended_unix_s: float,
-    ) -> None:
+    def close_block(self, block: int, ended: Ended) -> None:
         """End a block."""
         import optuna
 
         trial = self._block_trials.pop(block)
-        trial.set_user_attr("instances", msgspec.to_builtins(tuple(instances)))
-        trial.set_user_attr("reason", reason)
-        trial.set_user_attr("measured_share", measured_share)
-        trial.set_user_attr("ended_unix_s", ended_unix_s)
-        trial.set_user_attr("state", state)
+        trial.set_user_attr("instances", msgspec.to_builtins(ended.instances))
+        trial.set_user_attr("reason", ended.reason)
+        trial.set_user_attr("measured_share", ended.measured_share)
+        trial.set_user_attr("ended_unix_s", ended.ended_unix_s)
+        trial.set_user_attr("state", ended.state)
         with unless_ended():
-            if state == "complete":
-                self._blocks.tell(block, measured_share, skip_if_finished=True)
+            if ended.state == "complete":
+                self._blocks.tell(block, ended.measured_share, skip_if_finished=True)
             else:
                 failed = optuna.trial.TrialState.FAIL
                 self._blocks.tell(block, state=failed, skip_if_finished=True)

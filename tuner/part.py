@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -54,7 +54,7 @@ class BegunTrial:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A shared block as it began."""
+    """A block as it began."""
 
     phase: Phase
     index: int
@@ -70,14 +70,15 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a shared block ended."""
+    """How a block ended."""
 
     state: BlockState
     reason: str
     measured_share: float
     ended_unix_s: float
     instances: tuple[BlockInstance, ...]
-    figures: Figures
+    figures: Figures = field(default_factory=Figures)
+    """Of a shared block; else its windows tell."""
 
 
 @dataclass(frozen=True, slots=True)

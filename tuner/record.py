@@ -68,13 +68,13 @@ class BlockInstance:
 class Figures:
     """What a search needs to know of a block: some hundred bytes where its windows are many."""
 
-    losses: Mapping[str, Mapping[str, float]]
+    losses: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """By the objective's text, then by instance; see ``tuner.scoring.block_losses``."""
-    levels: Mapping[str, float]
+    levels: Mapping[str, float] = field(default_factory=dict)
     """The baseline's own figure, by the objective's text: signed ln; NaN where there is none."""
-    excess: Mapping[str, Mapping[str, float]]
+    excess: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """By the limit's text, then by instance; see ``tuner.scoring.block_excess``."""
-    bad: tuple[str, ...]
+    bad: tuple[str, ...] = ()
     """Instances that failed the load."""
 
 

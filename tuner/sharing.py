@@ -39,8 +39,6 @@ from tuner.part import (
 )
 from tuner.record import (
     Block,
-    BlockInstance,
-    BlockState,
     ConfigurationRecord,
     Figures,
     Origin,
@@ -230,28 +228,11 @@ class Sharing:
             held.renewed_s = now
             self._storage.set_trial_user_attr(held.trial_id, RENEWED, len(held.windows))
 
-    def close_block(
-        self,
-        block: int,
-        state: BlockState,
-        reason: str,
-        instances: Sequence[BlockInstance],
-        *,
-        measured_share: float,
-        ended_unix_s: float,
-    ) -> None:
+    def close_block(self, block: int, ended: Ended) -> None:
         """End a block of this host; its figures follow from its windows."""
         held = self._open.pop(block)
-        ended = Ended(
-            state=state,
-            reason=reason,
-            measured_share=measured_share,
-            ended_unix_s=ended_unix_s,
-            instances=tuple(instances),
-            figures=self._figures(
-                Shared(block, running=True, begun=held.begun, ended=None), held.windows
-            ),
-        )
+        shared = Shared(block, running=True, begun=held.begun, ended=None)
+        ended = replace(ended, figures=self._figures(shared, held.windows))
         self._storage.set_trial_user_attr(held.trial_id, ENDED, msgspec.to_builtins(ended))
         self.own.close(held.place)
         self._end(held.trial_id, ended)

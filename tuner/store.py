@@ -27,7 +27,7 @@ from tuner.contenders import Contest
 from tuner.errors import StoreError
 from tuner.goals import Goals, goals_of
 from tuner.measurement import Measurement
-from tuner.part import CONFIGURATION, Begun
+from tuner.part import CONFIGURATION, Begun, Ended
 from tuner.record import (
     SCHEMA_VERSION,
     AblationProtocol,
@@ -327,14 +327,8 @@ class Store:
         Raises:
             LeaseLostError: as ``add_window``.
         """
-        self._writer.close_block(
-            block,
-            state,
-            reason,
-            instances,
-            measured_share=measured_share,
-            ended_unix_s=self._clock(),
-        )
+        ended = Ended(state, reason, measured_share, self._clock(), tuple(instances))
+        self._writer.close_block(block, ended)
 
     # --- trials -----------------------------------------------------------------------------
 
