@@ -206,47 +206,55 @@ def confined(instance, account):
     return prepare
 
 
-class Running:
-    """A command that runs as the instance would."""
-
-    def __init__(self, command, instance, account):
-        environment = {k: v for k, v in os.environ.items() if k not in INHERITED}
-        environment.update({str(k): str(v) for k, v in instance["environment"].items()})
-        # A file rather than a pipe: a daemon that keeps the descriptor must not keep us waiting.
-        path = os.path.join(instance["directory"], ".said")
-        self.said = open(path, "w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - see ended
-        self.process = subprocess.Popen(
+@contextlib.contextmanager
+def running(command, instance, account):
+    """A command that runs as the instance would, and the file it speaks to; ended beyond this."""
+    environment = {k: v for k, v in os.environ.items() if k not in INHERITED}
+    environment.update({str(k): str(v) for k, v in instance["environment"].items()})
+    # A file rather than a pipe: a daemon that keeps the descriptor must not keep us waiting.
+    path = os.path.join(instance["directory"], ".said")
+    with open(path, "w+", encoding="utf-8", errors="replace") as said:
+        process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             # A server that is no daemon by itself must not go with the terminal it came from.
             start_new_session=True,
-            stdout=self.said,
+            stdout=said,
             stderr=subprocess.STDOUT,
             cwd=instance["directory"],
             env=environment,
             preexec_fn=confined(instance, account),  # noqa: PLW1509 - there are no threads here
         )
+        try:
+            yield process, said
+        finally:
+            # Where it ended by itself, what it left is a daemon, which is meant to stay.
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
-    def ended(self, deadline):
-        """Wait until then at the longest; (exit code, what it said)."""
-        with self.said:
-            try:
-                code = self.process.wait(max(0.0, deadline - time.monotonic()))
-            finally:
-                self.process.kill()
-            self.said.seek(0)
-            return code, self.said.read(SAID).strip()
+
+def outcome(process, said, deadline):
+    """Wait until then at the longest; (exit code, what it said)."""
+    code = process.wait(max(0.0, deadline - time.monotonic()))
+    said.seek(0)
+    return code, said.read(SAID).strip()
 
 
 def run_all(name, instances, account, timeout_s):
-    """Run the command of that name of all instances at once; of each, what ``ended`` tells.
+    """Run the command of that name of all instances at once; of each, what ``outcome`` tells.
 
     Each is a few processes and some waiting, and most hosts have cores for more than one; those
-    of a host with a single core have as long as one after another.
+    of a host with a single core have as long as one after another. None goes on where another
+    cannot be started, or is out of time.
     """
     deadline = time.monotonic() + timeout_s * len(instances)
-    running = [Running(instance[name], instance, account) for instance in instances]
-    return [one.ended(deadline) for one in running]
+    with contextlib.ExitStack() as stack:
+        commands = [
+            stack.enter_context(running(instance[name], instance, account))
+            for instance in instances
+        ]
+        return [outcome(process, said, deadline) for process, said in commands]
 
 
 def write(instance, account):

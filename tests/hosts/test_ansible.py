@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hosts.modules import LIBRARY, functions_of
 from tests.hosts.nginxes import NginxLab, ask, needs_nginx, nginx_lab, processes_in
 from tuner.errors import HostError, Interrupted
 from tuner.hosts import local
@@ -126,24 +128,12 @@ def test_a_host_that_cannot_be_reached_is_a_host_error(tmp_path: Path) -> None:
         deployer.stop()
 
 
-def test_tuner_can_be_interrupted_during_a_playbook_and_after_it(lab: NginxLab) -> None:
-    """The signal ends the playbook, then tuner; the handlers are those that were there before."""
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(Interrupted):
-        lab.deployer.deploy([lab.spec("baseline", local.free_ports(1)[0])])
-    timer.join()
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-    with pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
-
-
-def test_an_interrupted_playbook_leaves_nobody_who_goes_on_with_it(lab: NginxLab) -> None:
-    """Ansible's workers have sessions of their own: one would start what nobody stops any more."""
+def deploy_and_interrupt(lab: NginxLab) -> None:
+    """Deploy an instance that takes long to start; once it has begun to, Ctrl-C."""
     spec = lab.spec("baseline", local.free_ports(1)[0])
     slow = ("sh", "-c", 'touch logs/begun; sleep 30; exec "$@"', "sh", *spec.start)
     begun = Path(spec.directory) / "logs/begun"
+    begun.unlink(missing_ok=True)
 
     def interrupt() -> None:
         while not begun.exists():
@@ -153,9 +143,22 @@ def test_an_interrupted_playbook_leaves_nobody_who_goes_on_with_it(lab: NginxLab
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(Interrupted):
         lab.deployer.deploy([replace(spec, start=slow)])
-    assert begun.exists()
+
+
+def test_tuner_can_be_interrupted_during_a_playbook_and_after_it(lab: NginxLab) -> None:
+    """The signal ends the playbook, then tuner; the handlers are those that were there before."""
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    deploy_and_interrupt(lab)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupted_playbook_leaves_nobody_who_goes_on_with_it(lab: NginxLab) -> None:
+    """Ansible's workers have sessions of their own: one would start what nobody stops any more."""
+    deploy_and_interrupt(lab)
     # Left alone, it would wait for the start as long as the module does: 10 s.
-    patience = time.monotonic() + 2
+    patience = time.monotonic() + 8
     while _players(lab) and time.monotonic() < patience:
         time.sleep(0.05)
     assert _players(lab) == []
@@ -188,16 +191,35 @@ def test_what_is_taken_down_is_not_interrupted(lab: NginxLab) -> None:
     assert processes_in(lab.lab) == []
 
 
+@pytest.mark.parametrize(
+    ("second", "wrong"),
+    [(["sleep", "600"], subprocess.TimeoutExpired), (["/no/such/program"], FileNotFoundError)],
+)
+def test_where_one_command_fails_the_others_do_not_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: list[str], wrong: type[Exception]
+) -> None:
+    """Out of time, or not to be started: all are ended, with what they began."""
+    module = functions_of("tuner_instances", monkeypatch)
+    usual = {"environment": {}, "cpus": [], "open_files": 0}
+    first = ["sh", "-c", "sleep 600 & wait"]
+    instances = []
+    for name, command in (("first", first), ("second", second)):
+        (tmp_path / name).mkdir()
+        instances.append({**usual, "directory": str(tmp_path / name), "start": command})
+    with pytest.raises(wrong):
+        module["run_all"]("start", instances, None, 0.25)
+    # Those that have been killed take a moment, however long on a busy machine.
+    patience = time.monotonic() + 60
+    while module["processes_of"](str(tmp_path)) and time.monotonic() < patience:
+        time.sleep(0.05)
+    assert module["processes_of"](str(tmp_path)) == set()
+
+
 def test_the_module_is_documented(lab: NginxLab) -> None:
     """``ansible-doc`` reads it, with every option that it takes."""
-    import sys
-
-    from tuner.paths import data_dir
-
     program = Path(sys.executable).parent / "ansible-doc"
-    library = str(data_dir("playbooks") / "library")
     told = subprocess.run(
-        [str(program), "-t", "module", "-M", library, "tuner_instances"],
+        [str(program), "-t", "module", "-M", str(LIBRARY), "tuner_instances"],
         capture_output=True,
         text=True,
         check=True,
