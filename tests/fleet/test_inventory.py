@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import runpy
 import subprocess
 import tempfile
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from tests.hosts.modules import functions_of
 from tuner.errors import DefinitionError
-from tuner.facts import HostFacts
 from tuner.hosts import local
 from tuner.hosts.inventory import Host, Inventory, parse_inventory, read_inventory
 from tuner.hosts.remote import Connections
-from tuner.paths import data_dir
 
 YAML = """
 all:
@@ -112,15 +109,10 @@ def test_apply_needs_no_generator() -> None:
     assert parse_inventory(told, "x", generators=False).target.name == "web"
 
 
-def test_facts_of_another_host_are_those_of_this_one() -> None:
-    """Module and ``local.facts`` tell the same of one host, field by field."""
-    path = data_dir("playbooks") / "library" / "tuner_facts.py"
-    module = runpy.run_path(str(path))
-    told = module["facts"](["sh"], None)
-    here = local.facts()
-    for field in fields(HostFacts):
-        seen = getattr(here, field.name)
-        assert told[field.name] == (list(seen) if isinstance(seen, tuple) else seen), field.name
+def test_facts_of_another_host_are_those_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the module tells is what ``local.facts`` tells, and where programs are."""
+    told = functions_of("tuner_facts", monkeypatch)["found"](["sh"], None)
+    assert local.host_facts(told) == local.facts()
     assert told["programs"]["sh"]
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import hashlib
 import json
 import os
-import platform
-import resource
+import runpy
 import socket
 import stat
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from tuner.errors import HostError
 from tuner.facts import HostFacts
+from tuner.paths import data_dir
 
 _FIRST_PORT = 18_080
 _LAST_PORT = 28_000
@@ -27,21 +27,15 @@ _UNPRIVILEGED = "nobody"
 
 
 def facts() -> HostFacts:
-    """What this machine is."""
-    return HostFacts(
-        hostname=socket.gethostname(),
-        cpus=tuple(sorted(os.sched_getaffinity(0))),
-        cpu_model=_field("/proc/cpuinfo", "model name"),
-        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        kernel=platform.release(),
-        distribution=_distribution(),
-        virtualisation=_virtualisation(),
-        file_limit=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
-        somaxconn=int(_read("/proc/sys/net/core/somaxconn") or 0),
-        realtime=_realtime_allowed(),
-        user=getpass.getuser(),
-        kernel_tls=Path("/proc/net/tls_stat").exists(),
-    )
+    """What this machine is, told by the code that tells it of others."""
+    program = data_dir("playbooks") / "module_utils" / "tuner_host.py"
+    return host_facts(runpy.run_path(str(program))["facts"]())
+
+
+def host_facts(told: Mapping[str, Any]) -> HostFacts:
+    """What a host is, from what was told on it, which may be more."""
+    known = {field.name: told[field.name] for field in fields(HostFacts)}
+    return HostFacts(**{**known, "cpus": tuple(known["cpus"])})
 
 
 def free_ports(count: int) -> Sequence[int]:
@@ -182,43 +176,6 @@ def _is_free(port: int) -> bool:
 
 def _is_open(folder: Path) -> bool:
     return bool(folder.stat().st_mode & stat.S_IXOTH)
-
-
-def _realtime_allowed() -> bool:
-    """Whether a thread may become real-time: tried in a child, so that nothing here changes."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-        except OSError:
-            os._exit(1)
-        os._exit(0)
-    return os.waitpid(pid, 0)[1] == 0
-
-
-def _virtualisation() -> str:
-    """From the hypervisor bit of the CPU and the firmware's name, as far as they tell."""
-    if "hypervisor" not in _field("/proc/cpuinfo", "flags").split():
-        return "none"
-    product = _read("/sys/class/dmi/id/sys_vendor").strip()
-    kind = _read("/sys/hypervisor/type").strip()
-    return kind or product or "hypervisor of unknown kind"
-
-
-def _distribution() -> str:
-    for line in _read("/etc/os-release").splitlines():
-        key, _, value = line.partition("=")
-        if key == "PRETTY_NAME":
-            return value.strip('"')
-    return platform.system()
-
-
-def _field(path: str, name: str) -> str:
-    for line in _read(path).splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == name:
-            return value.strip()
-    return ""
 
 
 def _read(path: str) -> str:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tuner.facts import HostFacts
 from tuner.hosts.agent import Agent
 from tuner.hosts.inventory import Host, Inventory
 from tuner.hosts.kernel import names_to_look_at, seen
+from tuner.hosts.local import host_facts
 from tuner.hosts.playbooks import Playbooks
 from tuner.kernel import Seen
 
@@ -233,10 +234,9 @@ class RemotePlace:
 
 
 def _facts(result: Mapping[str, Any]) -> RemoteFacts:
-    told = dict(result["facts"])
-    told["cpus"] = tuple(told["cpus"])
+    told = result["facts"]
     return RemoteFacts(
-        host=HostFacts(**{field.name: told[field.name] for field in fields(HostFacts)}),
+        host=host_facts(told),
         machine=told["machine"],
         programs=told["programs"],
         loadgen=told["file"],
