@@ -85,7 +85,7 @@ def namespace() -> Iterator[Namespace]:
 
 def _wait_until_inside(pid: int) -> None:
     own = Path("/proc/self/ns/net").readlink()
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while Path(f"/proc/{pid}/ns/net").readlink() == own:
         assert time.monotonic() < end, "unshare did not begin"
         time.sleep(0.01)

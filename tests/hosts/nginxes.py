@@ -82,7 +82,7 @@ def nginx_lab(study: Path) -> Iterator[NginxLab]:
 def ask(url: str) -> str | None:
     """What is answered there; None if nobody answers."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=5)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
     try:
         connection.request("GET", parts.path)
         return connection.getresponse().read().decode().strip()

@@ -22,7 +22,7 @@ pytestmark = needs_namespace
 
 PROGRAM = data_dir("playbooks") / "files" / "tuner_kernel_guard.py"
 CORKING, SOMAXCONN = "net.ipv4.tcp_autocorking", "net.core.somaxconn"
-LONG_S, SHORT_S = 100.0, 3.0
+LONG_S, SHORT_S = 100.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def guard(tmp_path: Path) -> Iterator[Guarded]:
 
 def eventually(holds: Callable[[], bool]) -> None:
     """Wait for something that another process does."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.05)
@@ -91,6 +91,12 @@ def runs(pid: int) -> bool:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     return False
+
+
+def kill(pid: int) -> None:
+    """End a process at once, and wait until it has gone."""
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not runs(pid))
 
 
 def test_settings_hold_and_come_back(guard: Guarded) -> None:
@@ -109,7 +115,7 @@ def test_settings_hold_and_come_back(guard: Guarded) -> None:
     assert runs(watcher)
     assert set(guard.restore()) == {name for name in wanted if wanted[name] != before[name]}
     assert guard.space.values() == before
-    assert not runs(watcher)
+    eventually(lambda: not runs(watcher))
     assert "study borrows the kernel's settings" in guard.log
     assert "(asked to)" in guard.log
 
@@ -173,9 +179,10 @@ def test_the_target_puts_all_back_when_nobody_renews(guard: Guarded) -> None:
     """By itself, after the time limit, and says so; what comes later is told that it missed it."""
     before = guard.space.values()
     guard.apply({CORKING: "0", SOMAXCONN: "777"}, lease_s=SHORT_S)
-    assert guard.space.value(SOMAXCONN) == "777"
     eventually(lambda: guard.space.values() == before)
     eventually(lambda: "nobody renewed the time; lent to study" in guard.log)
+    # On a busy machine nobody may have looked before; that it was changed stands there.
+    assert f"{SOMAXCONN} = {before[SOMAXCONN]}" in guard.log
     eventually(lambda: not runs(guard.watcher))
     missed = guard.apply({CORKING: "0"}, continues=True)
     assert "put back meanwhile" in missed["failed"]
@@ -185,10 +192,12 @@ def test_the_target_puts_all_back_when_nobody_renews(guard: Guarded) -> None:
 
 def test_every_call_renews_the_time_limit(guard: Guarded) -> None:
     """The same watching process goes on sleeping."""
-    guard.apply({CORKING: "0"}, lease_s=SHORT_S)
+    # Long enough for two calls on a busy machine.
+    lease_s = 6.0
+    guard.apply({CORKING: "0"}, lease_s=lease_s)
     watcher = guard.watcher
     guard.apply({CORKING: "0"}, lease_s=LONG_S, continues=True)
-    time.sleep(SHORT_S + 0.3)
+    time.sleep(lease_s + 0.3)
     assert guard.space.value(CORKING) == "0"
     assert guard.watcher == watcher
     assert runs(watcher)
@@ -203,16 +212,16 @@ def test_a_caller_that_is_killed_leaves_nothing_behind(guard: Guarded) -> None:
     script = (
         "import json, os, subprocess, sys\n"
         f"settings = {{{SOMAXCONN!r}: '777'}}\n"
-        "asked = json.dumps({'owner': 'x', 'lease_s': 4.0, 'settings': settings})\n"
+        f"asked = json.dumps({{'owner': 'x', 'lease_s': {SHORT_S}, 'settings': settings}})\n"
         f"subprocess.run([sys.executable, {str(PROGRAM)!r}, {str(guard.folder)!r}, 'apply'],"
         " input=asked, text=True, check=True)\n"
         "os.killpg(0, 9)\n"
     )
     done = guard.space.run("setsid", "--wait", sys.executable, "-c", script)
     assert done.returncode not in (0, 1)
-    assert guard.space.value(SOMAXCONN) == "777"
-    assert runs(guard.watcher)
     eventually(lambda: guard.space.values() == before)
+    eventually(lambda: "nobody renewed the time; lent to x" in guard.log)
+    assert f"{SOMAXCONN} = {before[SOMAXCONN]}" in guard.log
 
 
 def test_the_watching_process_restores_when_it_is_ended(guard: Guarded) -> None:
@@ -221,10 +230,10 @@ def test_the_watching_process_restores_when_it_is_ended(guard: Guarded) -> None:
     guard.apply({SOMAXCONN: "777"})
     os.kill(guard.watcher, signal.SIGTERM)
     eventually(lambda: guard.space.values() == before)
-    assert "the watching process was ended" in guard.log
+    eventually(lambda: "the watching process was ended" in guard.log)
     guard.apply({SOMAXCONN: "777"})
     killed = guard.watcher
-    os.kill(killed, signal.SIGKILL)
+    kill(killed)
     guard.apply({SOMAXCONN: "888"}, continues=True)
     assert guard.watcher != killed
     assert runs(guard.watcher)
@@ -251,8 +260,8 @@ def test_what_somebody_else_changed_is_found(guard: Guarded) -> None:
 
 def test_old_values_of_another_start_of_the_host_are_forgotten(guard: Guarded) -> None:
     """A reboot has put everything back already."""
-    guard.apply({SOMAXCONN: "777"}, lease_s=SHORT_S)
-    os.kill(guard.watcher, signal.SIGKILL)
+    guard.apply({SOMAXCONN: "777"})
+    kill(guard.watcher)
     state = guard.folder / "saved.json"
     saved = json.loads(state.read_text())
     state.write_text(json.dumps({**saved, "boot": "another"}))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.hosts.test_kernel_guard import eventually, runs
+from tests.hosts.test_kernel_guard import eventually, kill, runs
 from tuner.paths import data_dir
 
 PROGRAM = data_dir("playbooks") / "files" / "tuner_service_guard.py"
@@ -188,7 +187,7 @@ def test_another_start_of_the_host_ends_the_loan(guard: Guarded) -> None:
     """Files outlive a reboot: the next owner gets the host as it was found by the first."""
     before = guard.texts()
     guard.change({"main": "one"})
-    os.kill(guard.watcher, signal.SIGKILL)
+    kill(guard.watcher)
     state = guard.guard / "saved.json"
     state.write_text(json.dumps({**json.loads(state.read_text()), "boot": "another"}))
     other = replace(guard, owner="other")
@@ -216,4 +215,4 @@ def test_a_service_that_was_stopped_is_stopped_again(guard: Guarded) -> None:
     assert runs(watcher)
     guard.call("restore")
     assert not (guard.folder / "runs").exists()
-    assert not runs(watcher)
+    eventually(lambda: not runs(watcher))
