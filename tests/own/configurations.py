@@ -45,13 +45,15 @@ class Case:
     files: Mapping[str, str] = field(default_factory=dict)
     left_out: frozenset[str] = frozenset()
     """Parameters that stay as the user has them."""
+    name: str = "nginx.conf"
+    host: str = ""
     paths: tuple[str, ...] = ("/index.html", "/", "/style.css", "/missing", "/.git/config")
 
     def texts(self) -> dict[str, str]:
         """The files by their path."""
         main = MAIN.format(main=self.main, more=self.more, places=PLACES, http=dedent(self.http))
         files = {name: dedent(text) for name, text in self.files.items()}
-        return {"nginx.conf": main, "mime.types": TYPES, **files}
+        return {self.name: main, "mime.types": TYPES, **files}
 
 
 API = ("/api/orders/b3f1c2a4", "/", "/api/x?y=1", "/static/style.css")
