@@ -1,0 +1,162 @@
+"""Rules for how Nginx serves a request: the client's connection, files, compression and logs."""
+
+from __future__ import annotations
+
+import re
+
+from tuner.lint.finding import LintFacts
+from tuner.lint.rule import CORE, DOCS, HTTP, Found, Rule
+from tuner.lint.scope import Spot, inside, number, spots
+from tuner.own.tree import Directive, Tree
+
+_MORE_REQUESTS = (1, 19, 10)
+_FEW_REQUESTS = 1000
+_HIGH_LEVEL = 6
+_SMALL_BYTES = 512 << 10
+"""Files below it are read in one go, and from the page cache if they are asked for at all often."""
+_SIZE = re.compile(r"(\d+)([kmg]?)", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def _few_requests(tree: Tree, facts: LintFacts) -> Found:
+    for spot in spots(tree, "keepalive_requests"):
+        limit = number(spot.directive)
+        if limit is not None and limit < _FEW_REQUESTS:
+            yield spot.directive, f"a connection is closed after {limit} requests"
+    if facts.version < _MORE_REQUESTS:
+        for http in tree.children("http"):
+            if next(spots(tree, "keepalive_requests"), None) is None:
+                yield http, "a connection is closed after 100 requests, this version's default"
+
+
+def _no_keepalive(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, "keepalive_timeout"):
+        value = spot.directive.args[0] if spot.directive.args else ""
+        upstream = any(one.name == "server" for one in spot.levels[-1] if one.block is None)
+        if value in ("0", "0s") and not upstream:
+            yield spot.directive, "every request needs a connection of its own"
+
+
+def _small_directio(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, "directio"):
+        size = _SIZE.fullmatch(spot.directive.args[0]) if spot.directive.args else None
+        if size and int(size[1]) * _UNITS[size[2].lower()] < _SMALL_BYTES:
+            yield spot.directive, f"files of {size[0]} and more are read past the page cache"
+
+
+def _nopush(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, "tcp_nopush"):
+        if spot.directive.args == ("on",) and not spot.says("sendfile", "on"):
+            block = Directive("", (), "", 0, spot.levels[-1])
+            below = inside(block, Spot(block, spot.levels[:-1]), "sendfile")
+            if not any(one.directive.args == ("on",) for one in below):
+                yield spot.directive, "tcp_nopush without sendfile"
+
+
+def _nodelay(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, "tcp_nodelay"):
+        if spot.directive.args == ("off",):
+            yield spot.directive, "the end of an answer waits for the client's acknowledgement"
+
+
+def _high_level(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, "gzip_comp_level"):
+        level = number(spot.directive)
+        if level is not None and level > _HIGH_LEVEL:
+            yield spot.directive, f"compression at level {level}"
+
+
+def _compressed_twice(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, "gzip_types"):
+        if "*" in spot.directive.args:
+            yield spot.directive, "pictures, archives and videos are compressed once more"
+
+
+def _log_per_request(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, "access_log"):
+        named = spot.directive.args[:1]
+        cached = spot.one("open_log_file_cache")
+        if named and "$" in named[0] and (cached is None or cached.args == ("off",)):
+            yield spot.directive, "a log whose name is a variable is opened for every line"
+
+
+def _debug_log(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, "error_log"):
+        if spot.directive.args[1:] == ("debug",):
+            yield spot.directive, "dozens of lines are written for every request"
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "few-keepalive-requests",
+        "doubtful",
+        _few_requests,
+        "Each close costs the client a connection and a handshake, which shows at p99.9",
+        "keepalive_requests 1000; or more",
+        HTTP + "keepalive_requests",
+    ),
+    Rule(
+        "no-keepalive",
+        "doubtful",
+        _no_keepalive,
+        "A handshake, and under TLS a second one, before every answer",
+        "keepalive_timeout 75s; or what clients need",
+        HTTP + "keepalive_timeout",
+    ),
+    Rule(
+        "nopush-without-sendfile",
+        "wrong",
+        _nopush,
+        "It is about packets that sendfile makes, and has no effect without it",
+        "sendfile on;",
+        HTTP + "tcp_nopush",
+    ),
+    Rule(
+        "directio-of-small-files",
+        "doubtful",
+        _small_directio,
+        "Each request reads the disk again, in the worker, and sendfile is off for such files",
+        "directio 4m; or more, or leave it out",
+        HTTP + "directio",
+    ),
+    Rule(
+        "nodelay-off",
+        "wrong",
+        _nodelay,
+        "Small answers wait for up to 40 ms (Nagle's algorithm against delayed acknowledgements)",
+        "leave it out: on by default",
+        HTTP + "tcp_nodelay",
+    ),
+    Rule(
+        "high-compression",
+        "doubtful",
+        _high_level,
+        "Above 5 or so each level costs much time for few bytes",
+        "gzip_comp_level 5; or less, or files that are compressed beforehand (gzip_static)",
+        DOCS + "http/ngx_http_gzip_module.html#gzip_comp_level",
+    ),
+    Rule(
+        "compressed-twice",
+        "doubtful",
+        _compressed_twice,
+        "They cost as much time as text, and get no smaller",
+        "gzip_types with the types of text that are served",
+        DOCS + "http/ngx_http_gzip_module.html#gzip_types",
+    ),
+    Rule(
+        "log-opened-per-request",
+        "doubtful",
+        _log_per_request,
+        "Each line costs an open and a close besides the write",
+        "open_log_file_cache max=100;",
+        DOCS + "http/ngx_http_log_module.html#open_log_file_cache",
+    ),
+    Rule(
+        "debug-log",
+        "wrong",
+        _debug_log,
+        "It is for finding faults, and slows everything down",
+        "error_log … warn;",
+        CORE + "error_log",
+    ),
+)

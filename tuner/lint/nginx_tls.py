@@ -1,0 +1,76 @@
+"""Rules for Nginx's TLS: what it costs, and what of it is kept."""
+
+from __future__ import annotations
+
+from tuner.lint.finding import LintFacts
+from tuner.lint.rule import DOCS, Found, Rule
+from tuner.lint.scope import Spot, spots
+from tuner.own.tree import Directive, Tree
+
+_SSL = DOCS + "http/ngx_http_ssl_module.html#"
+
+
+def _is_tls(server: Directive) -> bool:
+    return any("ssl" in one.args for one in server.children("listen")) or any(
+        one.args == ("on",) for one in server.children("ssl")
+    )
+
+
+def _sendfile_tls(tree: Tree, facts: LintFacts) -> Found:
+    for server in spots(tree, "server"):
+        if server.directive.block is None or not _is_tls(server.directive):
+            continue
+        within = Spot(server.directive, (*server.levels, server.directive.block))
+        told = within.one("sendfile")
+        if told is None or told.args != ("on",):
+            continue
+        asked = any(
+            one.args[:1] == ("Options",) and one.args[-1:] == ("KTLS",)
+            for one in within.all_of("ssl_conf_command")
+        )
+        if not asked:
+            yield told, "sendfile has no effect under TLS unless the kernel encrypts"
+        elif not facts.kernel_tls:
+            yield told, "the kernel's TLS is asked for and not loaded, so sendfile has no effect"
+
+
+def _builtin_cache(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, "ssl_session_cache"):
+        if any(arg.partition(":")[0] == "builtin" for arg in spot.directive.args):
+            yield spot.directive, "sessions are kept in a cache of each worker's own"
+
+
+def _full_handshakes(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, "ssl_session_tickets"):
+        cache = spot.one("ssl_session_cache")
+        shared = cache is not None and any(arg.startswith("shared:") for arg in cache.args)
+        if spot.directive.args == ("off",) and not shared:
+            yield spot.directive, "no tickets, and no cache that workers share"
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "sendfile-under-tls",
+        "doubtful",
+        _sendfile_tls,
+        "What is encrypted passes through the server's memory, so output_buffers count instead",
+        "ssl_conf_command Options KTLS; with the kernel's TLS loaded, if a measurement favours it",
+        _SSL + "ssl_conf_command",
+    ),
+    Rule(
+        "builtin-cache",
+        "doubtful",
+        _builtin_cache,
+        "A client that comes back to another worker is unknown there, and memory is fragmented",
+        "ssl_session_cache shared:SSL:10m; alone",
+        _SSL + "ssl_session_cache",
+    ),
+    Rule(
+        "full-handshakes",
+        "doubtful",
+        _full_handshakes,
+        "Every connection needs a full handshake: the dearest thing that a server does",
+        "ssl_session_cache shared:SSL:10m;",
+        _SSL + "ssl_session_cache",
+    ),
+)

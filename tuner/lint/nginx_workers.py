@@ -1,0 +1,231 @@
+"""Rules for Nginx's workers: their connections and files, their CPUs, and their sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tuner.lint.finding import LintFacts
+from tuner.lint.rule import CORE, DOCS, HTTP, Found, Rule
+from tuner.lint.scope import number, option, spots
+from tuner.own.tree import Directive, Tree
+
+_USUAL_FILES = 1024
+"""The soft limit that systemd and login shells give a process that asks for none."""
+_HTTP2_DIRECTIVE = (1, 25, 1)
+_SLOW_EVENTS = ("select", "poll")
+
+
+def _workers(tree: Tree, facts: LintFacts) -> int | None:
+    """How many there are; None: by a mask or a variable that is not understood."""
+    told = next(tree.children("worker_processes"), None)
+    if told is None:
+        return 1
+    return facts.cores if told.args == ("auto",) else number(told)
+
+
+def _proxies(tree: Tree) -> bool:
+    names = ("proxy_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass")
+    return next(spots(tree, *names), None) is not None
+
+
+def _wanted_files(tree: Tree) -> Iterator[tuple[Directive, int, str]]:
+    """Every ``worker_connections``, with the files that a worker needs for it."""
+    files = 2 if _proxies(tree) else 1
+    each = ", two files for each (a client and an upstream)" if files > 1 else ""
+    for spot in spots(tree, "worker_connections"):
+        wanted = number(spot.directive)
+        if wanted is not None:
+            yield spot.directive, files * wanted, f"{wanted} connections{each}"
+
+
+def _connections(tree: Tree, _: LintFacts) -> Found:
+    limit = number(next(tree.children("worker_rlimit_nofile"), None))
+    for directive, need, said in _wanted_files(tree):
+        if limit is not None and need > limit:
+            yield directive, f"{said}, but worker_rlimit_nofile is {limit}"
+
+
+def _connections_unsaid(tree: Tree, _: LintFacts) -> Found:
+    if next(tree.children("worker_rlimit_nofile"), None) is None:
+        for directive, need, said in _wanted_files(tree):
+            if need > _USUAL_FILES:
+                unsaid = (
+                    f"{said}, and no worker_rlimit_nofile: the service's own limit holds, often"
+                    f" {_USUAL_FILES}"
+                )
+                yield directive, unsaid
+
+
+def _one_worker(tree: Tree, facts: LintFacts) -> Found:
+    told = next(tree.children("worker_processes"), None)
+    first = told or next(tree.walk(), None)
+    if first is not None and facts.cores > 1 and _workers(tree, facts) == 1:
+        said = "is 1" if told else "is not set, and so 1"
+        yield first, f"worker_processes {said}; this host has {facts.cores} cores"
+
+
+def _slow_events(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, "use"):
+        if spot.directive.args and spot.directive.args[0] in _SLOW_EVENTS:
+            yield spot.directive, "every event costs a look at every connection"
+
+
+def _no_workers(tree: Tree, _: LintFacts) -> Found:
+    for told in tree.children("master_process"):
+        if told.args == ("off",):
+            yield told, "one process does everything, whatever worker_processes says"
+
+
+def _few_masks(tree: Tree, facts: LintFacts) -> Found:
+    workers = _workers(tree, facts)
+    for told in tree.children("worker_cpu_affinity"):
+        if workers is None or not told.args or told.args[0] == "auto":
+            continue
+        sharing = workers - len(told.args) + 1
+        if sharing > max(1, told.args[-1].count("1")):
+            yield told, f"{len(told.args)} masks for {workers} workers: {sharing} share the last"
+
+
+def _reuseport(tree: Tree, facts: LintFacts) -> Found:
+    if _workers(tree, facts) == 1:
+        for spot in spots(tree, "listen"):
+            if "reuseport" in spot.directive.args and "quic" not in spot.directive.args:
+                yield spot.directive, "a listening socket for each worker, and there is one worker"
+
+
+def _quic(tree: Tree, facts: LintFacts) -> Found:
+    workers = _workers(tree, facts)
+    told = [spot.directive for spot in spots(tree, "listen") if "quic" in spot.directive.args]
+    shared = {one.args[0] for one in told if "reuseport" in one.args}
+    for one in told:
+        if one.args[0] not in shared and workers != 1:
+            yield one, "QUIC without reuseport, and several workers"
+            shared.add(one.args[0])
+
+
+def _unannounced(tree: Tree, _: LintFacts) -> Found:
+    if not any("alt-svc" in arg.lower() for one in tree.walk() for arg in one.args):
+        for spot in spots(tree, "listen"):
+            if "quic" in spot.directive.args:
+                yield spot.directive, "QUIC is spoken, and nothing tells clients so"
+                return
+
+
+def _backlog(tree: Tree, facts: LintFacts) -> Found:
+    for spot in spots(tree, "listen"):
+        wanted = option(spot.directive, "backlog") or ""
+        if wanted.isdigit() and int(wanted) > facts.somaxconn:
+            yield spot.directive, f"a backlog of {wanted}; net.core.somaxconn is {facts.somaxconn}"
+
+
+def _listen_http2(tree: Tree, facts: LintFacts) -> Found:
+    if facts.version >= _HTTP2_DIRECTIVE:
+        for spot in spots(tree, "listen"):
+            if "http2" in spot.directive.args:
+                yield spot.directive, "http2 is no parameter of listen any more"
+
+
+def _accept_mutex(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, "accept_mutex"):
+        if spot.directive.args == ("on",):
+            yield spot.directive, "workers take turns in accepting connections"
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "connections-above-files",
+        "wrong",
+        _connections,
+        "A worker that has no file left refuses connections (accept() failed: too many open files)",
+        "worker_rlimit_nofile of twice worker_connections, or fewer connections",
+        CORE + "worker_rlimit_nofile",
+    ),
+    Rule(
+        "connections-without-file-limit",
+        "doubtful",
+        _connections_unsaid,
+        "Whether a worker can hold so many is up to whoever starts it (LimitNOFILE, ulimit -n)",
+        "worker_rlimit_nofile of twice worker_connections",
+        CORE + "worker_rlimit_nofile",
+    ),
+    Rule(
+        "one-worker",
+        "doubtful",
+        _one_worker,
+        "A worker is one thread; the other cores do nothing",
+        "worker_processes auto;",
+        CORE + "worker_processes",
+    ),
+    Rule(
+        "slow-events",
+        "wrong",
+        _slow_events,
+        "epoll tells which connections have something to do, and Nginx chooses it by itself",
+        "leave use out",
+        CORE + "use",
+    ),
+    Rule(
+        "no-workers",
+        "wrong",
+        _no_workers,
+        "It is for those who develop Nginx: one core, and no reload without loss",
+        "leave master_process out",
+        CORE + "master_process",
+    ),
+    Rule(
+        "few-masks",
+        "wrong",
+        _few_masks,
+        "Workers beyond the last mask have that mask too, and wait for each other",
+        "worker_cpu_affinity auto; or a mask for each worker",
+        CORE + "worker_cpu_affinity",
+    ),
+    Rule(
+        "reuseport-one-worker",
+        "doubtful",
+        _reuseport,
+        "There is nothing to spread, and a reload to fewer sockets resets what waits in them",
+        "leave reuseport out, or have more workers",
+        HTTP + "reuseport",
+    ),
+    Rule(
+        "quic-without-reuseport",
+        "wrong",
+        _quic,
+        "The packets of a connection reach workers that do not know it",
+        "listen … quic reuseport; once for each address",
+        DOCS + "quic.html",
+    ),
+    Rule(
+        "quic-unannounced",
+        "doubtful",
+        _unannounced,
+        "Clients go on over TCP, unless a DNS record of type HTTPS tells them",
+        "add_header Alt-Svc 'h3=\":443\"; ma=86400';",
+        DOCS + "quic.html",
+    ),
+    Rule(
+        "backlog-above-somaxconn",
+        "wrong",
+        _backlog,
+        "The kernel silently takes the smaller number",
+        "sysctl net.core.somaxconn of at least as much, or a smaller backlog",
+        HTTP + "listen",
+    ),
+    Rule(
+        "listen-http2",
+        "doubtful",
+        _listen_http2,
+        "It is deprecated since 1.25.1 and warned about at every start",
+        "http2 on; as a directive of the server",
+        DOCS + "http/ngx_http_v2_module.html#http2",
+    ),
+    Rule(
+        "accept-mutex",
+        "doubtful",
+        _accept_mutex,
+        "The kernel wakes one worker at a time since Linux 4.5; turns only add a wait",
+        "leave it out: off since 1.11.3",
+        CORE + "accept_mutex",
+    ),
+)

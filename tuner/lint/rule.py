@@ -1,0 +1,28 @@
+"""What a rule for Nginx's configurations is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tuner.lint.finding import LintFacts, Severity
+from tuner.own.tree import Directive, Tree
+
+DOCS = "https://nginx.org/en/docs/"
+CORE = DOCS + "ngx_core_module.html#"
+HTTP = DOCS + "http/ngx_http_core_module.html#"
+
+Found = Iterator[tuple[Directive, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: what it looks for, and what it has to say about it."""
+
+    id: str
+    severity: Severity
+    check: Callable[[Tree, LintFacts], Found]
+    """Yields the directive and what is wrong with it."""
+    why: str
+    remedy: str
+    link: str
