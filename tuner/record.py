@@ -281,11 +281,10 @@ class Applied:
     """Study and configuration; empty for what was taken back by hand."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A whole study."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """What is known of a study when it starts."""
 
-    schema_version: int
     name: str
     definition: Mapping[str, object]
     """The resolved study definition: every option with its value, as written to YAML."""
@@ -300,9 +299,20 @@ class Record:
     notes: tuple[str, ...]
     """What preflight had to say: shared cores, no real-time priority, a noisy host."""
     started_unix_s: float
-    ended_unix_s: float | None
     baseline: str
     """Digest of the baseline."""
+    instrument: Instrument = NATIVE
+    """What the figures of ``generator`` are worth."""
+    asked: Mapping[str, object] = field(default_factory=dict)
+    """Of a run of several studies: the options of its command, by which it can be gone on with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record(Beginning):
+    """A whole study; of those that share it, one host stands for all from generator to notes."""
+
+    schema_version: int
+    ended_unix_s: float | None
     configurations: Mapping[str, ConfigurationRecord]
     calibration: Calibration | None
     trials: tuple[Trial, ...]
@@ -315,8 +325,6 @@ class Record:
     """The confirmation that this study replicates, if it is a replication."""
     applied: tuple[Applied, ...] = ()
     """What was changed on hosts, in order."""
-    instrument: Instrument = NATIVE
-    """What the figures of ``generator`` are worth."""
     contest: Contest | None = None
     """Set if several servers or configurations meet in common blocks."""
     hosts: Mapping[str, StudyHost] = field(default_factory=dict)
@@ -327,8 +335,6 @@ class Record:
     """Digests of what all hosts are to confirm; empty until the search of several hosts is over."""
     search_ended: bool = False
     """Whether the time of a search on several hosts is over."""
-    asked: Mapping[str, object] = field(default_factory=dict)
-    """Of a run of several studies: the options of its command, by which it can be gone on with."""
 
     @property
     def tells_stalls(self) -> bool:

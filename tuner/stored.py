@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from tuner.contenders import Contest
-from tuner.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.goals import Goals, goals_of
-from tuner.instrument import NATIVE, Instrument
 from tuner.measurement import Measurement
 from tuner.part import CONFIGURATION, WINDOW, BegunTrial, Shared, number_of
 from tuner.record import (
     AblationProtocol,
     Applied,
+    Beginning,
     Block,
     BlockInstance,
     BlockState,
@@ -41,27 +40,13 @@ HOST = "host:"
 """Of the search: names a host that shares it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What is known of a study when it starts."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header(Beginning):
+    """What a record begins with."""
 
-    name: str
-    definition: Mapping[str, object]
-    tuner_version: str
-    command: str
-    generator: str
-    host: HostFacts
-    server: ServerFacts
-    cores: CoreSplit
-    notes: tuple[str, ...]
-    started_unix_s: float
-    baseline: str
     objective: str
-    instrument: Instrument = NATIVE
     home: str = ""
     """Name of the host whose worker began it; empty where one host measures alone."""
-    asked: Mapping[str, object] = field(default_factory=dict)
-    """As in ``Record``."""
 
 
 class Told:
@@ -113,6 +98,7 @@ def read_record(
     header = msgspec.convert(attrs["header"], Header)
     goals = goals_of(header.definition)
     own = hosts.get(here or _home(header, hosts))
+    place = own or header
     if here:
         blocks = [b for b in blocks if b.phase == "search" or b.host == here]
     search = told.of(blocks, goals)
@@ -127,11 +113,11 @@ def read_record(
         definition=header.definition,
         tuner_version=header.tuner_version,
         command=header.command,
-        generator=own.generator if own else header.generator,
-        host=own.host if own else header.host,
-        server=own.server if own else header.server,
-        cores=own.cores if own else header.cores,
-        notes=own.notes if own else header.notes,
+        generator=place.generator,
+        host=place.host,
+        server=place.server,
+        cores=place.cores,
+        notes=place.notes,
         started_unix_s=header.started_unix_s,
         ended_unix_s=own.ended_unix_s if own else attrs.get("ended_unix_s"),
         baseline=header.baseline,
