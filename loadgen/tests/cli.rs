@@ -372,15 +372,22 @@ fn it_dies_with_its_parent() {
     let file = std::env::temp_dir().join(format!("tuner-loadgen-{}.json", std::process::id()));
     std::fs::write(&file, long_window().to_string()).unwrap();
     let script = format!(
-        "{PROGRAM} plan {} >/dev/null & echo $!; sleep 0.3",
+        "{PROGRAM} plan {} >/dev/null & echo $!; read -r _",
         file.display()
     );
-    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
-    let pid: i32 = String::from_utf8(output.stdout)
-        .unwrap()
-        .trim()
-        .parse()
+    let mut parent = Command::new("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
         .unwrap();
+    let mut told = String::new();
+    let mut output = BufReader::new(parent.stdout.take().unwrap());
+    output.read_line(&mut told).unwrap();
+    let pid: u32 = told.trim().parse().unwrap();
+    support::await_signal_handlers(pid);
+    // Closes what it reads from, and so ends it.
+    parent.wait().unwrap();
     let alive = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.contains("tuner-loadgen") && !stat.contains(") Z")
