@@ -46,6 +46,7 @@ ROOMS = {
     "kernel": 1,
     "ladder": 1,
     "latency": 1,
+    "lateness": 1,
     "lease": 1,
     "limits": 1,
     "located": 1,

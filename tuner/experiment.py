@@ -21,6 +21,7 @@ from tuner.located import Node, did_you_mean, read_yaml
 from tuner.objective import Mode, Objective
 from tuner.paths import data_dir
 from tuner.published import load_published
+from tuner.stalls import EXCLUDE, STALLS, Stalls
 from tuner.workload import Workload, load_workload
 
 _KEYS = ("summary", "servers", "cases", "time")
@@ -34,6 +35,7 @@ _MORE = (
     "published",
     "objective",
     "spaces",
+    "stalls",
     "note",
 )
 _CASE = ("workload", "rate", "connections", "streams", "servers")
@@ -76,6 +78,8 @@ class Experiment:
     """CPUs of the published server."""
     alike: tuple[Rule, ...]
     published: Published
+    stalls: Stalls = EXCLUDE
+    """What becomes of requests that stalls touch."""
 
     def case(self, name: str) -> Case:
         """The case of that name."""
@@ -128,6 +132,7 @@ def load_experiment(name_or_path: str) -> Experiment:
         cores=keys["cores"].integer(1, 1024) if "cores" in keys else 1,
         alike=read_rules(keys["alike"]) if "alike" in keys else (),
         published=load_published(keys["published"].text() if "published" in keys else path.stem),
+        stalls=keys["stalls"].one_of(STALLS) if "stalls" in keys else EXCLUDE,
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.latency import Counts, Latency, summarise, summarise_counts
+from tuner.lateness import likely_work
 from tuner.resources import Resources
 from tuner.stalls import Span, StallRule, excluded
 from tuner.wire import CLEARTEXT, Agreed, Wire, unlike
@@ -298,7 +299,11 @@ def _judge(raw: RawWindow, seen: _Seen, gates: Gates, other: str) -> tuple[tuple
             " lengthen the windows"
         )
     if seen.excluded_share > gates.excluded_share:
-        others.append(f"the host stalled: {seen.excluded_share:.0%} of the requests were touched")
+        touched, work = (
+            f"{seen.excluded_share:.0%} of the requests were touched",
+            likely_work([raw]),
+        )
+        others.append(f"stalls: {touched}; {work}" if work else f"the host stalled: {touched}")
     return (*own, *others), bool(own) and not others
 
 

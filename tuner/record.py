@@ -15,7 +15,7 @@ from tuner.contenders import Contest
 from tuner.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.instrument import NATIVE, Instrument
 from tuner.measurement import Gates, Measurement
-from tuner.stalls import StallRule
+from tuner.stalls import KEEP, StallRule
 
 SCHEMA_VERSION = 1
 
@@ -337,9 +337,14 @@ class Record(Beginning):
     """Whether the time of a search on several hosts is over."""
 
     @property
-    def tells_stalls(self) -> bool:
-        """Whether stalls of the host could be told from the server's own time."""
-        return self.instrument.tells_stalls and not self.cores.shared
+    def keeps_stalls(self) -> bool:
+        """Whether the study was to keep in its figures what stalls of the host touched."""
+        return self.definition.get("stalls") == KEEP
+
+    @property
+    def leaves_out_stalls(self) -> bool:
+        """Whether latencies leave out what stalls of the host touched."""
+        return self.instrument.tells_stalls and not self.cores.shared and not self.keeps_stalls
 
     @property
     def busy(self) -> frozenset[int]:

@@ -12,10 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+Stalls = Literal["exclude", "keep"]
+"""What becomes of requests that stalls touch: left out of latencies, or kept in them."""
+STALLS: tuple[Stalls, ...] = get_args(Stalls)
+EXCLUDE, KEEP = STALLS
 Span = tuple[int, int]
 """Start and end of a stall, ns from the start of the window's measured part."""
 
@@ -84,14 +89,14 @@ def _disturbed(spans: Sequence[Span], rule: StallRule) -> list[Span]:
     """
     found = []
     drained_at = -math.inf
-    for start, end in _merged(span for span in spans if span[1] - span[0] > rule.gap_us * 1_000):
+    for start, end in merged(span for span in spans if span[1] - span[0] > rule.gap_us * 1_000):
         left_over = max(0.0, drained_at - start)
         drained_at = end + left_over + rule.recovery * (end - start)
         found.append((start - rule.before_us * 1_000, round(drained_at) + rule.after_us * 1_000))
     return found
 
 
-def _merged(spans: Iterable[Span]) -> list[Span]:
+def merged(spans: Iterable[Span]) -> list[Span]:
     """The same time as disjoint spans in order: stalls of several cores may overlap."""
     merged: list[Span] = []
     for start, end in sorted(spans):

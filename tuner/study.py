@@ -21,6 +21,7 @@ from tuner.located import Node, did_you_mean, read_yaml
 from tuner.parameter import BASELINES, OWN
 from tuner.paths import data_dir
 from tuner.space import spaces
+from tuner.stalls import EXCLUDE, STALLS, Stalls
 from tuner.workload import load_workload
 
 DEFAULT_STUDY = "quickstart"
@@ -41,7 +42,7 @@ _KEYS = (
     *("name", "summary", "server", "space", "workload", "objective", "baseline", "trials"),
     *("time", "rate", "connections", "allow", "seed", "storage", "effect"),
     *("slo", "constraint", "choose", "sequential", "finalists"),
-    *("load", "published", "force", "layer", "inventory"),
+    *("load", "stalls", "published", "force", "layer", "inventory"),
     *("config", "server_name", "root", "keep_upstreams", "in_place"),
 )
 
@@ -77,6 +78,8 @@ class StudyDefinition:
     """Smallest effect worth finding, as a share."""
     load: Load = "native"
     """What offers the load."""
+    stalls: Stalls = EXCLUDE
+    """Whether requests that stalls touched are left out of latencies, or kept in them."""
     slo: str = ""
     """The latency limit of the objective ``capacity``, ``p99<5ms``."""
     constraint: tuple[str, ...] = ()
@@ -138,6 +141,7 @@ class StudyDefinition:
             "storage": self.storage,
             "effect": self.effect,
             "load": self.load,
+            "stalls": self.stalls,
             "sequential": self.sequential,
             "finalists": self.finalists,
             "published": self.published or None,
@@ -270,6 +274,7 @@ def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
         constraint=tuple(limit.text for limit in goals.constraints),
         choose=goals.choice.text,
         load=keys["load"].one_of(LOADS) if "load" in keys else "native",
+        stalls=keys["stalls"].one_of(STALLS) if "stalls" in keys else EXCLUDE,
         sequential=_sequential(keys["sequential"], goals) if "sequential" in keys else False,
         finalists=_finalists(keys["finalists"], goals) if "finalists" in keys else 1,
         beside=baselines[1:],

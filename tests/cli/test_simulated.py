@@ -21,6 +21,7 @@ from tuner.hosts import local
 from tuner.scoring import mean_loss
 from tuner.store import Store, sqlite_url
 from tuner.testing.lab import Effect, Faults, SimulatedHost
+from tuner.testing.simulate import Stalls
 
 SHORT = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet")
 STUDY = Path("studies/mine")
@@ -377,6 +378,24 @@ def test_a_resumed_comparison_is_of_the_same_two(
         assert done.code == 2, arguments
         assert words in done.err
     assert host.windows == measured
+
+
+def test_stalls_are_kept_where_that_is_wanted(tuner: Tuner, host: SimulatedHost) -> None:
+    """Nothing is left out of any latency, which report, record and protocol say; else it is."""
+    host.stalls = Stalls(per_s=2.0, mean_us=150.0)
+    short = ("stock", "hand", "--time", "10s", "--rate", "600", "--name", "mine")
+    refused = tuner("compare", *short, "--stalls", "drop")
+    assert (refused.code, host.windows) == (2, 0)
+    assert "allowed: exclude, keep" in refused.err
+    done = tuner("compare", *short, "--stalls", "keep")
+    assert done.code == 0, done.err
+    assert "stalls are kept, as was wanted" in " ".join(done.err.split())
+    record = Store.open(sqlite_url(STUDY), "mine").record()
+    assert record.protocol is not None
+    assert record.protocol.stall_rule is None
+    assert any(window.server_spans for window in _windows())
+    assert {window.excluded_share for window in _windows()} == {0.0}
+    assert "off, as was wanted: stalls are kept" in written()["report.md"].decode()
 
 
 def test_compare_needs_two_configurations(tuner: Tuner, host: SimulatedHost) -> None:

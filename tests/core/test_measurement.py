@@ -183,6 +183,14 @@ def test_a_host_that_stalls_most_of_the_time_is_too_disturbed() -> None:
     assert judged(raw, StallRule(), excluded_share=0.9).valid
 
 
+def test_work_that_looks_like_stalls_does_not_accuse_the_host() -> None:
+    """Stalls of 300 µs every 2 ms on the server's core alone: the reason names the way out."""
+    spans = tuple((i * 2 * MS, i * 2 * MS + 300_000) for i in range(500))
+    (reason,) = judged(raw_window(server_spans=spans), StallRule(), samples_needed=0).invalid
+    assert reason.startswith("stalls: 100% of the requests were touched; ")
+    assert "--stalls keep" in reason
+
+
 def test_blame_needs_a_sound_instrument() -> None:
     """Errors beside a disturbed host are not held against the configuration."""
     found = judged(raw_window([100.0] * 5, errors={"reset": 1}))

@@ -335,7 +335,19 @@ def test_stalls_of_one_arm_make_a_claims_block_invalid() -> None:
     block = run_block(made.bench(), spec(HAND, rounds=12, needs_all=True))
     assert block.state == "invalid"
     assert "more than chance allows" in block.reason
+    assert "most in c1" in block.reason
     assert "they depend on what is measured" in block.reason
+
+
+def test_a_study_that_keeps_stalls_is_not_asked_whose_they_are() -> None:
+    """Without the rule nothing is left out, so nothing can favour an arm; spans are kept."""
+    made = rig()
+    made.host = OneArmStalls(stalls=Stalls(), most_samples=2_000)
+    bench = replace(made.bench(), rule=None)
+    block = run_block(bench, spec(HAND, rounds=12, needs_all=True))
+    assert block.state == "complete"
+    assert any(window.server_spans or window.generator_spans for window in block.windows)
+    assert all(window.excluded_share == 0 for window in block.windows)
 
 
 def test_stalls_of_the_host_and_blocks_of_the_search_are_left_alone() -> None:

@@ -63,7 +63,7 @@ def command(
     if as_json:
         click.echo(json.dumps(_as_data(measured), indent=2))
         return
-    for line in _lines(measured, stall_free=found.tells_stalls):
+    for line in _lines(measured, stall_free=found.leaves_out_stalls):
         click.echo(line)
     for note in found.notes:
         click.echo(f"note      {note}")

@@ -10,6 +10,11 @@ from tuner.space import Space
 from tuner.workload import Workload
 
 NOISE_S = 2.0
+KEPT_STALLS = (
+    "stalls are kept, as was wanted: every latency is raw, and stalls of the host are in it; expect"
+    " more noise"
+)
+"""Of a study that leaves nothing out."""
 
 
 def preflight_notes(

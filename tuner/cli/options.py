@@ -41,6 +41,11 @@ _WORKLOAD = [
     click.option("--rate", metavar="N", help="Offered rate per second [70 % of capacity]."),
     click.option("--connections", type=int, metavar="N", help="Open connections."),
     click.option("--load", metavar="NAME", help="Load generator: native, wrk2 or h2load [native]."),
+    click.option(
+        "--stalls",
+        metavar="WHAT",
+        help="Requests that stalls touch: exclude them from latencies, or keep them [exclude].",
+    ),
     click.option("--time", metavar="T", help="Time for the whole run: 10m, 90s."),
     click.option("--seed", type=int, metavar="N", help="Seed of every random choice."),
 ]

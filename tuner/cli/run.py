@@ -46,6 +46,11 @@ Examples:
 @click.option("--time", metavar="T", help="Time for everything [as the experiment says].")
 @click.option("--case", "only", multiple=True, metavar="CASE", help="These of its cases only.")
 @click.option("--seed", type=int, metavar="N", help="Seed of every random choice.")
+@click.option(
+    "--stalls",
+    metavar="WHAT",
+    help="Requests that stalls touch: exclude, or keep [as the experiment says].",
+)
 @click.option("--name", "called", metavar="NAME", help="Results go to studies/NAME/.")
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run [the newest of it].")
 @options.output
@@ -56,6 +61,7 @@ def command(
     time: str | None,
     only: tuple[str, ...],
     seed: int | None,
+    stalls: str | None,
     called: str | None,
     resume: bool,
     as_json: bool,
@@ -70,7 +76,7 @@ def command(
     progress = TerminalProgress(quiet=quiet)
     for done in sweep_strays():
         progress.note(done)
-    asked = _Asked(name, server, time, only, seed)
+    asked = _Asked(name, server, time, only, seed, stalls)
     if resume:
         called, asked = _gone_on_with(asked, called)
     experiment = load_experiment(asked.name)
@@ -88,8 +94,12 @@ def command(
     )
     progress.note(f"published: {experiment.published.title} ({experiment.published.source})")
     rules = merged(shipped_rules(), experiment.alike)
-    seeded = {} if asked.seed is None else {"seed": asked.seed}
-    run = _Run(experiment, rules, called, place, {"objective": experiment.objective.name, **seeded})
+    wanted = {
+        "objective": experiment.objective.name,
+        "seed": asked.seed,
+        "stalls": asked.stalls or experiment.stalls,
+    }
+    run = _Run(experiment, rules, called, place, wanted)
     with contest_results.kept(place.folder, progress, f"tuner run {asked.name}"):
         tuned = run.search(servers)
         records = [run.case(case, servers, tuned, len(cases)) for case in cases]
@@ -106,6 +116,7 @@ class _Asked:
     time: str | None
     only: tuple[str, ...]
     seed: int | None
+    stalls: str | None = None
 
     def as_dict(self) -> dict[str, object]:
         return {"command": "run", **asdict(self), "only": list(self.only)}

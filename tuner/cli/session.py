@@ -55,7 +55,7 @@ from tuner.servers.port import Server
 from tuner.site import generate
 from tuner.space import BASELINES, Space, bind_space
 from tuner.space_facts import space_facts
-from tuner.stalls import StallRule
+from tuner.stalls import KEEP, StallRule
 from tuner.storage import Say, no_words, scrubbed, without_secret
 from tuner.store import Header, Store, sqlite_url
 from tuner.study import PUBLISHED, StudyDefinition
@@ -95,9 +95,10 @@ class Preflight:
         return self.own or catalog.server(self.server.name)
 
     @property
-    def tells_stalls(self) -> bool:
-        """Whether stalls of the host can be told from the server's own time."""
-        return self.generator.instrument.tells_stalls and not self.cores.shared
+    def leaves_out_stalls(self) -> bool:
+        """Whether latencies leave out what stalls of the host touch."""
+        told = self.generator.instrument.tells_stalls and not self.cores.shared
+        return told and self.definition.stalls != KEEP
 
 
 def preflight(
@@ -177,6 +178,7 @@ def preflight(
             *notes.preflight_notes(host, cores, workload, generator, space, watch=watch),
             *(() if kernel is None else (notes.kernel_note(space, _loan(definition).lease_s),)),
             *([notes.in_place_note(_lease_s(definition))] if definition.in_place else []),
+            *([notes.KEPT_STALLS] if definition.stalls == KEEP else []),
         ),
         backend=premises.detect_backend(found) if workload.backend else None,
         kernel=kernel,
@@ -427,7 +429,7 @@ def _bench(
         free_ports=lab.free_ports,
         workload=found.workload,
         goals=found.goals,
-        rule=StallRule() if found.tells_stalls else None,
+        rule=StallRule() if found.leaves_out_stalls else None,
         gates=SATURATION_GATES,
         seed=found.definition.seed,
         clock=time.time,

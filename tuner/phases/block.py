@@ -30,6 +30,7 @@ from tuner.errors import (
     UnreachableError,
 )
 from tuner.hosts.port import InstanceSpec, InstanceState
+from tuner.lateness import likely_work
 from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.measurement import Measurement, RawWindow, measure
 from tuner.phases.bench import Bench
@@ -409,10 +410,13 @@ class _Run:
         if p_value > UNEQUAL_STALLS:
             return ""
         means = np.mean(table, axis=0)
+        most = sorted(self._staying)[int(means.argmax())]
+        why = likely_work(window for window in staying if window.instance == most)
         return (
             f"stalls excluded from {means.min():.1%} to {means.max():.1%} of the arms' requests,"
-            f" more than chance allows ({p_in_words(p_value)}): they depend on what is measured"
-        )
+            f" most in {most}, more than chance allows ({p_in_words(p_value)}): they depend on what"
+            " is measured"
+        ) + (f"; {why}" if why else "")
 
     def close(self, state: BlockState, reason: str) -> Block:
         instances = tuple(self._instances.values())

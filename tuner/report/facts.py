@@ -304,7 +304,9 @@ def limits(study: StudyResult) -> list[str]:
             f"No window lasted longer than {longest:.3g} s, so slow effects (memory growth, full"
             " logs, cold caches) were not seen."
         )
-    if study.objective.quantile is not None and not record.tells_stalls:
+    if study.objective.quantile is not None and record.keeps_stalls:
+        known.append("Every latency is raw, as was wanted: stalls of the host are in it.")
+    elif study.objective.quantile is not None and not record.leaves_out_stalls:
         known.append(
             "Every latency is raw: stalls of the host are in it, and cannot be told from the"
             " server's own time."
@@ -389,6 +391,8 @@ def _option(value: object) -> str:
 def _stall_rule(rule: StallRule | None, record: Record) -> str:
     if rule is None and not record.instrument.tells_stalls:
         return f"off: {record.instrument.load} tells of no single request; all latencies are raw"
+    if rule is None and record.keeps_stalls:
+        return "off, as was wanted: stalls are kept, and all latencies are raw"
     if rule is None:
         return "off: server and generator share a core"
     drain = f" and {rule.recovery:g} times its length" if rule.recovery else ""
