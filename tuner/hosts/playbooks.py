@@ -96,7 +96,7 @@ class Playbooks:
         if runner.status in ("canceled", "timeout"):
             _end_workers(private)
         if asked_to_stop():
-            raise Interrupted(f"{playbook} was interrupted")
+            raise Interrupted(f"interrupted during {playbook}; what was measured is kept")
         if runner.rc != 0:
             words = "; ".join(failures) or runner.stdout.read()[-_KEPT_OUTPUT:].strip()
             raise (UnreachableError if lost else HostError)(f"{playbook} failed: {words}")
