@@ -58,6 +58,7 @@ ROOMS = {
     "parameter": 1,
     "plan": 1,
     "published": 1,
+    "reach": 1,
     "record": 1,
     "render": 1,
     "record_file": 1,
@@ -74,6 +75,7 @@ ROOMS = {
     "stats": 1,
     "study": 1,
     "syntax": 1,
+    "text": 1,
     "wire": 1,
     "workload": 1,
     # 2: adapters, which touch the world

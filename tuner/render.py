@@ -23,6 +23,7 @@ from tuner.configuration import Configuration, Value
 from tuner.errors import DefinitionError
 from tuner.located import format_size
 from tuner.paths import data_dir
+from tuner.reach import is_own, refuse_reach, unsearched
 from tuner.space import Space
 from tuner.syntax import NGINX, Syntax
 from tuner.wire import Protocol, Wire
@@ -115,11 +116,42 @@ def render(
 
     Raises:
         DefinitionError: the template is wrong or leaves an active parameter out, a value
-            cannot be written, or the template needs upstreams and there are none.
+            cannot be written or reaches what is never searched, or the template needs upstreams
+            and there are none.
     """
     if syntax.server != space.server:
         # Quoted by another server's rules, a value might become a directive of this one.
         raise DefinitionError(f"{space.name} is a space of {space.server}, not of {syntax.server}")
+    text, used = _written(template, configuration, space, placement, syntax)
+    unused = sorted(configuration.values.keys() - used - {*syntax.environment})
+    if unused:
+        raise DefinitionError(f"does not write {', '.join(unused)}", path=f"template {template}")
+    if is_own(template):
+        plain = unsearched(space, configuration)
+        # With a digest of its own, since a template may write by it what it likes.
+        digest = plain.digest if placement.digest else ""
+        place = replace(placement, digest=digest)
+        refuse_reach(
+            space,
+            syntax,
+            text,
+            _written(template, plain, space, place, syntax)[0],
+            (
+                environment_of(configuration, space, syntax),
+                environment_of(plain, space, syntax),
+            ),
+        )
+    return text
+
+
+def _written(
+    template: str,
+    configuration: Configuration,
+    space: Space,
+    placement: Placement,
+    syntax: Syntax,
+) -> tuple[str, frozenset[str]]:
+    """The text of a configuration, and the names that the template asked for."""
     values = _Values(configuration)
 
     def active(*names: str) -> list[str]:
@@ -137,11 +169,7 @@ def render(
         digest=configuration.digest,
         placement=placement,
     )
-    unused = values._unused()  # noqa: SLF001 - public names would be parameters' names
-    unused = [name for name in unused if name not in syntax.environment]
-    if unused:
-        raise DefinitionError(f"does not write {', '.join(unused)}", path=f"template {template}")
-    return text
+    return text, frozenset(values._used)  # noqa: SLF001 - public names would be parameters' names
 
 
 def environment_of(configuration: Configuration, space: Space, syntax: Syntax) -> dict[str, str]:
@@ -204,9 +232,6 @@ class _Values:
     def __getitem__(self, name: str) -> Value | None:
         self._used.add(name)
         return self._values.get(name)
-
-    def _unused(self) -> list[str]:
-        return sorted(self._values.keys() - self._used)
 
 
 class _Texts:
@@ -288,7 +313,8 @@ def _environment(
         loader=jinja2.ChoiceLoader(loaders),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
-        finalize=functools.partial(_finalize, syntax),
+        # With the context, constants are not folded beforehand, past the quotes.
+        finalize=jinja2.pass_context(lambda _, value: _finalize(syntax, value)),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -11,7 +11,7 @@ import yaml
 from tuner.configuration import Configuration, Value
 from tuner.errors import DefinitionError
 from tuner.located import Node, did_you_mean, read_yaml
-from tuner.never import in_template
+from tuner.never import text_refusal
 from tuner.parameter import BASELINES, OWN, Condition, Parameter
 from tuner.paths import data_dir
 from tuner.space_facts import SpaceFacts
@@ -323,7 +323,9 @@ def bind_space(name_or_path: str, facts: SpaceFacts, force: Collection[str] = ()
     bound = bind(read_yaml(path), facts, force)
     forced = dict(bound.forced)
     if bound.template.endswith(".j2"):
-        forced |= _forced_in_template(path.parent / bound.template, bound.server, force)
+        # What a template of the user's own writes is seen when it is rendered (tuner.reach).
+        named = {name: text_refusal(bound.server, name) for name in force}
+        forced |= {name: reason for name, reason in named.items() if reason}
     for name in force:
         if name not in forced:
             known = [parameter.name for parameter in bound.parameters]
@@ -344,25 +346,6 @@ def bind_space(name_or_path: str, facts: SpaceFacts, force: Collection[str] = ()
         unused=bound.unused,
         forced=tuple(forced.items()),
     )
-
-
-def _forced_in_template(path: Path, server: str, force: Collection[str]) -> dict[str, str]:
-    """Refuse a value in a directive that is never searched, unless forced: then why it is not."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return {}  # rendering says it better
-    forced = {}
-    for line, directive, reason in in_template(server, text):
-        if directive not in force:
-            raise DefinitionError(
-                f"{directive} is never searched: {reason}; write it without a parameter, or force"
-                f" it by name: --force {directive}",
-                path=str(path),
-                line=line,
-            )
-        forced[directive] = reason
-    return forced
 
 
 def spaces() -> tuple[str, ...]:

@@ -7,12 +7,14 @@ and no path can end a directive and begin another.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tuner.configuration import Value
 from tuner.errors import DefinitionError
 from tuner.parameter import Parameter
+from tuner.text.nginx import statements
+from tuner.text.statement import Statement
 
 _NGINX_PLAIN = re.compile(r"[A-Za-z0-9_./:=,+@%*-]+")
 
@@ -29,6 +31,8 @@ class Syntax:
     """One value as one token. Raises DefinitionError for what cannot be written."""
     write: Callable[[Parameter, Value], str]
     """A parameter's value with its unit, before quoting: ``64k``, ``75s``."""
+    read: Callable[[str], Iterable[Statement]]
+    """What a file says. Raises DefinitionError for what is not understood."""
     environment: tuple[str, ...] = ()
     """Parameters that no file holds: variables of the process, of the same name in capitals."""
 
@@ -72,4 +76,4 @@ def plain_text(value: object, *, on: str = "on", off: str = "off") -> str:
             raise DefinitionError(f"{value!r} cannot be written into a configuration")
 
 
-NGINX = Syntax("nginx", "conf", quote_nginx, Parameter.format)
+NGINX = Syntax("nginx", "conf", quote_nginx, Parameter.format, statements)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.errors import DefinitionError
-from tuner.own.tree import Directive, equal, parse, scan, write
+from tuner.own.tree import Directive, equal, parse, write
+from tuner.text.nginx import scan
 
 MAIN = r"""# comments are not in the tree
 worker_processes auto; events { worker_connections 512; # beside

@@ -258,6 +258,16 @@ def test_a_users_own_template_builds_on_the_shipped_ones(tmp_path: Path) -> None
     assert directives(text)["tcp_nodelay"] == "on"
 
 
+def test_a_constant_is_quoted_as_any_value_is(tmp_path: Path) -> None:
+    """Where Jinja2 would have put it together beforehand too."""
+    text = mine(
+        tmp_path,
+        "a {{ 'b c' }} {{ 'd' ~ ';' }} {{ '<' }} {{ 1 + 1 }};"
+        " {{ p.worker_processes }} {{ p.tcp_nodelay }}\n",
+    )
+    assert text == 'a "b c" "d;" "<" 2; 1 on\n'
+
+
 @pytest.mark.parametrize(
     ("template", "answer"),
     [

@@ -46,6 +46,7 @@ from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
 from tuner.plan import Design
 from tuner.published import carried_over
+from tuner.reach import edges, is_own
 from tuner.record import ConfigurationRecord, StudyHost
 from tuner.render import EXPORT, export_placement
 from tuner.servers import catalog, nginx
@@ -148,10 +149,13 @@ def preflight(
     space.searched(definition.allow)
     baseline, *beside = read_baselines(definition, space)
     if own is None:
-        # Rendered once for nothing, so that a space that does not fit the workload is found out.
+        # Rendered for nothing, so that a space that does not fit the workload is found out, and
+        # a template of the user's own by which values reach too far.
         upstreams = EXPORT.upstreams if workload.backend else ()
         placement = replace(EXPORT, upstreams=upstreams)
-        adapter.export_text(server_part(baseline), space, placement)
+        tried = edges(space, baseline) if is_own(space.template) else ()
+        for configuration in (baseline, *tried):
+            adapter.export_text(server_part(configuration), space, placement)
     refusal = adapter.refuses(found, workload.wire)
     if refusal:
         raise DefinitionError(refusal, path="--workload")

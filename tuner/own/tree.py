@@ -19,11 +19,11 @@ from typing import Any
 
 from tuner.errors import DefinitionError
 from tuner.own.files import HERE, Files
+from tuner.text.nginx import LUA, Token, scan
 
 PACKAGED = Path("/etc/nginx")
 """Where packages and containers keep the configuration."""
 _DEEPEST = 32
-_LUA = "_by_lua_block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class _Reader:
         self.lying = files
         self.texts: dict[str, str] = {}
         self.notes: list[str] = []
-        self._tokens: dict[str, tuple[_Token, ...]] = {}
+        self._tokens: dict[str, tuple[Token, ...]] = {}
         self._parsed: dict[str, Any] = {}
 
     def file(self, path: str, source: Directive | None, depth: int) -> tuple[Directive, ...]:
@@ -195,7 +195,7 @@ class _Reader:
         return tuple(self._block(path, self._parsed[path], iter(self._tokens[path]), depth))
 
     def _block(
-        self, path: str, statements: Any, tokens: Iterator[_Token], depth: int
+        self, path: str, statements: Any, tokens: Iterator[Token], depth: int
     ) -> Iterator[Directive]:
         for statement in statements:
             if statement["directive"] == "#":
@@ -279,16 +279,16 @@ def _crossplane(path: str, text: str) -> Any:
     return payload["config"][0]["parsed"]
 
 
-def _head(path: str, statement: Any, tokens: Iterator[_Token]) -> tuple[Directive, bool]:
+def _head(path: str, statement: Any, tokens: Iterator[Token]) -> tuple[Directive, bool]:
     """A directive up to its ``;`` or ``{``, and whether it opens a block."""
     name, line = statement["directive"], statement["line"]
-    if name.endswith(_LUA):
+    if name.endswith(LUA):
         raise DefinitionError(
             f"{name}: Lua between braces is not read; put it into a file ({name[:-6]}_file)",
             path=path,
             line=line,
         )
-    words: list[_Token] = []
+    words: list[Token] = []
     for token in tokens:
         if token.kind == "word":
             words.append(token)
@@ -314,58 +314,3 @@ def _head(path: str, statement: Any, tokens: Iterator[_Token]) -> tuple[Directiv
 
 def _disagree(path: str, line: int) -> DefinitionError:
     return DefinitionError("this block is not understood; is a ';' missing?", path=path, line=line)
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    """``word``, ``;``, ``{`` or ``}``."""
-    text: str
-    start: int
-    end: int
-
-
-def scan(text: str, path: str = "") -> Iterator[_Token]:
-    """The words of a file by Nginx's rules (ngx_conf_read_token), comments left out.
-
-    Raises:
-        DefinitionError: a quote that is not closed.
-    """
-    at, size = 0, len(text)
-    while at < size:
-        char = text[at]
-        if char.isspace():
-            at += 1
-        elif char == "#":
-            line_end = text.find("\n", at)
-            at = size if line_end < 0 else line_end
-        elif char in ";{}":
-            yield _Token(char, char, at, at + 1)
-            at += 1
-        else:
-            end = _quoted(text, at, path) if char in "\"'" else _bare(text, at)
-            yield _Token("word", text[at:end], at, end)
-            at = end
-
-
-def _quoted(text: str, start: int, path: str) -> int:
-    at = start + 1
-    while at < len(text) and text[at] != text[start]:
-        at += 2 if text[at] == "\\" else 1
-    if at >= len(text):
-        line = text.count("\n", 0, start) + 1
-        raise DefinitionError("a quote is opened here and never closed", path=path, line=line)
-    return at + 1
-
-
-def _bare(text: str, start: int) -> int:
-    at = start
-    while at < len(text) and not text[at].isspace() and text[at] not in ";{}":
-        if text[at] == "\\":
-            at += 2
-        elif text.startswith("${", at):
-            closed = text.find("}", at)
-            at = len(text) if closed < 0 else closed + 1
-        else:
-            at += 1
-    return min(at, len(text))

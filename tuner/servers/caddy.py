@@ -25,6 +25,7 @@ from tuner.servers.ground import Ground
 from tuner.servers.program import ask, find, version
 from tuner.space import Space
 from tuner.syntax import Syntax, plain_text
+from tuner.text.caddyfile import statements
 from tuner.wire import Wire
 
 name = "caddy"
@@ -82,6 +83,7 @@ syntax = Syntax(
     suffix=file_name,
     quote=quote_caddyfile,
     write=write_caddyfile,
+    read=statements,
     environment=("gogc", "gomemlimit", "gomaxprocs"),
 )
 

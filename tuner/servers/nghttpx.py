@@ -20,6 +20,7 @@ from tuner.servers.ground import Ground
 from tuner.servers.program import ask, find, version
 from tuner.space import Space
 from tuner.syntax import Syntax, plain_text
+from tuner.text.statement import options
 from tuner.wire import Wire
 
 name = "nghttpx"
@@ -67,7 +68,7 @@ def write_nghttpx(parameter: Parameter, value: Value) -> str:
     return text.upper() if parameter.unit == "bytes" else text
 
 
-syntax = Syntax(server=name, suffix="conf", quote=quote_nghttpx, write=write_nghttpx)
+syntax = Syntax(server=name, suffix="conf", quote=quote_nghttpx, write=write_nghttpx, read=options)
 
 
 def detect(binary: str | None = None) -> ServerFacts:

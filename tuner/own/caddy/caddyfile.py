@@ -1,7 +1,6 @@
-"""A Caddyfile as lines that know where they stand, and changes of its text.
+"""A Caddyfile with what it imports, its lines by where they stand, and changes of its text.
 
-Only what is needed to find a line and to change it: words, comments, blocks and imports, by the
-rules of Caddy's lexer (caddyconfig/caddyfile/lexer.go). What a line means, Caddy itself says.
+Only what is needed to find a line and to change it. What a line means, Caddy itself says.
 """
 
 from __future__ import annotations
@@ -14,54 +13,14 @@ from pathlib import Path
 
 from tuner.errors import DefinitionError
 from tuner.own.caddy.home import Home
+from tuner.text.caddyfile import Line, Word, parse
 
 _DEEPEST = 32
-_HEREDOC = re.compile(r"<<([A-Za-z0-9_-]+)\r?\n")
 _VARIABLE = re.compile(r"\{\$([^}:]+)(?::([^}]*))?\}")
 _STEP = "\t"
 
 Spot = tuple[int, ...]
 """Where a line stands in its file: its index among its siblings, outermost first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """One word, quotes included, with offsets of characters."""
-
-    text: str
-    start: int
-    end: int
-
-    @property
-    def plain(self) -> str:
-        """Without its quotes."""
-        quoted = len(self.text) > 1 and self.text[0] in '"`' and self.text[-1] == self.text[0]
-        return self.text[1:-1] if quoted else self.text
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line's words, and the lines of the block that it opens."""
-
-    words: tuple[Word, ...]
-    """Without the brace; none: the block of global options."""
-    number: int
-    """1-based, in its file."""
-    opened: Word | None = None
-    """The ``{``."""
-    closed: Word | None = None
-    """The ``}``."""
-    lines: tuple[Line, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The first word; empty for the global options."""
-        return self.words[0].plain if self.words else ""
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The words without their quotes."""
-        return tuple(word.plain for word in self.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +52,6 @@ def read(main: str, home: Home) -> dict[str, str]:
     texts: dict[str, str] = {}
     _read(main, texts, home, 0)
     return texts
-
-
-def parse(text: str, path: str = "") -> tuple[Line, ...]:
-    """The lines of a file, blocks within.
-
-    Raises:
-        DefinitionError: a brace or a quote is open at its end.
-    """
-    rows = list(_rows(text, path))
-    lines, rest = _block(rows, 0, path, depth=0)
-    if rest < len(rows):
-        raise DefinitionError("this brace closes nothing", path=path, line=rows[rest][0])
-    return tuple(lines)
 
 
 def spots(lines: Sequence[Line], above: Spot = ()) -> Iterator[tuple[Spot, Line]]:
@@ -215,90 +161,6 @@ def _file_imports(lines: Sequence[Line], file: str, home: Home) -> Iterator[tupl
         # arguments is known to Caddy alone.
         if f"({wanted})" not in snippets and "{" not in wanted and home.matches(pattern):
             yield line.words[1], pattern
-
-
-def _rows(text: str, path: str) -> Iterator[tuple[int, list[Word]]]:
-    """Number and words of every line that has some."""
-    row: list[Word] = []
-    number = 1
-    last = 0
-    for word in _scan(text, path):
-        between = text[last : word.start]
-        # A backslash before the line's end makes two lines one.
-        if row and re.search(r"(?<!\\)\n", between.replace("\r", "")):
-            yield number, row
-            row = []
-        if not row:
-            number = text.count("\n", 0, word.start) + 1
-        row.append(word)
-        last = word.end
-    if row:
-        yield number, row
-
-
-def _block(
-    rows: Sequence[tuple[int, list[Word]]], start: int, path: str, depth: int
-) -> tuple[list[Line], int]:
-    """The lines of a block, and the row that closes it."""
-    lines: list[Line] = []
-    index = start
-    while index < len(rows):
-        number, words = rows[index]
-        if words[0].text == "}":
-            return lines, index
-        if words[-1].text != "{":
-            lines.append(Line(tuple(words), number))
-            index += 1
-            continue
-        inner, end = _block(rows, index + 1, path, depth + 1)
-        if end >= len(rows):
-            raise DefinitionError("a block is opened here and never closed", path=path, line=number)
-        closed = rows[end][1][0]
-        lines.append(Line(tuple(words[:-1]), number, words[-1], closed, tuple(inner)))
-        index = end + 1
-    return lines, index
-
-
-def _scan(text: str, path: str) -> Iterator[Word]:
-    start, size = 0, len(text)
-    while start < size:
-        char = text[start]
-        if char.isspace() or text.startswith(("\\\n", "\\\r\n"), start):
-            start += 1
-        elif char == "#":
-            end = text.find("\n", start)
-            start = size if end < 0 else end
-        else:
-            end = _end_of_word(text, start, path)
-            yield Word(text[start:end], start, end)
-            start = end
-
-
-def _end_of_word(text: str, start: int, path: str) -> int:
-    char = text[start]
-    heredoc = _HEREDOC.match(text, start)
-    if heredoc:
-        closing = re.compile(rf"^[ \t]*{re.escape(heredoc[1])}(?=\s|$)", re.MULTILINE)
-        found = closing.search(text, heredoc.end())
-        if found is None:
-            raise _unclosed(text, start, path)
-        return found.end()
-    if char in '"`':
-        end = start + 1
-        while end < len(text) and text[end] != char:
-            end += 2 if char == '"' and text[end] == "\\" else 1
-        if end >= len(text):
-            raise _unclosed(text, start, path)
-        return end + 1
-    end = start
-    while end < len(text) and not text[end].isspace():
-        end += 1
-    return end
-
-
-def _unclosed(text: str, start: int, path: str) -> DefinitionError:
-    line = text.count("\n", 0, start) + 1
-    return DefinitionError("a quote is opened here and never closed", path=path, line=line)
 
 
 # --- changes ---------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from tuner.own.caddy import caddyfile
 from tuner.own.caddy.caddyfile import Setting, Spot
 from tuner.own.caddy.home import Home
 from tuner.own.caddy.tree import ABSENT, Json, Place, look, put, walk
+from tuner.text.caddyfile import parse
 
 _MARK = "X-Tuner-Place"
 _FIRST = 900_000_000
@@ -216,7 +217,7 @@ def _anchors(texts: Mapping[str, str], main: str, config: Json, home: Home) -> d
     known: list[tuple[str, Anchor]] = []
     for file, text in texts.items():
         # From the last line to the first: a mark moves what stands below it.
-        for spot, line in reversed(list(caddyfile.spots(caddyfile.parse(text, file)))):
+        for spot, line in reversed(list(caddyfile.spots(parse(text, file)))):
             setting = _mark(line.name, spot, len(known))
             if setting is not None:
                 known.append((line.name, (file, spot)))

@@ -1,0 +1,29 @@
+"""A configuration as statements: what is said in which block, whatever the layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One directive or option, or the head of a block."""
+
+    words: tuple[str, ...]
+    """Name and arguments, without quotes."""
+    within: tuple[tuple[str, ...], ...] = ()
+    """Words of the blocks around it, the outermost first."""
+
+    @property
+    def name(self) -> str:
+        """The first word; empty for a block that has none."""
+        return self.words[0] if self.words else ""
+
+
+def options(text: str) -> Iterator[Statement]:
+    """Of a file with a line ``name=value`` for each option, and comments behind ``#``."""
+    for line in text.splitlines():
+        name, equals, value = line.strip().partition("=")
+        if equals and not name.startswith("#"):
+            yield Statement((name, value))
