@@ -5,9 +5,9 @@ host's cores and the server's processes did meanwhile. During a window nothing i
 channel: stalls and samples are kept in memory until they are asked for, because a byte that SSH
 encrypts is work on the host under test.
 
-Sent as source through the channel itself, behind ``tuner.hosts.proc`` and ``log_end``, and run by
-the Python there, 3.8 or newer, with the standard library alone. When the channel ends, what it
-started and made is taken away.
+Sent as source through the channel itself, behind ``tuner.hosts.proc``, ``log_end`` and ``access``,
+and run by the Python there, 3.8 or newer, with the standard library alone. When the channel ends,
+what it started and made is taken away.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from json import dumps, loads
 
 from tuner_processes import environment_of, the_run_of
 
+from tuner.hosts.access import is_enterable, is_readable
 from tuner.hosts.log_end import log_end
 from tuner.hosts.proc import counters
 
@@ -201,6 +202,14 @@ class Agent:
     def log_end(self, path):
         """The last lines of a log; nothing if there is none."""
         return {"content": base64.b64encode(log_end(path)).decode()}
+
+    def enterable(self, path):
+        """Whether the account of the instances may enter a folder."""
+        return {"may": is_enterable(path)}
+
+    def readable(self, path):
+        """Whether the account of the instances may read a file."""
+        return {"may": is_readable(path)}
 
     def matches(self, pattern):
         """The files of a name or a pattern, sorted."""

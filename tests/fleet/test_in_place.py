@@ -15,6 +15,7 @@ import pytest
 from tests.fleet.bed import Bed, BedHost, bed, until
 from tests.fleet.conftest import INITS, skip_without_bed
 from tests.fleet.test_faults import Study, started
+from tests.fleet.test_remote import tuner
 from tests.fleet.test_service import GUARD, own_files
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.session import create_store, open_bench, preflight
@@ -38,6 +39,21 @@ requests: [{path: /page.html}]
 LIVE = "/.tuner/live"
 PATIENCE_S = 120.0
 VERDICT_S = 1500.0
+
+
+TLS_SITE = """\
+server {
+    listen 8443 ssl;
+    server_name shop.test;
+    ssl_certificate /nowhere/shop.pem;
+    ssl_certificate_key /nowhere/shop.key;
+    ssl_dhparam /nowhere/dhparam.pem;
+    location / {
+        root /srv/shop;
+        more_set_headers "X-Shop: ours";
+    }
+}
+"""
 
 
 @pytest.fixture(scope="module", params=INITS)
@@ -149,6 +165,34 @@ def test_the_service_runs_one_configuration_after_another(
             preflight(load_study(overrides=options(tmp_path, hosts)), watch=False)
     assert not (web.root / GUARD / "saved.json").exists()
     assert not list((tmp_path / "state").glob("tuner/running/*.json"))
+
+
+def test_ones_own_files_are_served_beside_the_service(
+    hosts: Bed, web: BedHost, tmp_path: Path
+) -> None:
+    """Read here, judged and served on the target, over TLS, and the site's own page too."""
+    (tmp_path / "shop.conf").write_text(TLS_SITE)
+    main = "events {}\nhttp { include *.conf; }\n"
+    (tmp_path / "nginx").write_text(main)
+    given = ("--config", "nginx", "--inventory", str(hosts.inventory), "--time", "4s", "--json")
+    pid = web.run("cat", "/run/nginx.pid")
+    (tmp_path / "page.yaml").write_text(WORKLOAD)
+    own = ("--workload", "page.yaml", "--root", "/var/www/html")
+    for name, more in {"lab": (), "own": own}.items():
+        done = tuner(tmp_path, "measure", "own", *given, "--name", name, *more)
+        assert done.returncode == 0, done.stderr
+        record = Store.open(sqlite_url(tmp_path / "studies" / name), name).record()
+        for words in ("does not know it", "dhparam.pem cannot be read", "own certificate"):
+            assert any(words in note for note in record.notes)
+        windows = json.loads(done.stdout)["windows"]
+        assert windows
+        for window in windows:
+            assert window["completed_per_s"] > 0
+            assert not window["errors"]
+    assert web.run("cat", "/run/nginx.pid") == pid
+    closed = tuner(tmp_path, "measure", "own", *given, *own[:2], "--root", "/root")
+    assert closed.returncode == 2
+    assert "folder /root cannot be entered" in " ".join(closed.stderr.split())
 
 
 @pytest.mark.fleet

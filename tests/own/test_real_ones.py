@@ -95,7 +95,7 @@ def test_a_workload_may_ask_for_the_users_own_files(tmp_path: Path) -> None:
 
     assert "root /usr/share;" in text("/usr/share")
     assert "root /usr/lib;" in text("/nowhere/at/all", root="/usr/lib")
-    with pytest.raises(DefinitionError, match=r"nginx.conf:2: root /nowhere .*--root FOLDER"):
+    with pytest.raises(DefinitionError, match=r"nginx.conf:2: the folder /nowhere .*--root FOLDER"):
         text("/nowhere")
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tuner.cli.in_place import TargetService
+from tuner.cli.premises import Premises
 from tuner.errors import DefinitionError
 from tuner.facts import HostFacts, ServerFacts
 from tuner.lint import caddy as caddy_rules
@@ -23,8 +23,6 @@ from tuner.workload import Workload
 
 READ = ("nginx", "caddy")
 """Servers whose configurations are read."""
-_SENT = ("caddy",)
-"""Those whose configurations are also served on other hosts."""
 
 
 def check(definition: StudyDefinition, workload: Workload) -> None:
@@ -48,13 +46,6 @@ def check(definition: StudyDefinition, workload: Workload) -> None:
         raise DefinitionError(
             f"a configuration of your own is read for {' and '.join(READ)}, not yet for"
             f" {definition.server}; leave out --config to tune from the template",
-            path="--config",
-        )
-    if definition.inventory and definition.server not in _SENT:
-        raise DefinitionError(
-            f"a configuration of your own for {definition.server} is served on this machine, not"
-            f" yet on another, as for {' and '.join(_SENT)}; copy the folder of the configuration"
-            " here and leave out --inventory, or tune the host's own service (--in-place)",
             path="--config",
         )
 
@@ -86,7 +77,11 @@ def _check_in_place(definition: StudyDefinition, workload: Workload) -> None:
 
 
 def reader(definition: StudyDefinition, server: ServerFacts) -> ServerFacts:
-    """The program that reads the user's configuration and tries it out: where the files lie.
+    """The program that reads the user's configuration and tries it out.
+
+    Nginx's language is read by tuner, and what the lab makes of it is tried out where it is served.
+    A Caddyfile is what a Caddy makes of it, with the files and the environment that it finds, so
+    the Caddy of this machine does.
 
     Args:
         definition: of the study.
@@ -95,7 +90,8 @@ def reader(definition: StudyDefinition, server: ServerFacts) -> ServerFacts:
     Raises:
         HostError: another host's serves, and there is none on this machine.
     """
-    if not definition.config or definition.in_place or not definition.inventory:
+    here = definition.in_place or not definition.inventory
+    if not definition.config or here or server.name != "caddy":
         return server
     return catalog.server(server.name).detect()
 
@@ -104,7 +100,7 @@ def read(
     definition: StudyDefinition,
     workload: Workload,
     server: ServerFacts,
-    service: Callable[[], TargetService],
+    premises: Premises,
 ) -> Own | None:
     """The configuration that a study names; None if it names none.
 
@@ -112,7 +108,7 @@ def read(
         definition: of the study.
         workload: what is asked.
         server: the program that reads it.
-        service: what is tuned in place.
+        premises: where the study takes place.
 
     Raises:
         DefinitionError: at the user's file and line, or the option.
@@ -126,14 +122,14 @@ def read(
         keep_upstreams=definition.keep_upstreams,
     )
     if definition.in_place:
-        lent = service()
+        lent = premises.service()
         if server.name == "caddy":
             return caddy_in_place.read(wishes, workload, lent.home(server.binary))
         return in_place.read(wishes, workload, lent.files())
     if server.name == "caddy":
         own = caddy.read(wishes, workload, ThisMachine(server.binary))
-        return replace(own, served_elsewhere=definition.inventory is not None)
-    return nginx.read(wishes, workload)
+        return replace(own, target=premises.target)
+    return replace(nginx.read(wishes, workload), target=premises.target)
 
 
 def adapted(

@@ -35,6 +35,7 @@ from tuner.load.native import NativeGenerator
 from tuner.load.port import LoadGenerator
 from tuner.load.watched import WatchedGenerator
 from tuner.load.wrk2 import Wrk2Generator
+from tuner.own.target import THIS_MACHINE, Target
 from tuner.paths import loadgen_binary
 from tuner.phases.bench import ReadLog
 from tuner.phases.watch import ReadCounters
@@ -76,6 +77,11 @@ class Premises(Protocol):
     @property
     def words(self) -> str:
         """Who serves and who offers the load, for people; empty where that is this machine."""
+        ...
+
+    @property
+    def target(self) -> Target:
+        """What serves, for a configuration of the user's."""
         ...
 
     def cores(self, *, backend: bool) -> CoreSplit:
@@ -162,6 +168,11 @@ class ThisMachine:
         """See ``Premises.words``."""
         return ""
 
+    @property
+    def target(self) -> Target:
+        """See ``Premises.target``."""
+        return THIS_MACHINE
+
     def cores(self, *, backend: bool) -> CoreSplit:
         """See ``Premises.cores``."""
         return split_cores(self._host.cpus, backend=backend)
@@ -239,6 +250,11 @@ class Fleet:
         hosts = self._inventory
         backend = f", backend {hosts.backend.name}" if hosts.backends else ""
         return f"target {hosts.target.name}, generator {hosts.generator.name}{backend}"
+
+    @property
+    def target(self) -> Target:
+        """See ``Premises.target``."""
+        return self._connections.agent(self._inventory.target)
 
     def cores(self, *, backend: bool) -> CoreSplit:
         """See ``Premises.cores``: on different hosts nobody shares anything."""

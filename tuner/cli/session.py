@@ -127,7 +127,7 @@ def preflight(
     adapter = catalog.server(definition.server)
     found = premises.detect(adapter)
     reads = own_server.reader(definition, found)
-    mine = own_server.read(definition, workload, reads, premises.service)
+    mine = own_server.read(definition, workload, reads, premises)
     workload = mine.workload if mine else workload
     cores = premises.cores(backend=workload.backend is not None)
     facts = space_facts(host, found, workload, len(cores.server))

@@ -14,7 +14,7 @@ from typing import Any
 
 from tuner.clocks import Reading
 from tuner.errors import HostError, UnreachableError
-from tuner.hosts import log_end, proc
+from tuner.hosts import access, log_end, proc
 from tuner.hosts.inventory import Host
 from tuner.paths import data_dir
 
@@ -137,6 +137,14 @@ class Agent:
         """The files of a name or a pattern, sorted as glob(3) does."""
         return list(self.ask("matches", pattern=pattern)["paths"])
 
+    def is_enterable(self, path: str) -> bool:
+        """Whether the account of the instances may enter a folder there."""
+        return bool(self.ask("enterable", path=path)["may"])
+
+    def is_readable(self, path: str) -> bool:
+        """Whether the account of the instances may read a file there."""
+        return bool(self.ask("readable", path=path)["may"])
+
     def free_ports(self, address: str, count: int) -> Sequence[int]:
         """So many consecutive ports of that address on which nothing listens.
 
@@ -188,6 +196,7 @@ class Agent:
         self.close()
         playbooks = data_dir("playbooks")
         sources = {
+            access.__name__: Path(access.__file__).read_bytes(),
             log_end.__name__: Path(log_end.__file__).read_bytes(),
             proc.__name__: Path(proc.__file__).read_bytes(),
             "tuner_processes": (playbooks / "module_utils" / "tuner_processes.py").read_bytes(),

@@ -257,9 +257,9 @@ class _Carrier:
             self._say(found, "in the lab, workers are bound to the server's CPUs in turn")
 
     def _module(self, found: Directive) -> Iterator[Directive]:
-        path = Path(self.stand.modules_dir) / found.args[0]
-        if path.is_file():
-            yield self._with(found, str(path))
+        path = str(Path(self.stand.modules_dir) / found.args[0])
+        if self.stand.readable(path):
+            yield self._with(found, path)
         else:
             self._say(found, f"there is no module {path}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,6 @@ from tuner.configuration import Configuration
 from tuner.errors import DefinitionError
 from tuner.facts import ServerFacts
 from tuner.hosts.port import InstanceSpec
-from tuner.own.access import is_enterable, is_readable
 from tuner.own.bound import Bound
 from tuner.own.edits import Edit, change_texts, change_tree
 from tuner.own.kind import OfKind
@@ -22,6 +20,7 @@ from tuner.own.patch import exported, plain
 from tuner.own.port import Wishes
 from tuner.own.serving import Serving, effective, serving
 from tuner.own.table import bind, changes
+from tuner.own.target import THIS_MACHINE, Target, check_folder
 from tuner.own.tree import Directive, Tree, lines, parse, write
 from tuner.render import EXPORT, Placement, cpu_mask
 from tuner.servers import nginx
@@ -49,6 +48,8 @@ class Own:
     serving: Serving
     workload: Workload
     """As it must be asked here: over TLS where the server speaks nothing else."""
+    target: Target = THIS_MACHINE
+    """Where it is served."""
 
     @property
     def tree(self) -> Tree:
@@ -152,7 +153,7 @@ class OwnNginx(OfKind):
     def _stand(self, ground: Ground, directory: Path, port: int, token: str) -> Stand:
         workload, wishes = self.own.workload, self.own.wishes
         return Stand(
-            address=f"127.0.0.1:{port}",
+            address=f"{ground.address}:{port}",
             run_dir=str(directory / "run"),
             log_dir=str(directory / "logs"),
             modules_dir=self.modules_dir,
@@ -164,7 +165,7 @@ class OwnNginx(OfKind):
             tls_dir=str(directory / TLS_FOLDER) if ground.certificate else "",
             protocol=workload.wire.protocol,
             keep_upstreams=wishes.keep_upstreams,
-            readable=is_readable,
+            readable=self.own.target.is_readable,
             unknown=self.unknown,
             live_path=LIVE_PATH,
             token=token,
@@ -186,7 +187,7 @@ def adapt(own: Own, space: Space, server: ServerFacts) -> tuple[OwnNginx, tuple[
         own, bind(space, own.serving), prefix.group(1) if prefix else "/usr/local/nginx"
     )
     for _ in range(_MOST_UNKNOWN):
-        with tempfile.TemporaryDirectory(prefix="tuner-") as folder:
+        with own.target.folder() as folder:
             carried = _try_out(made, server, Path(folder))
         if isinstance(carried, Carried):
             return made, _notes(made, carried)
@@ -204,7 +205,7 @@ def _try_out(made: OwnNginx, server: ServerFacts, folder: Path) -> Carried | str
     baseline = made.bound.baseline
     spec = made.instance("t", baseline, made.bound.space, ground, _PORT)
     carried = made.carried(baseline, ground, Path(spec.directory), _PORT)
-    said = refusal(spec)
+    said = refusal(spec, on=made.own.target)
     if not said:
         return carried
     unknown = _UNKNOWN.search(said)
@@ -274,16 +275,13 @@ def _check_root(own: Own) -> None:
     if not own.workload.own_site:
         return
     if own.wishes.root:
-        if not is_enterable(own.wishes.root):
-            raise DefinitionError(f"{own.wishes.root} cannot be entered", path="--root")
+        check_folder(own.target, own.wishes.root, "--root")
         return
     for chain in own.serving.chains:
-        for found in effective(chain, "root"):
-            path = str(Path(found.file).parent / found.args[0])
-            if "$" not in path and not is_enterable(path):
-                raise DefinitionError(
-                    f"root {found.args[0]} cannot be entered by the lab's account; open it, or name"
-                    " a folder that can be: --root FOLDER",
-                    path=found.file,
-                    line=found.line,
-                )
+        for found in effective(chain, "root", "alias"):
+            # As the lab serves it: relative paths count from the folder of the main file.
+            path = Path(own.tree.file).parent / found.args[0]
+            if found.name == "alias" and not found.args[0].endswith("/"):
+                path = path.parent  # of a file, perhaps
+            if "$" not in found.args[0]:
+                check_folder(own.target, str(path), found.file, found.line)

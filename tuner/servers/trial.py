@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Protocol
 
 from tuner.facts import ServerFacts
 from tuner.hosts.port import InstanceSpec
@@ -16,23 +21,60 @@ _NOWHERE = "127.0.0.1:9"
 """An upstream that is never asked: the port of the discard service (RFC 863)."""
 
 
+class Place(Protocol):
+    """A host on which a configuration is tried out."""
+
+    def folder(self) -> AbstractContextManager[str]:
+        """A new folder, which is taken away."""
+        ...
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file, and the folders that it lies in."""
+        ...
+
+    def said(self, command: Sequence[str], *, cwd: str | None = None) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error of a command."""
+        ...
+
+
+class Here:
+    """This machine; see ``Place``."""
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[str]:
+        """See ``Place``."""
+        with tempfile.TemporaryDirectory(prefix="tuner-") as name:
+            yield name
+
+    def put(self, path: str, content: bytes) -> None:
+        """See ``Place``."""
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_bytes(content)
+
+    def said(self, command: Sequence[str], *, cwd: str | None = None) -> tuple[int, str, str]:
+        """See ``Place``."""
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+
+HERE = Here()
+
+
 def trial_ground(server: ServerFacts, workload: Workload, folder: Path) -> Ground:
     """Ground to validate on, below one folder.
 
     Args:
         server: whose program validates.
         workload: what instances are for; decides on TLS, protocol and upstream.
-        folder: empty, and the caller's to take away.
+        folder: where instances are tried out, and the caller's to take away.
     """
-    site = folder / "site"
-    site.mkdir(parents=True)
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     tls = workload.wire.tls
     return Ground(
         binary=server.binary,
         instances_dir=folder,
         backends_dir=folder,
-        site_dir=site,
+        site_dir=folder / "site",
         cpus=cpus,
         backend_cpus=cpus,
         upstreams=(_NOWHERE,) if workload.backend else (),
@@ -41,28 +83,21 @@ def trial_ground(server: ServerFacts, workload: Workload, folder: Path) -> Groun
     )
 
 
-def refusal(spec: InstanceSpec, *, strict: bool = False) -> str:
+def refusal(spec: InstanceSpec, *, strict: bool = False, on: Place = HERE) -> str:
     """What the server says against an instance; empty if it would run it.
 
     Args:
         spec: its files are written into its folder.
         strict: a warning counts too.
+        on: where the program is.
     """
     directory = Path(spec.directory)
-    for name in spec.folders:
-        (directory / name).mkdir(parents=True, exist_ok=True)
+    folders = [str(directory / name) for name in spec.folders]
+    on.said(("mkdir", "-p", spec.directory, *folders))
     for name, text in spec.files.items():
-        path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        list(spec.validate),
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **spec.environment},
-    )
-    said = (done.stderr or done.stdout).strip()
+        on.put(str(directory / name), text.encode())
+    variables = (f"{name}={value}" for name, value in spec.environment.items())
+    code, out, err = on.said(("env", *variables, *spec.validate), cwd=spec.directory)
+    said = (err or out).strip()
     warned = strict and "[warn]" in said
-    return said if done.returncode or warned else ""
+    return said if code or warned else ""

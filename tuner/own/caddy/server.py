@@ -14,7 +14,6 @@ from tuner.configuration import Configuration
 from tuner.errors import DefinitionError
 from tuner.facts import ServerFacts
 from tuner.hosts.port import InstanceSpec
-from tuner.own.access import is_enterable
 from tuner.own.bound import Bound
 from tuner.own.caddy.caddyfile import inlined
 from tuner.own.caddy.caddyfile import variables as caddyfile_variables
@@ -35,6 +34,7 @@ from tuner.own.caddy.tree import Json, Place, look, written
 from tuner.own.kind import OfKind
 from tuner.own.patch import exported, plain
 from tuner.own.port import Wishes
+from tuner.own.target import THIS_MACHINE, Target, check_folder
 from tuner.render import EXPORT, Placement, environment_of
 from tuner.servers import caddy
 from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, Ground
@@ -60,8 +60,8 @@ class OwnConfiguration:
     serving: Serving
     workload: Workload
     """As it must be asked here: over TLS where the site speaks nothing else."""
-    served_elsewhere: bool = False
-    """Whether instances are on another host than the files: the site's own lie there too."""
+    target: Target = THIS_MACHINE
+    """Where it is served, and the site's own files lie."""
 
     def adapt(self, space: Space, server: ServerFacts) -> tuple[OwnCaddy, tuple[str, ...]]:
         """See ``port.Own``."""
@@ -294,7 +294,7 @@ def _check_root(own: OwnConfiguration) -> None:
     Raises:
         DefinitionError: the account of the instances cannot enter their folder.
     """
-    if own.served_elsewhere or not own.workload.own_site:
+    if not own.workload.own_site:
         return
     roots: list[tuple[str, str]] = [(own.wishes.root, "--root")] if own.wishes.root else []
     if not roots:
@@ -304,12 +304,8 @@ def _check_root(own: OwnConfiguration) -> None:
             for place in _root_places(own, each.place, each.root)
         ]
     for root, path in roots:
-        if "{" not in root and not is_enterable(root):
-            raise DefinitionError(
-                f"root {root} cannot be entered by the lab's account; open it, or name a folder"
-                " that can be: --root FOLDER",
-                path=path or own.origin.file,
-            )
+        if "{" not in root:
+            check_folder(own.target, root, path or own.origin.file)
 
 
 def _root_places(own: OwnConfiguration, place: Place, root: Place | None) -> list[Place]:

@@ -1,4 +1,7 @@
-"""What the account of the instances may read: as root, tuner itself may read everything."""
+"""What the account of the instances may read: who asks here is often root, who may read everything.
+
+The agent runs this file on other hosts, so it stands on the standard library of Python 3.8 alone.
+"""
 
 from __future__ import annotations
 
