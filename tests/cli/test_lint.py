@@ -71,3 +71,4 @@ def test_a_caddyfile_is_read_by_caddy_itself(tmp_path: Path) -> None:
     error = CliRunner().invoke(command, ["--config", str(path)]).exception
     assert isinstance(error, DefinitionError)
     assert "unrecognized directive: nonsense" in str(error)
+    assert "level" not in str(error)

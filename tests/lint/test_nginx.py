@@ -129,9 +129,25 @@ def test_a_proxy_that_keeps_no_connections(
     assert (rule, line) in rules(tmp_path, PROXY.replace(before, after, 1))
 
 
-def test_websockets_are_passed_on_by_a_variable(tmp_path: Path) -> None:
-    """Which is empty for everything else; that is no mistake."""
-    assert rules(tmp_path, PROXY.replace('Connection ""', "Connection $upgrade")) == []
+@pytest.mark.parametrize("said", ["$upgrade", "upgrade", '"Upgrade"'])
+def test_websockets_are_passed_on_by_a_header_that_closes_nothing(
+    tmp_path: Path, said: str
+) -> None:
+    """A variable, or the word itself; ``close`` alone ends the connection."""
+    assert rules(tmp_path, PROXY.replace('Connection ""', f"Connection {said}")) == []
+    closes = rules(tmp_path, PROXY.replace('Connection ""', "Connection Close"))
+    assert closes == [("upstream-keepalive-connection-header", 25)]
+
+
+def test_one_stream_of_header_and_file_waits_for_nobody(tmp_path: Path) -> None:
+    """Under tcp_nopush there is no small packet before the last, so Nagle's rule holds none."""
+    assert rules(tmp_path, GOOD.replace("root /srv;", "root /srv; tcp_nodelay off;")) == []
+
+
+def test_what_is_not_said_is_named_by_its_directive(tmp_path: Path) -> None:
+    """And not by whatever stands first in the file."""
+    found, *_ = findings(tmp_path, GOOD.replace("worker_processes auto;", "pid /run/n.pid;"))
+    assert (found.rule, found.place, found.line) == ("one-worker", "worker_processes", 1)
 
 
 def test_the_version_decides_what_is_wrong(tmp_path: Path) -> None:
@@ -193,7 +209,7 @@ def test_reuseport_with_one_worker(tmp_path: Path) -> None:
 
 def test_a_finding_says_all_that_is_needed(tmp_path: Path) -> None:
     """In an included file too."""
-    (tmp_path / "more.conf").write_text("\ntcp_nodelay off;\n", encoding="utf-8")
+    (tmp_path / "more.conf").write_text("\ntcp_nodelay off;\nsendfile off;\n", encoding="utf-8")
     text = GOOD.replace("root /srv;", f"include {tmp_path}/more.conf;")
     (found,) = findings(tmp_path, text)
     assert found.where == f"{tmp_path}/more.conf:2"

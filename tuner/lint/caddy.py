@@ -155,7 +155,8 @@ RULES: tuple[Rule, ...] = (
         "upstream-without-keepalive",
         "wrong",
         _keepalive_off,
-        "A connection for each request costs about half of a proxy's throughput",
+        "A connection for each request costs about half of a proxy's throughput where answers are"
+        " small",
         "leave keepalive off out of the transport",
         _JSON + "servers/routes/handle/reverse_proxy/transport/http/keep_alive/",
     ),

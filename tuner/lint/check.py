@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Mapping
@@ -48,8 +49,7 @@ def _caddy_json(path: Path, binary: str) -> Mapping[str, Any]:
         command = [binary, "adapt", "--config", str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            said = done.stderr.strip().splitlines()[-1:] or ["no reason is given"]
-            raise DefinitionError(f"is no Caddyfile: {said[0]}", path=str(path))
+            raise DefinitionError(f"is no Caddyfile: {_reason(done.stderr)}", path=str(path))
         text = done.stdout
     try:
         config = json.loads(text)
@@ -58,3 +58,11 @@ def _caddy_json(path: Path, binary: str) -> Mapping[str, Any]:
     if not isinstance(config, dict):
         raise DefinitionError("is no configuration of Caddy: not an object", path=str(path))
     return config
+
+
+def _reason(said: str) -> str:
+    """Caddy's last words, which newer versions say as a line of JSON."""
+    last = (said.strip().splitlines() or ["no reason is given"])[-1]
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return str(json.loads(last)["msg"])
+    return last.removeprefix("Error: ")

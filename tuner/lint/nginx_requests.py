@@ -55,7 +55,9 @@ def _nopush(tree: Tree, _: LintFacts) -> Found:
 
 def _nodelay(tree: Tree, _: LintFacts) -> Found:
     for spot in spots(tree, "tcp_nodelay"):
-        if spot.directive.args == ("off",):
+        # Pushed as one stream, header and file have no small packet before the last.
+        pushed = spot.says("sendfile", "on") and spot.says("tcp_nopush", "on")
+        if spot.directive.args == ("off",) and not pushed:
             yield spot.directive, "the end of an answer waits for the client's acknowledgement"
 
 

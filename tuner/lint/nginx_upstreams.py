@@ -59,8 +59,8 @@ def _connection_header(tree: Tree, facts: LintFacts) -> Found:
     for spot in _kept(tree, facts):
         headers = [one for one in spot.all_of("proxy_set_header") if len(one.args) == 2]
         told = [one.args[1] for one in headers if one.args[0].lower() == "connection"]
-        # A variable may well be empty: the usual way of passing WebSockets on.
-        if not told or (told[-1] and "$" not in told[-1]):
+        # What upgrades WebSockets, a word or a variable, does not ask to close.
+        if not told or told[-1].lower() == "close":
             sent = told[-1] if told else "close"
             yield spot.directive, f"the upstream keeps connections, and is sent Connection: {sent}"
 
@@ -98,9 +98,10 @@ RULES: tuple[Rule, ...] = (
         "upstream-without-keepalive",
         "doubtful",
         _no_upstream_keepalive,
-        "A connection for each request costs about half of a proxy's throughput",
+        "A connection for each request costs about half of a proxy's throughput where answers are"
+        " small",
         "an upstream block with keepalive 32; proxy_http_version 1.1; proxy_set_header"
-        ' Connection "";',
+        ' Connection ""; but a location that upgrades to WebSockets keeps its Connection header',
         _UPSTREAM + "keepalive",
     ),
     Rule(

@@ -58,10 +58,10 @@ def _connections_unsaid(tree: Tree, _: LintFacts) -> Found:
 
 def _one_worker(tree: Tree, facts: LintFacts) -> Found:
     told = next(tree.children("worker_processes"), None)
-    first = told or next(tree.walk(), None)
-    if first is not None and facts.cores > 1 and _workers(tree, facts) == 1:
+    if facts.cores > 1 and _workers(tree, facts) == 1:
         said = "is 1" if told else "is not set, and so 1"
-        yield first, f"worker_processes {said}; this host has {facts.cores} cores"
+        where = told or Directive("worker_processes", (), tree.file, 1)
+        yield where, f"worker_processes {said}; this host has {facts.cores} cores"
 
 
 def _slow_events(tree: Tree, _: LintFacts) -> Found:
