@@ -273,6 +273,7 @@ def _conclude(bench: Bench, block: Block) -> None:
     if bench.store.host:
         return
     losses = block_losses(block, bench.objective)
+    trials = {trial.number: trial for trial in bench.store.record().trials}
     for instance in block.instances:
         if instance.trial is None:
             continue
@@ -281,14 +282,9 @@ def _conclude(bench: Bench, block: Block) -> None:
         bad = [w for w in block.windows if w.instance == instance.instance and w.bad]
         if instance.state == "refused" or bad:
             words = instance.message or "; ".join(bad[0].invalid)
-            _close(bench, _trial(bench, instance.trial), "infeasible", words)
+            _close(bench, trials[instance.trial], "infeasible", words)
         elif instance.state == "dropped":
-            known = _trial(bench, instance.trial)
-            _close(bench, known, "dropped", instance.message)
-
-
-def _trial(bench: Bench, number: int) -> Trial:
-    return {t.number: t for t in bench.store.record().trials}[number]
+            _close(bench, trials[instance.trial], "dropped", instance.message)
 
 
 def _close(bench: Bench, trial: Trial, state: TrialState, message: str) -> None:
