@@ -268,9 +268,12 @@ def _windows(name: str = "mine") -> list:  # type: ignore[type-arg]
     return [window for block in record.blocks for window in block.windows]
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
+def test_a_resumed_study_keeps_its_definition(tuner: Tuner, host: SimulatedHost) -> None:
+    """Every other option is refused by name, and nothing is started."""
+    host.faults = Faults(interrupted={5})
+    tuner("optimize", *SHORT, "--name", "mine")
+    before = host.windows
+    for option in (
         ("--rate", "700"),
         ("--seed", "0"),
         ("--time", "5m"),
@@ -278,19 +281,10 @@ def _windows(name: str = "mine") -> list:  # type: ignore[type-arg]
         ("--allow", "open_file_cache"),
         ("--study", "proxy"),
         ("--baseline", "hand"),
-    ],
-    ids=lambda option: option[0],
-)
-def test_a_resumed_study_keeps_its_definition(
-    tuner: Tuner, host: SimulatedHost, option: tuple[str, str]
-) -> None:
-    """Every other option is refused by name, and nothing is started."""
-    host.faults = Faults(interrupted={5})
-    tuner("optimize", *SHORT, "--name", "mine")
-    before = host.windows
-    done = tuner("optimize", "--resume", *option)
-    assert done.code == 2
-    assert f"leave out {option[0]}" in done.err
+    ):
+        done = tuner("optimize", "--resume", *option)
+        assert done.code == 2, option
+        assert f"leave out {option[0]}" in done.err
     assert host.windows == before
 
 
