@@ -37,12 +37,18 @@ def unsearched(space: Space, configuration: Configuration) -> Configuration:
 
 
 def edges(space: Space, base: Configuration) -> Iterator[Configuration]:
-    """Configurations that show where values lead to: each parameter at its ends, and all of them.
+    """What shows, before anything starts, where values lead to in a template of the user's own.
 
     Args:
         space: whose parameters.
         base: what each of the parameters is changed in.
+
+    Yields:
+        Configurations with all parameters at one end of their ranges, and with each of them at its
+        ends; none where the template is a built-in one.
     """
+    if not is_own(space.template):
+        return
     searched = [parameter for parameter in space.parameters if parameter.searchable]
     # A relation between parameters may not hold there; then nothing is ever served so.
     for suggest in (lambda p: _ends(p)[0], lambda p: _ends(p)[-1]):

@@ -114,6 +114,21 @@ def test_a_template_that_cannot_be_written_is_no_refusal_of_the_server(
         raise run("check", str(mine), "--quiet").exception or AssertionError
 
 
+def test_a_value_that_reaches_too_far_is_no_refusal_of_the_server(
+    mine: Path, tmp_path: Path
+) -> None:
+    """Nor left to a draw that meets it; the way out is said."""
+    mine.write_text(MINE.replace("nginx/static", "far.conf.j2"), encoding="utf-8")
+    (tmp_path / "far.conf.j2").write_text(
+        '{% extends "nginx/static.conf.j2" %}\n'
+        "{% block http %}{{ super() }}\n"
+        "{% if p.worker_connections > 4000 %}\n    etag off;\n{% endif %}\n{% endblock %}\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(DefinitionError, match=r"far.conf.j2: etag is never .*--force etag"):
+        raise run("check", str(mine), "--samples", "0").exception or AssertionError
+
+
 def test_a_mistake_is_answered_at_its_line(mine: Path) -> None:
     """Before anything is put to the server."""
     mine.write_text(MINE.replace("[1, 4]", "[4, 1]"), encoding="utf-8")

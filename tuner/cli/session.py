@@ -46,7 +46,7 @@ from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
 from tuner.plan import Design
 from tuner.published import carried_over
-from tuner.reach import edges, is_own
+from tuner.reach import edges
 from tuner.record import ConfigurationRecord, StudyHost
 from tuner.render import EXPORT, export_placement
 from tuner.servers import catalog, nginx
@@ -153,8 +153,7 @@ def preflight(
         # a template of the user's own by which values reach too far.
         upstreams = EXPORT.upstreams if workload.backend else ()
         placement = replace(EXPORT, upstreams=upstreams)
-        tried = edges(space, baseline) if is_own(space.template) else ()
-        for configuration in (baseline, *tried):
+        for configuration in (baseline, *edges(space, baseline)):
             adapter.export_text(server_part(configuration), space, placement)
     refusal = adapter.refuses(found, workload.wire)
     if refusal:

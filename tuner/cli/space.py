@@ -21,9 +21,11 @@ from tuner.configuration import Configuration
 from tuner.errors import DefinitionError, HostError
 from tuner.facts import SERVER_NAMES, ServerFacts, split_cores
 from tuner.hosts import local
+from tuner.hosts.port import InstanceSpec
 from tuner.kernel import BUILT_IN, LAYER, checked
 from tuner.located import did_you_mean, read_yaml
 from tuner.paths import data_dir
+from tuner.reach import edges
 from tuner.servers.catalog import server as server_of
 from tuner.servers.trial import refusal, trial_ground
 from tuner.space import BASELINES, Space, bind_space, spaces
@@ -183,6 +185,8 @@ def check(
     with tempfile.TemporaryDirectory(prefix="tuner-space-") as folder:
         judge = _Judge(bound, Path(folder))
         baselines = {base: judge(configuration) for base, configuration in bases.items()}
+        for configuration in edges(bound.space, bases["stock"]):
+            judge.write(configuration)
         drawn = [
             judge.words_of(draw)
             for draw in _watched(bound, bases, samples=samples, seed=seed, quiet=quiet)
@@ -237,9 +241,15 @@ class _Judge:
         Raises:
             DefinitionError: it cannot be written.
         """
-        return refusal(
-            self._server.instance("trial", configuration, self._space, self._ground, self._port)
-        )
+        return refusal(self.write(configuration))
+
+    def write(self, configuration: Configuration) -> InstanceSpec:
+        """A configuration as an instance.
+
+        Raises:
+            DefinitionError: it cannot be written.
+        """
+        return self._server.instance("trial", configuration, self._space, self._ground, self._port)
 
     def words_of(self, draw: Callable[[], Configuration]) -> str:
         """The same of one that is drawn, where not all that are drawn can be written."""
