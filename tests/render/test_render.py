@@ -389,6 +389,17 @@ def test_large_files_may_be_read_by_threads() -> None:
     assert (written["aio"], written["directio"]) == ("threads", "1m")
 
 
+def test_past_the_page_cache_files_pass_through_buffers() -> None:
+    """Since directio turns sendfile off; with sendfile alone the buffers mean nothing."""
+    space = bind_space(
+        "nginx/static", SpaceFacts(2, 32, 8 << 30, (1, 22, 1), (), response_bytes=1 << 20)
+    )
+    hand = space.baseline("hand")
+    assert "output_buffers_size" not in hand.values
+    chosen = space.complete({"directio": 1 << 20, "output_buffers_size": 65_536}, hand)
+    assert directives(render("nginx/static", chosen, space, LAB))["output_buffers"] == "2 64k"
+
+
 def test_a_proxy_may_go_without_buffers() -> None:
     """The buffer for the header stays, with as much busy as Nginx takes."""
     written = proxy({"proxy_buffering": False, "proxy_buffer_size": 28 << 10})
