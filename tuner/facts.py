@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-SERVER_NAMES = ("nginx", "caddy", "nghttpx")
-"""Servers that definitions may name; ``tuner.servers.catalog`` has an adapter for each."""
+from tuner.errors import DefinitionError
+from tuner.paths import data_dir
+
+
+def _server_names() -> tuple[str, ...]:
+    # What is missing from an installation is said by whoever needs it.
+    with contextlib.suppress(DefinitionError):
+        names = (each.name for each in data_dir("templates").iterdir() if each.is_dir())
+        return tuple(sorted(names, key=lambda name: (name != _DEFAULT, name)))
+    return (_DEFAULT,)
+
+
+_DEFAULT = "nginx"
+SERVER_NAMES = _server_names()
+"""Servers that definitions may name: each has a folder of templates, and an adapter of its name
+in ``tuner.servers``."""
 
 
 @dataclass(frozen=True, slots=True)

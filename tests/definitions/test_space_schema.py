@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tuner.errors import DefinitionError
+from tuner.facts import SERVER_NAMES
 from tuner.paths import data_dir
 from tuner.space import SpaceFacts, bind_space
 from tuner.space_file import APPLIES, KINDS
@@ -61,6 +62,7 @@ def test_the_words_are_the_readers_own() -> None:
     parameter = SCHEMA["$defs"]["parameter"]["properties"]
     assert tuple(parameter["type"]["enum"]) == KINDS
     assert tuple(parameter["apply"]["enum"]) == APPLIES
+    assert SCHEMA["properties"]["server"]["enum"] == [*SERVER_NAMES, "kernel"]
 
 
 RIGHT = [

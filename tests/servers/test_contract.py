@@ -14,6 +14,7 @@ import pytest
 
 from tests.hosts.nginxes import processes_in
 from tests.servers.labs import ROLES, ServerLab, free_ports, here, server_lab
+from tuner import never
 from tuner.error_log import complaints
 from tuner.facts import SERVER_NAMES
 from tuner.hosts.log_end import log_end
@@ -62,11 +63,12 @@ def expected(lab: ServerLab) -> tuple[str, bytes]:
 
 
 def test_every_name_has_an_adapter_and_every_space_a_test() -> None:
-    """A server is added in one file, one folder of templates, one of spaces, and these lists."""
+    """And its own name, and a list of what is never searched."""
     assert tuple(SERVERS) == SERVER_NAMES
     assert {name for name in spaces() if name.partition("/")[0] in SERVERS} == set(ROLES)
     for name, adapter in SERVERS.items():
         assert (adapter.name, adapter.syntax.server) == (name, name)
+        assert set(never.names(name)) > set(never.names("none"))
 
 
 @pytest.mark.parametrize("name", SERVER_NAMES)

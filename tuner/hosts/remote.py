@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import HostError
-from tuner.facts import HostFacts
+from tuner.facts import SERVER_NAMES, HostFacts
 from tuner.hosts.agent import Agent
 from tuner.hosts.inventory import Host, Inventory
 from tuner.hosts.kernel import names_to_look_at, seen
@@ -116,7 +116,8 @@ def read_facts(playbooks: Playbooks, hosts: Sequence[Host]) -> Mapping[str, Remo
     Raises:
         HostError: one of them cannot be reached.
     """
-    found = playbooks.run("facts.yml", {"tuner_hosts": pattern(hosts)})
+    wanted = {"tuner_hosts": pattern(hosts), "tuner_programs": list(SERVER_NAMES)}
+    found = playbooks.run("facts.yml", wanted)
     return {name: _facts(result) for name, result in found.items()}
 
 

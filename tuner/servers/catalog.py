@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
+from typing import cast
 
 from tuner.errors import DefinitionError
-from tuner.servers import caddy, nghttpx, nginx
+from tuner.facts import SERVER_NAMES
 from tuner.servers.port import Server
 
-SERVERS: Mapping[str, Server] = {"nginx": nginx, "caddy": caddy, "nghttpx": nghttpx}
-"""By name: those of ``tuner.facts.SERVER_NAMES``, which definitions are checked against."""
+SERVERS: Mapping[str, Server] = {
+    name: cast("Server", import_module(f"tuner.servers.{name}")) for name in SERVER_NAMES
+}
+"""By name: the module of that name is the adapter."""
 
 
 def server(name: str) -> Server:
