@@ -138,7 +138,7 @@ def test_the_lab_touches_nothing_of_the_host(tmp_path: Path) -> None:
     for words in (
         "the workload has no password",
         "the workload has no certificate",
-        "the workload comes from the loopback",
+        "the workload comes from another address",
         "the lab writes a file instead",
         "the lab asks nobody for certificates",
         "the workload's backend stands behind 127.0.0.1:3000",

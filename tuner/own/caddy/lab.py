@@ -246,7 +246,7 @@ class _Carrier:
         for index, route in enumerate(routes):
             here = (*place, index)
             if here in self.serving.passed.walls:
-                self._say(here, "the workload comes from the loopback")
+                self._say(here, "the workload comes from another address")
                 continue
             match = self._match(route.get("match"))
             if match is None:
