@@ -77,11 +77,18 @@ mount -t sysfs -o ro sysfs "$2/sys"
 mount -t cgroup2 cgroup2 "$2/sys/fs/cgroup"
 mount --rbind /dev "$2/dev"
 export container=tuner
-exec chroot "$2" /lib/systemd/systemd --system --show-status=no --unit=multi-user.target \\
+cd "$2"
+pivot_root . mnt
+umount --lazy /mnt
+exec /lib/systemd/systemd --system --show-status=no --unit=multi-user.target \\
     systemd.mask=console-getty.service systemd.mask=getty.target systemd.mask=apt-daily.timer \\
     systemd.mask=apt-daily-upgrade.timer
 """
-"""What systemd asks of who starts it in a container: systemd.io/CONTAINER_INTERFACE."""
+"""What systemd asks of who starts it in a container: systemd.io/CONTAINER_INTERFACE.
+
+With a root of its own, not chroot's: a unit's own mounts (``ProtectSystem=``) would else show its
+processes' paths as this machine has them.
+"""
 _JOINED = ("sh", "-ec", 'echo $$ >"$0"; exec "$@"')
 """Begins a command, with the file that takes processes into a control group."""
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fleet.bed import Bed, bed, refusal, systemd_refusal
+from tests.fleet.bed import Bed, BedHost, bed, refusal, systemd_refusal
+from tests.fleet.services import Service, restored
 
 INITS = ("sysvinit", pytest.param("systemd", marks=pytest.mark.fleet))
 """What may be a target's process 1, and so what controls its service."""
@@ -18,6 +19,21 @@ def pair() -> Iterator[Bed]:
     skip_without_bed()
     with bed({"targets": ["web"], "generators": ["load"]}) as hosts:
         yield hosts
+
+
+@pytest.fixture
+def web(hosts: Bed, service: Service) -> Iterator[BedHost]:
+    """The host ``web`` of a module's ``hosts``, whose ``service`` serves.
+
+    It must be as it was when the test is over: files, their times, and its service.
+    """
+    host = hosts["web"]
+    service.awaited(host)
+    before = service.state(host)
+    yield host
+    restored(host)
+    service.awaited(host)
+    assert service.state(host) == before
 
 
 def skip_without_bed(*, systemd: bool = False) -> None:

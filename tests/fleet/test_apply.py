@@ -11,8 +11,8 @@ import pytest
 from tests.cli.conftest import kept_handlers, run_main, simulate
 from tests.fleet.bed import Bed, bed
 from tests.fleet.conftest import INITS, skip_without_bed
+from tests.fleet.services import own_files
 from tests.fleet.test_remote import tuner
-from tests.fleet.test_service import own_files
 from tuner.store import Store, sqlite_url
 
 pytestmark = [pytest.mark.integration, pytest.mark.fleet]

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from tests.fleet.bed import Bed, BedHost, bed, until
-from tests.fleet.conftest import INITS, skip_without_bed
+from tests.fleet.conftest import skip_without_bed
+from tests.fleet.services import GUARD, NGINX, PAGE, PATIENCE_S, Service, restored
 from tests.fleet.test_faults import Study, started
 from tests.fleet.test_remote import tuner
-from tests.fleet.test_service import GUARD, own_files
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.session import create_store, open_bench, preflight
 from tuner.configuration import Configuration, Value
 from tuner.errors import HostError
 from tuner.hosts.port import InstanceSpec
 from tuner.phases.bench import Bench
+from tuner.servers.ground import LIVE_PATH
 from tuner.store import Store, sqlite_url
 from tuner.study import load_study
 
@@ -30,14 +29,14 @@ pytestmark = pytest.mark.integration
 
 WORDS = "restarts-my-service"
 NAME = "faulty"
-WORKLOAD = """\
+WORKLOAD = f"""\
 workload: page
 connections: 8
 site: own
-requests: [{path: /page.html}]
+requests: [{{path: {PAGE}}}]
 """
-LIVE = "/.tuner/live"
-PATIENCE_S = 120.0
+SEARCH_S = 300.0
+"""Longest time until a study tries something else than the baseline."""
 VERDICT_S = 1500.0
 
 
@@ -56,70 +55,64 @@ server {
 """
 
 
-@pytest.fixture(scope="module", params=INITS)
-def hosts(request: pytest.FixtureRequest) -> Iterator[Bed]:
-    """A host with Debian's Nginx and a page, and one that offers the load."""
-    skip_without_bed(systemd=request.param == "systemd")
-    groups = {"targets": ["web"], "generators": ["load"]}
-    running = ("web",) if request.param == "systemd" else ()
-    with bed(groups, services={"web": ("nginx",)}, systemd=running) as made:
-        site = made["web"].root / "var/www/html"
-        site.mkdir(parents=True, exist_ok=True)
-        (site / "page.html").write_text("a page\n" * 100)
-        yield made
+@dataclass(frozen=True)
+class Case:
+    """A service, and what controls it."""
+
+    service: Service
+    systemd: bool
+
+
+CASES = (
+    pytest.param(Case(NGINX, systemd=False), id="nginx"),
+    pytest.param(Case(NGINX, systemd=True), id="nginx-systemd", marks=pytest.mark.fleet),
+)
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request: pytest.FixtureRequest) -> Case:
+    """What is tuned in place."""
+    found = request.param
+    assert isinstance(found, Case)
+    return found
 
 
 @pytest.fixture
-def web(hosts: Bed) -> Iterator[BedHost]:
-    """The host, which must be as it was when the test is over: files, times, and its service."""
-    host = hosts["web"]
-    before = state(host)
-    yield host
-    until("the restoration", lambda: not (host.root / GUARD / "saved.json").exists(), PATIENCE_S)
-    assert state(host) == before
+def service(case: Case) -> Service:
+    """See ``web``."""
+    return case.service
 
 
-def state(host: BedHost) -> tuple[dict[str, str], dict[str, int], str, str]:
-    """Its files byte for byte, when they were written, and what its service answers."""
-    etc = host.root / "etc/nginx"
-    times = {
-        str(path): path.lstat().st_mtime_ns for path in sorted(etc.rglob("*")) if not path.is_dir()
-    }
-    return own_files(host), times, get(host, "/page.html"), get(host, LIVE)[:3]
+@pytest.fixture(scope="module")
+def hosts(case: Case) -> Iterator[Bed]:
+    """A host with the service and a page, and one that offers the load."""
+    skip_without_bed(systemd=case.systemd)
+    groups = {"targets": ["web"], "generators": ["load"]}
+    running = ("web",) if case.systemd else ()
+    services = {"web": ("nginx",)} if case.service is NGINX else {}
+    with bed(groups, services=services, systemd=running) as made:
+        case.service.serve(made["web"])
+        yield made
 
 
-def get(host: BedHost, path: str) -> str:
-    """Status and body of an answer."""
-    try:
-        with urllib.request.urlopen(f"http://{host.address}{path}", timeout=5) as told:
-            return f"{told.status} {told.read().decode()}"
-    except urllib.error.HTTPError as error:
-        with error:
-            return str(error.code)
-
-
-def options(folder: Path, hosts: Bed) -> dict[str, str]:
+def options(folder: Path, hosts: Bed, service: Service) -> dict[str, str]:
     """Of a short study in place of the page."""
     workload = folder / "page.yaml"
     workload.write_text(WORKLOAD)
     return {
         "inventory": str(hosts.inventory),
+        "server": service.server,
         "workload": str(workload),
         "in_place": WORDS,
         "name": NAME,
     }
 
 
-def arguments(folder: Path, hosts: Bed) -> list[str]:
-    """The same on the command line."""
-    given = options(folder, hosts).items()
-    return [word for name, text in given for word in (f"--{name.replace('_', '-')}", text)]
-
-
 @contextlib.contextmanager
-def opened(folder: Path, hosts: Bed) -> Iterator[Bench]:
+def opened(folder: Path, hosts: Bed, service: Service) -> Iterator[Bench]:
     """The bench of a study in place, in this process."""
-    found = preflight(load_study(overrides=options(folder, hosts)), watch=False)
+    given = options(folder, hosts, service)
+    found = preflight(load_study(overrides=given), watch=False)
     studies = folder / "studies" / NAME
     store = create_store(found, studies)
     with open_bench(found, studies, TerminalProgress(quiet=True), store) as (bench, _):
@@ -137,21 +130,22 @@ def other(bench: Bench, **values: Value) -> Configuration:
     return Configuration.of(bench.baseline.space, {**bench.baseline.values, **values})
 
 
+@pytest.mark.parametrize("case", CASES, indirect=True)
 def test_the_service_runs_one_configuration_after_another(
     hosts: Bed, web: BedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each proves what runs, on the service's own port; what is refused does not run."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    page = get(web, "/page.html")
-    with opened(tmp_path, hosts) as bench:
+    page = NGINX.ask(web, PAGE)
+    with opened(tmp_path, hosts, NGINX) as bench:
         assert bench.exclusive
         assert bench.address == web.address
         off = other(bench, sendfile=False)
         for label, configuration in (("baseline", bench.baseline), ("c1", off)):
             state = bench.deployer.switch(made(bench, label, configuration))
             assert state.state == "live", state.message
-            assert get(web, LIVE) == f"200 {configuration.digest}"
-            assert get(web, "/page.html") == page
+            assert NGINX.ask(web, LIVE_PATH) == f"200 {configuration.digest}"
+            assert NGINX.ask(web, PAGE) == page
             assert web.run("cat", "/run/nginx.pid").strip() == str(state.pids[0])
             assert len(state.pids) > 1
         assert "sendfile off;" in (web.root / "etc/nginx/nginx.conf").read_text()
@@ -160,13 +154,14 @@ def test_the_service_runs_one_configuration_after_another(
         refused = bench.deployer.switch(replace(bad, files=texts))
         assert refused.state == "refused"
         assert "bogus" in refused.message
-        assert get(web, LIVE) == f"200 {off.digest}"
+        assert NGINX.ask(web, LIVE_PATH) == f"200 {off.digest}"
         with pytest.raises(HostError, match="are not its own"):
-            preflight(load_study(overrides=options(tmp_path, hosts)), watch=False)
+            preflight(load_study(overrides=options(tmp_path, hosts, NGINX)), watch=False)
     assert not (web.root / GUARD / "saved.json").exists()
     assert not list((tmp_path / "state").glob("tuner/running/*.json"))
 
 
+@pytest.mark.parametrize("case", CASES, indirect=True)
 def test_ones_own_files_are_served_beside_the_service(
     hosts: Bed, web: BedHost, tmp_path: Path
 ) -> None:
@@ -195,13 +190,22 @@ def test_ones_own_files_are_served_beside_the_service(
     assert "folder /root cannot be entered" in " ".join(closed.stderr.split())
 
 
+def begun(folder: Path, hosts: Bed, service: Service, *more: str) -> Study:
+    """A short study in place, on the command line.
+
+    Throughput needs no stall-free samples at a rate, of which a busy machine gives few.
+    """
+    given = options(folder, hosts, service).items()
+    words = [word for name, text in given for word in (f"--{name.replace('_', '-')}", text)]
+    short = ("--time", "40s", "--objective", "throughput", "--rate", "1000", "--trials", "1")
+    return started(folder, hosts, "optimize", *words, *short, *more)
+
+
 @pytest.mark.fleet
 @pytest.mark.usefixtures("web")
-def test_a_study_in_place_ends_with_a_verdict(hosts: Bed, tmp_path: Path) -> None:
-    """Debian's own files are the baseline, and nothing of the proof is in the record's text."""
-    # Throughput needs no stall-free samples at a rate, of which a busy machine gives few.
-    short = ("--time", "20s", "--objective", "throughput", "--rate", "1000", "--trials", "1")
-    study = started(tmp_path, hosts, "optimize", *arguments(tmp_path, hosts), *short, "--json")
+def test_a_study_in_place_ends_with_a_verdict(hosts: Bed, service: Service, tmp_path: Path) -> None:
+    """The host's own files are the baseline, and nothing of the proof is in the record's text."""
+    study = begun(tmp_path, hosts, service, "--json")
     try:
         out, said = study.process.communicate(timeout=VERDICT_S)
     finally:
@@ -213,19 +217,19 @@ def test_a_study_in_place_ends_with_a_verdict(hosts: Bed, tmp_path: Path) -> Non
     complete = [block for block in record.blocks if block.state == "complete"]
     assert complete[-1].phase == "confirm"
     text = record.configurations[record.baseline].text
-    assert "try_files $uri $uri/ =404" in text
-    assert LIVE not in text
+    assert service.own in text
+    assert LIVE_PATH not in text
 
 
 @pytest.fixture
-def study(hosts: Bed, web: BedHost, tmp_path: Path) -> Iterator[Study]:
+def study(hosts: Bed, service: Service, web: BedHost, tmp_path: Path) -> Iterator[Study]:
     """One in place that measures: an experimental configuration is served."""
-    before = get(web, LIVE)
-    short = ("--time", "20s", "--rate", "400", "--quiet")
-    running = started(tmp_path, hosts, "optimize", *arguments(tmp_path, hosts), *short)
+    before = service.tells(web)
+    running = begun(tmp_path, hosts, service, "--quiet")
     try:
         running.measures()
-        assert get(web, LIVE) != before
+        # Nginx's baseline has a location of the proof; Caddy's is the files as they were found.
+        until("a change", lambda: service.tells(web) not in (before, ""), SEARCH_S)
         yield running
     finally:
         running.process.kill()
@@ -237,7 +241,7 @@ def test_a_target_whose_controller_is_killed_restores_itself(study: Study, web: 
     """``kill -9`` in mid-block, and nobody does anything: ``web`` compares what was before."""
     study.process.kill()
     assert (web.root / GUARD / "saved.json").exists()
-    until("the restoration", lambda: not (web.root / GUARD / "saved.json").exists(), PATIENCE_S)
+    restored(web)
     assert "nobody renewed the time" in (web.root / GUARD / "log").read_text()
 
 
@@ -246,7 +250,7 @@ def test_a_target_that_is_cut_off_restores_itself(study: Study, web: BedHost) ->
     """The study ends with the reason; the target does not wait for its network."""
     web.unplug()
     try:
-        until("the restoration", lambda: not (web.root / GUARD / "saved.json").exists(), PATIENCE_S)
+        restored(web)
         said = study.end()
     finally:
         web.plug()
@@ -255,8 +259,10 @@ def test_a_target_that_is_cut_off_restores_itself(study: Study, web: BedHost) ->
 
 
 @pytest.mark.fleet
-def test_the_next_command_restores_what_a_dead_study_left(study: Study, web: BedHost) -> None:
-    """The controller is killed and the target loses its power: it is up again with what was tried.
+def test_the_next_command_restores_what_a_dead_study_left(
+    study: Study, service: Service, web: BedHost
+) -> None:
+    """The controller is killed and the target loses its power: it starts with what was tried.
 
     No process is left that knows, so the claim tells whose service it was.
     """
@@ -264,7 +270,7 @@ def test_the_next_command_restores_what_a_dead_study_left(study: Study, web: Bed
     study.process.wait()
     web.kill()
     web.start()
-    assert "200" in get(web, LIVE)
+    service.awaited(web)
     assert (web.root / GUARD / "saved.json").exists()
     again = started(study.folder, study.hosts, "measure", "stock", "--workload", "none")
     said = again.process.communicate(timeout=PATIENCE_S)[1]

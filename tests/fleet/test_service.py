@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.fleet.bed import Bed, BedHost, bed, until
+from tests.fleet.bed import Bed, BedHost, bed
 from tests.fleet.conftest import skip_without_bed
+from tests.fleet.services import GUARD, NGINX, PAGE, Service, restored
 from tuner.errors import HostError
 from tuner.hosts.inventory import Host, read_inventory
 from tuner.hosts.playbooks import Playbooks
@@ -21,9 +21,7 @@ from tuner.hosts.service import Change, Services
 
 pytestmark = pytest.mark.integration
 
-MAIN = "/etc/nginx/nginx.conf"
-GUARD = "var/lib/tuner"
-PATIENCE_S = 60.0
+MAIN = NGINX.main
 
 
 @pytest.fixture(scope="module")
@@ -31,19 +29,14 @@ def hosts() -> Iterator[Bed]:
     """A host with an Nginx of its own, as Debian sets it up, on a disk that can be filled."""
     skip_without_bed()
     with bed({"targets": ["web"]}, services={"web": ("nginx",)}, sizes={"web": "64m"}) as made:
+        NGINX.serve(made["web"])
         yield made
 
 
 @pytest.fixture
-def web(hosts: Bed) -> Iterator[BedHost]:
-    """The host, which must be as it was when the test is over."""
-    host = hosts["web"]
-    before = own_files(host)
-    assert "200" in answer(host)
-    yield host
-    assert own_files(host) == before
-    assert "200" in answer(host)
-    assert "X-Tuned" not in answer(host)
+def service() -> Service:
+    """That host's; see ``web``."""
+    return NGINX
 
 
 @pytest.fixture
@@ -55,26 +48,15 @@ def services(hosts: Bed, tmp_path: Path) -> Iterator[Services]:
     connections.close()
 
 
-def own_files(host: BedHost) -> dict[str, str]:
-    """What is the host's and not the guard's."""
-    found = dict(host.files())
-    return {
-        path: seen
-        for path, seen in found.items()
-        if not path.startswith((GUARD, "var/lib/nginx")) and Path(path).name != "nginx"
-    }
-
-
-def answer(host: BedHost) -> str:
-    """Status and headers of its page."""
-    with urllib.request.urlopen(f"http://{host.address}/", timeout=5) as told:
-        return f"{told.status} {dict(told.headers)}"
+def headers(host: BedHost) -> str:
+    """Those of its page."""
+    return NGINX.answer(host, PAGE)[1]
 
 
 def tuned(host: BedHost) -> str:
     """Its main file with a header that shows whether it runs with it."""
     text = (host.root / MAIN.lstrip("/")).read_text()
-    return text.replace("http {", "http {\n    add_header X-Tuned yes;", 1)
+    return text.replace("http {", "http {\n    add_header X-Tuned yes always;", 1)
 
 
 def change(host: BedHost, text: str | None = None, *, lease_s: float = 300.0) -> Change:
@@ -99,7 +81,7 @@ def test_a_change_is_taken_over_and_taken_back(web: BedHost, services: Services)
     """The service runs with it, then with its own file again: bytes, mode, owner and time."""
     before = (web.root / MAIN.lstrip("/")).stat()
     assert services.change(target(web), change(web)).state == "live"
-    assert "X-Tuned" in answer(web)
+    assert "X-Tuned" in headers(web)
     services.keep([target(web)])
     assert services.restore([target(web)]) == {"web": [MAIN]}
     after = (web.root / MAIN.lstrip("/")).stat()
@@ -119,8 +101,8 @@ def test_what_the_server_refuses_never_runs(web: BedHost, services: Services) ->
 def test_a_host_whose_controller_died_restores_itself(web: BedHost, services: Services) -> None:
     """Nobody renews the time limit: file and service are back without anybody's help."""
     assert services.change(target(web), change(web, lease_s=3.0)).state == "live"
-    assert "X-Tuned" in answer(web)
-    until("the restoration", lambda: not (web.root / GUARD / "saved.json").exists(), PATIENCE_S)
+    assert "X-Tuned" in headers(web)
+    restored(web)
     assert "nobody renewed" in (web.root / GUARD / "log").read_text()
 
 

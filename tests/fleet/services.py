@@ -1,0 +1,221 @@
+"""Web servers as the own service of a host: Debian's Nginx, and Caddy as its package sets it up.
+
+Caddy is no package of the bed's, so its program, its files and what starts it are put there: a unit
+where systemd is process 1, else an init script.
+"""
+
+from __future__ import annotations
+
+import http.client
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.fleet.bed import BedHost, until
+from tuner.servers import caddy
+from tuner.servers.ground import LIVE_PATH
+
+GUARD = "var/lib/tuner"
+"""Where a host keeps its own files while they are another's, below its root."""
+OF_SERVICES = (GUARD, "var/lib/nginx", "var/lib/caddy")
+"""Below these, files are the guard's or of a running service."""
+PAGE = "/page.html"
+PATIENCE_S = 120.0
+
+CADDYFILE = "/etc/caddy/Caddyfile"
+SITE = "/etc/caddy/sites/shop.caddy"
+PROGRAM = "/usr/bin/caddy"
+PORT = 8080
+ACCOUNT = "www-data"
+RUN = f"{PROGRAM} run --config {CADDYFILE}"
+RELOAD = f"{PROGRAM} reload --config {CADDYFILE} --force"
+VARIABLES = {
+    "SHOP_ROOT": "/srv/shop",
+    "XDG_DATA_HOME": "/var/lib/caddy",
+    "XDG_CONFIG_HOME": "/var/lib/caddy",
+}
+TEXTS = {
+    CADDYFILE: """\
+# Kept as it is.
+import sites/*.caddy
+""",
+    SITE: f"""\
+http://shop.test:{PORT} {{
+	root * {{$SHOP_ROOT}}   # known to the service alone
+	encode gzip
+	log {{
+		output file /var/log/caddy/access.log
+	}}
+	file_server
+}}
+""",
+}
+SCRIPT = f"""\
+#!/bin/sh
+### BEGIN INIT INFO
+# Provides: caddy
+# Required-Start:
+# Required-Stop:
+# Default-Start: 2
+# Default-Stop:
+# Short-Description: Caddy
+### END INIT INFO
+export {" ".join(f"{name}={value}" for name, value in VARIABLES.items())}
+on="--pidfile /run/caddy.pid"
+case "$1" in
+    start) start-stop-daemon --start --oknodo --background --make-pidfile $on \\
+        --chuid {ACCOUNT} --exec {PROGRAM} -- {RUN.partition(" ")[2]} ;;
+    stop) start-stop-daemon --stop --oknodo --retry 5 --remove-pidfile $on ;;
+    restart) "$0" stop; "$0" start ;;
+    reload) {RELOAD} ;;
+    status) start-stop-daemon --status $on ;;
+esac
+"""
+# That of the package (github.com/caddyserver/dist, init/caddy.service), with an account that Debian
+# has, and the variables.
+UNIT = f"""\
+[Unit]
+Description=Caddy
+After=network.target
+
+[Service]
+Type=notify
+User={ACCOUNT}
+Group={ACCOUNT}
+{"".join(f"Environment={name}={value}{chr(10)}" for name, value in VARIABLES.items())}\
+ExecStart={RUN}
+ExecReload={RELOAD}
+TimeoutStopSec=5s
+LimitNOFILE=1048576
+ProtectSystem=full
+AmbientCapabilities=CAP_NET_ADMIN CAP_NET_BIND_SERVICE
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@dataclass(frozen=True)
+class Service:
+    """One of them: where its files lie, what it serves, and as what it runs."""
+
+    server: str
+    """As tuner and its host call it."""
+    main: str
+    """Its main file."""
+    port: int
+    name: str
+    """Of its site."""
+    own: str
+    """Words of its own files, which every configuration keeps."""
+    serve: Callable[[BedHost], None]
+    """Puts it on a host, and has it run there."""
+    tells: Callable[[BedHost], str]
+    """With which configuration it runs, in its own words."""
+
+    def ask(self, host: BedHost, path: str) -> str:
+        """Status and body of an answer; empty while there is none."""
+        status, _, body = self.answer(host, path)
+        return f"{status} {body}".strip()
+
+    def answer(self, host: BedHost, path: str) -> tuple[str, str, str]:
+        """Status, headers and body; empty while there is none."""
+        connection = http.client.HTTPConnection(host.address, self.port, timeout=5)
+        try:
+            connection.request("GET", path, headers={"Host": self.name})
+            told = connection.getresponse()
+            return str(told.status), str(told.headers), told.read().decode()
+        except (OSError, http.client.HTTPException):
+            return "", "", ""
+        finally:
+            connection.close()
+
+    def state(self, host: BedHost) -> Mapping[str, object]:
+        """The host's files byte for byte, when they were written, and what its service answers."""
+        folder = (host.root / self.main.lstrip("/")).parent
+        files = [path for path in sorted(folder.rglob("*")) if not path.is_dir()]
+        return {
+            "files": own_files(host),
+            "times": {str(path): path.lstat().st_mtime_ns for path in files},
+            "page": self.ask(host, PAGE),
+            "runs": self.tells(host),
+        }
+
+    def awaited(self, host: BedHost) -> None:
+        """Wait until it serves its page: a start may be over before that."""
+        until(f"{PAGE} of {host.name}", lambda: self.ask(host, PAGE).startswith("200"), PATIENCE_S)
+
+
+def own_files(host: BedHost) -> dict[str, str]:
+    """What is the host's and not the guard's."""
+    return {
+        path: seen
+        for path, seen in host.files().items()
+        if not path.startswith(OF_SERVICES) and Path(path).name != "nginx"
+    }
+
+
+def restored(host: BedHost) -> None:
+    """Wait until nothing of the host is lent any more."""
+    until("the restoration", lambda: not (host.root / GUARD / "saved.json").exists(), PATIENCE_S)
+
+
+def _nginx(host: BedHost) -> None:
+    """Debian's, which the host starts by itself."""
+    page = host.root / "var/www/html" / PAGE.lstrip("/")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("a page\n" * 100)
+
+
+def _caddy(host: BedHost) -> None:
+    shutil.copy(caddy.detect().binary, host.root / PROGRAM.lstrip("/"))
+    unit, script = "/etc/systemd/system/caddy.service", "/etc/init.d/caddy"
+    starts = {unit: UNIT} if host.systemd else {script: SCRIPT}
+    for path, text in {**TEXTS, **starts}.items():
+        file = host.root / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    page = host.root / f"srv/shop{PAGE}"
+    page.parent.mkdir(parents=True)
+    page.write_text("a page\n" * 100)
+    for folder in ("/var/log/caddy", "/var/lib/caddy"):
+        host.run("install", "-d", "-o", ACCOUNT, folder)
+    if host.systemd:
+        host.run("systemctl", "disable", "--now", "nginx")
+        host.run("systemctl", "daemon-reload")
+        host.run("systemctl", "enable", "--now", "caddy")
+    else:
+        host.run("chmod", "755", script)
+        host.run("service", "caddy", "start")
+
+
+def _marks(host: BedHost) -> str:
+    """What Nginx answers where a configuration in place tells which it is; empty while nothing."""
+    status, headers, body = NGINX.answer(host, LIVE_PATH)
+    rows = [row for row in headers.splitlines() if not row.startswith("Date:")]
+    return "\n".join([status, *rows, body]).strip()
+
+
+def _running(host: BedHost) -> str:
+    """What Caddy's administration tells as running; empty while it tells nothing."""
+    asked = (
+        "import contextlib, urllib.request\n"
+        "with contextlib.suppress(OSError):\n"
+        "    print(urllib.request.urlopen('http://localhost:2019/config/', timeout=5).read())\n"
+    )
+    return host.run("python3", "-c", asked)
+
+
+NGINX = Service(
+    "nginx",
+    "/etc/nginx/nginx.conf",
+    80,
+    "localhost",
+    "try_files $uri $uri/ =404",
+    _nginx,
+    _marks,
+)
+CADDY = Service(
+    "caddy", CADDYFILE, PORT, "shop.test", "# known to the service alone", _caddy, _running
+)
