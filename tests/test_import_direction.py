@@ -75,6 +75,7 @@ ROOMS = {
     "stats": 1,
     "study": 1,
     "syntax": 1,
+    "systemd": 1,
     "text": 1,
     "wire": 1,
     "workload": 1,

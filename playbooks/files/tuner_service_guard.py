@@ -36,6 +36,7 @@ from tuner_guard import GuardError, boot_id, now_s, replace
 PATIENCE_S = 60.0
 PROOF_S = 10.0
 SAID = 4000
+UNITS = "/etc/systemd/"
 USUAL_ADMIN = "localhost:2019"
 """Where Caddy is administered unless it says otherwise (caddyserver.com/docs/api)."""
 
@@ -64,20 +65,27 @@ class Guard(tuner_guard.Guard):
             call) or ``failed`` (the service does not run with them; likewise).
 
         Raises:
-            GuardError: somebody else's change is under way, something else wrote to the files, or
-                those of the last call did not stay until this one (``continues``).
+            GuardError: somebody else's change is under way, something else wrote to the files,
+                those of the last call did not stay until this one (``continues``), or nothing of
+                what is wanted can be done here.
         """
+        unit, left_out = unit_wanted(asked)
+        variables = unit.get("variables", {})
+        texts = {**asked["files"], **unit.get("files", {})}
         with self.locked():
             saved = self.mine(asked)
             # Before the service is restarted, since then that process is gone.
             like = Likeness(asked["like"]) if asked.get("like") else None
-            for path in asked["files"]:
+            for path in texts:
                 if path not in saved["files"]:
                     saved["files"][path] = self.keep_old(path, len(saved["files"]))
             before = {path: read(path) for path in saved["files"]}
             refuse_others(saved, before)
             wanted = {path: self.old_content(old) for path, old in saved["files"].items()}
-            wanted.update({path: text.encode() for path, text in asked["files"].items()})
+            wanted.update({path: text.encode() for path, text in texts.items()})
+            # Only a new process has another environment.
+            changes_unit = any(is_of_unit(p) and wanted[p] != before[p] for p in wanted)
+            how = "restart" if changes_unit else asked["how"]
             self.write_down(saved, wanted, asked["lease_s"])
             if asked["watched"]:
                 self.start_watching()
@@ -90,15 +98,16 @@ class Guard(tuner_guard.Guard):
             if code != 0:
                 self.back_to(before, saved, asked["lease_s"])
                 return {"state": "refused", "message": said}
-            code, said = take_over(saved["service"], asked["how"])
-            said = said if code != 0 else unproved(asked["live"], like)
+            code, said = take_over(saved, how)
+            if code == 0:
+                said = unproved(asked["live"], like) or unset(saved["service"], variables)
             if code != 0 or said:
                 self.back_to(before, saved, asked["lease_s"])
-                take_over(saved["service"], asked["how"])
+                take_over(saved, how)
                 return {"state": "failed", "message": said}
             self.write_down(saved, wanted, asked["lease_s"])
-            self.log("{} changed {}".format(saved["owner"], ", ".join(asked["files"])))
-            return {"state": "live", "message": ""}
+            self.log("{} changed {}".format(saved["owner"], ", ".join(texts)))
+            return {"state": "live", "message": left_out}
 
     def mine(self, asked):
         """The state of this owner, begun if there is none."""
@@ -140,7 +149,7 @@ class Guard(tuner_guard.Guard):
         try:
             found = os.stat(path)
         except FileNotFoundError:
-            return {"there": False}
+            return {"there": False, "folders": missing(os.path.dirname(path))}
         linked = True
         try:
             # The file itself under a second name: putting it back then needs no room on the disk.
@@ -226,12 +235,17 @@ class Guard(tuner_guard.Guard):
             else:
                 put(path, content, old)
                 os.utime(path, ns=(time.time_ns(), old["mtime_ns"]))
+        for folder in (each for old in saved["files"].values() for each in old.get("folders", ())):
+            # Gone already, or something else lies there by now.
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
         if saved["was_active"]:
-            code, said = take_over(saved["service"], "restart")
+            code, said = take_over(saved, "restart")
             if code != 0:
                 self.log(f"the files are back, but {saved['service']} does not start: {said}")
                 raise GuardError(f"the files are back, but the service does not start: {said}")
         else:
+            reread_units(saved)
             control(saved["service"], "stop")
         os.unlink(self.state)
         for old in saved["files"].values():
@@ -266,6 +280,15 @@ def digest(content):
     return "" if content is None else hashlib.sha256(content).hexdigest()
 
 
+def missing(folder):
+    """What has to be made for a folder to be there, the innermost first."""
+    found = []
+    while not os.path.exists(folder):
+        found.append(folder)
+        folder = os.path.dirname(folder)
+    return found
+
+
 def refuse_others(saved, found):
     """Nothing, if every file is as the last call left it.
 
@@ -295,6 +318,7 @@ def give_back(kept, path):
 def put(path, content, old):
     """The content, with owner and mode as they were; through a link if it is one."""
     path = os.path.realpath(path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     replace(path, content)
     if old["there"]:
         os.chown(path, old["uid"], old["gid"])
@@ -309,9 +333,7 @@ class Likeness:
             rows = dict(line.rstrip("\n").split(":\t", 1) for line in stream if ":\t" in line)
         self.uid, self.gid = int(rows["Uid"].split()[1]), int(rows["Gid"].split()[1])
         self.groups = [int(word) for word in rows["Groups"].split()]
-        with open(f"/proc/{pid}/environ", "rb") as stream:
-            pairs = [row.split(b"=", 1) for row in stream.read().split(b"\0")]
-        self.environment = {os.fsdecode(p[0]): os.fsdecode(p[1]) for p in pairs if len(p) > 1}
+        self.environment = environment_of(pid)
         # systemd's, who would take our command for the service.
         self.environment.pop("NOTIFY_SOCKET", None)
         self.folder = os.readlink(f"/proc/{pid}/cwd")
@@ -322,6 +344,13 @@ class Likeness:
             os.setgroups(self.groups)
             os.setgid(self.gid)
             os.setuid(self.uid)
+
+
+def environment_of(pid):
+    """The environment that a process was started with."""
+    with open(f"/proc/{pid}/environ", "rb") as stream:
+        pairs = [row.split(b"=", 1) for row in stream.read().split(b"\0")]
+    return {os.fsdecode(pair[0]): os.fsdecode(pair[1]) for pair in pairs if len(pair) > 1}
 
 
 def options_like(like):
@@ -353,20 +382,71 @@ def run(command, like=None):
 
 def control(service, verb):
     """``systemctl`` where systemd runs, else ``service``."""
-    if os.path.isdir("/run/systemd/system"):
+    if systemd_runs():
         return run(["systemctl", verb, service])
     return run([shutil.which("service") or "/usr/sbin/service", service, verb])
 
 
 def is_active(service):
     """Whether the service runs."""
-    verb = "is-active" if os.path.isdir("/run/systemd/system") else "status"
+    verb = "is-active" if systemd_runs() else "status"
     return control(service, verb)[0] == 0
 
 
-def take_over(service, how):
+def systemd_runs():
+    """Whether services are controlled with ``systemctl`` (sd_booted(3))."""
+    return os.path.isdir("/run/systemd/system")
+
+
+def is_of_unit(path):
+    """Whether a file says how systemd starts a service."""
+    return path.startswith(UNITS)
+
+
+def reread_units(saved):
+    """Let systemd see what a change says of a unit, if it says anything."""
+    if any(is_of_unit(path) for path in saved["files"]):
+        run(["systemctl", "daemon-reload"])
+
+
+def unit_wanted(asked):
+    """What is wanted of the service's unit, and in words what of that cannot be had here.
+
+    Raises:
+        GuardError: without it nothing is left to be done.
+    """
+    if not asked["unit"] or systemd_runs():
+        return asked["unit"], ""
+    words = "without systemd the environment of {} stays as it is".format(asked["service"])
+    if not asked["files"]:
+        raise GuardError(f"{words}, and nothing else is to be changed")
+    return {}, words
+
+
+def unset(service, variables):
+    """Which variable the service's process does not have, in words; empty: it has them all."""
+    if not variables:
+        return ""
+    _, pid = run(["systemctl", "show", "--property=MainPID", "--value", service])
+    try:
+        found = environment_of(pid)
+    except OSError as error:
+        return f"the environment of {service} cannot be read: {error.strerror}"
+    for name, value in variables.items():
+        if found.get(name) != value:
+            return (
+                "{} is {} in the process of {}, not {}: something else of its unit says so".format(
+                    name, found.get(name, "not set"), service, value
+                )
+            )
+    return ""
+
+
+def take_over(saved, how):
     """Let the service run with what the files say now."""
-    if os.path.isdir("/run/systemd/system"):
+    service = saved["service"]
+    reread_units(saved)
+    if systemd_runs():
         # It counts starts, and refuses more than five in ten seconds (systemd.unit(5),
         # StartLimitBurst); this forgets them (systemctl(1)).
         control(service, "reset-failed")

@@ -66,6 +66,13 @@ options:
     description: Text by absolute path.
     type: dict
     default: {}
+  unit:
+    description:
+      - Of a service that systemd runs, the environment of its process besides; V(files) is the text
+        of drop-ins by absolute path, V(variables) what the process must have then. A unit that
+        changes takes a restart. Without systemd it is left out, and RV(message) says so.
+    type: dict
+    default: {}
   lease_s:
     description: Seconds after which the target puts the old files back by itself.
     type: float
@@ -112,6 +119,7 @@ ARGUMENTS = {
     "validate": {"type": "list", "elements": "str", "default": []},
     "how": {"type": "str", "choices": ["reload", "restart"], "default": "reload"},
     "files": {"type": "dict", "default": {}},
+    "unit": {"type": "dict", "default": {}},
     "lease_s": {"type": "float", "default": 300.0},
     "watched": {"type": "bool", "default": True},
     "continues": {"type": "bool", "default": False},
@@ -121,7 +129,8 @@ ARGUMENTS = {
 }
 COMMANDS = {"changed": "change", "renewed": "renew", "kept": "keep", "restored": "restore"}
 ASKED = (
-    *("owner", "service", "validate", "how", "files", "lease_s", "watched", "continues", "live"),
+    *("owner", "service", "validate", "how", "files", "unit"),
+    *("lease_s", "watched", "continues", "live"),
 )
 PATIENCE_S = 240.0
 

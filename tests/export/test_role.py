@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,21 +25,39 @@ def study() -> StudyResult:
     return evaluate(sample_record("better"))
 
 
+@pytest.fixture(scope="module")
+def caddy(study: StudyResult) -> StudyResult:
+    """The same of a server that has variables in its environment."""
+    more = {"caddy.env": "# For Caddy\nGOGC=200\n"}
+    found = study.record.configurations.items()
+    record = replace(
+        study.record,
+        server=replace(study.record.server, name="caddy"),
+        configurations={digest: replace(known, more=more) for digest, known in found},
+    )
+    return replace(study, record=record)
+
+
 @pytest.fixture
 def roles(study: StudyResult, tmp_path: Path) -> Path:
     """The folder that holds the role and its playbook."""
+    return written(study, tmp_path / "roles")
+
+
+def written(study: StudyResult, folder: Path) -> Path:
+    """The role of a study in a folder."""
     for name, text in role(study).items():
-        path = tmp_path / "roles" / name
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return tmp_path / "roles"
+    return folder
 
 
-def test_every_file_says_where_it_comes_from(study: StudyResult) -> None:
+def test_every_file_says_where_it_comes_from(study: StudyResult, caddy: StudyResult) -> None:
     """Study, hash and verdict stand in all of them, and the values as data."""
     assert study.candidate
     files = role(study)
-    for name, text in files.items():
+    for name, text in (*files.items(), *role(caddy).items()):
         assert study.record.name in text, name
         assert "Better: " in text, name
     defaults = yaml.safe_load(files["tuned_nginx/defaults/main.yml"])
@@ -48,24 +67,29 @@ def test_every_file_says_where_it_comes_from(study: StudyResult) -> None:
     assert yaml.safe_load(variables(study)["nginx.yml"])["tuned_nginx_parameters"] == dict(values)
 
 
-def test_names_are_those_of_the_role(study: StudyResult) -> None:
+@pytest.mark.parametrize("server", ["nginx", "caddy"])
+def test_names_are_those_of_the_role(study: StudyResult, caddy: StudyResult, server: str) -> None:
     """Each variable begins with the role's name, and each has its description."""
-    files = role(study)
-    defaults = yaml.safe_load(files["tuned_nginx/defaults/main.yml"])
-    specs = yaml.safe_load(files["tuned_nginx/meta/argument_specs.yml"])
-    assert all(name.startswith("tuned_nginx_") for name in defaults)
+    files = role({"nginx": study, "caddy": caddy}[server])
+    defaults = yaml.safe_load(files[f"tuned_{server}/defaults/main.yml"])
+    specs = yaml.safe_load(files[f"tuned_{server}/meta/argument_specs.yml"])
+    assert all(name.startswith(f"tuned_{server}_") for name in defaults)
     assert set(specs["argument_specs"]["main"]["options"]) == set(defaults)
 
 
-def apply(roles: Path, target: Path, *more: str) -> subprocess.CompletedProcess[str]:
+def apply(
+    roles: Path, target: Path, *more: str, name: str = "tuned_nginx"
+) -> subprocess.CompletedProcess[str]:
     """Apply the role to this machine, into a folder of the test."""
     given = {
-        "tuned_nginx_path": str(target),
-        "tuned_nginx_owner": "",
-        "tuned_nginx_group": "",
-        "tuned_nginx_become": False,
-        "tuned_nginx_validate": "grep -q keepalive %s",
-        "tuned_nginx_service": "",
+        f"{name}_path": str(target),
+        f"{name}_owner": "",
+        f"{name}_group": "",
+        f"{name}_become": False,
+        f"{name}_validate": "grep -q keepalive %s",
+        f"{name}_service": "",
+        f"{name}_drop_ins": str(target.parent / "drop-ins"),
+        f"{name}_systemd": True,
     }
     return subprocess.run(
         [
@@ -101,10 +125,33 @@ def test_it_puts_the_file_in_place(study: StudyResult, roles: Path, tmp_path: Pa
 
 
 @pytest.mark.integration
+def test_variables_of_the_process_are_a_drop_in(caddy: StudyResult, tmp_path: Path) -> None:
+    """It names the file beside it; --check makes nothing; they go as they came."""
+    roles, target = written(caddy, tmp_path / "roles"), tmp_path / "etc" / "Caddyfile"
+    target.parent.mkdir()
+    done = apply(roles, target, "--check", name="tuned_caddy")
+    assert "failed=0" in done.stdout, done.stdout + done.stderr
+    folder = target.parent / "drop-ins"
+    assert not folder.exists()
+    done = apply(roles, target, name="tuned_caddy")
+    assert "failed=0" in done.stdout, done.stdout + done.stderr
+    assert (folder / "tuner.conf").read_text() == f"[Service]\nEnvironmentFile={folder}/tuner.env\n"
+    assert (folder / "tuner.env").read_text().endswith("\nGOGC=200\n")
+    assert "changed=0" in apply(roles, target, name="tuned_caddy").stdout
+    done = apply(roles, target, "-e", "tuned_caddy_environment=false", name="tuned_caddy")
+    assert "changed=1" in done.stdout, done.stdout + done.stderr
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.integration
 @pytest.mark.skipif(LINT is None, reason="ansible-lint is not installed")
-def test_the_linter_has_nothing_to_say(roles: Path) -> None:
+@pytest.mark.parametrize("server", ["nginx", "caddy"])
+def test_the_linter_has_nothing_to_say(
+    study: StudyResult, caddy: StudyResult, tmp_path: Path, server: str
+) -> None:
     """By its strictest profile."""
     assert LINT is not None
+    roles = written({"nginx": study, "caddy": caddy}[server], tmp_path / "roles")
     done = subprocess.run(
         [LINT, "--offline", "--profile", "production", "--nocolor", "-q", "."],
         cwd=roles,

@@ -69,6 +69,7 @@ class Guarded:
         lease_s: float = 100.0,
         continues: bool = False,
         live: dict[str, str] | None = None,
+        unit: dict[str, dict[str, str]] | None = None,
     ) -> dict[str, Any]:
         """Let the service run with other texts; those that hold ``bad`` are refused."""
         return self.call(
@@ -82,12 +83,17 @@ class Guarded:
             watched=True,
             continues=continues,
             live=live or {},
+            unit=unit or {},
         )
 
     def texts(self) -> dict[str, tuple[str, int]]:
         """What the files hold, and when they were written."""
         etc = self.folder / "etc"
         return {p.name: (p.read_text(), p.stat().st_mtime_ns) for p in sorted(etc.iterdir())}
+
+    def unit(self) -> dict[str, dict[str, str]]:
+        """What a change asks of the service's unit."""
+        return {"files": {str(self.file("unit.conf")): "[Service]"}, "variables": {"GOGC": "400"}}
 
     @property
     def log(self) -> str:
@@ -121,7 +127,8 @@ def guard(tmp_path: Path) -> Iterator[Guarded]:
 def test_the_next_files_replace_the_last_ones(guard: Guarded) -> None:
     """What they do not name is as it was found; what was not there is gone again."""
     before = guard.texts()
-    guard.change({"main": "one", "new": "of one"})
+    guard.change({"main": "one", "new": "of one", "new.d/more": "of one", "new.d/most": "of one"})
+    assert guard.file("new.d/more").read_text() == "of one"
     guard.change({"more": "two"}, continues=True)
     assert guard.file("main").read_text() == "the main file\n"
     assert guard.file("more").read_text() == "two"
@@ -154,6 +161,16 @@ def test_what_does_not_prove_itself_does_not_stay(guard: Guarded) -> None:
     guard.call("restore")
     assert guard.texts() == before
     assert (guard.folder / "asked").read_text().count("restart") == 3
+
+
+def test_without_systemd_an_environment_is_not_set(guard: Guarded) -> None:
+    """It is said, and nothing of it is written; where nothing else is wanted, that is a failure."""
+    if Path("/run/systemd/system").is_dir():
+        pytest.skip("systemd runs here: what is said without it was not tested")
+    words = "without systemd the environment of it stays as it is"
+    assert guard.change({"main": "one"}, unit=guard.unit())["message"] == words
+    assert not guard.file("unit.conf").exists()
+    assert guard.change({}, unit=guard.unit())["failed"].startswith(words)
 
 
 def test_who_missed_the_restoration_is_told(guard: Guarded) -> None:

@@ -30,6 +30,7 @@ from tuner.report.result import StudyResult, evaluate
 from tuner.servers import caddy
 from tuner.store import Store
 from tuner.study import MAIN_FILES
+from tuner.systemd import unit_of
 
 _PATIENCE_S = 5.0
 _HOST_S = 60.0
@@ -74,10 +75,11 @@ def command(
 ) -> None:
     """Put the configuration that the study NAME recommends on the hosts of an inventory.
 
-    Host by host: back up, replace, validate, reload, probe. Where the server refuses it, does not
-    run with it, or a probe fails, every host that was changed gets its own files back, byte for
-    byte. So it does by itself if tuner is gone in the middle of it. `tuner rollback` puts them back
-    later. What was changed where and when is in the study's record.
+    Host by host: back up, replace, validate, reload, probe. Caddy is restarted instead where the
+    environment of its process changes, which a drop-in of its systemd unit sets. Where the server
+    refuses it, does not run with it, or a probe fails, every host that was changed gets its own
+    files back, byte for byte. So it does by itself if tuner is gone in the middle of it. `tuner
+    rollback` puts them back later. What was changed where and when is in the study's record.
     """
     store = open_store(name, storage)
     study = evaluate(store.record())
@@ -110,23 +112,26 @@ def _roll_out(
     digest = change.owner
     try:
         for host in hosts:
-            click.echo(f"{host.name}: changing {', '.join(change.files)}", err=True)
+            click.echo(f"{host.name}: changing {', '.join(change.paths)}", err=True)
             changed.append(host)
             became = services.change(host, change)
             if became.state != "live":
                 raise HostError(f"{host.name}: {change.service} {became.state}: {became.message}")
+            if became.message:
+                click.echo(f"note: {host.name}: {became.message}", err=True)
             seen = check(host)
-            paths = tuple(change.files)
+            paths = tuple(change.files) if became.message else change.paths
             store.add_applied(Applied(host.name, time.time(), "applied", paths, digest))
             click.echo(f"{host.name}: applied; {seen}")
         services.keep(hosts)
     except BaseException as error:
+        names = ", ".join(host.name for host in changed)
+        click.echo(f"putting back: {names}", err=True)
         with undisturbed():
             back = services.restore(changed)
         for name, restored in back.items():
             store.add_applied(Applied(name, time.time(), "rolled back", tuple(restored), digest))
         if isinstance(error, HostError):
-            names = ", ".join(host.name for host in changed)
             raise HostError(f"{error}; rolled back: {names}") from error
         raise
 
@@ -195,22 +200,26 @@ def _change(
 def _of_caddy(change: Change, chosen: ConfigurationRecord, main: str) -> Change:
     """The change, validated as the service's process, and proved by its administration.
 
-    Validating opens log files, and a reload that fails keeps what ran.
+    Validating opens log files, and a reload that fails keeps what ran. Variables of its environment
+    need a new process.
     """
-    text = chosen.more.get(caddy.ENVIRONMENT_FILE, "")
-    variables = [row for row in text.splitlines() if row and not row.startswith("#")]
-    if variables:
-        words = ", ".join(variables)
-        click.echo(f"note: the service's environment stays as it is; not set: {words}", err=True)
+    unit = unit_of(change.service, chosen.more.get(caddy.ENVIRONMENT_FILE, ""))
+    if unit:
+        words = ", ".join(f"{name}={value}" for name, value in unit.variables.items())
+        click.echo(
+            f"note: {words} belong to the environment of {change.service}, which is restarted"
+            " where it has another",
+            err=True,
+        )
     validate, adapted = caddy.service_commands(main)
-    return replace(change, validate=validate, live=Running(adapted), program=caddy.name)
+    return replace(change, validate=validate, live=Running(adapted), program=caddy.name, unit=unit)
 
 
 def _own_files(chosen: ConfigurationRecord, name: str, config: str, main: str) -> dict[str, str]:
     """The user's own files that differ, where they lie on the host.
 
     Raises:
-        DefinitionError: there is none.
+        DefinitionError: there is none, and no variable of the environment either.
     """
     if caddy.JSON_FILE in chosen.more:
         raise DefinitionError(
@@ -226,14 +235,9 @@ def _own_files(chosen: ConfigurationRecord, name: str, config: str, main: str) -
         for key, text in chosen.more.items()
         if key.startswith(f"{APPLIED}/")
     }
-    if not files:
-        alone = caddy.ENVIRONMENT_FILE in chosen.more
+    if not files and caddy.ENVIRONMENT_FILE not in chosen.more:
         raise DefinitionError(
-            f"{name!r} recommends variables of the service's environment alone:"
-            f" {caddy.ENVIRONMENT_FILE} of `tuner export {name}`"
-            if alone
-            else f"{name!r} recommends the configuration as it was: nothing to apply",
-            path="NAME",
+            f"{name!r} recommends the configuration as it was: nothing to apply", path="NAME"
         )
     return files
 

@@ -30,6 +30,7 @@ def command(name: str, *, inventory: str, storage: str | None) -> None:
     store = open_store(name, storage)
     hosts = read_inventory(inventory, generators=False)
     with services_of(hosts) as services:
+        click.echo(f"putting back: {', '.join(host.name for host in hosts.targets)}", err=True)
         for host, paths in services.restore(hosts.targets).items():
             words = f"put back {', '.join(paths)}" if paths else "nothing to put back"
             click.echo(f"{host}: {words}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import yaml
 
+from tuner.export import unit
 from tuner.export.configuration import choose, comment, provenance
 from tuner.export.places import Place, place_of
 from tuner.record import ConfigurationRecord
@@ -38,7 +39,8 @@ def role(study: StudyResult, *, candidate: bool = False, minimal: bool = False) 
     """A role directory by path; apply it with ``hosts: web`` and ``roles: [tuned_nginx]``.
 
     It writes the server's file with a copy of what was there, only after the server itself found it
-    valid, and reloads the service if the file changed.
+    valid, and reloads the service if the file changed. Variables of the server's process become a
+    drop-in of its systemd unit.
 
     Returns:
         Empty if the record holds no configuration.
@@ -49,6 +51,11 @@ def role(study: StudyResult, *, candidate: bool = False, minimal: bool = False) 
     lines, place = provenance(study, chosen), place_of(study.record.server.name)
     name = f"{ROLE}_{study.record.server.name}"
     head = "---\n" + _wrapped(lines)
+    more = dict(chosen.more)
+    variables = more.get(place.environment, "")
+    if variables:
+        # It lies apart from the server's file, so it says itself where it comes from.
+        more[place.environment] = comment(lines) + variables
     defaults = {
         f"{name}_path": place.path,
         f"{name}_owner": "root",
@@ -58,13 +65,14 @@ def role(study: StudyResult, *, candidate: bool = False, minimal: bool = False) 
         f"{name}_backup": True,
         f"{name}_validate": place.validate,
         f"{name}_service": place.service,
+        **unit.defaults(name, place, variables),
         **_values(study, chosen, name),
     }
     return {
         f"{name}/README.md": _readme(name, place, lines),
         f"{name}/defaults/main.yml": head + _yaml(defaults),
         f"{name}/files/{place.file}": comment(lines) + chosen.text,
-        **{f"{name}/files/{file}": text for file, text in chosen.more.items()},
+        **{f"{name}/files/{file}": text for file, text in more.items()},
         f"{name}/handlers/main.yml": head + _handlers(name, place),
         f"{name}/meta/argument_specs.yml": head + _yaml(_arguments(name, place)),
         f"{name}/meta/main.yml": head + _yaml(_meta(name, study)),
@@ -101,10 +109,11 @@ def _tasks(name: str, place: Place) -> str:
     validate: "{{{{ {name}_validate or omit }}}}"
   become: "{{{{ {name}_become }}}}"
   notify: Reload {place.service}
-"""
+{unit.tasks(name, place)}"""
 
 
 def _handlers(name: str, place: Place) -> str:
+    # The reload first: where the server cannot use the file, that keeps what runs.
     return f"""\
 - name: Reload {place.service}
   ansible.builtin.service:
@@ -112,7 +121,7 @@ def _handlers(name: str, place: Place) -> str:
     state: reloaded
   become: "{{{{ {name}_become }}}}"
   when: {name}_service | length > 0
-"""
+{unit.handler(name, place)}"""
 
 
 def _playbook(name: str) -> str:
@@ -158,6 +167,7 @@ def _arguments(name: str, place: Place) -> dict[str, object]:
                     f"{name}_backup": option("bool", "Whether to keep what was there."),
                     f"{name}_validate": option("str", "Command that checks the file; empty: none."),
                     f"{name}_service": option("str", "Service to be reloaded; empty: none."),
+                    **{key: option(*said) for key, said in unit.options(name, place).items()},
                     f"{name}_parameters": option("dict", "The values, for your own templates."),
                     f"{name}_provenance": option("dict", "Where they come from."),
                 },
@@ -174,6 +184,7 @@ def _readme(name: str, place: Place, lines: Sequence[str]) -> str:
 Puts `{place.file}` at `{place.path}` after the server found it valid, keeps a copy of what was
 there, and reloads `{place.service}` if it changed.
 
+{unit.readme(name, place)}\
 {told}
 
     ansible-playbook -i inventory site.yml --check --diff

@@ -16,7 +16,6 @@ from tuner.export.configuration import choose, comment, provenance
 from tuner.export.places import Place, place_of
 from tuner.render import EXPORT, render_backend
 from tuner.report.result import StudyResult
-from tuner.servers.caddy import ENVIRONMENT_FILE
 from tuner.site import generate
 from tuner.workload import Workload, load_workload
 
@@ -79,7 +78,7 @@ def _server(study: StudyResult, place: Place, files: Collection[str]) -> dict[st
     volumes = [f"./server/{place.file}:{place.path}:ro"]
     if any(path.startswith("site/") for path in files):
         volumes.append("./site:/var/www/html:ro")
-    environment = f"server/{ENVIRONMENT_FILE}"
+    environment = f"server/{place.environment}"
     return {
         "image": f"{place.image}:{study.record.server.version}",
         "ports": [f"127.0.0.1:{_PORT}:80"],

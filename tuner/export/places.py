@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tuner.servers.caddy import ENVIRONMENT_FILE
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -20,6 +22,8 @@ class Place:
     """systemd's unit."""
     image: str
     """Official container image, without the version; empty: there is none."""
+    environment: str = ""
+    """The exported file of variables for its process; empty: nothing belongs there."""
 
 
 PLACES: Mapping[str, Place] = {
@@ -27,9 +31,12 @@ PLACES: Mapping[str, Place] = {
     "caddy": Place(
         "Caddyfile",
         "/etc/caddy/Caddyfile",
-        "caddy validate --adapter caddyfile --config %s",
+        # `caddy validate` would open the log files, as root; what this does not see the reload
+        # does, which keeps what runs.
+        "caddy adapt --adapter caddyfile --config %s",
         "caddy",
         "caddy",
+        ENVIRONMENT_FILE,
     ),
     "nghttpx": Place("nghttpx.conf", "/etc/nghttpx/nghttpx.conf", "", "nghttpx", ""),
 }

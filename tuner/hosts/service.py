@@ -10,6 +10,7 @@ from typing import Literal
 
 from tuner.hosts.inventory import Host
 from tuner.hosts.playbooks import Playbooks
+from tuner.systemd import Unit
 
 SERVICE_FOLDER = "/var/lib/tuner"
 """Where a host keeps what was in the files before, and the log of it."""
@@ -58,6 +59,13 @@ class Change:
     """What one process of the service runs, as which commands are run; empty: they are root's."""
     continues: bool = False
     """Whether those of the last change must have stayed until this one."""
+    unit: Unit | None = None
+    """The environment of its process, where systemd runs; elsewhere that stays as it is."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What is changed where systemd runs."""
+        return (*self.files, *(self.unit.files if self.unit else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,7 @@ class Changed:
 
     state: Outcome
     message: str
+    """Why; of a service that is live, what of the change was left out."""
     pids: tuple[int, ...] = ()
     """Processes of the service, where it is live and they were asked for."""
 
@@ -88,8 +97,9 @@ class Services:
         Raises:
             HostError: the host is gone, or something else than the configuration is wrong.
         """
-        path = self._work / "files.json"
+        path, unit_path = self._work / "files.json", self._work / "unit.json"
         path.write_text(json.dumps(dict(change.files)))
+        unit_path.write_text(json.dumps(asdict(change.unit) if change.unit else {}))
         results = self._playbooks.run(
             "service.yml",
             {
@@ -101,6 +111,7 @@ class Services:
                 "tuner_how": change.how,
                 "tuner_lease_s": change.lease_s,
                 "tuner_files_file": str(path),
+                "tuner_unit_file": str(unit_path),
                 "tuner_live": asdict(change.live) if change.live else {},
                 "tuner_pid_file": change.pid_file,
                 "tuner_program": change.program,

@@ -1,0 +1,52 @@
+"""The environment of a service's process, as systemd takes it: a drop-in that names a file.
+
+Variables of a file win over those that a unit has of its own (``Environment=``), and of two files
+the later one (systemd.exec(5), EnvironmentFile=). Both files lie in the unit's folder of drop-ins,
+so that whoever looks at one sees the other, and taking both away leaves the unit as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+DROP_IN = "tuner.conf"
+VARIABLES = "tuner.env"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a service's process has in its environment besides."""
+
+    files: Mapping[str, str]
+    """Text by absolute path, below ``/etc/systemd``."""
+    variables: Mapping[str, str]
+    """What they give the process."""
+
+
+def drop_ins(service: str) -> str:
+    """The folder of what an administrator adds to a unit (systemd.unit(5))."""
+    return f"/etc/systemd/system/{service.removesuffix('.service')}.service.d"
+
+
+def drop_in(folder: str) -> str:
+    """The text of the drop-in, whose variables lie beside it in the folder."""
+    return f"[Service]\nEnvironmentFile={folder}/{VARIABLES}\n"
+
+
+def unit_of(service: str, environment: str) -> Unit | None:
+    """What gives the process of a service these variables.
+
+    Args:
+        service: its name.
+        environment: ``NAME=value`` in each line, and comments.
+
+    Returns:
+        None: there are no variables.
+    """
+    rows = [row for row in environment.splitlines() if row and not row.startswith("#")]
+    if not rows:
+        return None
+    folder = drop_ins(service)
+    files = {f"{folder}/{DROP_IN}": drop_in(folder), f"{folder}/{VARIABLES}": environment}
+    return Unit(files, dict(row.split("=", 1) for row in rows))
