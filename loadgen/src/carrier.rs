@@ -62,6 +62,9 @@ pub trait Sink {
     fn closing(&mut self);
     /// The clock, in nanoseconds.
     fn now(&mut self) -> u64;
+    /// Much is to be taken at once, and a piece of it was: the loop's own work is no stall, however
+    /// much comes together.
+    fn working(&mut self) {}
     /// Bytes went to the kernel.
     fn sent(&mut self, bytes: usize);
     /// The first byte of a request that had to wait went to the kernel, just after `at`.

@@ -341,6 +341,8 @@ impl Quic {
             if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
                 self.inner.handle_event(event);
             }
+            // Of a server that sends runs of datagrams, hundreds come at once.
+            sink.working();
         }
         let followed = self.follow(sink);
         let flushed = self.flush(sink);
@@ -360,6 +362,7 @@ impl Quic {
             }
         }
         while let Some(event) = self.inner.poll() {
+            sink.working();
             match event {
                 Event::Connected => self.greet(sink.now()),
                 Event::ConnectionLost { reason } => return Err(self.of_loss(&reason)),

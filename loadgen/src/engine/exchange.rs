@@ -127,6 +127,11 @@ impl Sink for Answers<'_, '_> {
     }
 
     #[inline]
+    fn working(&mut self) {
+        self.watch.tick();
+    }
+
+    #[inline]
     fn sent(&mut self, bytes: usize) {
         self.ledger.sent(bytes);
     }
