@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -106,17 +107,43 @@ def test_what_is_known_of_no_arm_has_no_column() -> None:
     assert {len(row) for row in rows} == {len(head)}
 
 
+def worked(window: Measurement) -> Measurement:
+    """The window, with backends that take 30 µs for a request and a server that takes nothing."""
+    none = ProcessUsage(0.0, 0.0, 0.0, 0, 0, 0, None, None, None, 1)
+    spent = replace(none, user_s=window.completed_per_s * window.duration_s * 30e-6)
+    found = Resources(1.0, window.duration_s, none, spent, none, 0, 0, 0, 0, 0.0)
+    return replace(window, resources=found)
+
+
+def working(result: ContestResult) -> ContestResult:
+    """The same, with what was used in every window."""
+    record = result.record
+    blocks = (replace(b, windows=tuple(map(worked, b.windows))) for b in record.blocks)
+    return replace(result, record=replace(record, blocks=tuple(blocks)))
+
+
 def test_the_backend_has_its_cpu_time_by_request() -> None:
     """Of all windows together: one window alone holds few of the kernel's ticks."""
-
-    def worked(window: Measurement) -> Measurement:
-        none = ProcessUsage(0.0, 0.0, 0.0, 0, 0, 0, None, None, None, 1)
-        spent = replace(none, user_s=window.completed_per_s * window.duration_s * 30e-6)
-        found = Resources(1.0, window.duration_s, none, spent, none, 0, 0, 0, 0, 0.0)
-        return replace(window, resources=found)
-
     blocks = [replace(block, windows=tuple(map(worked, block.windows))) for block in met().blocks]
     assert arm_figures(blocks, "one-hand").backend_cpu_us == pytest.approx(30.0)
+
+
+def test_what_was_used_is_drawn_against_the_rate() -> None:
+    """A point for every arm and rate; without the kernel's counters the server's CPU alone."""
+    without = contest_pictures([met()])[0]
+    assert [name for name in without if name.startswith("used-")] == ["used-cpu-words"]
+    (drawn,) = contest_pictures([working(met())])
+    spec, title = drawn["used-backend-cpu-words"]
+    assert title == "backends, cores busy, against offered rate, words"
+    ((_, rows),) = spec["datasets"].items()
+    seen = {row["rate"]: row["value"] for row in rows if row["arm"] == "one-hand"}
+    assert sorted(seen) == list(RATES_PER_S)
+    blocks = [block for block in met().record.blocks if block.phase == "ladder"]
+    windows = [window for block in blocks for window in block.windows]
+    own = [w for w in windows if (w.instance, w.rate_per_s) == ("one-hand", 800.0)]
+    # The counters were read a second apart.
+    spent = statistics.median(w.completed_per_s * w.duration_s for w in own) * 30e-6
+    assert seen[800.0] == pytest.approx(spent)
 
 
 def test_a_table_keeps_to_the_width_of_the_terminal() -> None:
@@ -187,15 +214,15 @@ def test_hostile_text_stays_text() -> None:
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 @pytest.mark.parametrize("hostile", [False, True])
 def test_every_chart_is_drawn_and_every_link_leads_somewhere(tmp_path: Path, hostile: bool) -> None:
-    """In a real browser: ratios, ladder and availability; a silent console; nothing runs."""
+    """In a real browser: ratios, ladder and what it used; a silent console; nothing runs."""
     result = met(f"a{HOSTILE}", f"b{HOSTILE}", HOSTILE) if hostile else met()
-    page = contest_html([result])
+    page = contest_html([working(result)])
     assert len(page) < 5_000_000
     seen = visit(page, tmp_path)
     assert seen.complaints == []
     assert 'data-charts="drawn"' in seen.dom
     assert seen.drawn == re.findall(r'id="chart-([a-z0-9-]+)" role', page)
-    assert {"ratio-p99-0", "ladder-latency-0", "ladder-availability-0"} <= set(seen.drawn)
+    assert {"ratio-p99-0", "ladder-latency-0", "used-cpu-0"} <= set(seen.drawn)
     assert not seen.title.startswith("pwned")
     anchors = re.findall(r'href="#([^"]+)"', page)
     assert anchors

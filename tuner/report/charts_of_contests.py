@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tuner.report.charts_of_ratios import Look, ratio_layers, ratio_row
 from tuner.report.contest import ContestResult, chart_name, compared_figures, pair_name
 from tuner.report.embed import Spec
-from tuner.report.ladder import ladder_charts
+from tuner.report.ladder import ladder_charts, usage_charts
 from tuner.report.vega import layered, specification
 
 _LOOK = Look(
@@ -24,8 +24,10 @@ def ratio_charts(result: ContestResult) -> dict[str, Spec]:
 
 
 def contest_charts(results: Sequence[ContestResult]) -> list[tuple[dict[str, Spec], ...]]:
-    """Of each contest the charts of ratios, and those of its ladder."""
-    return [(ratio_charts(result), ladder_charts(result)) for result in results]
+    """Of each contest the charts of ratios, those of its ladder, and of what that used."""
+    return [
+        (ratio_charts(result), ladder_charts(result), usage_charts(result)) for result in results
+    ]
 
 
 def _chart(result: ContestResult, name: str) -> Spec:

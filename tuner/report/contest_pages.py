@@ -37,6 +37,14 @@ TITLES = {
     "ladder-availability": "Answered in time against offered rate",
 }
 """What each chart of a ladder shows."""
+USED_TITLES = {
+    "used-cpu": "server, cores busy",
+    "used-backend-cpu": "backends, cores busy",
+    "used-memory": "server, memory, MiB",
+    "used-network": "host, sent, MiB/s",
+    "used-switches": "server, context switches/s",
+}
+"""What each chart of resources against rate shows."""
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 PUBLISHED_HEAD = ("server", "arm", "published")
 
@@ -125,8 +133,8 @@ def contest_html(results: Sequence[ContestResult]) -> str:
     specs: dict[str, Any] = {}
     shown = []
     drawn = apart(_CHARTS, "contest_charts", results)
-    for place, (result, (ratios, ladder)) in enumerate(zip(results, drawn, strict=True)):
-        specs |= {f"{name}-{place}": spec for name, spec in (ratios | ladder).items()}
+    for place, (result, (ratios, ladder, used)) in enumerate(zip(results, drawn, strict=True)):
+        specs |= {f"{name}-{place}": spec for name, spec in (ratios | ladder | used).items()}
         shown.append(
             {
                 "result": result,
@@ -140,6 +148,7 @@ def contest_html(results: Sequence[ContestResult]) -> str:
                 "published": published_rows(result),
                 "ratio_charts": [(f"{n}-{place}", t) for n, t in _ratio_titles(result).items()],
                 "ladder_charts": [(f"{name}-{place}", TITLES[name]) for name in ladder],
+                "used_charts": [(f"{name}-{place}", USED_TITLES[name]) for name in used],
             }
         )
     first = results[0].contest
@@ -171,14 +180,14 @@ def contest_pictures(results: Sequence[ContestResult]) -> list[dict[str, tuple[S
     """Of each contest its charts by name, each with its title; both say the case."""
     found = []
     drawn = apart(_CHARTS, "contest_charts", results)
-    for result, (ratios, ladder) in zip(results, drawn, strict=True):
+    for result, (ratios, ladder, used) in zip(results, drawn, strict=True):
         case = result.contest.case
         # A case of one's own may be called anything, and this becomes a file's name.
         ending = f"-{_UNSAFE.sub('-', case.lower())}" if case else ""
         words = f", {case}" if case else ""
         known = {n: f"{t}, ratios with 95 % intervals" for n, t in _ratio_titles(result).items()}
-        known |= TITLES
-        charts = (ratios | ladder).items()
+        known |= TITLES | {n: f"{t}, against offered rate" for n, t in USED_TITLES.items()}
+        charts = (ratios | ladder | used).items()
         found.append({f"{name}{ending}": (spec, f"{known[name]}{words}") for name, spec in charts})
     return found
 

@@ -1,11 +1,17 @@
-"""The charts of a contest: latency and availability against offered rate, all arms in one."""
+"""Charts of a contest against offered rate, all arms in one: latency, availability, resources."""
 
 from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
 
 import altair as alt
 
 from tuner.constraint import Constraint
+from tuner.measurement import Measurement
 from tuner.objective import Objective
+from tuner.report import usage
 from tuner.report.contest import ContestResult
 from tuner.report.embed import MUTED, Spec
 from tuner.report.vega import (
@@ -33,6 +39,73 @@ def ladder_charts(result: ContestResult) -> dict[str, Spec]:
         return {}
     charts = {"ladder-latency": _latency(result, rows), "ladder-availability": _share(result, rows)}
     return {name: specification(chart) for name, chart in charts.items()}
+
+
+def _server_cores(window: Measurement) -> float:
+    return math.nan if window.server_cpu_s is None else window.server_cpu_s / window.duration_s
+
+
+def _all_the_time(metric: usage.Metric) -> usage.Metric:
+    """By the time between the readings: beyond its capacity a server works on in the drain."""
+
+    def value(window: Measurement) -> float:
+        found = window.resources
+        return metric(window) * found.loaded_s / found.span_s if found else math.nan
+
+    return value
+
+
+_USED: Mapping[str, tuple[usage.Metric, str]] = {
+    "used-cpu": (_server_cores, ""),
+    "used-backend-cpu": (_all_the_time(usage.cores("backend")), ""),
+    "used-memory": (usage.memory_mib("server"), "MiB"),
+    "used-network": (_all_the_time(usage.sent_mib_per_s), "MiB/s"),
+    "used-switches": (_all_the_time(usage.switches_per_s), "/s"),
+}
+"""By the id of the chart: what of a window it shows, and its unit."""
+
+
+def usage_charts(result: ContestResult) -> dict[str, Spec]:
+    """What was used at every rate, by the id of their place; what is not known is left out."""
+    found = {name: _used(result, metric, unit) for name, (metric, unit) in _USED.items()}
+    return {name: specification(chart) for name, chart in found.items() if chart is not None}
+
+
+def _used(result: ContestResult, metric: usage.Metric, unit: str) -> alt.LayerChart | None:
+    by_rung: dict[tuple[str, float], list[float]] = {}
+    for block in result.record.blocks:
+        for window in block.windows if block.phase == "ladder" else ():
+            value = metric(window)
+            if window.valid and math.isfinite(value):
+                by_rung.setdefault((window.instance, window.rate_per_s), []).append(value)
+    rows: list[Row] = [
+        {
+            "arm": arm,
+            "server": result.contender(arm).server,
+            "kind": result.contender(arm).kind,
+            "rate": rate,
+            "value": statistics.median(values),
+            "offered": figure(rate, "/s"),
+            "shown": figure(statistics.median(values), unit),
+        }
+        for (arm, rate), values in sorted(by_rung.items())
+    ]
+    if not rows:
+        return None
+    y = alt.Y(
+        "value:Q",
+        title=None,
+        scale=alt.Scale(zero=True, nice=True),
+        axis=alt.Axis(tickCount=4, format=",.3~r"),
+    )
+    lines = alt.Chart(data(rows)).encode(
+        _x(),
+        y,
+        _colour(result),
+        _dash(result),
+        tooltip=tooltips(arm="arm", offered="offered", shown="used"),
+    )
+    return layered([lines.mark_line(strokeWidth=1.5, point=True)], 160)
 
 
 def _rows(result: ContestResult) -> list[Row]:
