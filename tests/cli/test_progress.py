@@ -66,6 +66,15 @@ def test_long_lines_go_on_below_the_text() -> None:
     assert last.endswith("a title, about 1 min")
 
 
+def test_a_command_is_never_broken() -> None:
+    """It is there to be copied; the terminal itself breaks it where it must."""
+    words = "go on with: tuner compare nginx:stock caddy:stock --resume --name " + "a" * 60
+    program = (
+        f"from tuner.cli.progress import TerminalProgress\nTerminalProgress().command({words!r})\n"
+    )
+    assert words in on_a_terminal(program)
+
+
 def test_a_terminal_shows_where_the_study_is() -> None:
     """Phase, block, stalls, the best with its spread and the time left; no thread draws it."""
     seen = on_a_terminal(_STUDY.format(quiet=False))

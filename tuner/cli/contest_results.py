@@ -73,7 +73,7 @@ def kept(folder: Path, progress: TerminalProgress, again: str) -> Iterator[None]
             # A run that was refused has left nothing.
             if (folder / "record.db").is_file():
                 write(folder, progress)
-                progress.note(f"go on with: {again} --resume --name {folder.name}")
+                progress.command(f"go on with: {again} --resume --name {folder.name}")
         except Exception as error:  # noqa: BLE001 - what ended the run must not be hidden
             progress.note(f"the report could not be written: {error}; see 'tuner report'")
         raise

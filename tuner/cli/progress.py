@@ -55,6 +55,10 @@ class TerminalProgress:
         """See ``Progress.note``."""
         self._line(f"  {text}")
 
+    def command(self, text: str) -> None:
+        """A note that ends with a command: in one line whatever the width, to be copied."""
+        self._line(f"  {text}", whole=True)
+
     def window(self, text: str) -> None:
         """See ``Progress.window``."""
         if self._view:
@@ -65,19 +69,21 @@ class TerminalProgress:
         if self._view:
             self._view.best(text)
 
-    def _line(self, text: str, *, bold: int = 0) -> None:
+    def _line(self, text: str, *, bold: int = 0, whole: bool = False) -> None:
         """One line; on a terminal as many as it takes, each below the beginning of the text.
 
         Args:
             text: what to say; leading spaces set it below what was said before.
             bold: so many characters at its beginning are the title.
+            whole: the terminal itself breaks it where it must.
         """
         if self._quiet:
             return
         passed = time.monotonic() - self._start
         clock = f"{int(passed // 60):3d}:{int(passed % 60):02d}"
         depth = len(text) - len(text.lstrip())
-        first, *rest = wrapped(text, _CLOCK_WIDTH, _CLOCK_WIDTH + depth + 2)
+        indent = _CLOCK_WIDTH + depth + 2
+        first, *rest = [text] if whole else wrapped(text, _CLOCK_WIDTH, indent)
         lines = [
             click.style(clock, dim=True) + f"  {click.style(first[:bold], bold=True)}{first[bold:]}"
         ]

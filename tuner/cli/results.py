@@ -37,7 +37,7 @@ def kept(store: Store, folder: Path, progress: TerminalProgress, again: str) -> 
             write(store.record(), folder, progress)
         except Exception as error:  # noqa: BLE001 - what ended the study must not be hidden
             progress.note(f"the report could not be written: {error}; see 'tuner report'")
-        progress.note(f"go on with: {again}")
+        progress.command(f"go on with: {again}")
         raise
     write(store.record(), folder, progress)
 
