@@ -12,7 +12,7 @@ import pytest
 
 from tests.fleet.bed import Bed, BedHost, bed, until
 from tests.fleet.conftest import skip_without_bed
-from tests.fleet.services import GUARD, NGINX, PAGE, PATIENCE_S, Service, restored
+from tests.fleet.services import CADDY, GUARD, NGINX, PAGE, PATIENCE_S, Service, restored
 from tests.fleet.test_faults import Study, started
 from tests.fleet.test_remote import tuner
 from tuner.cli.progress import TerminalProgress
@@ -66,10 +66,11 @@ class Case:
 CASES = (
     pytest.param(Case(NGINX, systemd=False), id="nginx"),
     pytest.param(Case(NGINX, systemd=True), id="nginx-systemd", marks=pytest.mark.fleet),
+    pytest.param(Case(CADDY, systemd=True), id="caddy-systemd", marks=pytest.mark.fleet),
 )
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(scope="module", params=CASES[:2])
 def case(request: pytest.FixtureRequest) -> Case:
     """What is tuned in place."""
     found = request.param
@@ -130,7 +131,6 @@ def other(bench: Bench, **values: Value) -> Configuration:
     return Configuration.of(bench.baseline.space, {**bench.baseline.values, **values})
 
 
-@pytest.mark.parametrize("case", CASES, indirect=True)
 def test_the_service_runs_one_configuration_after_another(
     hosts: Bed, web: BedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +161,6 @@ def test_the_service_runs_one_configuration_after_another(
     assert not list((tmp_path / "state").glob("tuner/running/*.json"))
 
 
-@pytest.mark.parametrize("case", CASES, indirect=True)
 def test_ones_own_files_are_served_beside_the_service(
     hosts: Bed, web: BedHost, tmp_path: Path
 ) -> None:
@@ -201,6 +200,7 @@ def begun(folder: Path, hosts: Bed, service: Service, *more: str) -> Study:
     return started(folder, hosts, "optimize", *words, *short, *more)
 
 
+@pytest.mark.parametrize("case", CASES, indirect=True)
 @pytest.mark.fleet
 @pytest.mark.usefixtures("web")
 def test_a_study_in_place_ends_with_a_verdict(hosts: Bed, service: Service, tmp_path: Path) -> None:
