@@ -282,9 +282,8 @@ def _ratio(
 
 
 def _difference(block: Block, digest: str, reference: str, objective: Objective) -> float:
-    """Log ratio of the typical windows of two arms, over the rounds that are valid for both."""
-    first, second = _common(block, digest, reference)
-    return objective.arm_ln(first) - objective.arm_ln(second)
+    """Log ratio of two arms, over the rounds that are valid for both."""
+    return objective.difference_ln(*_common(block, digest, reference))
 
 
 def _common(block: Block, one: str, other: str) -> tuple[list[Measurement], list[Measurement]]:

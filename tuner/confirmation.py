@@ -53,6 +53,25 @@ class Tally:
         return [found.differences[place] for found in self.counted]
 
 
+def estimand(objectives: Sequence[Objective], *, stall_free: bool = True) -> str:
+    """What the ratio of each objective is of, in words."""
+    return "; ".join(_estimand(objective, stall_free=stall_free) for objective in objectives)
+
+
+def _estimand(objective: Objective, *, stall_free: bool) -> str:
+    latency = "corrected latency, stall-free" if stall_free else "corrected latency, raw"
+    quantity, within = objective.words, "the pseudomedian over rounds of the logarithms' difference"
+    if objective.slo:
+        quantity = (
+            f"highest rate with {objective.slo.text} ({latency}), where the"
+            " isotonic fit over the block's windows crosses the limit"
+        )
+        within = "the difference of the arms' logarithms"
+    elif objective.quantile:
+        quantity += f" of {latency}"
+    return f"ratio candidate / baseline of the {quantity}, pseudomedian over blocks of {within}"
+
+
 def counting(
     blocks: Iterable[Block], protocol: Protocol, objective: Objective
 ) -> tuple[Counted, ...]:
@@ -73,11 +92,11 @@ def _differences(
     if block.state != "complete":
         return None
     labels = {i.digest: i.instance for i in block.instances if i.instance != BASELINE}
-    base = objective.arm_ln(counted_windows(block, BASELINE))
+    base = counted_windows(block, BASELINE)
     found = []
     for digest in candidates:
         windows = counted_windows(block, labels[digest]) if digest in labels else []
-        found.append(objective.arm_ln(windows) - base)
+        found.append(objective.difference_ln(windows, base))
     return tuple(found) if all(map(math.isfinite, found)) else None
 
 
@@ -220,11 +239,8 @@ def _against(
     found = []
     for block in blocks:
         labels = {i.digest: i.instance for i in block.instances if i.instance != BASELINE}
-        one, two = (
-            objective.arm_ln(counted_windows(block, labels[digest]))
-            for digest in (candidate, other)
-        )
-        found.append(one - two)
+        one, two = (counted_windows(block, labels[digest]) for digest in (candidate, other))
+        found.append(objective.difference_ln(one, two))
     return found if all(map(math.isfinite, found)) else "it has no figure in a block"
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuner.measurement import Measurement
-from tuner.metric import Metric, typical_ln
+from tuner.metric import Metric, difference_ln, typical_ln
 
 _TEXT = re.compile(r"\s*([A-Za-z0-9.]+)\s*(<=|>=|<|>)\s*(.*?)\s*")
 _FACTOR = re.compile(r"(?:([0-9]+(?:\.[0-9]+)?)\s*[x*]?\s*)?baseline")
@@ -84,9 +84,10 @@ class Constraint:
         if self.metric.name == "errors":
             shares = [self.metric.value(window) for window in own]
             return sum(shares) / len(shares) - self.limit if shares else math.nan
-        value = typical_ln(own, self.metric.value)
         if self.relative:
-            value -= typical_ln(baseline, self.metric.value)
+            value = difference_ln(own, baseline, self.metric.value)
+        else:
+            value = typical_ln(own, self.metric.value)
         over = value - math.log(self.limit)
         return -over if self.metric.larger_is_better else over
 

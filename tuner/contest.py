@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tuner.capacity import missed
 from tuner.contenders import PUBLISHED, STOCK, TUNED, Contender
 from tuner.measurement import Measurement
-from tuner.metric import Metric, error_share, quantile_of, typical_ln
+from tuner.metric import Metric, difference_ln, error_share, quantile_of, typical_ln
 from tuner.objective import Mode
 from tuner.plan import STALL_ALLOWANCE, BlockPlan
 from tuner.record import Block
@@ -258,8 +258,9 @@ def compare(
         for figure in figures:
             metric = Metric(figure)
             rows = [
-                typical_ln(counted_windows(block, second), metric.value)
-                - typical_ln(counted_windows(block, first), metric.value)
+                difference_ln(
+                    counted_windows(block, second), counted_windows(block, first), metric.value
+                )
                 for block in blocks
             ]
             rows = [row for row in rows if math.isfinite(row)]

@@ -9,7 +9,7 @@ from typing import Literal
 
 from tuner.constraint import Constraint
 from tuner.measurement import Measurement
-from tuner.metric import typical_ln
+from tuner.metric import difference_ln, typical_ln
 from tuner.stats.paired import estimate
 
 LimitState = Literal["held", "violated", "undecided"]
@@ -44,10 +44,12 @@ def limit_found(
         shares = [[metric.value(window) for window in own] for _, own in pairs]
         values = [math.fsum(share) / len(share) if share else math.nan for share in shares]
     else:
-        values = [typical_ln(own, metric.value) for _, own in pairs]
-        if limit.relative:
-            base = [typical_ln(other, metric.value) for other, _ in pairs]
-            values = [own - other for own, other in zip(values, base, strict=True)]
+        values = [
+            difference_ln(own, other, metric.value)
+            if limit.relative
+            else typical_ln(own, metric.value)
+            for other, own in pairs
+        ]
     if not values or not all(map(math.isfinite, values)):
         return LimitFound("undecided", math.nan, math.nan, math.inf)
     found = estimate(values, confidence)

@@ -11,7 +11,7 @@ from tuner.capacity import crossing, points
 from tuner.constraint import Constraint
 from tuner.errors import DefinitionError
 from tuner.measurement import Measurement
-from tuner.metric import Metric, quantile_of, typical_ln
+from tuner.metric import Metric, difference_ln, quantile_of, typical_ln
 
 Mode = Literal["open", "closed"]
 
@@ -124,6 +124,16 @@ class Objective:
             return typical_ln(windows, self.value)
         found = crossing(points(windows, self.slo))
         return math.nan if found is None else found.ln_rate
+
+    def difference_ln(self, own: Sequence[Measurement], other: Sequence[Measurement]) -> float:
+        """Log ratio of two arms' figures in a block, from all their windows there.
+
+        By rounds (``tuner.metric.difference_ln``); a capacity has none, its windows lie at several
+        rates. NaN where nothing can be said.
+        """
+        if self.slo is None:
+            return difference_ln(own, other, self.value)
+        return self.arm_ln(own) - self.arm_ln(other)
 
     def loss(self, ln_ratio: float) -> float:
         """Sign a log ratio so that smaller is better, whatever the objective."""

@@ -60,8 +60,8 @@ def test_what_is_no_limit_is_quoted_with_what_is_allowed(text: str, words: str) 
 
 def test_the_excess_is_a_log_ratio_to_the_limit() -> None:
     """Positive beyond it, and the typical window counts, not a single wild one."""
-    own = [window("c1", n, us) for n, us in enumerate((200, 220, 9_000))]
-    base = [window("baseline", n, 100) for n in range(3)]
+    own = [window("c1", n, us) for n, us in enumerate((220, 220, 220, 220, 9_000))]
+    base = [window("baseline", n, 100) for n in range(5)]
     assert Constraint.parse("p99 <= 110us").excess(own, base) == pytest.approx(math.log(2))
     assert Constraint.parse("p99 <= 4.4x baseline").excess(own, base) == pytest.approx(
         math.log(0.5)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.windows import block, window
-from tuner.metric import typical_ln
+from tuner.metric import difference_ln, typical_ln
 from tuner.objective import Objective
 from tuner.record import Block
 from tuner.scoring import (
@@ -104,6 +104,28 @@ def test_an_arms_figure_is_its_typical_window() -> None:
 def test_an_arm_without_a_window_has_no_figure() -> None:
     """NaN, never a made-up figure."""
     assert math.isnan(typical_ln([], P99.value))
+
+
+def test_a_difference_is_of_rounds_so_that_what_the_host_is_in_one_cancels() -> None:
+    """A host of two speeds, which changes between rounds: the ratio is seen as if it had one."""
+    speeds = (1.0, 1.5, 1.5, 1.0, 1.0)
+    first = [window("baseline", turn, 100.0 * speed) for turn, speed in enumerate(speeds)]
+    # In the last round the speed changes between the two windows.
+    second = [
+        window("c1", turn, 90.0 * speed) for turn, speed in enumerate((1.0, 1.5, 1.5, 1, 1.5))
+    ]
+    assert difference_ln(second, first, P99.value) == pytest.approx(math.log(0.9))
+    assert difference_ln(first, second, P99.value) == pytest.approx(-math.log(0.9))
+    medians = typical_ln(second, P99.value) - typical_ln(first, P99.value)
+    assert medians == pytest.approx(math.log(1.35))
+
+
+def test_rounds_that_one_arm_lacks_say_nothing_of_the_difference() -> None:
+    """Without a common round, or with a figure that is no positive number, there is none."""
+    first = [window("baseline", turn, 100.0) for turn in (0, 1)]
+    assert difference_ln(first, [window("c1", 1, 50.0)], P99.value) == pytest.approx(math.log(2))
+    assert math.isnan(difference_ln(first, [window("c1", 2, 50.0)], P99.value))
+    assert math.isnan(difference_ln(first, [window("c1", 1, 0.0)], P99.value))
 
 
 def test_a_round_in_which_one_arm_is_invalid_counts_for_none() -> None:

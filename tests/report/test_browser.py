@@ -155,4 +155,4 @@ def test_hostile_text_does_not_run(hostile_record: Record, tmp_path: Path) -> No
     assert "<img" not in re.sub(r"<script.*?</script>", "", seen.dom, flags=re.DOTALL)
     tooltips = seen.dom.partition('<pre id="tooltips">')[2]
     assert "message &lt;/script&gt;&lt;img" in tooltips
-    assert "ratio 0.510, 95 % interval" in tooltips
+    assert "ratio 0.509, 95 % interval" in tooltips

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from itertools import combinations_with_replacement
 from statistics import median
 
 import pytest
@@ -32,15 +33,16 @@ def test_the_verdict_is_what_the_study_was_made_to_find(study: Studies, outcome:
     assert result.verdict.kind == outcome
 
 
-def test_a_block_difference_is_the_log_ratio_of_typical_windows(study: Studies) -> None:
-    """The d of a block is the median ln over the candidate's rounds less the baseline's."""
+def test_a_block_difference_is_that_of_its_rounds(study: Studies) -> None:
+    """The d of a block is the pseudomedian over its rounds of the windows' log ratios."""
     result = study()
     block = result.used[0]
-    logs = [
-        median(math.log(window.stall_free.p99_us) for window in arm)
-        for arm in (block.candidate, block.baseline)
+    ratios = [
+        math.log(own.stall_free.p99_us / other.stall_free.p99_us)
+        for own, other in zip(block.candidate, block.baseline, strict=True)
     ]
-    assert block.difference(result.objective.arm_ln) == pytest.approx(logs[0] - logs[1])
+    means = [(one + two) / 2 for one, two in combinations_with_replacement(ratios, 2)]
+    assert block.difference(result.objective.difference_ln) == pytest.approx(median(means))
 
 
 def test_an_invalid_block_is_listed_and_not_used(study: Studies) -> None:

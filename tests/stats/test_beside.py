@@ -6,9 +6,9 @@ import numpy as np
 
 from tests.stats.conftest import Tolerance
 from tuner.stats.holm import holm
-from tuner.stats.paired import signed_rank_p
+from tuner.stats.paired import FloatArray, signed_rank_p
 from tuner.stats.verdict import VerdictKind, judge
-from tuner.testing.simulate import FloatArray, simulate
+from tuner.testing.simulate import simulate
 
 
 def against(seed: int, studies: int, blocks: int, ratios: tuple[float, ...]) -> FloatArray:

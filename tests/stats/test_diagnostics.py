@@ -21,8 +21,8 @@ from tuner.stats.diagnostics import (
     unequal_stalls_p,
     variance_shares,
 )
-from tuner.stats.paired import estimate
-from tuner.testing.simulate import FloatArray, Noise, Stalls, simulate, simulate_requests
+from tuner.stats.paired import FloatArray, estimate
+from tuner.testing.simulate import Noise, Stalls, simulate, simulate_requests
 
 
 def test_healthy_studies_are_rarely_warned(studies: int, tolerance: Tolerance) -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.stats.conftest import Tolerance
 from tuner.stats.finalists import best_of
 from tuner.stats.holm import holm
-from tuner.stats.paired import estimate, signed_rank_p
+from tuner.stats.paired import FloatArray, estimate, signed_rank_p
 from tuner.stats.verdict import Verdict, VerdictKind, judge
-from tuner.testing.simulate import FloatArray, simulate
+from tuner.testing.simulate import simulate
 
 
 def judged(d: FloatArray, *, larger_is_better: bool = False) -> list[Verdict]:

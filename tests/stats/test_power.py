@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,9 +83,15 @@ def test_fewer_than_six_blocks_detect_nothing() -> None:
     assert minimum_detectable_effect(0.001, 5) == 1.0
 
 
+def between(levels: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """The differences of each two of these levels."""
+    values = np.asarray(levels, dtype=np.float64)
+    return values[:, None] - values
+
+
 def test_pooled_sigma_by_hand() -> None:
     """Within-block variance pooled by degrees of freedom, times sqrt 2 for a difference."""
-    noise = pooled_sigma([[1.0, 3.0], [10.0, 10.0, 13.0]])
+    noise = pooled_sigma([between([1.0, 3.0]), between([10.0, 10.0, 13.0])])
     # Squares within blocks: 2 and 6, with 1 and 2 degrees of freedom.
     assert noise.degrees_of_freedom == 3
     assert noise.sigma_d == pytest.approx(math.sqrt(2 * 8 / 3))
@@ -95,15 +102,17 @@ def test_drift_between_blocks_is_no_noise() -> None:
     rng = np.random.default_rng(5)
     groups = rng.normal(0, 0.05, (400, 4))
     drifting = groups + np.linspace(0, 3, 400)[:, None]
-    assert pooled_sigma(list(drifting)).sigma_d == pytest.approx(0.05 * math.sqrt(2), rel=0.05)
-    assert pooled_sigma(list(drifting)).sigma_d == pytest.approx(pooled_sigma(list(groups)).sigma_d)
+    found = pooled_sigma(list(map(between, drifting)))
+    assert found.sigma_d == pytest.approx(0.05 * math.sqrt(2), rel=0.05)
+    assert found.sigma_d == pytest.approx(pooled_sigma(list(map(between, groups))).sigma_d)
 
 
 def test_upper_limit_covers_the_truth_as_often_as_it_says() -> None:
     """Simulated: the 80 % upper limit lies above the true sigma_d in 80 % of pilots."""
     groups = np.random.default_rng(6).normal(0, 0.1, (4_000, 3, 3))
     truth = 0.1 * math.sqrt(2)
-    covered = np.mean([pooled_sigma(list(pilot)).upper_limit(0.80) >= truth for pilot in groups])
+    found = [pooled_sigma(list(map(between, pilot))) for pilot in groups]
+    covered = np.mean([noise.upper_limit(0.80) >= truth for noise in found])
     assert covered == pytest.approx(0.80, abs=0.02)
 
 
@@ -118,11 +127,12 @@ def test_half_width_is_that_of_a_t_interval() -> None:
     ("groups", "message"),
     [
         ([], "without A/A blocks"),
-        ([[1.0]], "at least two identical instances"),
-        ([[1.0, math.nan]], "finite but got nan"),
+        ([[[0.0]]], "at least two identical instances"),
+        ([[0.1, -0.1]], "at least two identical instances"),
+        ([[[0.0, math.nan], [math.nan, 0.0]]], "finite but got nan"),
     ],
 )
-def test_unusable_groups_are_refused(groups: list[list[float]], message: str) -> None:
+def test_unusable_groups_are_refused(groups: list[npt.ArrayLike], message: str) -> None:
     """No noise is invented from too little data."""
     with pytest.raises(ValueError, match=message):
         pooled_sigma(groups)

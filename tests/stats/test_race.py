@@ -76,7 +76,7 @@ def test_the_allowance_is_honest_about_its_few_degrees_of_freedom(
 
     With the normal quantile it would be more.
     """
-    aa = simulate(33, studies=studies, blocks=3, ratios=(1.0,) * 3, rounds=4).arm_means()
+    aa = simulate(33, studies=studies, blocks=3, ratios=(1.0,) * 3, rounds=4).between()
     found = [pooled_sigma(list(study)) for study in aa]
     windows = simulate(34, studies=studies, blocks=1, ratios=(1.0, 1.0), rounds=4)
     losses = windows.ln_value[:, 0, :, 1] - windows.ln_value[:, 0, :, 0]

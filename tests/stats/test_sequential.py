@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.stats.conftest import Tolerance
-from tuner.stats.paired import minimum_blocks
+from tuner.stats.paired import FloatArray, minimum_blocks
 from tuner.stats.power import blocks_needed
 from tuner.stats.sequential import (
     SEQUENTIAL_COST,
@@ -24,7 +24,7 @@ from tuner.stats.sequential import (
     tuned_rho,
 )
 from tuner.stats.verdict import VerdictKind, judge
-from tuner.testing.simulate import FloatArray, Noise, simulate
+from tuner.testing.simulate import Noise, simulate
 
 GAUSSIAN = Noise(ar_sd=0.0, restart_sd=0.1 / np.sqrt(2), burst_probability=0.0)
 """Independent normal noise with sigma_d = 0.10."""

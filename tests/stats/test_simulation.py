@@ -11,10 +11,10 @@ import pytest
 from scipy import stats
 
 from tests.stats.conftest import Tolerance
-from tuner.stats.paired import attained_level, estimate, signed_rank_p
+from tuner.stats.paired import FloatArray, attained_level, estimate, signed_rank_p
 from tuner.stats.power import blocks_needed, minimum_detectable_effect, pooled_sigma
 from tuner.stats.verdict import VerdictKind, decision_margin, judge
-from tuner.testing.simulate import FloatArray, Noise, simulate, simulate_requests
+from tuner.testing.simulate import Noise, simulate, simulate_requests
 
 GAUSSIAN = Noise(ar_sd=0.0, restart_sd=0.1 / np.sqrt(2), burst_probability=0.0)
 """Independent normal noise with sigma_d = 0.10, as in the sample-size formula."""
@@ -39,6 +39,22 @@ def test_aa_studies_reject_at_the_exact_level(
     d = simulate(n, studies=studies, blocks=n, ratios=(1.0, 1.0), noise=noise).differences()
     level = attained_level(n, 0.05)
     assert tolerance.least(level) <= rejections(d) <= tolerance.most(0.05)
+
+
+def test_blocks_of_several_rounds_keep_the_level(studies: int, tolerance: Tolerance) -> None:
+    """The figure of a block, the pseudomedian of its rounds, leaves the sign random."""
+    noise = Noise(drift_per_window=0.01, burst_probability=0.2, burst_scale=1.0)
+    windows = simulate(50, studies=studies, blocks=12, rounds=4, ratios=(1.0, 1.0), noise=noise)
+    found = rejections(windows.differences())
+    assert tolerance.least(attained_level(12, 0.05)) <= found <= tolerance.most(0.05)
+
+
+def test_differences_by_rounds_are_less_noisy_than_those_of_whole_arms(studies: int) -> None:
+    """On a host whose level outlasts a round and not a block."""
+    noise = Noise(ar_phi=0.8, ar_sd=0.15, restart_sd=0.01)
+    windows = simulate(49, studies=studies, blocks=12, rounds=8, ratios=(1.0, 1.0), noise=noise)
+    medians = np.median(windows.ln_value, axis=2)
+    assert windows.differences().std() < 0.8 * (medians[..., 1] - medians[..., 0]).std()
 
 
 @pytest.mark.parametrize("ratio", [0.7, 0.9, 1.0])
@@ -88,7 +104,7 @@ def test_planned_studies_keep_their_promise(studies: int, tolerance: Tolerance) 
     better = 0
     for study in range(studies):
         aa = simulate(1_000 + study, studies=1, blocks=4, ratios=(1.0,) * 4, noise=GAUSSIAN)
-        noise = pooled_sigma(list(aa.arm_means()[0]))
+        noise = pooled_sigma(list(aa.between()[0]))
         n = blocks_needed(noise.upper_limit(), effect=0.10, margin=0.03)
         confirm = simulate(9_000 + study, studies=1, blocks=n, ratios=(1.0, 0.9), noise=GAUSSIAN)
         effect = minimum_detectable_effect(noise.sigma_d, n)
@@ -123,7 +139,7 @@ def test_quiet_identical_arms_end_equivalent(studies: int) -> None:
     """Where noise permits, identical configurations are shown to be so in most studies."""
     noise = Noise(ar_sd=0.02, restart_sd=0.02, burst_probability=0.0)
     aa = simulate(56, studies=1, blocks=6, ratios=(1.0,) * 4, noise=noise)
-    margin = decision_margin(pooled_sigma(list(aa.arm_means()[0])).half_width(20))
+    margin = decision_margin(pooled_sigma(list(aa.between()[0])).half_width(20))
     windows = simulate(57, studies=studies, blocks=20, ratios=(1.0, 1.0), noise=noise)
     kinds = [
         judge(d, margin=margin, minimum_detectable_effect=0.03).kind for d in windows.differences()

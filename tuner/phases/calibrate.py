@@ -177,19 +177,22 @@ def run_aa(
 def expected_sigma(bench: Bench, block: Block) -> float:
     """The noise of a block's difference to be expected from the spread of one block's windows.
 
-    The standard deviation of the difference of two medians of R windows, √2·√(π/2)·s/√R, with s
-    from the median absolute deviation, which a few disturbed windows do not move. 0 for a
-    capacity, of which one block tells no spread.
+    The standard deviation of the pseudomedian of R rounds, √(π/3)·s/√R, with s from the median
+    absolute deviation of the differences of windows that share a round, which a few disturbed ones
+    do not move. 0 for a capacity, of which one block tells no spread.
     """
     if bench.objective.slo:
         return 0.0
-    logs = [
-        np.array([bench.objective.ln(w) for w in counted_windows(block, i.instance)])
-        for i in block.instances
-    ]
-    spread = np.concatenate([values - np.median(values) for values in logs])
+    logs = np.array(
+        [
+            [bench.objective.ln(window) for window in counted_windows(block, i.instance)]
+            for i in block.instances
+        ]
+    )
+    between = logs[1:] - logs[:-1]
+    spread = between - np.median(between, axis=1, keepdims=True)
     s = 1.4826 * float(np.median(np.abs(spread)))
-    return s * math.sqrt(math.pi / min(map(len, logs)))
+    return s * math.sqrt(math.pi / 3 / logs.shape[1])
 
 
 def calibration(
@@ -208,9 +211,9 @@ def calibration(
     Raises:
         HostError: identical configurations differ so much that nothing can be decided here.
     """
-    noises = [aa_groups(blocks, objective) for objective in bench.goals.objectives]
-    sigmas = [pooled_sigma(groups) for groups in noises]
-    groups, sigma = noises[0], sigmas[0]
+    noises = [aa_differences(blocks, objective) for objective in bench.goals.objectives]
+    sigmas = [pooled_sigma(differences) for differences in noises]
+    sigma = sigmas[0]
     count = design.worth(planned_blocks(sigmas, effect, budget, plan, design))
     half_width = sigma.half_width(count)
     second = sigmas[1] if len(sigmas) > 1 else PooledSigma(0.0, sigma.degrees_of_freedom)
@@ -238,7 +241,7 @@ def calibration(
         minimum_detectable_effect=minimum_detectable_effect(
             sigma.sigma_d, count, level=design.level
         ),
-        correlation=neighbour_correlation(groups),
+        correlation=neighbour_correlation(_levels(blocks, bench.objective)),
         warnings=tuple(warnings),
         second_sigma_d=second.sigma_d,
         second_half_width=second.half_width(count),
@@ -246,22 +249,30 @@ def calibration(
     )
 
 
-def aa_groups(blocks: Sequence[Block], objective: Objective) -> list[list[float]]:
-    """The figure of every instance of every A/A block, in natural logarithms.
+def aa_differences(blocks: Sequence[Block], objective: Objective) -> list[list[list[float]]]:
+    """Log ratios of each two instances of every A/A block; see ``pooled_sigma``.
 
     Raises:
-        InstrumentError: an instance has none.
+        InstrumentError: an instance has no figure.
     """
-    groups = [
-        [objective.arm_ln(counted_windows(block, i.instance)) for i in block.instances]
-        for block in blocks
-    ]
-    if not all(math.isfinite(value) for group in groups for value in group):
+    found = []
+    for block in blocks:
+        arms = [counted_windows(block, i.instance) for i in block.instances]
+        found.append([[objective.difference_ln(own, other) for other in arms] for own in arms])
+    if not all(math.isfinite(value) for block in found for row in block for value in row):
         raise InstrumentError(
             f"the {objective.words} of the baseline cannot be read on this host; choose another"
             " --objective"
         )
-    return groups
+    return found
+
+
+def _levels(blocks: Sequence[Block], objective: Objective) -> list[list[float]]:
+    """The figure of every instance of every A/A block, in natural logarithms."""
+    return [
+        [objective.arm_ln(counted_windows(block, i.instance)) for i in block.instances]
+        for block in blocks
+    ]
 
 
 def planned_blocks(

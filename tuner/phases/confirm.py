@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tuner.configuration import Configuration
-from tuner.confirmation import counting, tally
+from tuner.confirmation import counting, estimand, tally
 from tuner.errors import HostError, InstrumentError
 from tuner.measurement import Measurement
-from tuner.objective import Objective
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block, wait_out
 from tuner.phases.calibrate import OTHER_LOAD_SHARES
@@ -49,10 +48,7 @@ def freeze(
     protocol = Protocol(
         frozen_unix_s=bench.clock(),
         digest="",
-        estimand="; ".join(
-            estimand(objective, stall_free=bench.rule is not None)
-            for objective in bench.goals.objectives
-        ),
+        estimand=estimand(bench.goals.objectives, stall_free=bench.rule is not None),
         baseline=bench.baseline.digest,
         candidate=candidates[0].digest,
         objective=bench.objective.text,
@@ -77,27 +73,6 @@ def freeze(
     protocol = sealed(protocol)
     bench.store.set_protocol(protocol)
     return protocol
-
-
-def estimand(objective: Objective, *, stall_free: bool = True) -> str:
-    """What the ratio is of, in words."""
-    latency = "corrected latency, stall-free" if stall_free else "corrected latency, raw"
-    if objective.slo:
-        quantity = (
-            f"highest rate with {objective.slo.text} ({latency}), where the"
-            " isotonic fit over the block's windows crosses the limit"
-        )
-        return _RATIO.format(quantity, "")
-    quantity = objective.words
-    if objective.quantile:
-        quantity += f" of {latency}"
-    return _RATIO.format(quantity, ", each the median over the block's rounds")
-
-
-_RATIO = (
-    "ratio candidate / baseline of the {}, pseudomedian over blocks of the difference of the arms'"
-    " logarithms{}"
-)
 
 
 def _rho(calibration: Calibration, blocks: int, design: Design) -> float | None:

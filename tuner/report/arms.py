@@ -16,7 +16,7 @@ from statistics import median
 from tuner.goals import Goals
 from tuner.latency import merge
 from tuner.measurement import Measurement
-from tuner.metric import cpu_us_per_request, memory_mib, typical_ln
+from tuner.metric import cpu_us_per_request, difference_ln, memory_mib, typical_ln
 from tuner.record import Block, BlockState, Phase, Record
 from tuner.scoring import BASELINE, counted_windows, windows_of
 from tuner.stats.paired import PairedEstimate, estimate
@@ -26,6 +26,8 @@ INTERRUPTED = "interrupted"
 
 Reading = Callable[[Sequence[Measurement]], float]
 """Logarithm of an arm's figure in a block, from its windows there; NaN where unknown."""
+Difference = Callable[[Sequence[Measurement], Sequence[Measurement]], float]
+"""Log ratio of two arms' figures in a block, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +64,9 @@ class PairedBlock:
         """Shares of requests that the stall rule excluded, of baseline and candidate."""
         return excluded_share(self.baseline), excluded_share(self.candidate)
 
-    def difference(self, reading: Reading) -> float:
+    def difference(self, of: Difference) -> float:
         """Log ratio candidate / baseline of their figures; NaN if an arm has none."""
-        return reading(self.candidate) - reading(self.baseline)
+        return of(self.candidate, self.baseline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,10 @@ def block_labels(blocks: Sequence[PairedBlock]) -> tuple[str, ...]:
 def figures(blocks: Sequence[PairedBlock], goals: Goals) -> tuple[Figure, ...]:
     """Every figure of both arms over the used blocks; those of the objectives come first."""
     used = [block for block in blocks if block.used]
-    own = [_figure(used, o.words, o.unit, o.arm_ln) for o in goals.objectives]
+    own = [
+        _figure(used, o.words, o.unit, reading=o.arm_ln, change=o.difference_ln)
+        for o in goals.objectives
+    ]
     shown = {o.words for o in goals.objectives} | {_SAME.get(o.name, "") for o in goals.objectives}
     limited = {c.metric.name: c.metric for c in goals.limits if c.metric.quantile is not None}
     known = {name for name, _, _ in _METRICS}
@@ -143,7 +148,8 @@ def figure_of(
     used: Sequence[PairedBlock], name: str, unit: str, metric: Callable[[Measurement], float]
 ) -> Figure:
     """One figure of every window, of both arms over the used blocks."""
-    return _figure(used, name, unit, partial(typical_ln, metric=metric), metric)
+    reading, change = partial(typical_ln, metric=metric), partial(difference_ln, metric=metric)
+    return _figure(used, name, unit, reading=reading, change=change, metric=metric)
 
 
 def spectra(blocks: Sequence[PairedBlock]) -> tuple[Spectrum, ...]:
@@ -218,11 +224,13 @@ def _figure(
     used: Sequence[PairedBlock],
     name: str,
     unit: str,
+    *,
     reading: Reading,
+    change: Difference,
     metric: Callable[[Measurement], float] | None = None,
 ) -> Figure:
     """``metric`` serves where a figure may be zero, which has no logarithm."""
-    changes = [block.difference(reading) for block in used]
+    changes = [block.difference(change) for block in used]
     return Figure(
         name=name,
         unit=unit,

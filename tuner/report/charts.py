@@ -121,13 +121,14 @@ def _effect(study: StudyResult) -> alt.LayerChart | None:
     blocks: list[Row] = []
     for block in study.used:
         first, second = block.values(goal.arm_ln)
+        change = math.exp(block.difference(goal.difference_ln))
         blocks.append(
             {
                 "block": block.index + 1,
-                "ratio": second / first,
+                "ratio": change,
                 "baseline": figure(first, goal.unit),
                 "tuned": figure(second, goal.unit),
-                "change": ratio(second / first),
+                "change": ratio(change),
             }
         )
     inner = study.verdict.interval90 if study.verdict else (math.nan, math.nan)

@@ -65,7 +65,7 @@ def _invalid(begun: Sequence[PairedBlock]) -> Finding:
 def _of_used(
     used: Sequence[PairedBlock], objective: Objective, margin: float, confidence: float
 ) -> list[Finding]:
-    differences = [block.difference(objective.arm_ln) for block in used]
+    differences = [block.difference(objective.difference_ln) for block in used]
     order, shares = _of_rounds(used, objective)
     return [
         stall_shares(

@@ -113,7 +113,8 @@ def objective_claims(
     if goals.second is None:
         return ()
     differences = [
-        [block.difference(objective.arm_ln) for block in used] for objective in goals.objectives
+        [block.difference(objective.difference_ln) for block in used]
+        for objective in goals.objectives
     ]
     if not np.isfinite(differences).all():
         return ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -109,8 +108,7 @@ def on_hosts(record: Record, evaluate: Callable[[Record], StudyResult]) -> Hosts
 
 
 def _differences(study: StudyResult) -> list[float]:
-    arms = [block.values(study.objective.arm_ln) for block in study.used]
-    return [math.log(candidate / baseline) for baseline, candidate in arms]
+    return [block.difference(study.objective.difference_ln) for block in study.used]
 
 
 def _verdict(

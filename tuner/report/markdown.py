@@ -143,7 +143,7 @@ def _blocks(study: StudyResult) -> str:
                 moment(block.started_unix_s)[11:19],
                 figure(first, objective.unit),
                 figure(second, objective.unit),
-                ratio(second / first),
+                ratio(math.exp(block.difference(objective.difference_ln))),
                 plain(block.reason) or "used",
             )
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tuner.ablation import Ablation
 from tuner.ablation import evaluate as evaluate_ablation
-from tuner.confirmation import Comparison, Tally, comparisons, tally_of
+from tuner.confirmation import Comparison, Tally, comparisons, estimand, tally_of
 from tuner.goals import Goals, goals_of
 from tuner.objective import Objective
 from tuner.record import Protocol, Record
@@ -237,7 +237,7 @@ def _evaluate(record: Record) -> StudyResult:
             excluded_share([window for block in used for window in block.candidate]),
         ),
         findings=found,
-        warnings=(*_warnings(record, found), *unshared),
+        warnings=(*_warnings(record, goals, found), *unshared),
         times=phase_times(record),
         trials=trials,
         shrinkage=_shrinkage(trials, digest, end.verdict),
@@ -326,7 +326,19 @@ def _shrinkage(
     return None
 
 
-def _warnings(record: Record, found: Sequence[Finding]) -> tuple[str, ...]:
+def _warnings(record: Record, goals: Goals, found: Sequence[Finding]) -> tuple[str, ...]:
     raised = tuple(finding.message for finding in found if finding.raised)
     calibration = record.calibration.warnings if record.calibration else ()
-    return (*raised, *calibration, *record.notes)
+    return (*raised, *calibration, *_other_estimand(record, goals), *record.notes)
+
+
+def _other_estimand(record: Record, goals: Goals) -> tuple[str, ...]:
+    """What to say where a protocol was frozen for a figure that is no longer computed so."""
+    protocol = record.protocol
+    if protocol is None:
+        return ()
+    now = estimand(goals.objectives, stall_free=protocol.stall_rule is not None)
+    if protocol.estimand == now:
+        return ()
+    words = f"the protocol was frozen for another figure ({protocol.estimand})"
+    return (f"{words}; this version computes: {now}",)

@@ -23,6 +23,7 @@ from tuner.stats.paired import (
     estimate,
     midranks,
     minimum_blocks,
+    pseudomedians,
     signed_rank_p,
 )
 from tuner.stats.words import counted, p_in_words, signed_percent
@@ -251,11 +252,11 @@ def bootstrap(differences: npt.ArrayLike, margin: float = 0.0, confidence: float
         return _silent("bootstrap", "bootstrap interval")
     whole = estimate(d, confidence)
     rng = np.random.default_rng(_SEED)
-    draws = _pseudomedians(d[rng.integers(d.size, size=(_RESAMPLES, d.size))])
+    draws = pseudomedians(d[rng.integers(d.size, size=(_RESAMPLES, d.size))])
     centre = math.log(whole.ratio)
     below = (np.count_nonzero(draws < centre) + 0.5) / (_RESAMPLES + 1)
     bias = float(special.ndtri(below))
-    left = _pseudomedians(np.stack([np.delete(d, block) for block in range(d.size)]))
+    left = pseudomedians(np.stack([np.delete(d, block) for block in range(d.size)]))
     pull = left.mean() - left
     squares = float((pull**2).sum())
     skew = float((pull**3).sum()) / (6 * squares**1.5) if squares else 0.0
@@ -386,12 +387,6 @@ def _permutation_test(
     observed, null = products(centred[None, :])[0], products(shuffled)
     centre = null.mean()
     return float(observed), _monte_carlo_p(abs(observed - centre), np.abs(null - centre))
-
-
-def _pseudomedians(samples: FloatArray) -> FloatArray:
-    """The pseudomedian of every row: (rows, n) to (rows,)."""
-    rows, columns = np.triu_indices(samples.shape[1])
-    return np.asarray(np.median((samples[:, rows] + samples[:, columns]) / 2, axis=1))
 
 
 def _monte_carlo_p(observed: float, null: FloatArray) -> float:

@@ -165,6 +165,23 @@ def estimate(differences: npt.ArrayLike, confidence: float = 0.95) -> PairedEsti
     )
 
 
+def pseudomedians(values: npt.ArrayLike) -> FloatArray:
+    """Median of the means of each two values and of each with itself (Hodges and Lehmann 1963).
+
+    The centre that the signed-rank test is about. It takes 29 % of the values to move it at will,
+    and for normal ones it has 95 % of the mean's efficiency, where the median has 64 %.
+
+    Args:
+        values: shape (…, n), n > 0.
+
+    Returns:
+        Shape (…).
+    """
+    d = np.asarray(values, dtype=np.float64)
+    rows, columns = _pairs(d.shape[-1])
+    return np.asarray(np.median((d[..., rows] + d[..., columns]) / 2, axis=-1))
+
+
 def midranks(values: FloatArray) -> FloatArray:
     """Ranks from 1; equal values share the mean of the ranks that they take up together."""
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)

@@ -76,29 +76,31 @@ class PooledSigma:
 def pooled_sigma(groups: Sequence[npt.ArrayLike]) -> PooledSigma:
     """The standard deviation of d from A/A blocks.
 
-    Each group is one block: the mean ln value of each of its k >= 2 identical instances. What the
-    instances of a block share (drift, a noisy neighbour) cancels in d, so only their variance
-    within blocks counts, pooled with k - 1 degrees of freedom each; d is a difference of two
-    instances, hence sqrt(2) times that standard deviation.
+    Each group is one block, shape (k, k): d of each two of its k >= 2 identical instances, so
+    ``d[i, j] == -d[j, i]``. Identical instances differ by 0, so the mean square of d is its
+    variance; blocks count with their k - 1 degrees of freedom. Where d is a difference of two
+    levels, this is the pooled variance of the levels within blocks, twice.
 
     Raises:
         ValueError: no groups, a group with fewer than two instances, or a value not finite.
     """
     squares, df = 0.0, 0
     for group in groups:
-        values = np.asarray(group, dtype=np.float64)
-        if values.ndim != 1 or values.size < 2:
+        d = np.asarray(group, dtype=np.float64)
+        if d.ndim != 2 or d.shape[0] != d.shape[1] or len(d) < 2:
             raise ValueError(
                 "every A/A block needs at least two identical instances "
-                f"but one has shape {values.shape}"
+                f"but one has shape {d.shape}"
             )
-        if not np.isfinite(values).all():
-            raise ValueError(f"ln values must be finite but got {values[~np.isfinite(values)][0]}")
-        squares += float(np.sum((values - values.mean()) ** 2))
-        df += values.size - 1
+        if not np.isfinite(d).all():
+            raise ValueError(f"differences must be finite but got {d[~np.isfinite(d)][0]}")
+        instances = len(d)
+        # The mean over the pairs of different instances, times the block's degrees of freedom.
+        squares += float(np.sum(d**2)) / instances
+        df += instances - 1
     if df == 0:
         raise ValueError("noise cannot be estimated without A/A blocks")
-    return PooledSigma(sigma_d=math.sqrt(2 * squares / df), degrees_of_freedom=df)
+    return PooledSigma(sigma_d=math.sqrt(squares / df), degrees_of_freedom=df)
 
 
 def minimum_detectable_effect(

@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from tuner.configuration import Configuration, Value
+from tuner.confirmation import estimand
 from tuner.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.measurement import Gates, Measurement, RawWindow, Samples, measure
 from tuner.objective import Objective
@@ -323,7 +324,10 @@ def _calibrate(host: _Host, baseline: str) -> Calibration:
     groups = []
     for index in range(6):
         block = host.block("aa", index, [(label, baseline, None, 0.0) for label in labels])
-        groups.append([_typical_ln(host.objective, block, label) for label in labels])
+        arms = [counted_windows(block, label) for label in labels]
+        groups.append(
+            [[host.objective.difference_ln(own, other) for other in arms] for own in arms]
+        )
     pooled = pooled_sigma(groups)
     upper = pooled.upper_limit()
     blocks = 12
@@ -429,8 +433,7 @@ def _freeze(
     protocol = Protocol(
         frozen_unix_s=host.now_s,
         digest="",
-        estimand=f"median over blocks of {objective.name}(candidate) / {objective.name}"
-        "(baseline), stall-free, at the load point",
+        estimand=estimand([objective]),
         baseline=baseline,
         candidate=candidate,
         objective=objective.name,

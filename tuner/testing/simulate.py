@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import signal
 
-FloatArray = npt.NDArray[np.float64]
+from tuner.stats.paired import FloatArray, pseudomedians
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,13 @@ class Windows:
         return np.asarray(self.ln_value.mean(axis=2))
 
     def differences(self, candidate: int = 1, baseline: int = 0) -> FloatArray:
-        """The difference d of every block: (studies, blocks)."""
-        means = self.arm_means()
-        return np.asarray(means[:, :, candidate] - means[:, :, baseline])
+        """The difference d of every block, by rounds: (studies, blocks)."""
+        return pseudomedians(self.ln_value[..., candidate] - self.ln_value[..., baseline])
+
+    def between(self) -> FloatArray:
+        """The difference d of each two instances of every block: (studies, blocks, arms, arms)."""
+        own, other = self.ln_value[..., :, None], self.ln_value[..., None, :]
+        return pseudomedians(np.moveaxis(own - other, 2, -1))
 
 
 def simulate(
