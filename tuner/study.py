@@ -316,7 +316,8 @@ def _sequential(node: Node, goals: Goals) -> bool:
     chosen = node.boolean()
     if chosen and (goals.second or goals.constraints):
         raise node.error(
-            "only one objective without constraints can be watched after every block; leave out"
+            "only one objective without constraints can be watched after every block: what else is"
+            " wanted is judged by intervals that need a fixed number of blocks; leave out"
             " sequential, or the others"
         )
     return chosen
