@@ -34,7 +34,7 @@ from benchmarks.lab import setting
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.session import Preflight, create_store, describe, open_bench, preflight
 from tuner.configuration import Configuration
-from tuner.measurement import Measurement
+from tuner.metric import cpu_us_per_request, difference_ln
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
 from tuner.phases.confirm import freeze, run_confirmation
@@ -49,6 +49,8 @@ SPACE = Path(__file__).with_name("handicap") / "handicap.yaml"
 HANDICAP = 0.10
 """More CPU time per request, as a share."""
 PROBE_RULES = 60
+_PROBES = 3
+"""Blocks that tell what so many rules cost."""
 STUDIES = 20
 MOST_FALSE = 2
 LEAST_FOUND = 16
@@ -109,30 +111,31 @@ def _confirmed(kind: Kind, studies: int, time_s: float) -> list[Verdict]:
 
 
 def _rules_for(bench: Bench, found: Preflight, share: float) -> int:
-    """The number of rules that add so much CPU time per request, by a closed loop of both."""
+    """The number of rules that add so much CPU time per request, by closed loops of both.
+
+    By rounds, as a study compares: on a host that changes its speed meanwhile the medians of both
+    told a third more or fewer rules.
+    """
     heavy = found.space.complete({"rules": PROBE_RULES}, found.baseline)
     bench.store.add_configuration(describe(found, heavy))
-    spec = BlockSpec(
-        phase="capacity",
-        index=0,
-        arms=(Arm(BASELINE, found.baseline), Arm("heavy", heavy)),
-        plan=CLOSED,
-        mode="closed",
-        rate_per_s=0.0,
-        needs_all=True,
-    )
-    block = repeat_until_complete(bench, spec)
-    light_s, heavy_s = (
-        statistics.median(map(_cpu_s, counted_windows(block, arm))) for arm in (BASELINE, "heavy")
-    )
-    per_rule = (heavy_s / light_s - 1) / PROBE_RULES
-    return max(1, round(share / per_rule))
-
-
-def _cpu_s(window: Measurement) -> float:
-    if window.server_cpu_s is None:
+    found_ln = []
+    for index in range(_PROBES):
+        spec = BlockSpec(
+            phase="capacity",
+            index=index,
+            arms=(Arm(BASELINE, found.baseline), Arm("heavy", heavy)),
+            plan=CLOSED,
+            mode="closed",
+            rate_per_s=0.0,
+            needs_all=True,
+        )
+        block = repeat_until_complete(bench, spec)
+        light, slow = (counted_windows(block, arm) for arm in (BASELINE, "heavy"))
+        found_ln.append(difference_ln(slow, light, cpu_us_per_request))
+    if not all(map(math.isfinite, found_ln)):
         raise click.ClickException("the server's CPU time cannot be read here")
-    return window.server_cpu_s / window.completed
+    per_rule = math.expm1(statistics.median(found_ln)) / PROBE_RULES
+    return max(1, round(share / per_rule))
 
 
 def _confirm(
