@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from tuner.cli import options, results
+from tuner.cli import options
+from tuner.cli.confirming import confirmed
 from tuner.cli.meet import Match, entries_of, meet, said_of
 from tuner.cli.premises import sweep_strays
 from tuner.cli.progress import TerminalProgress
@@ -19,17 +20,14 @@ from tuner.cli.runs import Asked, find_run
 from tuner.cli.session import (
     STUDIES,
     Preflight,
-    announce,
     create_store,
     describe,
     free_name,
-    open_bench,
     preflight,
     read_configuration,
 )
 from tuner.configuration import Configuration
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
-from tuner.phases.study import calibrate, confirm
 from tuner.store import Store
 from tuner.study import DEFAULT_STUDY, load_study
 
@@ -104,19 +102,17 @@ def command(
         progress.note(done)
     take = _reopened if resume else _begun
     found, other, store = take(arms, study_file, given)
-    folder = STUDIES / found.definition.name
-    if not quiet:
-        announce(found, folder, what="compare", search=False)
-    again = results.resumption(found.definition, "compare", *arms)
-    with (
-        results.kept(store, folder, progress, again),
-        open_bench(found, folder, progress, store) as (bench, spec),
-    ):
-        # Not before the study is ours: another process may be running it.
-        for done in store.recover():
-            progress.note(done)
-        confirm(calibrate(bench, spec), other)
-    study = results.show(store.record(), folder, as_json=as_json, junit=junit)
+    study = confirmed(
+        found,
+        other,
+        store,
+        "compare",
+        *arms,
+        progress=progress,
+        as_json=as_json,
+        quiet=quiet,
+        junit=junit,
+    )
     if study.verdict is not None and str(study.verdict.kind) in fail_if:
         sys.exit(EXIT_FAIL_IF)
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from tuner.cli import options, results
+from tuner.cli import options
+from tuner.cli.confirming import confirmed
 from tuner.cli.premises import sweep_strays
 from tuner.cli.progress import TerminalProgress
 from tuner.cli.reopen import reopen
@@ -18,17 +19,14 @@ from tuner.cli.runs import Asked, find_run
 from tuner.cli.session import (
     STUDIES,
     Preflight,
-    announce,
     create_store,
     describe,
     free_name,
-    open_bench,
     open_store,
     preflight,
 )
 from tuner.configuration import Configuration
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
-from tuner.phases.study import calibrate, confirm
 from tuner.record import Original
 from tuner.report.result import StudyResult, evaluate
 from tuner.store import Store
@@ -79,19 +77,17 @@ def command(
         found, candidate, store = _reopened(name, as_name, given)
     else:
         found, candidate, store = _begun(name, storage, as_name, given)
-    folder = STUDIES / found.definition.name
-    if not quiet:
-        announce(found, folder, what="replicate", search=False)
-    again = results.resumption(found.definition, "replicate", name)
-    with (
-        results.kept(store, folder, progress, again),
-        open_bench(found, folder, progress, store) as (bench, spec),
-    ):
-        # Not before the study is ours: another process may be running it.
-        for done in store.recover():
-            progress.note(done)
-        confirm(calibrate(bench, spec), candidate)
-    study = results.show(store.record(), folder, as_json=as_json, junit=junit)
+    study = confirmed(
+        found,
+        candidate,
+        store,
+        "replicate",
+        name,
+        progress=progress,
+        as_json=as_json,
+        quiet=quiet,
+        junit=junit,
+    )
     if fail_if_not_replicated and not (study.replication and study.replication.agrees):
         sys.exit(EXIT_FAIL_IF)
 
