@@ -55,7 +55,7 @@ def block_losses(block: Block, objective: Objective) -> dict[str, float]:
     """
     if block.figures is not None:
         return dict(block.figures.losses.get(objective.text, {}))
-    ratios = _arm_differences(block, objective) if objective.slo else _polished(block, objective)
+    ratios = _capacities(block, objective) if objective.slo else _polished(block, objective)
     return {
         name: objective.loss(ratio)
         for name, ratio in ratios.items()
@@ -78,11 +78,18 @@ def _polished(block: Block, objective: Objective) -> dict[str, float]:
     return {name: float(level) - base for name, level in zip(names, levels, strict=True)}
 
 
-def _arm_differences(block: Block, objective: Objective) -> dict[str, float]:
-    base = objective.arm_ln(windows_of(block, BASELINE))
+def _capacities(block: Block, objective: Objective) -> dict[str, float]:
+    base = windows_of(block, BASELINE)
     return {
-        i.instance: objective.arm_ln(windows_of(block, i.instance)) - base for i in block.instances
+        i.instance: objective.difference_ln(windows_of(block, i.instance), base)
+        for i in block.instances
     }
+
+
+def differences(block: Block, objective: Objective) -> list[list[float]]:
+    """Log ratios of each two instances of a block, such as identical ones: (k, k)."""
+    arms = [counted_windows(block, i.instance) for i in block.instances]
+    return [[objective.difference_ln(own, other) for other in arms] for own in arms]
 
 
 def block_excess(block: Block, constraint: Constraint) -> dict[str, float]:

@@ -18,7 +18,7 @@ from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, InvalidBlockError, repeat_until_complete
 from tuner.plan import CLOSED, FIXED, USUAL, Budget, Design, Overhead, StudyPlan
 from tuner.record import Block, Calibration, Record
-from tuner.scoring import BASELINE, counted_windows
+from tuner.scoring import BASELINE, counted_windows, differences
 from tuner.stats.power import PooledSigma, blocks_needed, minimum_detectable_effect, pooled_sigma
 from tuner.stats.race import neighbour_correlation
 
@@ -255,10 +255,7 @@ def aa_differences(blocks: Sequence[Block], objective: Objective) -> list[list[l
     Raises:
         InstrumentError: an instance has no figure.
     """
-    found = []
-    for block in blocks:
-        arms = [counted_windows(block, i.instance) for i in block.instances]
-        found.append([[objective.difference_ln(own, other) for other in arms] for own in arms])
+    found = [differences(block, objective) for block in blocks]
     if not all(math.isfinite(value) for block in found for row in block for value in row):
         raise InstrumentError(
             f"the {objective.words} of the baseline cannot be read on this host; choose another"

@@ -33,7 +33,7 @@ from tuner.record import (
     Record,
     Trial,
 )
-from tuner.scoring import counted_windows, window_id
+from tuner.scoring import counted_windows, differences, window_id
 from tuner.stalls import Span, StallRule
 from tuner.stats.power import minimum_detectable_effect, pooled_sigma
 from tuner.stats.verdict import decision_margin
@@ -324,10 +324,7 @@ def _calibrate(host: _Host, baseline: str) -> Calibration:
     groups = []
     for index in range(6):
         block = host.block("aa", index, [(label, baseline, None, 0.0) for label in labels])
-        arms = [counted_windows(block, label) for label in labels]
-        groups.append(
-            [[host.objective.difference_ln(own, other) for other in arms] for own in arms]
-        )
+        groups.append(differences(block, host.objective))
     pooled = pooled_sigma(groups)
     upper = pooled.upper_limit()
     blocks = 12
