@@ -55,6 +55,7 @@ ROOMS = {
     "metric": 1,
     "objective": 1,
     "never": 1,
+    "never_list": 1,
     "parameter": 1,
     "plan": 1,
     "published": 1,

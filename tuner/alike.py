@@ -1,8 +1,9 @@
 """What servers do differently unless told, made alike before they are compared.
 
 One answers with compression and another without, one writes a line for each request and another
-does not: then the faster one is the one that does less. ``spaces/alike.yaml`` says for each such
-thing which parameters of each server's space settle it; an experiment may say it otherwise.
+does not: then the faster one is the one that does less. ``spaces/alike.yaml`` lists such things,
+and each server's ``_alike.yaml`` says which parameters of its spaces settle them; an experiment
+may say it otherwise.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 from tuner.configuration import Configuration, Value
 from tuner.contenders import Alike
 from tuner.errors import DefinitionError
-from tuner.located import Node, read_yaml
+from tuner.located import Node, did_you_mean, read_yaml
 from tuner.paths import data_dir
 from tuner.space import Space
 
-_FILE = "alike.yaml"
+_THINGS = "alike.yaml"
+_SERVERS = "*/_alike.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,22 @@ class Rule:
 
 
 def shipped_rules() -> tuple[Rule, ...]:
-    """The rules of every comparison of servers."""
-    return read_rules(read_yaml(data_dir("spaces") / _FILE))
+    """The rules of every comparison of servers.
+
+    Raises:
+        DefinitionError: a file is wrong, at its line.
+    """
+    folder = data_dir("spaces")
+    things = read_yaml(folder / _THINGS).sequence()
+    servers = {file.parent.name: read_yaml(file).entries() for file in folder.glob(_SERVERS)}
+    rules = tuple(_thing(node, servers) for node in things)
+    known = [rule.what for rule in rules]
+    for entries in servers.values():
+        for what, node in entries.items():
+            if what not in known:
+                message = f"{what!r} is not in {_THINGS}{did_you_mean(what, known)}"
+                raise DefinitionError(message, path=node.path, line=node.line)
+    return rules
 
 
 def read_rules(root: Node) -> tuple[Rule, ...]:
@@ -96,15 +112,22 @@ def _words(rule: Rule, space: Space) -> str:
     return ", ".join(parts) or "nothing to set"
 
 
+def _thing(node: Node, servers: Mapping[str, Mapping[str, Node]]) -> Rule:
+    keys = node.mapping(required=("what", "why"))
+    what = keys["what"].text()
+    here = {name: entries[what] for name, entries in servers.items() if what in entries}
+    return _settled(what, keys["why"], here)
+
+
 def _rule(node: Node) -> Rule:
     keys = node.mapping(required=("what", "why", "servers"))
-    values: dict[str, dict[str, Node]] = {}
-    words: dict[str, str] = {}
-    for server, found in keys["servers"].entries().items():
-        if isinstance(found.content, str):
-            words[server] = found.text()
-        else:
-            values[server] = found.entries()
-    if not values and not words:
+    rule = _settled(keys["what"].text(), keys["why"], keys["servers"].entries())
+    if not rule.values and not rule.words:
         raise DefinitionError("no server is told anything", path=node.path, line=node.line)
-    return Rule(keys["what"].text(), keys["why"].text(), values, words)
+    return rule
+
+
+def _settled(what: str, why: Node, servers: Mapping[str, Node]) -> Rule:
+    words = {name: node.text() for name, node in servers.items() if isinstance(node.content, str)}
+    values = {name: node.entries() for name, node in servers.items() if name not in words}
+    return Rule(what, why.text(), values, words)

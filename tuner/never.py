@@ -1,8 +1,8 @@
 """Settings that no search touches, whoever's space names them.
 
-They are there for security, for the operator, or for the answer itself; or they are known to do
-harm that a load test does not show. A search that may change them finds "gains" that nobody
-should have. By name, ``--force``, a user may still have one; the record then says so.
+A search that may change them finds "gains" that nobody should have. By name, ``--force``, a user
+may still have one; the record then says so. Each server's list stands beside its spaces
+(``tuner.never_list``); what is said of the host holds for all.
 """
 
 from __future__ import annotations
@@ -11,111 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
+from tuner.never_list import never_list
 from tuner.text.statement import Statement
-
-_SAFETY = "it decides who can read or join a connection, not how fast it is"
-_VERIFY = "it decides whether the other side is who it says"
-_SLOW_CLIENTS = "it is what keeps slow clients from holding connections for ever"
-_LIMIT = "it is what keeps large requests out"
-_SHARE = "it is what keeps one client from taking all"
-_ADMITS = "it decides who gets an answer"
-_ANSWER = "it changes what clients get"
-_CACHE = "it answers from a copy: that is another service, not a faster one"
-_LOG = "it is the operator's record"
-_GONE = "Nginx ignores it since 1.19.7"
-
-_NGINX = {
-    **dict.fromkeys(
-        (
-            *("ssl_ciphers", "ssl_protocols", "ssl_ecdh_curve", "ssl_dhparam"),
-            *("ssl_prefer_server_ciphers", "proxy_ssl_ciphers", "proxy_ssl_protocols"),
-        ),
-        _SAFETY,
-    ),
-    "ssl_early_data": "a replayed first flight repeats a request",
-    **dict.fromkeys(
-        (
-            *("ssl_verify_client", "ssl_verify_depth", "ssl_stapling_verify"),
-            *("proxy_ssl_verify", "proxy_ssl_verify_depth"),
-        ),
-        _VERIFY,
-    ),
-    **dict.fromkeys(
-        ("client_header_timeout", "client_body_timeout", "send_timeout"), _SLOW_CLIENTS
-    ),
-    **dict.fromkeys(
-        (*("client_max_body_size", "client_header_buffer_size", "large_client_header_buffers"),),
-        _LIMIT,
-    ),
-    **dict.fromkeys(
-        (
-            *("limit_req", "limit_req_zone", "limit_req_dry_run"),
-            *("limit_conn", "limit_conn_zone", "limit_conn_dry_run"),
-            *("limit_rate", "limit_rate_after"),
-        ),
-        _SHARE,
-    ),
-    **dict.fromkeys(("allow", "deny", "auth_basic", "auth_request", "satisfy"), _ADMITS),
-    **dict.fromkeys(
-        (
-            *("http2_max_field_size", "http2_max_header_size", "http2_max_requests"),
-            *("http2_recv_timeout", "http2_idle_timeout"),
-        ),
-        _GONE,
-    ),
-    "lingering_close": "without it clients lose the end of what they were sent",
-    "etag": _ANSWER,
-    "gzip_types": _ANSWER,
-    "access_log": f"{_LOG}; its buffer is a parameter of its own (access_log_buffer)",
-    "error_log": _LOG,
-    **dict.fromkeys(
-        ("proxy_cache", "fastcgi_cache", "uwsgi_cache", "scgi_cache", "proxy_cache_valid"), _CACHE
-    ),
-    "timer_resolution": "it makes every time that the server knows coarser",
-    "worker_priority": "it starves whatever else lives on the host, the load generator too",
-    "quic_retry": "it is the answer to forged addresses",
-    "quic_bpf": "it loses new connections after a reload (nginx issue 425)",
-}
-_CADDY = {
-    **dict.fromkeys(("protocols", "ciphers", "curves", "tls_curves", "tls_ciphers"), _SAFETY),
-    **dict.fromkeys(("tls_insecure_skip_verify", "client_auth"), _VERIFY),
-    **dict.fromkeys(("read_header", "read_header_timeout", "read_body"), _SLOW_CLIENTS),
-    **dict.fromkeys(("basic_auth", "basicauth", "forward_auth"), _ADMITS),
-    **dict.fromkeys(("max_header_size", "request_body", "max_size"), _LIMIT),
-    "enable_0rtt": "a replayed first flight repeats a request",
-    "allow_0rtt": "a replayed first flight repeats a request",
-    "0rtt": "a replayed first flight repeats a request",
-    "enable_full_duplex": "it breaks clients that send all before they read",
-    "metrics": "it is what the operator sees",
-    "cache": _CACHE,
-}
-_NGHTTPX = {
-    **dict.fromkeys(("ciphers", "tls13_ciphers", "groups", "tls_min_proto_version"), _SAFETY),
-    **dict.fromkeys(("insecure", "verify_client"), _VERIFY),
-    **dict.fromkeys(("frontend_read_timeout", "frontend_write_timeout"), _SLOW_CLIENTS),
-    **dict.fromkeys(("request_header_field_buffer",), _LIMIT),
-}
-_EVERYWHERE = {"mitigations": "it opens the host to others on the same processor"}
-
-_BRINGS_IN = "what it brings in is not looked at"
-_IN_TEXT = {
-    "nginx": {
-        # Ciphers and protocols have other words there, but kernel TLS is a parameter.
-        **dict.fromkeys(("ssl_conf_command", "proxy_ssl_conf_command"), _SAFETY),
-        **dict.fromkeys(("grpc_ssl_conf_command", "uwsgi_ssl_conf_command"), _SAFETY),
-        **dict.fromkeys(("include", "load_module"), _BRINGS_IN),
-        "log_format": _LOG,
-    },
-    "caddy": {"import": _BRINGS_IN, **dict.fromkeys(("log", "log_skip", "skip_log"), _LOG)},
-    "nghttpx": {"include": _BRINGS_IN},
-}
-
-_BY_SERVER = {"nginx": _NGINX, "caddy": _CADDY, "nghttpx": _NGHTTPX}
 
 _VARIABLE = re.compile(r"\$\{?(\w+)|\(\?P?<(\w+)>")
 """One that is read or set, or named in a regular expression."""
-_VARIABLES = {"nginx": {"limit_rate": "limit_rate"}}
-"""Variables that mean a directive of the list by being set."""
+_HOST = "kernel"
 
 
 def refusal(server: str, name: str) -> str:
@@ -126,7 +27,11 @@ def refusal(server: str, name: str) -> str:
         name: a parameter's or a directive's; ``-`` is as good as ``_``.
     """
     plain = name.lower().replace("-", "_")
-    return _BY_SERVER.get(server, {}).get(plain, "") or _EVERYWHERE.get(plain, "")
+    for each in (server, _HOST):
+        found = never_list(each).listed.get(plain)
+        if found is not None and not found.searched:
+            return found.why
+    return ""
 
 
 def text_refusal(server: str, name: str) -> str:
@@ -135,7 +40,8 @@ def text_refusal(server: str, name: str) -> str:
     Beside what is never searched at all, these are directives that a parameter can stand for in
     part (``ssl_conf_command Options KTLS``), and those that bring in other text.
     """
-    return refusal(server, name) or _IN_TEXT.get(server, {}).get(name, "")
+    found = never_list(server).listed.get(name)
+    return refusal(server, name) or (found.why if found else "")
 
 
 def guarded(server: str, statements: Iterable[Statement]) -> list[tuple[str, Statement]]:
@@ -151,9 +57,9 @@ def guarded(server: str, statements: Iterable[Statement]) -> list[tuple[str, Sta
         for words in (*statement.within, statement.words):
             name = words[0] if words else ""
             if text_refusal(server, name) and not _is_parameter(server, words, statement):
-                found[at] = name, _without_options(statement)
+                found[at] = name, _without_options(server, statement)
                 break
-    readers = {**_VARIABLES.get(server, {}), **_read(server, found.values())}
+    readers = {**never_list(server).variables, **_read(server, found.values())}
     while readers:
         # What a variable is made of may be made of others.
         more: dict[int, tuple[str, Statement]] = {}
@@ -179,24 +85,25 @@ def reached(
 
 def _is_parameter(server: str, words: tuple[str, ...], statement: Statement) -> bool:
     """Whether a directive says what parameters are for, and nothing else of its own."""
-    if server == "nginx" and words[0] == "ssl_conf_command":
-        return words[1:] in (("Options", "KTLS"), ("Options", "-KTLS"))
-    # How much of a log is kept is a trade of its own; that there is one is not.
+    found = never_list(server).listed.get(words[0])
+    if found is None:
+        return False
     inside = (*statement.within, statement.words)
-    return server == "caddy" and words[0] == "log" and ("sampling",) in inside
+    return words[1:] in found.unless or any((block,) in inside for block in found.unless_inside)
 
 
-def _without_options(statement: Statement) -> Statement:
-    """A log without its buffer, which parameters are for."""
-    if statement.name != "access_log":
+def _without_options(server: str, statement: Statement) -> Statement:
+    """A directive without what parameters are for, such as a log's buffer."""
+    found = never_list(server).listed.get(statement.name)
+    if found is None or not found.options:
         return statement
-    kept = tuple(w for w in statement.words if not w.startswith(("buffer=", "flush=")))
+    kept = tuple(word for word in statement.words if not word.startswith(found.options))
     return Statement(kept, statement.within)
 
 
 def _read(server: str, found: Iterable[tuple[str, Statement]]) -> dict[str, str]:
-    """Nginx's variables that some statements mention, with the directive that each is for."""
-    if server != "nginx":
+    """The variables that some statements mention, with the directive that each is for."""
+    if not never_list(server).has_variables:
         return {}
     return {each: name for name, statement in found for each in _mentioned(statement)}
 
@@ -210,4 +117,5 @@ def _mentioned(statement: Statement) -> Iterator[str]:
 
 def names(server: str) -> Collection[str]:
     """All that is on the list for one server."""
-    return tuple(sorted({*_BY_SERVER.get(server, {}), *_EVERYWHERE}))
+    every = (never_list(each).listed.items() for each in (server, _HOST))
+    return tuple(sorted({name for found in every for name, it in found if not it.searched}))

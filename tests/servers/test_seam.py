@@ -32,12 +32,14 @@ from tuner.hosts.port import InstanceSpec
 from tuner.render import EXPORT, Placement, render
 from tuner.servers import nginx
 from tuner.servers.ground import Ground
+from tuner.servers.place import Place
 from tuner.space import Space
 from tuner.syntax import NGINX
 from tuner.wire import Wire
 
 name = "toy"
-file_name = "toy.conf"
+usual_place = Place("/srv/toy/toy.conf", "toy -t %s", "toyd", "")
+file_name = usual_place.file
 syntax = replace(NGINX, server=name)
 
 
@@ -91,8 +93,18 @@ def test_the_shipped_servers_are_those_that_have_templates() -> None:
     assert SERVER_NAMES[0] == nginx.name
 
 
-def test_a_server_is_added_without_a_change_to_any_file(tmp_path: Path) -> None:
-    """Its space is known, shown, and put to its own validator."""
+NEVER = """\
+never:
+  - why: the toy would break
+    names: [worker_connections]
+"""
+ALIKE = "compression: the toy has none\n"
+_ASKED = "from tuner.alike import shipped_rules; print(shipped_rules()[0].words['toy'])"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of the project with one server more."""
     here("nginx")
     for folder in ("tuner", "templates", "spaces"):
         unread = shutil.ignore_patterns("__pycache__")
@@ -106,14 +118,34 @@ def test_a_server_is_added_without_a_change_to_any_file(tmp_path: Path) -> None:
     }.items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "tuner", "space", "check", "toy/static", "--samples", "3"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    return tmp_path
+
+
+def python(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in the copy."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree)},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_a_server_is_added_without_a_change_to_any_file(tree: Path) -> None:
+    """Its space is known, shown, and put to its own validator."""
+    done = python(tree, "-m", "tuner", "space", "check", "toy/static", "--samples", "3")
     assert done.returncode == 0, done.stderr
     assert "accepted by toy" in done.stdout
     assert "3 proposed, 0 refused" in done.stdout
+
+
+def test_its_folder_of_spaces_says_what_no_search_of_it_touches(tree: Path) -> None:
+    """And how it is made alike to others."""
+    (tree / "spaces/toy/_never.yaml").write_text(NEVER, encoding="utf-8")
+    (tree / "spaces/toy/_alike.yaml").write_text(ALIKE, encoding="utf-8")
+    done = python(tree, "-m", "tuner", "space", "check", "toy/static", "--samples", "3")
+    assert done.returncode == 2
+    assert "the toy would break" in done.stderr
+    assert python(tree, "-c", _ASKED).stdout == "the toy has none\n"

@@ -9,9 +9,10 @@ import yaml
 
 from tuner.export import unit
 from tuner.export.configuration import choose, comment, provenance
-from tuner.export.places import Place, place_of
 from tuner.record import ConfigurationRecord
 from tuner.report.result import StudyResult
+from tuner.servers.catalog import server as server_of
+from tuner.servers.place import Place
 
 ROLE = "tuned"
 """Prefix of the role's variables, as ansible-lint asks; followed by the server's name."""
@@ -48,7 +49,7 @@ def role(study: StudyResult, *, candidate: bool = False, minimal: bool = False) 
     chosen = choose(study, candidate=candidate, minimal=minimal)
     if chosen is None:
         return {}
-    lines, place = provenance(study, chosen), place_of(study.record.server.name)
+    lines, place = provenance(study, chosen), server_of(study.record.server.name).usual_place
     name = f"{ROLE}_{study.record.server.name}"
     head = "---\n" + _wrapped(lines)
     more = dict(chosen.more)

@@ -13,9 +13,10 @@ import yaml
 
 from tuner.errors import DefinitionError
 from tuner.export.configuration import choose, comment, provenance
-from tuner.export.places import Place, place_of
 from tuner.render import EXPORT, render_backend
 from tuner.report.result import StudyResult
+from tuner.servers.catalog import server as server_of
+from tuner.servers.place import Place
 from tuner.site import generate
 from tuner.workload import Workload, load_workload
 
@@ -40,7 +41,7 @@ def compose(
     if chosen is None:
         return {}
     server = study.record.server
-    place = place_of(server.name)
+    place = server_of(server.name).usual_place
     if not place.image:
         raise DefinitionError(
             f"there is no official image of {server.name}; use --format role", path="--format"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
-from tuner.export.places import Place
+from tuner.servers.place import Place
 from tuner.systemd import DROP_IN, VARIABLES, drop_in, drop_ins, unit_of
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tuner.facts import ServerFacts
+from tuner.servers.place import Place
 from tuner.servers.port import Server
 from tuner.syntax import Syntax
 from tuner.wire import Wire
@@ -26,6 +27,11 @@ class OfKind:
     def syntax(self) -> Syntax:
         """See ``Server``."""
         return self.kind.syntax
+
+    @property
+    def usual_place(self) -> Place:
+        """See ``Server``."""
+        return self.kind.usual_place
 
     def detect(self, binary: str | None = None) -> ServerFacts:
         """See ``Server``."""

@@ -22,14 +22,26 @@ from tuner.hosts.port import InstanceSpec
 from tuner.parameter import Parameter
 from tuner.render import EXPORT, Placement, environment_of, render
 from tuner.servers.ground import Ground
+from tuner.servers.place import Place
 from tuner.servers.program import ask, find, version
 from tuner.space import Space
 from tuner.syntax import Syntax, plain_text
 from tuner.text.caddyfile import statements
 from tuner.wire import Wire
 
+ENVIRONMENT_FILE = "caddy.env"
+
 name = "caddy"
-file_name = "Caddyfile"
+usual_place = Place(
+    "/etc/caddy/Caddyfile",
+    # `caddy validate` would open the log files, as root; what this does not see the reload does,
+    # which keeps what runs.
+    "caddy adapt --adapter caddyfile --config %s",
+    "caddy",
+    "caddy",
+    ENVIRONMENT_FILE,
+)
+file_name = usual_place.file
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:+-]+")
 
@@ -92,9 +104,7 @@ _EMBEDDED = str(Path(sysconfig.get_path("scripts"), "caddy"))
 _CANDIDATES = ("caddy", "/usr/bin/caddy", "/usr/local/bin/caddy", _EMBEDDED)
 ADMIN_SOCKET = "run/admin.sock"
 """Of an instance, in its folder."""
-ENVIRONMENT_FILE = "caddy.env"
 JSON_FILE = "caddy.json"
-_USUAL_PATH = "/etc/caddy/Caddyfile"
 # Caddy says what is wrong in its log, which is JSON and goes on behind it: the sentence alone.
 _SENTENCE = (
     r"""sed -n -e 's/^Error: //p' -e 's/.*"level":"error".*"msg":"\(.*\)"}$/\1/p'"""
@@ -279,5 +289,5 @@ def adapt(text: str, binary: str) -> str:
     """
     said, _ = ask(binary, "adapt", "--config", "-", "--adapter", "caddyfile", stdin=text)
     # Its own file is what Caddy hides from clients; here it came through a pipe.
-    said = said.replace('"./-"', json.dumps(_USUAL_PATH))
+    said = said.replace('"./-"', json.dumps(usual_place.path))
     return json.dumps(json.loads(said), indent=2) + "\n"

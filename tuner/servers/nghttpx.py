@@ -17,6 +17,7 @@ from tuner.hosts.port import InstanceSpec
 from tuner.parameter import Parameter
 from tuner.render import EXPORT, Placement, render
 from tuner.servers.ground import Ground
+from tuner.servers.place import Place
 from tuner.servers.program import ask, find, version
 from tuner.space import Space
 from tuner.syntax import Syntax, plain_text
@@ -24,7 +25,8 @@ from tuner.text.statement import options
 from tuner.wire import Wire
 
 name = "nghttpx"
-file_name = "nghttpx.conf"
+usual_place = Place("/etc/nghttpx/nghttpx.conf", "", "nghttpx", "")
+file_name = usual_place.file
 
 _CANDIDATES = ("nghttpx", "/usr/sbin/nghttpx", "/usr/local/bin/nghttpx")
 _CHECKED = "check.conf"

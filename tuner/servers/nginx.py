@@ -17,6 +17,7 @@ from tuner.facts import ServerFacts
 from tuner.hosts.port import InstanceSpec
 from tuner.render import EXPORT, Placement, render, render_backend
 from tuner.servers.ground import Ground
+from tuner.servers.place import Place
 from tuner.servers.program import ask, find, version
 from tuner.space import Space
 from tuner.syntax import NGINX
@@ -25,7 +26,8 @@ from tuner.workload import Workload
 
 name = "nginx"
 syntax = NGINX
-file_name = "nginx.conf"
+usual_place = Place("/etc/nginx/nginx.conf", "nginx -t -c %s", "nginx", "nginx")
+file_name = usual_place.file
 
 _CANDIDATES = ("nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx")
 _BACKEND = "backend"

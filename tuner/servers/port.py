@@ -14,6 +14,7 @@ from tuner.facts import ServerFacts
 from tuner.hosts.port import InstanceSpec
 from tuner.render import EXPORT, Placement
 from tuner.servers.ground import Ground
+from tuner.servers.place import Place
 from tuner.space import Space
 from tuner.syntax import Syntax
 from tuner.wire import Wire
@@ -34,7 +35,12 @@ class Server(Protocol):
 
     @property
     def file_name(self) -> str:
-        """What its configuration file is usually called."""
+        """What its configuration file is called."""
+        ...
+
+    @property
+    def usual_place(self) -> Place:
+        """Where it lies on a usual system, and what its service is called."""
         ...
 
     def detect(self, binary: str | None = None) -> ServerFacts:
