@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Tuner, quiet
 from tuner import __version__
-from tuner.cli import premises
+from tuner.cli import premises, way_on
 from tuner.errors import DefinitionError
 from tuner.load import program
 from tuner.servers import nginx
@@ -187,3 +187,23 @@ def test_whoever_has_read_enough_may_leave() -> None:
     assert "Traceback" not in process.stderr.read()
     process.stderr.close()
     process.wait()
+
+
+@pytest.mark.parametrize(
+    ("words", "way"),
+    [
+        (("optimize", "--time", "5m"), "go on with --resume"),
+        (("--", "compare", "stock", "hand"), "go on with --resume"),
+        (("worker", "run"), "the same line goes on"),
+        (("rollback", "optimize"), ""),
+        (("proxy",), ""),
+        ((), ""),
+    ],
+)
+def test_who_is_interrupted_is_told_how_to_go_on_where_that_can_be_done(
+    words: tuple[str, ...], way: str
+) -> None:
+    """Only commands that take --resume name it."""
+    told = way_on(words)
+    assert told.endswith(way)
+    assert bool(told) == bool(way)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
 import subprocess
 import sys
 
@@ -54,6 +57,30 @@ def test_sqlite_is_refused_for_several_hosts_with_the_way_out(url: str | None) -
     """With the reason, and both storages that serve."""
     with pytest.raises(DefinitionError, match=r"cannot share.*postgresql\+psycopg://.*grpc://"):
         refuse_unshared(url)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_proxy_ends_when_it_is_asked_to(url: str, number: signal.Signals) -> None:
+    """That is no failure to whoever supervises it, and nothing that could be gone on with."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tuner", "proxy", "--listen", address],
+        env={**os.environ, "TUNER_STORAGE": url},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        assert "serving" in process.stderr.readline()
+        open_storage(f"grpc://{address}")
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, said
+    assert said.splitlines()[-1] == "the proxy has ended"
 
 
 def test_a_proxy_that_is_not_there_is_said_at_once() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
+from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -96,8 +97,8 @@ def main() -> NoReturn:
     except click.ClickException as wrong:
         wrong.show()
         code = 2
-    except (KeyboardInterrupt, click.Abort):
-        _say("interrupted")
+    except (KeyboardInterrupt, click.Abort, Interrupted) as stopped:
+        _say((str(stopped) or "interrupted") + way_on(sys.argv[1:]))
         code = Interrupted.exit_code
     except TunerError as error:
         _say(str(error))
@@ -109,7 +110,22 @@ def main() -> NoReturn:
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:
-    raise Interrupted("terminated; everything that was measured is kept, go on with --resume")
+    raise Interrupted("terminated")
+
+
+def way_on(words: Sequence[str]) -> str:
+    """How a command that was stopped is gone on with; empty where there is nothing to go on with.
+
+    Args:
+        words: of the command line.
+    """
+    name = next((word for word in words if word in _COMMANDS), "")
+    command = cli.get_command(click.Context(cli), name)
+    if name == "worker":
+        return "; everything that was measured is kept, the same line goes on"
+    if command and any(parameter.name == "resume" for parameter in command.params):
+        return "; everything that was measured is kept, go on with --resume"
+    return ""
 
 
 def _say(text: str) -> None:

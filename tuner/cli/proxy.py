@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tuner.cli import options
-from tuner.errors import DefinitionError, StoreError
+from tuner.errors import DefinitionError, Interrupted, StoreError
 from tuner.storage import DEFAULT_PROXY_PORT, open_storage, refuse_unshared, without_secret
 
 _EPILOG = """
@@ -56,6 +56,9 @@ def command(storage: str | None, listen: str, threads: int) -> None:
         raise StoreError(f"the proxy needs grpcio: pip install 'tuner[grpc]' ({error})") from None
     except RuntimeError as error:
         raise StoreError(f"the proxy cannot listen on {listen}: {error}") from None
+    except (KeyboardInterrupt, Interrupted):
+        # How it ends; to whoever supervises services it is no failure.
+        click.echo("the proxy has ended", err=True)
 
 
 def _serve(storage: Any, host: str, port: int, threads: int) -> None:
