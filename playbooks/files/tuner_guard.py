@@ -215,12 +215,25 @@ def namespace():
     return os.readlink("/proc/self/ns/net")
 
 
-def replace(path, content):
-    """Write a file in one step: the old content or the new one, never half of it."""
+def replace(path, content, uid=-1, gid=-1, mode=0o644):
+    """Write a file in one step: the old content or the new one, never half of it.
+
+    Args:
+        path: of the file.
+        content: bytes.
+        uid: owner; -1: this account.
+        gid: group; likewise.
+        mode: permissions.
+    """
     draft = path + ".tuner-new"
     try:
-        with open(draft, "wb") as stream:
+        # Closed to others until it is whose it will be: what it replaces may hold passwords.
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            os.fchmod(descriptor, 0o600)
             stream.write(content)
+            os.fchown(descriptor, uid, gid)
+            os.fchmod(descriptor, mode)
             stream.flush()
             os.fsync(stream.fileno())
     except OSError:

@@ -5,7 +5,8 @@
     tuner_service_guard.py FOLDER renew     lend for another while
     tuner_service_guard.py FOLDER keep      the files stay as they are; the old ones are kept too
     tuner_service_guard.py FOLDER restore   put the old files and the service's state back now
-                                            (restore OWNER: unless the change is another's)
+                                            (restore OWNER: unless the change is another's; with a
+                                            blank at its end: whoever's begins so)
     tuner_service_guard.py FOLDER watch     put them back once nobody renews
 
 The old files are on the disk, and the watching process runs, before the first file is changed. So a
@@ -98,6 +99,9 @@ class Guard(tuner_guard.Guard):
             if code != 0:
                 self.back_to(before, saved, asked["lease_s"])
                 return {"state": "refused", "message": said}
+            if not saved.get("taken_over"):
+                saved["taken_over"] = True
+                self.save(saved)
             code, said = take_over(saved, how)
             if code == 0:
                 said = unproved(asked["live"], like) or unset(saved["service"], variables)
@@ -133,6 +137,7 @@ class Guard(tuner_guard.Guard):
             "service": asked["service"],
             "validate": asked["validate"],
             "was_active": is_active(asked["service"]),
+            "taken_over": False,
             "files": {},
             "put": {},
             "since": time.time(),
@@ -157,7 +162,7 @@ class Guard(tuner_guard.Guard):
                 os.unlink(self.backup(number))
             os.link(os.path.realpath(path), self.backup(number))
         except OSError:
-            replace(self.backup(number), read(path))
+            replace(self.backup(number), read(path), mode=0o600)
             linked = False
         return {
             "there": True,
@@ -215,9 +220,12 @@ class Guard(tuner_guard.Guard):
         """As ``restore``, unless what is changed is another's."""
         with self.locked():
             saved = self.load()
-        if saved is None or saved["owner"] != owner:
+        if saved is None:
             return []
-        return self.restore(f"asked to by {owner}")
+        whose = saved["owner"]
+        if whose != owner and not (owner.endswith(" ") and whose.startswith(owner)):
+            return []
+        return self.restore(f"asked to by {whose}")
 
     def put_back(self, saved, reason):
         """The old files, byte for byte, with owner, mode and time; then the service."""
@@ -239,14 +247,9 @@ class Guard(tuner_guard.Guard):
             # Gone already, or something else lies there by now.
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
-        if saved["was_active"]:
-            code, said = take_over(saved, "restart")
-            if code != 0:
-                self.log(f"the files are back, but {saved['service']} does not start: {said}")
-                raise GuardError(f"the files are back, but the service does not start: {said}")
-        else:
-            reread_units(saved)
-            control(saved["service"], "stop")
+        # What the validator refused, the service has never seen, unless it was started since.
+        if saved.get("taken_over", True) or saved["boot"] != boot_id():
+            self.give_service_back(saved)
         os.unlink(self.state)
         for old in saved["files"].values():
             if old["there"]:
@@ -255,6 +258,21 @@ class Guard(tuner_guard.Guard):
         self.log("put back: {} ({})".format(", ".join(back) or "nothing differed", reason))
         return back
 
+    def give_service_back(self, saved):
+        """The service as it was found, with its own files.
+
+        Raises:
+            GuardError: it does not start with them.
+        """
+        if not saved["was_active"]:
+            reread_units(saved)
+            control(saved["service"], "stop")
+            return
+        code, said = take_over(saved, "restart")
+        if code != 0:
+            self.log(f"the files are back, but {saved['service']} does not start: {said}")
+            raise GuardError(f"the files are back, but the service does not start: {said}")
+
     def keep_found(self, path, found, saved):
         """Keep what something else wrote to a file meanwhile: it is about to be replaced."""
         if found is None or digest(found) == saved.get("put", {}).get(path, digest(found)):
@@ -262,7 +280,7 @@ class Guard(tuner_guard.Guard):
         at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         kept = os.path.join(self.folder, f"{os.path.basename(path)}.{at}")
         with contextlib.suppress(OSError):
-            replace(kept, found)
+            replace(kept, found, mode=0o600)
         self.log(f"something else had changed {path}; what stood there is in {kept}")
 
 
@@ -319,10 +337,10 @@ def put(path, content, old):
     """The content, with owner and mode as they were; through a link if it is one."""
     path = os.path.realpath(path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    replace(path, content)
     if old["there"]:
-        os.chown(path, old["uid"], old["gid"])
-        os.chmod(path, old["mode"])
+        replace(path, content, old["uid"], old["gid"], old["mode"])
+    else:
+        replace(path, content)
 
 
 class Likeness:

@@ -23,6 +23,8 @@ import time
 import urllib.parse
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.tuner_caller import CallerGoneError, heeded
+from ansible.module_utils.tuner_folders import own_folder, refuse_planted
 from ansible.module_utils.tuner_processes import pids_of
 
 DOCUMENTATION = r"""
@@ -97,6 +99,11 @@ ARGUMENTS = {
     "timeout_s": {"type": "float", "default": 10.0},
     "instances": {"type": "list", "elements": "dict", "default": [], "options": INSTANCE},
 }
+UNTOLD: dict[str, object] = {"invocation": {}}
+"""Of a result, which would hold all that the module was given: configurations, and what they hold.
+
+It shall stand in no log, and ansible-runner leaves out a whole result that is too long.
+"""
 POLL_S = 0.005
 PRIORITY = -20
 """Niceness of every instance: what else runs on the host is not to be measured, so it waits.
@@ -211,9 +218,10 @@ def running(command, instance, account):
     """A command that runs as the instance would, and the file it speaks to; ended beyond this."""
     environment = {k: v for k, v in os.environ.items() if k not in INHERITED}
     environment.update({str(k): str(v) for k, v in instance["environment"].items()})
-    # A file rather than a pipe: a daemon that keeps the descriptor must not keep us waiting.
-    path = os.path.join(instance["directory"], ".said")
-    with open(path, "w+", encoding="utf-8", errors="replace") as said:
+    # Memory rather than a pipe: a daemon that keeps the descriptor must not keep us waiting.
+    # No file in the folder, where the instance's account could have put a link.
+    memory = os.memfd_create("said")
+    with os.fdopen(memory, "w+", encoding="utf-8", errors="replace") as said:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -258,9 +266,10 @@ def run_all(name, instances, account, timeout_s):
 
 
 def write(instance, account):
-    """Make the instance's folder anew, owned by the account that will run it."""
+    """Make the instance's folder anew, for the account alone that will run it."""
     root = instance["directory"]
-    os.makedirs(root)
+    # A configuration may hold passwords, and a certificate's key lies beside it.
+    os.makedirs(root, mode=0o700)
     made = [root]
     for folder in instance["folders"]:
         os.makedirs(os.path.join(root, folder), exist_ok=True)
@@ -399,28 +408,37 @@ def main():
     present = module.params["state"] == "present"
     for instance in instances:
         if not instance["directory"].startswith(lab.rstrip("/") + "/"):
-            module.fail_json(msg="{} is not inside {}".format(instance["directory"], lab))
+            module.fail_json(msg="{} is not inside {}".format(instance["directory"], lab), **UNTOLD)
     if module.check_mode:
-        module.exit_json(changed=present or bool(processes_of(lab)), instances=[])
+        module.exit_json(changed=present or bool(processes_of(lab)), instances=[], **UNTOLD)
     try:
         result = carry_out(module.params)
     except (OSError, RuntimeError, KeyError, subprocess.SubprocessError) as error:
-        module.fail_json(msg=f"{type(error).__name__}: {error}")
+        module.fail_json(msg=f"{type(error).__name__}: {error}", **UNTOLD)
     else:
-        module.exit_json(**result)
+        module.exit_json(**result, **UNTOLD)
 
 
 def carry_out(params):
     """Stop what runs in the lab, then start what is wanted; the module's result."""
     lab, timeout_s, user = params["lab"], params["timeout_s"], params["user"]
     account = pwd.getpwnam(user) if user and os.geteuid() == 0 else None
+    refuse_planted(lab)
     stopped = stop_all(lab, timeout_s)
     existed = os.path.isdir(lab)
     shutil.rmtree(lab, ignore_errors=True)
     if params["state"] == "absent":
         return {"changed": existed or stopped > 0, "stopped": stopped, "instances": []}
-    os.makedirs(lab, mode=0o755)
-    states = deploy(params["instances"], account, timeout_s)
+    own_folder(lab, 0o755)
+    # Whoever stops the lab stops this deployment with it: see processes_of.
+    os.chdir(lab)
+    try:
+        with heeded():
+            states = deploy(params["instances"], account, timeout_s)
+    except CallerGoneError:
+        stop_all(lab, timeout_s)
+        shutil.rmtree(lab, ignore_errors=True)
+        raise
     return {"changed": True, "stopped": stopped, "instances": states}
 
 

@@ -133,6 +133,8 @@ ASKED = (
     *("lease_s", "watched", "continues", "live"),
 )
 PATIENCE_S = 240.0
+UNTOLD: dict[str, object] = {"invocation": {}}
+"""Of a result, which would hold the files: what stands in them shall be in no log."""
 
 
 def pids_in(asked):
@@ -148,11 +150,11 @@ def main():
     asked = module.params
     saved = os.path.join(asked["folder"], "saved.json")
     if asked["state"] != "changed" and not os.path.exists(saved):
-        module.exit_json(changed=False, service="untouched", message="", restored=[])
+        module.exit_json(changed=False, service="untouched", message="", restored=[], **UNTOLD)
     if module.check_mode:
-        module.exit_json(changed=True, service="untouched", message="", restored=[])
+        module.exit_json(changed=True, service="untouched", message="", restored=[], **UNTOLD)
     if os.geteuid() != 0:
-        module.fail_json(msg="a service's files belong to root; use become")
+        module.fail_json(msg="a service's files belong to root; use become", **UNTOLD)
     owner = [asked["owner"]] if asked["state"] == "restored" and asked["owner"] else []
     texts = {"guard.py": asked["guard"], "tuner_guard.py": asked["common"]}
     try:
@@ -164,7 +166,7 @@ def main():
         found = ask(program, asked["folder"], command, wanted, PATIENCE_S)
         pids = pids_in(asked) if found.get("state") == "live" else []
     except (GuardFailedError, LookupError, OSError, ValueError) as error:
-        module.fail_json(msg=str(error))
+        module.fail_json(msg=str(error), **UNTOLD)
     else:
         module.exit_json(
             changed=True,
@@ -172,6 +174,7 @@ def main():
             message=found.get("message", ""),
             restored=found.get("restored", []),
             pids=pids,
+            **UNTOLD,
         )
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +109,7 @@ def study(hosts: Bed, tmp_path: Path) -> Iterator[Study]:
 
 
 def goes_on(study: Study) -> None:
-    """The hosts being back, the study goes on where it was: no window is lost or measured again."""
+    """The hosts being back, it goes on where it was: no window is lost, and none counts twice."""
     kept = study.windows()
     again = started(study.folder, study.hosts, "optimize", "--resume", "--name", NAME, "--quiet")
     try:
@@ -119,6 +120,11 @@ def goes_on(study: Study) -> None:
         again.process.kill()
         again.close()
     assert kept <= study.windows()
+    record = Store.open(sqlite_url(study.folder / "studies" / NAME), NAME).record()
+    windows = Counter((b.number, w.window_id) for b in record.blocks for w in b.windows)
+    trials = Counter(trial.digest for trial in record.trials)
+    assert max(windows.values()) == 1
+    assert max(trials.values(), default=1) == 1
 
 
 @pytest.mark.parametrize("who", ["web", "load"])

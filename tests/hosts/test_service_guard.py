@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -221,6 +222,42 @@ def test_only_the_owner_restores_its_own(guard: Guarded) -> None:
     assert guard.file("main").read_text() == "one"
     assert "is changed by study already" in replace(guard, owner="other").change({})["failed"]
     assert guard.call("restore", "study") == {"restored": [str(guard.file("main"))]}
+
+
+def test_a_study_restores_what_any_of_its_configurations_changed(guard: Guarded) -> None:
+    """Named with a blank at its end; a study whose name only begins alike is another."""
+    mine = replace(guard, owner="study 0123")
+    mine.change({"main": "one"})
+    assert guard.call("restore", "stud ") == {"restored": []}
+    assert guard.call("restore", "study") == {"restored": []}
+    assert guard.call("restore", "study ") == {"restored": [str(guard.file("main"))]}
+
+
+def test_a_service_that_has_seen_nothing_new_is_not_restarted(guard: Guarded) -> None:
+    """All that was tried was refused: nothing is to be taken back but a file."""
+    before = guard.texts()
+    assert guard.change({"main": "bad"})["state"] == "refused"
+    assert guard.call("restore") == {"restored": []}
+    assert guard.texts() == before
+    assert not (guard.folder / "asked").exists()
+
+
+def test_nobody_else_can_read_a_file_before_it_has_its_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new text takes the old one's place with its permissions, and as a draft has no others."""
+    module = runpy.run_path(str(PROGRAM.with_name("tuner_guard.py")))
+    old, seen = tmp_path / "main", []
+
+    def noted(draft: str, path: str) -> None:
+        seen.append(Path(draft).stat().st_mode & 0o777)
+        Path(draft).rename(path)
+
+    monkeypatch.setattr(os, "replace", noted)
+    (tmp_path / "main.tuner-new").touch(0o666)
+    module["replace"](str(old), b"a password", mode=0o640)
+    assert seen == [0o640]
+    assert old.stat().st_mode & 0o777 == 0o640
 
 
 def test_a_service_that_was_stopped_is_stopped_again(guard: Guarded) -> None:

@@ -184,7 +184,7 @@ def _states(
             state["instance"], state["state"], state["message"], tuple(state.get("pids", ()))
         )
         for result in results.values()
-        for state in result["instances"]
+        for state in result.get("instances", ())
     }
     missing = [i.instance for i in instances if i.instance not in states]
     if missing:

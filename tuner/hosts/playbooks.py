@@ -38,6 +38,19 @@ _PATIENCE_S = 600
 
 
 @dataclass(frozen=True, slots=True)
+class Played:
+    """What became of a playbook, host by host."""
+
+    results: Mapping[str, Mapping[str, Any]]
+    """Of the last task that had one."""
+    failed: Mapping[str, str]
+    """What was wrong, of the hosts on which something was."""
+    unreachable: frozenset[str]
+    words: str
+    """What was wrong with all of it; empty if nothing was."""
+
+
+@dataclass(frozen=True, slots=True)
 class Playbooks:
     """Runs what lies in ``playbooks/``.
 
@@ -58,22 +71,33 @@ class Playbooks:
             HostError: a task failed, or a host cannot be reached.
             Interrupted: a signal came meanwhile.
         """
+        played = self.play(playbook, variables)
+        if played.words:
+            error = UnreachableError if played.unreachable else HostError
+            raise error(f"{playbook} failed: {played.words}")
+        return played.results
+
+    def play(self, playbook: str, variables: Mapping[str, Any]) -> Played:
+        """Run one playbook, whose failure on a host is that host's own affair.
+
+        Raises:
+            Interrupted: a signal came meanwhile.
+        """
         # Imported here: it costs a noticeable part of a second, which --help need not pay.
         import ansible_runner
 
         results: dict[str, Mapping[str, Any]] = {}
-        failures: list[str] = []
-        lost: list[str] = []
+        failed: dict[str, str] = {}
+        lost: set[str] = set()
 
         def keep(event: Mapping[str, Any]) -> bool:
             data = event.get("event_data", {})
             if event["event"] == "runner_on_ok":
                 results[data["host"]] = data["res"]
             elif event["event"] in {"runner_on_failed", "runner_on_unreachable"}:
-                told = data["res"].get("msg", data["res"])
-                failures.append(f"{data.get('host')}: {data.get('task')}: {told}")
+                failed[str(data.get("host"))] = f"{data.get('task')}: {_told(data['res'])}"
                 if event["event"] == "runner_on_unreachable":
-                    lost.append(str(data.get("host")))
+                    lost.add(str(data.get("host")))
             return False
 
         folder = data_dir("playbooks")
@@ -96,11 +120,22 @@ class Playbooks:
         if runner.status in ("canceled", "timeout"):
             _end_workers(private)
         if asked_to_stop():
-            raise Interrupted(f"interrupted during {playbook}; what was measured is kept")
+            raise Interrupted(f"interrupted during {playbook}")
+        words = ""
         if runner.rc != 0:
-            words = "; ".join(failures) or runner.stdout.read()[-_KEPT_OUTPUT:].strip()
-            raise (UnreachableError if lost else HostError)(f"{playbook} failed: {words}")
-        return results
+            words = "; ".join(f"{host}: {told}" for host, told in failed.items())
+            words = words or runner.stdout.read()[-_KEPT_OUTPUT:].strip() or runner.status
+        return Played(results, failed, frozenset(lost), words)
+
+
+def _told(result: Mapping[str, Any]) -> str:
+    """What a task that failed says; of a module that could not even begin, its last words."""
+    items = [item for item in result.get("results", ()) if item.get("failed")]
+    if items:
+        return "; ".join(dict.fromkeys(map(_told, items)))
+    message = str(result.get("msg", result))
+    last = str(result.get("module_stderr", "")).strip().rpartition("\n")[2]
+    return f"{message}: {last}" if last else message
 
 
 def _end_workers(private: Path) -> None:

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from tuner.errors import HostError
 from tuner.hosts.inventory import Host
 from tuner.hosts.playbooks import Playbooks
 from tuner.systemd import Unit
@@ -79,6 +80,16 @@ class Changed:
     """Processes of the service, where it is live and they were asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """What became of a restoration, by host."""
+
+    files: Mapping[str, Sequence[str]]
+    """What was put back; of a host on which nothing was changed, nothing."""
+    failed: Mapping[str, str]
+    """What was wrong, of the hosts on which it did not work."""
+
+
 class Services:
     """Changes services through ``playbooks/service.yml`` and ``playbooks/restore.yml``.
 
@@ -122,32 +133,54 @@ class Services:
         return Changed(result["service"], result["message"], tuple(result["pids"]))
 
     def keep(self, hosts: Sequence[Host]) -> None:
-        """The change stays; ``restore`` still knows the old files."""
-        self._ask(hosts, "kept")
+        """The change stays; ``restore`` still knows the old files.
+
+        Raises:
+            HostError: a host is gone, or put its own files back, since nobody was heard in time.
+        """
+        became = self._ask(hosts, "kept")
+        gone = [name for name, result in became.items() if result["service"] != "kept"]
+        if gone:
+            raise HostError(
+                f"{', '.join(gone)} gave itself its own files back, since it had not been told in"
+                " time that they stay; probe less (--probes), or change fewer hosts at once"
+            )
 
     def restore(self, hosts: Sequence[Host], owner: str = "") -> Mapping[str, Sequence[str]]:
         """The old files and the service's state; by host, what was put back.
 
         Args:
             hosts: safe for those on which nothing was changed.
-            owner: another's change is left alone; empty: whoever's it is.
+            owner: another's change is left alone; empty: whoever's it is. With a blank at its end,
+                whoever's begins so.
 
         Raises:
             HostError: a host is gone, or its service does not start.
         """
-        wanted = {
-            "tuner_hosts": ":".join(host.name for host in hosts),
-            "tuner_guard": SERVICE_FOLDER,
-            "tuner_owner": owner,
-        }
-        results = self._playbooks.run("restore.yml", wanted)
+        results = self._playbooks.run("restore.yml", _of(hosts, owner))
         return {name: result["restored"] for name, result in results.items()}
 
-    def _ask(self, hosts: Sequence[Host], state: str) -> None:
+    def give_back(self, hosts: Sequence[Host], owner: str) -> GivenBack:
+        """As ``restore``, on as many hosts as it can be done.
+
+        Raises:
+            HostError: Ansible itself failed.
+        """
+        played = self._playbooks.play("restore.yml", _of(hosts, owner))
+        if played.words and not played.failed:
+            raise HostError(f"restore.yml failed: {played.words}")
+        done = {
+            host.name: played.results[host.name]["restored"]
+            for host in hosts
+            if host.name in played.results and host.name not in played.failed
+        }
+        return GivenBack(done, played.failed)
+
+    def _ask(self, hosts: Sequence[Host], state: str) -> Mapping[str, Mapping[str, Any]]:
         path = self._work / "files.json"
         path.write_text("{}")
         names = ":".join(host.name for host in hosts)
-        self._playbooks.run(
+        return self._playbooks.run(
             "service.yml",
             {
                 "tuner_hosts": names,
@@ -157,3 +190,12 @@ class Services:
                 "tuner_files_file": str(path),
             },
         )
+
+
+def _of(hosts: Sequence[Host], owner: str) -> dict[str, str]:
+    """What ``restore.yml`` is told."""
+    return {
+        "tuner_hosts": ":".join(host.name for host in hosts),
+        "tuner_guard": SERVICE_FOLDER,
+        "tuner_owner": owner,
+    }
