@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import kept_handlers, run_main, simulate
 from tests.fleet.bed import Bed, BedHost, bed, refusal, systemd_refusal
 from tests.fleet.services import Service, restored
 
@@ -34,6 +36,19 @@ def web(hosts: Bed, service: Service) -> Iterator[BedHost]:
     restored(host)
     service.awaited(host)
     assert service.state(host) == before
+
+
+@pytest.fixture(scope="module")
+def recommended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished study, ``mine``, that recommends something."""
+    folder = tmp_path_factory.mktemp("study")
+    with pytest.MonkeyPatch.context() as patch, kept_handlers():
+        patch.chdir(folder)
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        simulate(patch)
+        short = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet", "--name", "mine")
+        assert run_main(patch, "optimize", *short) == 0
+    return folder
 
 
 def skip_without_bed(*, systemd: bool = False) -> None:

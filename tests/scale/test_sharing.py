@@ -341,14 +341,16 @@ def process(url: str, host: str, seed: int, objective: str) -> subprocess.Popen[
 
 
 def until_searching(url: str, host: str, of: subprocess.Popen[str]) -> None:
-    """Wait for a window of a search block of this host."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and of.poll() is None:
+    """Wait for a window of a search block of this host, as long as its process lives.
+
+    However busy the machine is: the process hangs in its next window, and ends by itself some time.
+    """
+    while of.poll() is None:
         for block in whole(url).blocks:
             searching = (block.phase, block.host, block.state) == ("search", host, "running")
             if searching and block.windows:
                 return
-        time.sleep(0.05)
+        time.sleep(0.2)
     pytest.fail(f"no search on {host}: {of.stdout.read() if of.stdout else ''}")
 
 
@@ -364,7 +366,7 @@ def test_a_killed_workers_block_is_taken_over_by_the_other(url: str) -> None:
 
     def after_the_kill(*args: Any) -> Any:
         if "search" in made.progress.phases:
-            assert killed.wait(120)
+            killed.wait()
             passes()
         return measure(*args)
 
@@ -380,13 +382,16 @@ def test_a_killed_workers_block_is_taken_over_by_the_other(url: str) -> None:
     made.host.measure = after_the_kill  # type: ignore[method-assign,assignment]
     thread = threading.Thread(target=other, daemon=True)
     thread.start()
-    until_searching(url, "a", victim)
-    victim.kill()
-    victim.communicate()
-    before = whole(url)
+    try:
+        until_searching(url, "a", victim)
+        victim.kill()
+        victim.communicate()
+        before = whole(url)
+    finally:
+        victim.kill()
+        killed.set()
+        thread.join()
     (cut,) = (b for b in before.blocks if (b.host, b.state) == ("a", "running"))
-    killed.set()
-    thread.join()
     assert wrong == []
     assert f"block {cut.number} of a had been cut short" in " ".join(made.progress.notes)
     record = whole(url)

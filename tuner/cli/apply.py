@@ -23,7 +23,7 @@ from tuner.export.configuration import choose
 from tuner.hosts.inventory import Host, Inventory, read_inventory
 from tuner.hosts.playbooks import Playbooks
 from tuner.hosts.remote import Connections
-from tuner.hosts.service import Change, Running, Services
+from tuner.hosts.service import Change, GivenBack, Running, Services
 from tuner.own.patch import APPLIED, PATCH, folder_of
 from tuner.record import Applied, ConfigurationRecord
 from tuner.report.result import StudyResult, evaluate
@@ -108,32 +108,50 @@ def _roll_out(
     Raises:
         HostError: what was wrong on which host, once all are as they were.
     """
-    changed: list[Host] = []
-    digest = change.owner
+    begun: list[Host] = []
     try:
         for host in hosts:
             click.echo(f"{host.name}: changing {', '.join(change.paths)}", err=True)
-            changed.append(host)
+            begun.append(host)
             became = services.change(host, change)
             if became.state != "live":
                 raise HostError(f"{host.name}: {change.service} {became.state}: {became.message}")
             if became.message:
                 click.echo(f"note: {host.name}: {became.message}", err=True)
-            seen = check(host)
             paths = tuple(change.files) if became.message else change.paths
-            store.add_applied(Applied(host.name, time.time(), "applied", paths, digest))
-            click.echo(f"{host.name}: applied; {seen}")
+            # Before it is probed: what was changed is in the record, whatever comes next.
+            store.add_applied(Applied(host.name, time.time(), "applied", paths, change.owner))
+            click.echo(f"{host.name}: applied; {check(host)}")
         services.keep(hosts)
     except BaseException as error:
-        names = ", ".join(host.name for host in changed)
-        click.echo(f"putting back: {names}", err=True)
+        click.echo(f"putting back: {', '.join(host.name for host in begun)}", err=True)
         with undisturbed():
-            back = services.restore(changed)
-        for name, restored in back.items():
-            store.add_applied(Applied(name, time.time(), "rolled back", tuple(restored), digest))
+            words = _taken_back(begun, change, services, store)
         if isinstance(error, HostError):
-            raise HostError(f"{error}; rolled back: {names}") from error
+            raise HostError(f"{error}; {words}") from error
+        click.echo(words, err=True)
         raise
+
+
+def _taken_back(hosts: Sequence[Host], change: Change, services: Services, store: Store) -> str:
+    """Give the hosts their own files back, as far as they can be reached; in words."""
+    try:
+        given = services.give_back(hosts, change.owner)
+    except HostError as error:
+        given = GivenBack({}, {host.name: str(error) for host in hosts})
+    back = [name for name, files in given.files.items() if files]
+    for name in back:
+        files = tuple(given.files[name])
+        store.add_applied(Applied(name, time.time(), "rolled back", files, change.owner))
+    words = f"rolled back: {', '.join(back)}" if back else "no host had to be rolled back"
+    if not given.failed:
+        return words
+    failed = "; ".join(f"{name}: {told}" for name, told in given.failed.items())
+    return (
+        f"{words}; NOT rolled back: {failed}. A host that was changed puts its own files back by"
+        f" itself within {math.ceil(change.lease_s / 60)} minutes while it is up; see with `tuner"
+        " rollback` when it can be reached"
+    )
 
 
 def _probed(url: str, host: Host, count: int, limit: Constraint | None) -> str:

@@ -8,6 +8,7 @@ import click
 
 from tuner.cli.apply import services_of
 from tuner.cli.session import open_store
+from tuner.errors import HostError
 from tuner.hosts.inventory import read_inventory
 from tuner.record import Applied
 
@@ -25,14 +26,19 @@ Examples:
 def command(name: str, *, inventory: str, storage: str | None) -> None:
     """Give the hosts of an inventory the files back that `tuner apply NAME` replaced.
 
-    Safe to call at any time: a host where nothing was changed stays as it is.
+    Safe to call at any time: a host where nothing was changed, or by another study, stays as it
+    is.
     """
     store = open_store(name, storage)
     hosts = read_inventory(inventory, generators=False)
     with services_of(hosts) as services:
         click.echo(f"putting back: {', '.join(host.name for host in hosts.targets)}", err=True)
-        for host, paths in services.restore(hosts.targets).items():
-            words = f"put back {', '.join(paths)}" if paths else "nothing to put back"
-            click.echo(f"{host}: {words}")
-            if paths:
-                store.add_applied(Applied(host, time.time(), "rolled back", tuple(paths), ""))
+        given = services.give_back(hosts.targets, f"{name} ")
+    for host, paths in given.files.items():
+        words = f"put back {', '.join(paths)}" if paths else f"nothing of {name} to put back"
+        click.echo(f"{host}: {words}")
+        if paths:
+            store.add_applied(Applied(host, time.time(), "rolled back", tuple(paths), name))
+    if given.failed:
+        words = "; ".join(f"{host}: {told}" for host, told in given.failed.items())
+        raise HostError(f"not rolled back: {words}. The same command again, when that is mended")

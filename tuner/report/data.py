@@ -100,6 +100,16 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
         "resources": [_figure(entry) for entry in study.usage],
         "confirmation": _blocks(study),
         "replicated": study.replication.agrees if study.replication else None,
+        "applied": [
+            {
+                "host": entry.host,
+                "unix_s": entry.unix_s,
+                "what": entry.what,
+                "files": list(entry.files),
+                "owner": entry.owner,
+            }
+            for entry in record.applied
+        ],
         "warnings": list(study.warnings),
         "server": {"name": record.server.name, "version": record.server.version},
         "host": record.host.hostname,
