@@ -195,7 +195,9 @@ def _show(storage: str, behind: str, options: argparse.Namespace) -> None:
         "failures": sum(times.failures for times in found),
         "statements_per_block": round(sum(t.statements for t in found) / max(1, blocks), 1),
         "workers_cpu_s_per_s": round(sum(t.cpu_s for t in found) / took_s, 2),
+        # Of all that took place, so with what beginning asks for, and over all of its time.
         "transactions_per_s": _rate(before, after, "commits", took_s),
+        "transactions_per_window": _rate(before, after, "commits", max(1, windows)),
         "rows_read_per_s": _rate(before, after, "rows", took_s),
         "database_cpu_s_per_s": _rate(before, after, "cpu_s", took_s),
         # Of its sessions together: above it, statements wait for the network or for their client.
@@ -368,9 +370,9 @@ def _cpu_s(name: str) -> float:
 
 
 def _rate(
-    before: dict[str, float], after: dict[str, float], name: str, took_s: float
+    before: dict[str, float], after: dict[str, float], name: str, over: float
 ) -> float | None:
-    return round((after[name] - before[name]) / took_s, 2) if before and after else None
+    return round((after[name] - before[name]) / over, 2) if before and after else None
 
 
 def _parser() -> argparse.ArgumentParser:
