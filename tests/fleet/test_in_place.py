@@ -70,6 +70,9 @@ CASES = (
 )
 
 
+every_case = pytest.mark.parametrize("case", CASES, indirect=True)
+
+
 @pytest.fixture(scope="module", params=CASES[:2])
 def case(request: pytest.FixtureRequest) -> Case:
     """What is tuned in place."""
@@ -200,7 +203,7 @@ def begun(folder: Path, hosts: Bed, service: Service, *more: str) -> Study:
     return started(folder, hosts, "optimize", *words, *short, *more)
 
 
-@pytest.mark.parametrize("case", CASES, indirect=True)
+@every_case
 @pytest.mark.fleet
 @pytest.mark.usefixtures("web")
 def test_a_study_in_place_ends_with_a_verdict(hosts: Bed, service: Service, tmp_path: Path) -> None:
@@ -236,6 +239,7 @@ def study(hosts: Bed, service: Service, web: BedHost, tmp_path: Path) -> Iterato
         running.close()
 
 
+@every_case
 @pytest.mark.fleet
 def test_a_target_whose_controller_is_killed_restores_itself(study: Study, web: BedHost) -> None:
     """``kill -9`` in mid-block, and nobody does anything: ``web`` compares what was before."""
@@ -245,6 +249,7 @@ def test_a_target_whose_controller_is_killed_restores_itself(study: Study, web: 
     assert "nobody renewed the time" in (web.root / GUARD / "log").read_text()
 
 
+@every_case
 @pytest.mark.fleet
 def test_a_target_that_is_cut_off_restores_itself(study: Study, web: BedHost) -> None:
     """The study ends with the reason; the target does not wait for its network."""
@@ -258,6 +263,7 @@ def test_a_target_that_is_cut_off_restores_itself(study: Study, web: BedHost) ->
     assert "restores itself within 60 s" in said
 
 
+@every_case
 @pytest.mark.fleet
 def test_the_next_command_restores_what_a_dead_study_left(
     study: Study, service: Service, web: BedHost
