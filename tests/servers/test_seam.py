@@ -32,13 +32,13 @@ from tuner.hosts.port import InstanceSpec
 from tuner.render import EXPORT, Placement, render
 from tuner.servers import nginx
 from tuner.servers.ground import Ground
-from tuner.servers.place import Place
+from tuner.servers.usual_place import UsualPlace
 from tuner.space import Space
 from tuner.syntax import NGINX
 from tuner.wire import Wire
 
 name = "toy"
-usual_place = Place("/srv/toy/toy.conf", "toy -t %s", "toyd", "")
+usual_place = UsualPlace("/srv/toy/toy.conf", "toy -t %s", "toyd", "")
 file_name = usual_place.file
 syntax = replace(NGINX, server=name)
 

@@ -12,7 +12,7 @@ from tuner.export.configuration import choose, comment, provenance
 from tuner.record import ConfigurationRecord
 from tuner.report.result import StudyResult
 from tuner.servers.catalog import server as server_of
-from tuner.servers.place import Place
+from tuner.servers.usual_place import UsualPlace
 
 ROLE = "tuned"
 """Prefix of the role's variables, as ansible-lint asks; followed by the server's name."""
@@ -97,7 +97,7 @@ def _values(study: StudyResult, chosen: ConfigurationRecord, name: str) -> dict[
     }
 
 
-def _tasks(name: str, place: Place) -> str:
+def _tasks(name: str, place: UsualPlace) -> str:
     return f"""\
 - name: Put the configuration in place
   ansible.builtin.copy:
@@ -113,7 +113,7 @@ def _tasks(name: str, place: Place) -> str:
 {unit.tasks(name, place)}"""
 
 
-def _handlers(name: str, place: Place) -> str:
+def _handlers(name: str, place: UsualPlace) -> str:
     # The reload first: where the server cannot use the file, that keeps what runs.
     return f"""\
 - name: Reload {place.service}
@@ -151,7 +151,7 @@ def _meta(name: str, study: StudyResult) -> dict[str, object]:
     }
 
 
-def _arguments(name: str, place: Place) -> dict[str, object]:
+def _arguments(name: str, place: UsualPlace) -> dict[str, object]:
     def option(kind: str, words: str) -> dict[str, str]:
         return {"type": kind, "description": words}
 
@@ -177,7 +177,7 @@ def _arguments(name: str, place: Place) -> dict[str, object]:
     }
 
 
-def _readme(name: str, place: Place, lines: Sequence[str]) -> str:
+def _readme(name: str, place: UsualPlace, lines: Sequence[str]) -> str:
     told = "\n".join(f"> {' '.join(line.split())}" for line in lines)
     return f"""\
 # {name}

@@ -16,7 +16,7 @@ from tuner.export.configuration import choose, comment, provenance
 from tuner.render import EXPORT, render_backend
 from tuner.report.result import StudyResult
 from tuner.servers.catalog import server as server_of
-from tuner.servers.place import Place
+from tuner.servers.usual_place import UsualPlace
 from tuner.site import generate
 from tuner.workload import Workload, load_workload
 
@@ -75,7 +75,7 @@ _HOW = (
 )
 
 
-def _server(study: StudyResult, place: Place, files: Collection[str]) -> dict[str, object]:
+def _server(study: StudyResult, place: UsualPlace, files: Collection[str]) -> dict[str, object]:
     volumes = [f"./server/{place.file}:{place.path}:ro"]
     if any(path.startswith("site/") for path in files):
         volumes.append("./site:/var/www/html:ro")

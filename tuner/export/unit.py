@@ -1,7 +1,7 @@
 """What a role adds for variables of the server's process: a drop-in of its systemd unit.
 
 The same files as ``tuner apply`` puts on a host (``tuner.systemd``). Of a server that has no
-variables (``Place.environment``) all of this is empty.
+variables (``UsualPlace.environment``) all of this is empty.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
-from tuner.servers.place import Place
+from tuner.servers.usual_place import UsualPlace
 from tuner.systemd import DROP_IN, VARIABLES, drop_in, drop_ins, unit_of
 
 
-def defaults(name: str, place: Place, environment: str) -> dict[str, object]:
+def defaults(name: str, place: UsualPlace, environment: str) -> dict[str, object]:
     """The role's variables.
 
     Args:
@@ -31,7 +31,7 @@ def defaults(name: str, place: Place, environment: str) -> dict[str, object]:
     }
 
 
-def options(name: str, place: Place) -> Mapping[str, tuple[str, str]]:
+def options(name: str, place: UsualPlace) -> Mapping[str, tuple[str, str]]:
     """Type of each variable, and what it says."""
     if not place.environment:
         return {}
@@ -42,7 +42,7 @@ def options(name: str, place: Place) -> Mapping[str, tuple[str, str]]:
     }
 
 
-def tasks(name: str, place: Place) -> str:
+def tasks(name: str, place: UsualPlace) -> str:
     """Puts the variables and the drop-in in place, or takes them away again."""
     if not place.environment:
         return ""
@@ -100,7 +100,7 @@ def tasks(name: str, place: Place) -> str:
 """
 
 
-def handler(name: str, place: Place) -> str:
+def handler(name: str, place: UsualPlace) -> str:
     """Only a new process has another environment."""
     if not place.environment:
         return ""
@@ -115,7 +115,7 @@ def handler(name: str, place: Place) -> str:
 """
 
 
-def readme(name: str, place: Place) -> str:
+def readme(name: str, place: UsualPlace) -> str:
     """A paragraph of it."""
     if not place.environment:
         return ""

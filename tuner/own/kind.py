@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tuner.facts import ServerFacts
-from tuner.servers.place import Place
 from tuner.servers.port import Server
+from tuner.servers.usual_place import UsualPlace
 from tuner.syntax import Syntax
 from tuner.wire import Wire
 
@@ -29,7 +29,7 @@ class OfKind:
         return self.kind.syntax
 
     @property
-    def usual_place(self) -> Place:
+    def usual_place(self) -> UsualPlace:
         """See ``Server``."""
         return self.kind.usual_place
 

@@ -22,8 +22,8 @@ from tuner.hosts.port import InstanceSpec
 from tuner.parameter import Parameter
 from tuner.render import EXPORT, Placement, environment_of, render
 from tuner.servers.ground import Ground
-from tuner.servers.place import Place
 from tuner.servers.program import ask, find, version
+from tuner.servers.usual_place import UsualPlace
 from tuner.space import Space
 from tuner.syntax import Syntax, plain_text
 from tuner.text.caddyfile import statements
@@ -32,7 +32,7 @@ from tuner.wire import Wire
 ENVIRONMENT_FILE = "caddy.env"
 
 name = "caddy"
-usual_place = Place(
+usual_place = UsualPlace(
     "/etc/caddy/Caddyfile",
     # `caddy validate` would open the log files, as root; what this does not see the reload does,
     # which keeps what runs.

@@ -17,15 +17,15 @@ from tuner.hosts.port import InstanceSpec
 from tuner.parameter import Parameter
 from tuner.render import EXPORT, Placement, render
 from tuner.servers.ground import Ground
-from tuner.servers.place import Place
 from tuner.servers.program import ask, find, version
+from tuner.servers.usual_place import UsualPlace
 from tuner.space import Space
 from tuner.syntax import Syntax, plain_text
 from tuner.text.statement import options
 from tuner.wire import Wire
 
 name = "nghttpx"
-usual_place = Place("/etc/nghttpx/nghttpx.conf", "", "nghttpx", "")
+usual_place = UsualPlace("/etc/nghttpx/nghttpx.conf", "", "nghttpx", "")
 file_name = usual_place.file
 
 _CANDIDATES = ("nghttpx", "/usr/sbin/nghttpx", "/usr/local/bin/nghttpx")

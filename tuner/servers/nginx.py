@@ -17,8 +17,8 @@ from tuner.facts import ServerFacts
 from tuner.hosts.port import InstanceSpec
 from tuner.render import EXPORT, Placement, render, render_backend
 from tuner.servers.ground import Ground
-from tuner.servers.place import Place
 from tuner.servers.program import ask, find, version
+from tuner.servers.usual_place import UsualPlace
 from tuner.space import Space
 from tuner.syntax import NGINX
 from tuner.wire import Wire
@@ -26,7 +26,7 @@ from tuner.workload import Workload
 
 name = "nginx"
 syntax = NGINX
-usual_place = Place("/etc/nginx/nginx.conf", "nginx -t -c %s", "nginx", "nginx")
+usual_place = UsualPlace("/etc/nginx/nginx.conf", "nginx -t -c %s", "nginx", "nginx")
 file_name = usual_place.file
 
 _CANDIDATES = ("nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx")

@@ -14,7 +14,7 @@ from tuner.facts import ServerFacts
 from tuner.hosts.port import InstanceSpec
 from tuner.render import EXPORT, Placement
 from tuner.servers.ground import Ground
-from tuner.servers.place import Place
+from tuner.servers.usual_place import UsualPlace
 from tuner.space import Space
 from tuner.syntax import Syntax
 from tuner.wire import Wire
@@ -39,7 +39,7 @@ class Server(Protocol):
         ...
 
     @property
-    def usual_place(self) -> Place:
+    def usual_place(self) -> UsualPlace:
         """Where it lies on a usual system, and what its service is called."""
         ...
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class UsualPlace:
     """What an export has to know to be put where the server looks for it."""
 
     path: str
