@@ -132,7 +132,7 @@ def test_what_another_study_applied_is_left_alone(hosts: Bed, recommended: Path)
         code, _, said = call(recommended, hosts, "apply")
         assert code == 3
         assert "is changed by other 0123 already" in said
-        assert "no host had to be rolled back" in said
+        assert "every host is as it was found" in said
         code, out, _ = call(recommended, hosts, "rollback")
         assert (code, out.splitlines()[0]) == (0, "east: nothing of mine to put back")
         assert (east.root / MAIN.removeprefix("/")).read_text() == text

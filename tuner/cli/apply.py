@@ -143,15 +143,16 @@ def _taken_back(hosts: Sequence[Host], change: Change, services: Services, store
     for name in back:
         files = tuple(given.files[name])
         store.add_applied(Applied(name, time.time(), "rolled back", files, change.owner))
-    words = f"rolled back: {', '.join(back)}" if back else "no host had to be rolled back"
-    if not given.failed:
-        return words
-    failed = "; ".join(f"{name}: {told}" for name, told in given.failed.items())
-    return (
-        f"{words}; NOT rolled back: {failed}. A host that was changed puts its own files back by"
-        f" itself within {math.ceil(change.lease_s / 60)} minutes while it is up; see with `tuner"
-        " rollback` when it can be reached"
-    )
+    words = [f"rolled back: {', '.join(back)}"] if back else []
+    if given.failed:
+        failed = "; ".join(f"{name}: {told}" for name, told in given.failed.items())
+        words.append(
+            f"NOT rolled back: {failed}. A host that was changed puts its own files back by itself"
+            f" within {math.ceil(change.lease_s / 60)} minutes while it is up; see with `tuner"
+            " rollback` when it can be reached"
+        )
+    # A host whose server refused the files, or did not prove them, has put them back already.
+    return "; ".join(words) or "every host is as it was found"
 
 
 def _probed(url: str, host: Host, count: int, limit: Constraint | None) -> str:
