@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +18,9 @@ from typing import Any
 import pytest
 
 from tests.hosts.namespaces import Namespace, namespace, needs_namespace
-from tests.hosts.nginxes import needs_nginx
+from tests.hosts.nginxes import needs_nginx, processes_in
 from tests.phases.rig import HAND, STOCK
+from tuner.hosts import local
 from tuner.testing.lab import Faults, SimulatedDeployer, SimulatedHost
 
 TOP = Path(__file__).resolve().parents[2]
@@ -104,8 +107,7 @@ class TestReal:
             assert tuner.stdout is not None
             assert [json.loads(tuner.stdout.readline())["step"] for _ in range(2)] == STARTED
             os.killpg(tuner.pid, signal.SIGKILL)
-        for pid in _nginx_of(tmp_path):
-            os.kill(pid, signal.SIGKILL)
+        end_all_in(local.lab_folder(tmp_path / "study"))
         end = time.monotonic() + 60
         while network.values() != before:
             assert time.monotonic() < end, "the target did not put its settings back"
@@ -116,16 +118,13 @@ class TestReal:
         assert "nobody renewed the time" in log
 
 
-def _nginx_of(folder: Path) -> list[int]:
-    """Nginx processes of a lab below a folder, which the killed tuner left."""
-    found = []
+def end_all_in(lab: Path) -> None:
+    """What the killed tuner left: the masters of a lab, and with them their workers."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes().decode(errors="replace")
-                inside = str((entry / "cwd").readlink()).startswith(str(folder))
-            except OSError:
-                continue
-            if inside or f"{folder}/study" in words:
-                found.append(int(entry.name))
-    return [pid for pid in found if pid != os.getpid()]
+            with contextlib.suppress(OSError):
+                if f"{lab}/".encode() in (entry / "cmdline").read_bytes():
+                    os.kill(int(entry.name), signal.SIGTERM)
+    while processes_in(lab):
+        time.sleep(0.01)
+    shutil.rmtree(lab)
