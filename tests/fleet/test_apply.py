@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import kept_handlers, run_main, simulate
 from tests.fleet.bed import Bed, bed
 from tests.fleet.conftest import INITS, skip_without_bed
 from tests.fleet.services import own_files
@@ -34,47 +33,34 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[Bed]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a finished study that recommends something."""
-    folder = tmp_path_factory.mktemp("study")
-    with pytest.MonkeyPatch.context() as patch, kept_handlers():
-        patch.chdir(folder)
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        simulate(patch)
-        short = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet", "--name", "mine")
-        assert run_main(patch, "optimize", *short) == 0
-    return folder
-
-
-def applied(study: Path) -> list[tuple[str, str]]:
+def applied(recommended: Path) -> list[tuple[str, str]]:
     """Host and what was done, from the record."""
-    record = Store.open(sqlite_url(study / "studies/mine"), "mine").record()
+    record = Store.open(sqlite_url(recommended / "studies/mine"), "mine").record()
     return [(entry.host, entry.what) for entry in record.applied]
 
 
-def test_canary_then_rollback(hosts: Bed, study: Path) -> None:
+def test_canary_then_rollback(hosts: Bed, recommended: Path) -> None:
     """One host runs with it, the other is not touched; then both are as before, and it is noted."""
     before = {name: own_files(host) for name, host in hosts.hosts.items()}
     inventory = ("--inventory", str(hosts.inventory))
     probe = ("--probe", "http://{host}/", "--probes", "20")
-    done = tuner(study, "apply", "mine", *inventory, "--canary", "1", *probe)
+    done = tuner(recommended, "apply", "mine", *inventory, "--canary", "1", *probe)
     assert done.returncode == 0, done.stderr
     assert "one: applied" in done.stdout
     assert "not changed, since --canary is 1: two" in done.stdout
     assert "sendfile on" in (hosts["one"].root / MAIN).read_text()
     assert own_files(hosts["two"]) == before["two"]
-    done = tuner(study, "rollback", "mine", *inventory)
+    done = tuner(recommended, "rollback", "mine", *inventory)
     assert done.returncode == 0, done.stderr
     assert {name: own_files(host) for name, host in hosts.hosts.items()} == before
-    assert applied(study)[-2:] == [("one", "applied"), ("one", "rolled back")]
+    assert applied(recommended)[-2:] == [("one", "applied"), ("one", "rolled back")]
 
 
-def test_a_limit_that_does_not_hold_puts_every_host_back(hosts: Bed, study: Path) -> None:
+def test_a_limit_that_does_not_hold_puts_every_host_back(hosts: Bed, recommended: Path) -> None:
     """No host stays changed when one of them is too slow, and they all serve."""
     before = {name: own_files(host) for name, host in hosts.hosts.items()}
     options = ("--inventory", str(hosts.inventory), "--watch", "p99<1us", "--probes", "10")
-    done = tuner(study, "apply", "mine", *options)
+    done = tuner(recommended, "apply", "mine", *options)
     assert done.returncode == 3
     assert "p99<=1us was to hold" in done.stderr.replace(" <= ", "<=")
     assert "rolled back: one" in done.stderr
