@@ -24,10 +24,10 @@ from benchmarks import finding, options, peers
 from benchmarks.capture import Exchanges, capture, exchanges
 from benchmarks.finding import Finding, at_most, median_of
 from benchmarks.lab import CLEARTEXT, RULE, Lab, open_lab
-from tuner.arrivals import Arrival
-from tuner.measurement import Measurement
-from tuner.stalls import StallRule
-from tuner.wire import Tls, Wire
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import Measurement
+from tuner.workload.arrivals import Arrival
+from tuner.workload.wire import Tls, Wire
 
 WIRES = {
     "HTTP/1.1": Wire("http1"),

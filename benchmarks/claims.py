@@ -31,19 +31,19 @@ import click
 from benchmarks import finding
 from benchmarks.finding import Finding, at_least, at_most
 from benchmarks.lab import setting
-from tuner.cli.progress import TerminalProgress
-from tuner.cli.session import Preflight, create_store, describe, open_bench, preflight
-from tuner.configuration import Configuration
-from tuner.metric import cpu_us_per_request, difference_ln
+from tuner.app.progress import TerminalProgress
+from tuner.app.session import Preflight, create_store, describe, open_bench, preflight
+from tuner.definition.study import DEFAULT_STUDY, load_study
+from tuner.goals.metric import cpu_us_per_request, difference_ln
+from tuner.judge.plan import CLOSED
+from tuner.judge.results import evaluate
+from tuner.judge.scoring import BASELINE, counted_windows
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
 from tuner.phases.confirm import freeze, run_confirmation
 from tuner.phases.study import Calibrated, calibrate
-from tuner.plan import CLOSED
-from tuner.report.result import evaluate
-from tuner.scoring import BASELINE, counted_windows
+from tuner.space.configuration import Configuration
 from tuner.stats.verdict import Verdict, VerdictKind
-from tuner.study import DEFAULT_STUDY, load_study
 
 SPACE = Path(__file__).with_name("handicap") / "handicap.yaml"
 HANDICAP = 0.10

@@ -36,22 +36,22 @@ from benchmarks import finding
 from benchmarks.finding import Finding, at_most
 from benchmarks.replay import DEPLOY_S, EACH_S, World
 from benchmarks.table import load
-from tuner.configuration import Configuration
-from tuner.goals import Goals
-from tuner.hosts.port import InstanceSpec, InstanceState
-from tuner.load.port import Endpoint, WindowSpec
-from tuner.measurement import RawWindow
-from tuner.parameter import Parameter
+from tuner.goals.goals import Goals
+from tuner.hosts.deployer import InstanceSpec, InstanceState
+from tuner.judge.plan import plan_blocks
+from tuner.load.generator import Endpoint, WindowSpec
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import RawWindow
 from tuner.phases.bench import Bench, Silence
 from tuner.phases.search import SearchSpec, run_search
 from tuner.phases.study import SATURATION_GATES
-from tuner.plan import plan_blocks
-from tuner.record import Calibration
+from tuner.record.model import Calibration
 from tuner.search.dimensions import suggest
 from tuner.search.schedule import winner
-from tuner.space import load_space
-from tuner.stalls import StallRule
-from tuner.store import Store
+from tuner.space.configuration import Configuration
+from tuner.space.parameter import Parameter
+from tuner.space.space import load_space
+from tuner.store.store import Store
 from tuner.testing.lab import (
     Effect,
     Instance,
@@ -60,7 +60,7 @@ from tuner.testing.lab import (
     SimulatedHost,
     values_of,
 )
-from tuner.workload import Workload, load_workload
+from tuner.workload.workload import Workload, load_workload
 
 HORIZON_S = 1200.0
 WITHIN = 0.05

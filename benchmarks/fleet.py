@@ -31,10 +31,10 @@ from benchmarks import finding
 from benchmarks.finding import Finding, at_least
 from benchmarks.lab import setting
 from tests.fleet.bed import Bed, bed, refusal
-from tests.scale.database import binaries, database
-from tuner.record import Block, Phase
-from tuner.report.words import PHASE_NAMES
-from tuner.store import Store, list_names
+from tests.store.database import binaries, database
+from tuner.record.model import Block, Phase
+from tuner.store.store import Store, list_names
+from tuner.words.figures import PHASE_NAMES
 
 STUDIES = ("local", "remote", "one", "two")
 SHARE_AIM = 0.75

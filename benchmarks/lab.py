@@ -27,17 +27,17 @@ from pathlib import Path
 
 import click
 
-from tuner.arrivals import Arrival
-from tuner.facts import CoreSplit, split_cores
 from tuner.hosts.local import free_ports
+from tuner.load.generator import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.load.native import NativeGenerator
-from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
-from tuner.measurement import Gates, Measurement, RawWindow, measure
+from tuner.machine.facts import CoreSplit, split_cores
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import Gates, Measurement, RawWindow, measure
 from tuner.paths import loadgen_binary
 from tuner.servers.certificate import make_certificate
-from tuner.stalls import StallRule
-from tuner.wire import Wire
-from tuner.workload import Request, Workload
+from tuner.workload.arrivals import Arrival
+from tuner.workload.wire import Wire
+from tuner.workload.workload import Request, Workload
 
 CLEARTEXT = Wire()
 CONNECTIONS = 32

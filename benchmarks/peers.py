@@ -18,7 +18,7 @@ import click
 import numpy as np
 
 from benchmarks.lab import CONNECTIONS, Lab
-from tuner.wire import Wire
+from tuner.workload.wire import Wire
 
 _WRK2_CALIBRATION_S = 10
 """wrk2 throws its first 10 s away (wrk.c, CALIBRATE_DELAY_MS), so it runs so much longer."""

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.table import WINDOW, Row, Table, Window
-from tuner.configuration import Configuration, Value
-from tuner.space import Parameter, Space
+from tuner.space.configuration import Configuration, Value
+from tuner.space.space import Parameter, Space
 
 FloatArray = NDArray[np.float64]
 

@@ -40,17 +40,17 @@ from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any
 
-from tests.scale.database import binaries, database
-from tuner.configuration import Configuration
+from tests.store.database import binaries, database
 from tuner.errors import ClaimedError, StoreError
-from tuner.measurement import Gates, measure
-from tuner.record import BlockInstance, ConfigurationRecord, StudyHost
-from tuner.scoring import BASELINE, window_id
-from tuner.stalls import StallRule
-from tuner.store import Storage, Store
+from tuner.judge.scoring import BASELINE, window_id
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import Gates, measure
+from tuner.record.model import BlockInstance, ConfigurationRecord, StudyHost
+from tuner.space.configuration import Configuration
+from tuner.store.store import Storage, Store
 from tuner.testing.lab import SimulatedHost
-from tuner.wire import Wire
-from tuner.workload import Workload
+from tuner.workload.wire import Wire
+from tuner.workload.workload import Workload
 
 ARMS, ROUNDS = 9, 4
 _PARAMETERS = 24
@@ -315,7 +315,7 @@ def _block(load: Load, store: Store, name: str, *, window: Any, times: Times, en
 
 def _window(host: SimulatedHost) -> Any:
     """One real window's figures, as large as they are in a record."""
-    from tuner.load.port import Endpoint, WindowSpec
+    from tuner.load.generator import Endpoint, WindowSpec
 
     raw = host.measure(
         _WORKLOAD,

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import click
 
-from tuner.goals import Goals
+from tuner.goals.goals import Goals
+from tuner.judge.results import evaluate
+from tuner.measurement.stalls import StallRule
 from tuner.phases.bench import Bench, Silence
 from tuner.phases.study import SATURATION_GATES, StudySpec, run_study
 from tuner.report.html import render_html
-from tuner.report.result import evaluate
-from tuner.space import load_space
-from tuner.stalls import StallRule
-from tuner.store import Store, sqlite_url
+from tuner.space.space import load_space
+from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import SimulatedDeployer, SimulatedGenerator, SimulatedHost
 from tuner.testing.simulate import Stalls
-from tuner.workload import load_workload
+from tuner.workload.workload import load_workload
 
 NAME = "simulated"
 TIME_S = 600.0

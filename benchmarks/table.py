@@ -23,21 +23,21 @@ import numpy as np
 import optuna
 
 from benchmarks.lab import setting
-from tuner.cli.progress import TerminalProgress
-from tuner.cli.session import create_store, describe, open_bench, preflight
-from tuner.configuration import Configuration, Value
+from tuner.app.progress import TerminalProgress
+from tuner.app.session import create_store, describe, open_bench, preflight
+from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import HostError
-from tuner.measurement import Gates
+from tuner.judge.plan import BlockPlan
+from tuner.judge.scoring import BASELINE
+from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
 from tuner.phases.calibrate import load_point, measure_capacity
 from tuner.phases.study import SATURATION_GATES
-from tuner.plan import BlockPlan
-from tuner.record import Block
-from tuner.scoring import BASELINE
+from tuner.record.model import Block
 from tuner.search.dimensions import suggest
-from tuner.space import Space
-from tuner.study import DEFAULT_STUDY, load_study
+from tuner.space.configuration import Configuration, Value
+from tuner.space.space import Space
 
 DEPLOYMENTS = 3
 ROUNDS = 2

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from tests.scale.database import Database, binaries, database
+from tests.store.database import Database, binaries, database
 
 # A test never judges by the clock: this machine may be busy.
 settings.register_profile("tuner", deadline=None)

@@ -13,7 +13,7 @@ import socket
 
 
 def facts():
-    """Everything, under the names of ``tuner.facts.HostFacts``."""
+    """Everything, under the names of ``tuner.machine.facts.HostFacts``."""
     return {
         "hostname": socket.gethostname(),
         "cpus": sorted(os.sched_getaffinity(0)),

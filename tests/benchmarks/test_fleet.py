@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.fleet import costs, judged, windows_per_s
-from tests.core.windows import block, window
-from tuner.record import Block
+from tests.measurement.windows import block, window
+from tuner.record.model import Block
 
 AT_S = 1_700_000_000.0
 

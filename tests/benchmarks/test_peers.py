@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import peers
 from benchmarks.peers import Said
-from tuner.wire import Tls, Wire
+from tuner.workload.wire import Tls, Wire
 
 WRK2 = """\
 Running 15s test @ http://127.0.0.1:8080/

@@ -14,12 +14,12 @@ import pytest
 
 from tests.servers.test_nginx import DEBIAN
 from tuner import cli
-from tuner.cli import notes, premises
-from tuner.configuration import Value
+from tuner.app import notes, premises
 from tuner.hosts import counters
-from tuner.hosts.port import InstanceSpec, InstanceState
+from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.phases import block
 from tuner.servers import nginx
+from tuner.space.configuration import Value
 from tuner.testing.lab import (
     Effect,
     Faults,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.test_kernel import load
-from tuner.cli.session import published_notes, read_baselines, read_configuration
+from tests.space.test_kernel import load
+from tuner.app.session import published_notes, read_baselines, read_configuration
+from tuner.definition.study import load_study
 from tuner.errors import DefinitionError
-from tuner.space import configuration_yaml
-from tuner.study import load_study
+from tuner.space.space import configuration_yaml
 
 SPACE = load("nginx/static")
 STOCK = SPACE.baseline("stock")

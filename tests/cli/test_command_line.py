@@ -10,7 +10,8 @@ import pytest
 
 from tests.cli.conftest import Tuner, quiet
 from tuner import __version__
-from tuner.cli import premises, way_on
+from tuner.app import premises
+from tuner.cli import way_on
 from tuner.errors import DefinitionError
 from tuner.load import program
 from tuner.servers import nginx

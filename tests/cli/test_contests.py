@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Tuner
-from tuner.store import Store, list_names, sqlite_url
+from tuner.store.store import Store, list_names, sqlite_url
 from tuner.testing.lab import SimulatedHost
 
 pytestmark = pytest.mark.usefixtures("host")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Tuner
-from tuner.study import load_study
+from tuner.definition.study import load_study
 
 WORDS = "restarts-my-service"
 WORKLOAD = "workload: page\nsite: own\nrequests: [{path: /}]\n"

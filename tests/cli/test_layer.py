@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Tuner
-from tests.core.test_kernel import SEEN
-from tuner.cli import premises
-from tuner.configuration import Value
+from tests.space.test_kernel import SEEN
+from tuner.app import premises
 from tuner.hosts import kernel, local
 from tuner.hosts.ansible import Loan
 from tuner.hosts.kernel import seen
-from tuner.store import Store, sqlite_url
+from tuner.space.configuration import Value
+from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import Effect, SimulatedHost
 
 SHORT = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet", "--name", "mine")

@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from tuner.cli.progress import TerminalProgress
+from tuner.app.progress import TerminalProgress
 
 _STUDY = """
 from tuner.cli.progress import TerminalProgress
@@ -53,7 +53,7 @@ def test_long_lines_go_on_below_the_text() -> None:
     """Broken between words at the terminal's width, set in, nothing of them lost."""
     words = "block invalid, repeated whole: " + "the host stalled, and stalled again; " * 5
     program = (
-        "from tuner.cli.progress import TerminalProgress\n"
+        "from tuner.app.progress import TerminalProgress\n"
         f"TerminalProgress().note({words!r})\n"
         "TerminalProgress().phase('a title', 60.0)\n"
     )
@@ -70,7 +70,7 @@ def test_a_command_is_never_broken() -> None:
     """It is there to be copied; the terminal itself breaks it where it must."""
     words = "go on with: tuner compare nginx:stock caddy:stock --resume --name " + "a" * 60
     program = (
-        f"from tuner.cli.progress import TerminalProgress\nTerminalProgress().command({words!r})\n"
+        f"from tuner.app.progress import TerminalProgress\nTerminalProgress().command({words!r})\n"
     )
     assert words in on_a_terminal(program)
 

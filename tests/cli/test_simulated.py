@@ -15,11 +15,11 @@ import yaml
 
 from tests.cli.conftest import Tuner, kept_handlers, run_main, simulate
 from tests.phases.rig import NAME
-from tests.scale.workers import begin, simulated, whole, work
+from tests.store.workers import begin, simulated, whole, work
 from tuner.errors import Interrupted
 from tuner.hosts import local
-from tuner.scoring import mean_loss
-from tuner.store import Store, sqlite_url
+from tuner.judge.scoring import mean_loss
+from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import Effect, Faults, SimulatedHost
 from tuner.testing.simulate import Stalls
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Tuner
-from tests.definitions.test_access_log import line
-from tuner.workload import load_workload
+from tests.reading.test_access_log import line
+from tuner.workload.workload import load_workload
 
 LOG = "\n".join(
     [line("GET", "/", second=n % 3) for n in range(8)] + ["not a request", line("GET", "/a.js")]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tuner.export.results import write_results
-from tuner.record_file import read_record
-from tuner.report.result import evaluate
+from tuner.judge.results import evaluate
+from tuner.record.file import read_record
 from tuner.testing.sample_record import sample_record
 
 

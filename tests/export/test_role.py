@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tuner.export.ansible import role, variables
-from tuner.report.result import StudyResult, evaluate
+from tuner.judge.results import StudyResult, evaluate
 from tuner.testing.sample_record import sample_record
 
 ANSIBLE = Path(sys.executable).with_name("ansible-playbook")

@@ -12,7 +12,7 @@ from tests.fleet.bed import Bed, bed
 from tests.fleet.conftest import INITS, skip_without_bed
 from tests.fleet.services import own_files
 from tests.fleet.test_remote import tuner
-from tuner.store import Store, sqlite_url
+from tuner.store.store import Store, sqlite_url
 
 pytestmark = [pytest.mark.integration, pytest.mark.fleet]
 

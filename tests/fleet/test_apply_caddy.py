@@ -14,7 +14,7 @@ from tests.fleet.bed import Bed, BedHost, bed
 from tests.fleet.conftest import INITS, skip_without_bed
 from tests.fleet.services import ACCOUNT, CADDY, CADDYFILE, PORT, TEXTS, VARIABLES, Service
 from tests.fleet.test_remote import tuner
-from tuner.systemd import drop_ins
+from tuner.render.systemd import drop_ins
 
 pytestmark = [pytest.mark.integration, pytest.mark.fleet]
 

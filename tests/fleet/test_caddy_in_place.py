@@ -26,13 +26,13 @@ from tests.fleet.services import (
 )
 from tests.fleet.test_in_place import made, opened, options, other
 from tests.fleet.test_remote import tuner
-from tuner.cli.session import preflight
+from tuner.app.session import preflight
+from tuner.definition.study import load_study
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts.inventory import Host, read_inventory
 from tuner.hosts.playbooks import Playbooks
 from tuner.hosts.remote import Connections
 from tuner.hosts.service import Change, Running, Services
-from tuner.study import load_study
 
 pytestmark = pytest.mark.integration
 

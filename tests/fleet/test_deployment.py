@@ -19,8 +19,8 @@ from tests.fleet.test_remote import TOP
 from tests.fleet.test_service import fill
 from tuner.errors import HostError
 from tuner.hosts.ansible import AnsibleDeployer
+from tuner.hosts.deployer import InstanceSpec
 from tuner.hosts.inventory import read_inventory
-from tuner.hosts.port import InstanceSpec
 from tuner.hosts.remote import Connections
 
 pytestmark = [pytest.mark.integration, pytest.mark.fleet]

@@ -19,7 +19,7 @@ from tests.fleet.bed import Bed, bed
 from tests.fleet.conftest import skip_without_bed
 from tests.fleet.test_remote import TOP
 from tuner.errors import StoreError
-from tuner.store import Store, sqlite_url
+from tuner.store.store import Store, sqlite_url
 
 pytestmark = [pytest.mark.integration, pytest.mark.fleet]
 

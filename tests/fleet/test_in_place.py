@@ -15,15 +15,15 @@ from tests.fleet.conftest import skip_without_bed
 from tests.fleet.services import CADDY, GUARD, NGINX, PAGE, PATIENCE_S, Service, restored
 from tests.fleet.test_faults import Study, started
 from tests.fleet.test_remote import tuner
-from tuner.cli.progress import TerminalProgress
-from tuner.cli.session import create_store, open_bench, preflight
-from tuner.configuration import Configuration, Value
+from tuner.app.progress import TerminalProgress
+from tuner.app.session import create_store, open_bench, preflight
+from tuner.definition.study import load_study
 from tuner.errors import HostError
-from tuner.hosts.port import InstanceSpec
+from tuner.hosts.deployer import InstanceSpec
 from tuner.phases.bench import Bench
 from tuner.servers.ground import LIVE_PATH
-from tuner.store import Store, sqlite_url
-from tuner.study import load_study
+from tuner.space.configuration import Configuration, Value
+from tuner.store.store import Store, sqlite_url
 
 pytestmark = pytest.mark.integration
 

@@ -11,9 +11,9 @@ from tests.fleet.bed import Bed
 from tuner.errors import HostError
 from tuner.hosts import remote
 from tuner.hosts.ansible import KERNEL_FOLDER, AnsibleDeployer, Loan
+from tuner.hosts.deployer import InstanceSpec
 from tuner.hosts.inventory import read_inventory
 from tuner.hosts.playbooks import Playbooks
-from tuner.hosts.port import InstanceSpec
 
 pytestmark = pytest.mark.integration
 

@@ -12,16 +12,16 @@ import pytest
 from tests.fleet.bed import Bed, base_root
 from tests.fleet.conftest import skip_without_bed
 from tests.fleet.test_remote import tuner
-from tuner.facts import ServerFacts
 from tuner.hosts import local
+from tuner.machine.facts import ServerFacts
 from tuner.servers import nginx
 from tuner.servers.trial import refusal, trial_ground
-from tuner.site import SiteFile
-from tuner.space import BASELINES, bind_space
-from tuner.space_facts import space_facts
+from tuner.space.facts import space_facts
+from tuner.space.space import BASELINES, bind_space
 from tuner.testing.draw import draw_configuration
-from tuner.wire import Tls, Wire
-from tuner.workload import load_workload
+from tuner.workload.site import SiteFile
+from tuner.workload.wire import Tls, Wire
+from tuner.workload.workload import load_workload
 
 pytestmark = pytest.mark.integration
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.fleet.bed import Bed
 from tests.fleet.test_remote import tuner
-from tuner.report.result import evaluate
-from tuner.store import Store, sqlite_url
+from tuner.judge.results import evaluate
+from tuner.store.store import Store, sqlite_url
 
 pytestmark = [pytest.mark.integration, pytest.mark.fleet]
 

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tuner.configuration import Configuration
 from tuner.hosts import local
 from tuner.hosts.ansible import AnsibleDeployer
-from tuner.hosts.port import InstanceSpec
+from tuner.hosts.deployer import InstanceSpec
 from tuner.servers import nginx
 from tuner.servers.ground import Ground
-from tuner.space import Space, load_space
+from tuner.space.configuration import Configuration
+from tuner.space.space import Space, load_space
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 

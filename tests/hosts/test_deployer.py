@@ -11,9 +11,9 @@ import pytest
 
 from tests.hosts.nginxes import ask, needs_nginx, nginx_lab
 from tests.phases.rig import SPACE, STOCK
-from tuner.configuration import Value
 from tuner.hosts import local
-from tuner.hosts.port import Deployer, InstanceSpec
+from tuner.hosts.deployer import Deployer, InstanceSpec
+from tuner.space.configuration import Value
 from tuner.testing.lab import Faults, SimulatedDeployer, SimulatedHost, values_of
 
 
@@ -93,7 +93,7 @@ def case(
 
 
 class TestDeployer:
-    """The contract of ``tuner.hosts.port.Deployer``."""
+    """The contract of ``tuner.hosts.deployer.Deployer``."""
 
     def test_instances_live_side_by_side_each_with_its_own_configuration(self, case: Case) -> None:
         """Each proves itself by its configuration's digest and has processes of its own."""

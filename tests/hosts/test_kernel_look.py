@@ -10,7 +10,7 @@ import pytest
 
 from tuner.errors import DefinitionError
 from tuner.hosts.kernel import look, names_to_look_at, seen
-from tuner.kernel import ALGORITHMS, OPEN_FILES, Seen
+from tuner.space.kernel import ALGORITHMS, OPEN_FILES, Seen
 
 SOMAXCONN, CORKING = "net.core.somaxconn", "net.ipv4.tcp_autocorking"
 FOUND: dict[str, Any] = {

@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.hosts.nginxes import ask, needs_nginx, nginx_lab
 from tuner.hosts import local
 from tuner.servers import nginx
-from tuner.site import generate
-from tuner.workload import load_workload
+from tuner.workload.site import generate
+from tuner.workload.workload import load_workload
 
 pytestmark = needs_nginx
 

@@ -16,10 +16,10 @@ import pytest
 from tests.hosts.nginxes import processes_in
 from tests.servers.labs import here
 from tuner.hosts import local
-from tuner.record import Record
+from tuner.record.model import Record
 from tuner.servers import caddy
-from tuner.space import load_space
-from tuner.store import Store, sqlite_url
+from tuner.space.space import load_space
+from tuner.store.store import Store, sqlite_url
 
 pytestmark = [pytest.mark.study, pytest.mark.integration]
 

@@ -12,19 +12,19 @@ import pytest
 
 from tests.hosts.nginxes import needs_nginx, nginx_lab
 from tuner.errors import InstrumentError
-from tuner.facts import split_cores
 from tuner.hosts import local
+from tuner.load.generator import Endpoint, LoadGenerator, Mode, Next, Plan, WindowSpec
 from tuner.load.h2load import H2loadGenerator
 from tuner.load.native import NativeGenerator
-from tuner.load.port import Endpoint, LoadGenerator, Mode, Next, Plan, WindowSpec
-from tuner.measurement import Gates, Measurement, RawWindow, measure
+from tuner.machine.facts import split_cores
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import Gates, Measurement, RawWindow, measure
 from tuner.paths import loadgen_binary
 from tuner.servers import nginx
 from tuner.servers.certificate import make_certificate
-from tuner.site import generate
-from tuner.stalls import StallRule
-from tuner.wire import Tls
-from tuner.workload import Workload, load_workload
+from tuner.workload.site import generate
+from tuner.workload.wire import Tls
+from tuner.workload.workload import Workload, load_workload
 
 pytestmark = needs_nginx
 CORES = split_cores(sorted(os.sched_getaffinity(0)), backend=False)

@@ -24,12 +24,12 @@ import pytest
 from tests.hosts.nginxes import NGINX, processes_in
 from tuner.errors import StoreError
 from tuner.hosts import local
+from tuner.judge.results import evaluate
+from tuner.judge.scoring import BASELINE
 from tuner.paths import LOADGEN_VARIABLE, loadgen_binary
-from tuner.record import SCHEMA_VERSION, Phase, Record
-from tuner.report.result import evaluate
-from tuner.scoring import BASELINE
-from tuner.space import load_space
-from tuner.store import Store, sqlite_url
+from tuner.record.model import SCHEMA_VERSION, Phase, Record
+from tuner.space.space import load_space
+from tuner.store.store import Store, sqlite_url
 
 pytestmark = [
     pytest.mark.study,

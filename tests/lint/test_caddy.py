@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tuner.lint.caddy import lint
+from tuner.lint.caddy_rules import lint
 from tuner.lint.finding import LintFacts
 
 HERE = LintFacts(version=(2, 11, 4), cores=4, somaxconn=4096)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuner.lint import caddy, nginx
+from tuner.lint import caddy_rules as caddy
+from tuner.lint import nginx_rules as nginx
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "lint.md").read_text(encoding="utf-8")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tuner.lint.finding import Finding, LintFacts
-from tuner.lint.nginx import RULES, lint
-from tuner.own.tree import parse
+from tuner.lint.nginx_rules import RULES, lint
+from tuner.own.nginx.tree import parse
 
 HERE = LintFacts(version=(1, 22, 1), cores=4, somaxconn=4096)
 GOOD = """\

@@ -18,19 +18,27 @@ import pytest
 from tests.hosts.nginxes import NGINX, ask, needs_nginx
 from tests.phases.rig import STOCK, WORKLOAD
 from tuner.errors import InstrumentError
-from tuner.facts import split_cores
 from tuner.hosts import local
-from tuner.instrument import LOADS
-from tuner.latency import decode
+from tuner.load.generator import (
+    Endpoint,
+    LoadGenerator,
+    Mode,
+    Next,
+    Plan,
+    WatchesStalls,
+    WindowSpec,
+)
 from tuner.load.h2load import H2loadGenerator
 from tuner.load.native import NativeGenerator
-from tuner.load.port import Endpoint, LoadGenerator, Mode, Next, Plan, WatchesStalls, WindowSpec
 from tuner.load.wrk2 import Wrk2Generator
-from tuner.measurement import Gates, RawWindow, Samples, measure
+from tuner.machine.facts import split_cores
+from tuner.measurement.instrument import LOADS
+from tuner.measurement.latency import decode
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import Gates, RawWindow, Samples, measure
 from tuner.paths import loadgen_binary
-from tuner.stalls import StallRule
 from tuner.testing.lab import Effect, SimulatedDeployer, SimulatedGenerator, SimulatedHost
-from tuner.workload import Request, Workload
+from tuner.workload.workload import Request, Workload
 
 RATE_PER_S = 1_000.0
 DURATION_S = 0.3
@@ -180,7 +188,7 @@ def run(
 
 
 class TestLoadGenerator:
-    """The contract of ``tuner.load.port.LoadGenerator``."""
+    """The contract of ``tuner.load.generator.LoadGenerator``."""
 
     def test_windows_are_measured_in_the_order_of_the_plan(self, case: Case) -> None:
         """Each is told as it ends, with its identity, one after another."""

@@ -9,11 +9,11 @@ import pytest
 
 from tests.phases.rig import WORKLOAD
 from tuner.errors import InstrumentError
-from tuner.facts import CoreSplit
 from tuner.load import h2load
+from tuner.load.generator import Endpoint, Next, Plan, WindowSpec
 from tuner.load.h2load import H2loadGenerator, read_log
-from tuner.load.port import Endpoint, Next, Plan, WindowSpec
-from tuner.workload import Request
+from tuner.machine.facts import CoreSplit
+from tuner.workload.workload import Request
 
 GET = Request(1.0, "GET", "/", (), b"", 200, None, None)
 

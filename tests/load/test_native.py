@@ -13,15 +13,15 @@ import pytest
 
 from tests.hosts.nginxes import processes_in
 from tests.phases.rig import WORKLOAD
-from tuner.arrivals import Profile, Recorded, Step
 from tuner.errors import InstrumentError
-from tuner.facts import CoreSplit
 from tuner.load import native
+from tuner.load.generator import Endpoint, Next, Plan, WindowSpec
 from tuner.load.native import NativeGenerator, read_samples
-from tuner.load.port import Endpoint, Next, Plan, WindowSpec
-from tuner.measurement import RawWindow
-from tuner.stalls import StallRule
-from tuner.wire import CLEARTEXT, Tls, Wire
+from tuner.machine.facts import CoreSplit
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import RawWindow
+from tuner.workload.arrivals import Profile, Recorded, Step
+from tuner.workload.wire import CLEARTEXT, Tls, Wire
 
 PLAN = Plan(
     WORKLOAD,

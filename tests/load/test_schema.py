@@ -16,12 +16,12 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.phases.rig import WORKLOAD
-from tuner.facts import CoreSplit
+from tuner.load.generator import Endpoint, Plan, WindowSpec
 from tuner.load.native import NativeGenerator
-from tuner.load.port import Endpoint, Plan, WindowSpec
+from tuner.machine.facts import CoreSplit
+from tuner.measurement.stalls import StallRule
 from tuner.paths import loadgen_binary
-from tuner.stalls import StallRule
-from tuner.workload import Request
+from tuner.workload.workload import Request
 
 pytestmark = pytest.mark.integration
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import InstrumentError
-from tuner.facts import CoreSplit, split_cores
 from tuner.load.self_test import self_test
+from tuner.machine.facts import CoreSplit, split_cores
 from tuner.paths import loadgen_binary
 
 CORES = CoreSplit((0,), (1, 2), (), shared=False)

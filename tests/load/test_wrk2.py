@@ -13,12 +13,12 @@ import pytest
 
 from tests.phases.rig import WORKLOAD
 from tuner.errors import InstrumentError
-from tuner.facts import CoreSplit
+from tuner.load.generator import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.load.lua import script, text
-from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.load.wrk2 import Wrk2Generator, lasting_s, offered, read_report, read_spectra
-from tuner.measurement import Histogram, RawWindow
-from tuner.workload import Request
+from tuner.machine.facts import CoreSplit
+from tuner.measurement.window import Histogram, RawWindow
+from tuner.workload.workload import Request
 
 TEXT = """Running 1s test @ http://127.0.0.1:8080/
   1 threads and 2 connections

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from textwrap import dedent
 
-from tuner.facts import ServerFacts
+from tuner.machine.facts import ServerFacts
 from tuner.servers import caddy
 
 API = ("/api/orders/b3f1c2a4", "/api/x?y=1")

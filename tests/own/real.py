@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from tuner.facts import ServerFacts
-from tuner.own.port import Own, OwnServer, Wishes
+from tuner.machine.facts import ServerFacts
+from tuner.own.server import Own, OwnServer, Wishes
 from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import Ground
-from tuner.space import SpaceFacts, bind_space
-from tuner.workload import Workload, load_workload
+from tuner.space.space import SpaceFacts, bind_space
+from tuner.workload.workload import Workload, load_workload
 
 ENCODINGS = ("identity", "gzip")
 Answer = tuple[int, list[tuple[str, str]], bytes]

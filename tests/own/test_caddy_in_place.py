@@ -11,9 +11,9 @@ from tests.own.test_in_place import ground
 from tuner.errors import DefinitionError
 from tuner.own.caddy.home import ThisMachine
 from tuner.own.caddy.in_place import InPlaceCaddy, read
-from tuner.own.port import Wishes
-from tuner.space import SpaceFacts, bind_space
-from tuner.workload import load_workload
+from tuner.own.server import Wishes
+from tuner.space.space import SpaceFacts, bind_space
+from tuner.workload.workload import load_workload
 
 SITE = "http://shop.test:8080 {\n\tencode gzip\n\troot /srv/shop\n\tfile_server\n}\n"
 WRAPPED = "{\n\tservers {\n\t\tlistener_wrappers {\n\t\t\tproxy_protocol\n\t\t}\n\t}\n}\n"

@@ -15,11 +15,11 @@ from tuner.own.caddy.home import ThisMachine
 from tuner.own.caddy.origin import change_config
 from tuner.own.caddy.server import OwnCaddy, OwnConfiguration, read
 from tuner.own.caddy.tree import put
-from tuner.own.port import Wishes
+from tuner.own.server import Wishes
 from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import Ground
-from tuner.space import SpaceFacts, bind_space
-from tuner.workload import load_workload
+from tuner.space.space import SpaceFacts, bind_space
+from tuner.workload.workload import load_workload
 
 SITES = """\
 {

@@ -10,7 +10,7 @@ from tuner.errors import DefinitionError
 from tuner.own.caddy import caddyfile
 from tuner.own.caddy.caddyfile import Setting, change, change_global, spots
 from tuner.own.caddy.home import ThisMachine
-from tuner.text.caddyfile import parse
+from tuner.reading.caddyfile_text import parse
 
 READ = Setting("read_buffer", ("16KiB",), (("transport", "http"),))
 IDLE = Setting("idle", ("60s",), (("timeouts",),))

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.servers.test_nginx import DEBIAN
-from tuner.configuration import Configuration
 from tuner.errors import DefinitionError
-from tuner.own.in_place import InPlaceNginx, read
-from tuner.own.port import Wishes
-from tuner.own.tree import parse
+from tuner.own.nginx.in_place import InPlaceNginx, read
+from tuner.own.nginx.tree import parse
+from tuner.own.server import Wishes
 from tuner.servers import nginx
 from tuner.servers.ground import Ground
-from tuner.space import load_space
-from tuner.workload import Workload, load_workload
+from tuner.space.configuration import Configuration
+from tuner.space.space import load_space
+from tuner.workload.workload import Workload, load_workload
 
 MAIN = "/etc/nginx/nginx.conf"
 SITE = "/etc/nginx/sites-enabled/shop"

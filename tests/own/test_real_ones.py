@@ -15,13 +15,13 @@ from tests.own import real
 from tests.own.configurations import CASES, Case
 from tests.own.real import answers, patched, running, taken_over, the_lab_answers_as
 from tuner.errors import DefinitionError
-from tuner.own.nginx import OwnNginx, adapt, read
-from tuner.own.port import Wishes
-from tuner.own.tree import equal, parse, write
+from tuner.own.nginx.server import OwnNginx, adapt, read
+from tuner.own.nginx.tree import equal, parse, write
+from tuner.own.server import Wishes
 from tuner.servers import nginx
 from tuner.servers.ground import Ground
-from tuner.space import SpaceFacts, bind_space
-from tuner.workload import load_workload
+from tuner.space.space import SpaceFacts, bind_space
+from tuner.workload.workload import load_workload
 
 pytestmark = needs_nginx
 SECTION = re.compile(r"^# configuration file (.+):$\n", re.MULTILINE)

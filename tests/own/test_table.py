@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tuner.configuration import Configuration, Value
 from tuner.own.bound import Bound
-from tuner.own.edits import change_texts, change_tree
+from tuner.own.nginx.edits import change_texts, change_tree
+from tuner.own.nginx.serving import Serving, serving
+from tuner.own.nginx.table import GROUPS, UNPLACED, bind, changes
+from tuner.own.nginx.tree import equal, parse
 from tuner.own.patch import common_folder, patch
-from tuner.own.serving import Serving, serving
-from tuner.own.table import GROUPS, UNPLACED, bind, changes
-from tuner.own.tree import equal, parse
-from tuner.parameter import OWN
-from tuner.space import Space, bind_space, load_space, spaces
-from tuner.wire import PROTOCOLS
+from tuner.space.configuration import Configuration, Value
+from tuner.space.parameter import OWN
+from tuner.space.space import Space, bind_space, load_space, spaces
+from tuner.workload.wire import PROTOCOLS
 
 MAIN = """\
 user www-data;

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.errors import DefinitionError
-from tuner.own.tree import Directive, equal, parse, write
-from tuner.text.nginx import scan
+from tuner.own.nginx.tree import Directive, equal, parse, write
+from tuner.reading.nginx_text import scan
 
 MAIN = r"""# comments are not in the tree
 worker_processes auto; events { worker_connections 512; # beside

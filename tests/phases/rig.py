@@ -10,14 +10,14 @@ from typing import Any
 
 import optuna
 
-from tuner.configuration import Configuration, Value
-from tuner.goals import Goals, goals_of
+from tuner.goals.goals import Goals, goals_of
+from tuner.measurement.stalls import StallRule
 from tuner.phases.bench import Bench, Silence
 from tuner.phases.study import SATURATION_GATES, StudySpec, run_study
-from tuner.record import Block, Phase, Record
-from tuner.space import load_space
-from tuner.stalls import StallRule
-from tuner.store import Storage, Store
+from tuner.record.model import Block, Phase, Record
+from tuner.space.configuration import Configuration, Value
+from tuner.space.space import load_space
+from tuner.store.store import Storage, Store
 from tuner.testing.lab import (
     Effect,
     Faults,
@@ -26,8 +26,8 @@ from tuner.testing.lab import (
     SimulatedHost,
 )
 from tuner.testing.simulate import Noise
-from tuner.wire import Wire
-from tuner.workload import Workload
+from tuner.workload.wire import Wire
+from tuner.workload.workload import Workload
 
 SPACE = load_space(
     str(Path(__file__).with_name("space.yaml")),

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from tests.phases.rig import SPACE, STOCK, Rig, blocks, rig
-from tuner.ablation import Ablation, Part, blocks_at_least, contrasts
-from tuner.configuration import Configuration, Value
 from tuner.errors import DefinitionError, HostError
-from tuner.objective import Objective
+from tuner.goals.objective import Objective
+from tuner.judge.ablation import Ablation, Part, blocks_at_least, contrasts
+from tuner.judge.results import evaluate
+from tuner.judge.scoring import BASELINE
+from tuner.judge.taken_apart import ablation_data, ablation_note
 from tuner.phases.ablate import run_ablation
 from tuner.phases.study import calibrate, confirm
-from tuner.record import Contrast, Record
-from tuner.report.ablation import ablation_data, ablation_note
-from tuner.report.result import evaluate
-from tuner.scoring import BASELINE
-from tuner.space import load_space
+from tuner.record.model import Contrast, Record
+from tuner.space.configuration import Configuration, Value
+from tuner.space.space import load_space
 from tuner.testing.lab import Effect, Faults
 from tuner.testing.simulate import Noise
 

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from tests.phases.rig import HAND, SPACE, STOCK, Rig, blocks, fast_is_better, rig
-from tuner.configuration import Configuration, Value
+from tuner.judge.plan import Design
+from tuner.judge.results import StudyResult, evaluate
+from tuner.judge.scoring import BASELINE
 from tuner.paths import data_dir
 from tuner.phases.study import calibrate, confirm
-from tuner.plan import Design
-from tuner.record import Record
+from tuner.record.model import Record
 from tuner.report.data import as_data
 from tuner.report.html import render_html
 from tuner.report.markdown import render_markdown
-from tuner.report.result import StudyResult, evaluate
 from tuner.report.text import verdict_lines
-from tuner.scoring import BASELINE
+from tuner.space.configuration import Configuration, Value
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.lab import Effect, Faults
 

@@ -9,10 +9,12 @@ from dataclasses import replace
 import pytest
 
 from tests.phases.rig import HAND, SPACE, STOCK, Rig, blocks, rig
-from tuner.configuration import Configuration, Value
 from tuner.errors import HostError, InstrumentError, Interrupted
-from tuner.load.port import WindowSpec
-from tuner.measurement import Gates, Measurement
+from tuner.judge.plan import BlockPlan
+from tuner.judge.scoring import BASELINE, counted_windows
+from tuner.load.generator import WindowSpec
+from tuner.measurement.stalls import Span
+from tuner.measurement.window import Gates, Measurement
 from tuner.phases.block import (
     FIRST_PAUSE_S,
     MOST_REPEATS,
@@ -22,10 +24,8 @@ from tuner.phases.block import (
     repeat_until_complete,
     run_block,
 )
-from tuner.plan import BlockPlan
-from tuner.record import Block
-from tuner.scoring import BASELINE, counted_windows
-from tuner.stalls import Span
+from tuner.record.model import Block
+from tuner.space.configuration import Configuration, Value
 from tuner.stats.words import counted
 from tuner.testing.lab import Faults, SimulatedHost
 from tuner.testing.simulate import Stalls

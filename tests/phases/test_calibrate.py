@@ -10,8 +10,8 @@ import pytest
 
 from tests.phases.rig import all_the_same, blocks, rig
 from tuner.errors import HostError, InstrumentError
-from tuner.load.port import Next, Plan
-from tuner.measurement import RawWindow
+from tuner.load.generator import Next, Plan
+from tuner.measurement.window import RawWindow
 from tuner.phases.calibrate import Capacity, load_point, lower
 from tuner.phases.study import calibrate
 from tuner.testing.lab import Faults, SimulatedGenerator

@@ -12,13 +12,13 @@ import msgspec
 import pytest
 
 from tests.phases.rig import HAND, SPACE, STOCK, Rig, blocks, rig
-from tuner.configuration import Value
 from tuner.errors import HostError, StoreError
+from tuner.judge.results import evaluate
+from tuner.judge.scoring import BASELINE
 from tuner.phases.confirm import allowed_invalid, freeze, run_confirmation
 from tuner.phases.study import Calibrated, calibrate, confirm
-from tuner.record import Protocol, Record
-from tuner.report.result import evaluate
-from tuner.scoring import BASELINE
+from tuner.record.model import Protocol, Record
+from tuner.space.configuration import Value
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.lab import Faults
 

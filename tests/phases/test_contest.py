@@ -10,9 +10,8 @@ from functools import cache
 import pytest
 
 from tests.phases.rig import HAND, QUIET, STOCK, rig
-from tuner.configuration import Value
-from tuner.contenders import Contender
-from tuner.contest import (
+from tuner.errors import HostError
+from tuner.judge.contest import (
     COMPARED,
     arm_figures,
     compare,
@@ -21,10 +20,11 @@ from tuner.contest import (
     pairs,
     plan_contest,
 )
-from tuner.errors import HostError
 from tuner.phases.block import Arm
 from tuner.phases.contest import measure_capacities, quick_calibration, run_contest
-from tuner.record import Record
+from tuner.record.contenders import Contender
+from tuner.record.model import Record
+from tuner.space.configuration import Value
 from tuner.testing.lab import Effect, Faults
 
 GAIN = 0.25

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from tests.phases.rig import HAND, STOCK, Rig, all_the_same, blocks, rig
-from tuner.confirmation import counting, tally
 from tuner.errors import Interrupted
-from tuner.objective import Objective
+from tuner.goals.objective import Objective
+from tuner.judge.confirmation import counting, tally
+from tuner.judge.plan import Design
+from tuner.judge.results import evaluate
 from tuner.phases.study import calibrate, confirm
-from tuner.plan import Design
-from tuner.record import Record
+from tuner.record.model import Record
 from tuner.report.markdown import render_markdown
-from tuner.report.result import evaluate
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.lab import Faults
 from tuner.testing.simulate import Noise

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from tests.core.test_kernel import SEEN, load
 from tests.phases.rig import HAND, SPACE, STOCK, Rig, blocks, fast_is_better, rig
-from tuner.configuration import Configuration, Value
+from tests.space.test_kernel import SEEN, load
 from tuner.errors import HostError
 from tuner.export import export_files
-from tuner.goals import parse_goals
-from tuner.kernel import BUILT_IN, SYSCTL_FILE, joined, settings_of
-from tuner.measurement import Measurement
+from tuner.goals.goals import parse_goals
+from tuner.judge.plan import USUAL, BlockPlan, plan_blocks
+from tuner.judge.results import evaluate
+from tuner.judge.scoring import BASELINE
+from tuner.measurement.window import Measurement
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.calibrate import measure_capacity, overhead
-from tuner.plan import USUAL, BlockPlan, plan_blocks
-from tuner.record import ConfigurationRecord
-from tuner.report.result import evaluate
-from tuner.scoring import BASELINE
+from tuner.record.model import ConfigurationRecord
+from tuner.space.configuration import Configuration, Value
+from tuner.space.kernel import BUILT_IN, SYSCTL_FILE, joined, settings_of
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.lab import Effect, Faults
 

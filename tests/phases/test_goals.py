@@ -10,19 +10,19 @@ import optuna
 import pytest
 
 from tests.phases.rig import NAME, SPACE, STOCK, Rig, blocks, rig
-from tuner.configuration import Value
 from tuner.errors import HostError
+from tuner.judge.plan import Design
+from tuner.judge.results import StudyResult, evaluate
+from tuner.measurement.stalls import StallRule
 from tuner.paths import data_dir
 from tuner.phases.measure import measure_one
 from tuner.phases.study import calibrate, confirm
-from tuner.plan import Design
 from tuner.report.charts import charts
 from tuner.report.data import as_data
 from tuner.report.html import render_html
 from tuner.report.markdown import render_markdown
-from tuner.report.result import StudyResult, evaluate
 from tuner.report.text import verdict_lines
-from tuner.stalls import StallRule
+from tuner.space.configuration import Value
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.lab import Effect
 from tuner.testing.simulate import Noise

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from functools import cache
 
 from tests.phases.rig import HAND, STOCK, rig
-from tuner.configuration import Value
-from tuner.constraint import Constraint
-from tuner.ladder import Climb, climbs, rungs
+from tuner.goals.constraint import Constraint
+from tuner.judge.ladder import Climb, climbs, rungs
+from tuner.judge.plan import BlockPlan
 from tuner.phases.block import Arm
 from tuner.phases.ladder import run_ladder
-from tuner.plan import BlockPlan
-from tuner.record import Record
+from tuner.record.model import Record
+from tuner.space.configuration import Value
 from tuner.testing.lab import Effect, Faults
 
 WEAK, STRONG = 2_000.0, 4_000.0

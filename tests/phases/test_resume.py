@@ -10,8 +10,8 @@ import pytest
 
 from tests.phases.rig import Rig, blocks, rig, states_of
 from tuner.errors import Interrupted
-from tuner.record import Record
-from tuner.report.result import evaluate
+from tuner.judge.results import evaluate
+from tuner.record.model import Record
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.lab import Faults
 

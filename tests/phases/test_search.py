@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.core.windows import window
+from tests.measurement.windows import window
 from tests.phases.rig import HAND, QUIET, STOCK, Rig, all_the_same, blocks, fast_is_better, rig
-from tuner.configuration import Value
-from tuner.objective import Objective
+from tuner.goals.objective import Objective
+from tuner.judge.scoring import BASELINE, mean_loss, trial_losses
 from tuner.phases.search import SearchSpec, hopeless, run_search
 from tuner.phases.study import calibrate
-from tuner.record import Record, Trial
-from tuner.scoring import BASELINE, mean_loss, trial_losses
+from tuner.record.model import Record, Trial
 from tuner.search.schedule import RUNGS
+from tuner.space.configuration import Value
 from tuner.testing.lab import Effect, Faults
 
 

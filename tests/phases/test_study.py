@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tests.phases.rig import HAND, SPACE, STOCK, all_the_same, blocks, fast_is_better, rig
-from tuner.configuration import Value
+from tuner.judge.results import evaluate
+from tuner.judge.scoring import mean_loss
+from tuner.measurement.stalls import StallRule, excluded
 from tuner.phases.measure import measure_one
 from tuner.phases.study import calibrate, confirm
-from tuner.report.result import evaluate
-from tuner.scoring import mean_loss
-from tuner.stalls import StallRule, excluded
+from tuner.space.configuration import Value
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.lab import Effect, Faults
 from tuner.testing.simulate import Noise, Stalls

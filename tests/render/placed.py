@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tuner.render import Placement
+from tuner.render.render import Placement
 
 LAB = Placement(
     listen="127.0.0.1:18080",

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tests.render.placed import PLACEMENT
 from tests.servers.labs import here
-from tuner.configuration import Configuration
 from tuner.errors import DefinitionError, HostError
-from tuner.render import Placement, render
+from tuner.render.render import Placement, render
 from tuner.servers import caddy
-from tuner.space import load_space
+from tuner.space.configuration import Configuration
+from tuner.space.space import load_space
 
 SPACE = load_space(
     "caddy/proxy",

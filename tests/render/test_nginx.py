@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from tuner.configuration import Configuration
-from tuner.render import EXPORT, Placement, cpu_mask, render, render_backend
-from tuner.site import generate
-from tuner.space import BASELINES, Space, load_space, spaces
-from tuner.workload import Backend, load_workload
+from tuner.render.render import EXPORT, Placement, cpu_mask, render, render_backend
+from tuner.space.configuration import Configuration
+from tuner.space.space import BASELINES, Space, load_space, spaces
+from tuner.workload.site import generate
+from tuner.workload.workload import Backend, load_workload
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 

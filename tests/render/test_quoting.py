@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.render.placed import PLACEMENT
-from tuner.configuration import Configuration
 from tuner.errors import DefinitionError
-from tuner.render import render, render_backend
-from tuner.space import Space, load_space
-from tuner.syntax import quote_nginx
-from tuner.workload import Backend, load_workload
+from tuner.render.render import render, render_backend
+from tuner.render.syntax import quote_nginx
+from tuner.space.configuration import Configuration
+from tuner.space.space import Space, load_space
+from tuner.workload.workload import Backend, load_workload
 
 # Mostly what means something to Nginx's reader, and any text besides.
 HOSTILE = st.one_of(

@@ -9,11 +9,11 @@ import pytest
 
 from tests.render.placed import LAB
 from tuner.errors import DefinitionError
-from tuner.reach import edges, unsearched
-from tuner.render import EXPORT, render
+from tuner.render.reach import edges, unsearched
+from tuner.render.render import EXPORT, render
+from tuner.render.syntax import NGINX
 from tuner.servers import caddy, nghttpx
-from tuner.space import Space, load_space
-from tuner.syntax import NGINX
+from tuner.space.space import Space, load_space
 
 SYNTAXES = {"nginx": NGINX, "caddy": caddy.syntax, "nghttpx": nghttpx.syntax}
 SPACE = """\

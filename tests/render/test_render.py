@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.render.placed import LAB
-from tuner.configuration import Value
 from tuner.errors import DefinitionError
-from tuner.render import EXPORT, Placement, cpu_mask, render, render_backend, unified_diff
+from tuner.render.render import EXPORT, Placement, cpu_mask, render, render_backend, unified_diff
 from tuner.servers.catalog import server
-from tuner.space import BASELINES, Space, SpaceFacts, bind_space, load_space, spaces
-from tuner.workload import load_workload
+from tuner.space.configuration import Value
+from tuner.space.space import BASELINES, Space, SpaceFacts, bind_space, load_space, spaces
+from tuner.workload.workload import load_workload
 
 
 def bind(name: str, version: tuple[int, ...] = (1, 22, 1)) -> Space:

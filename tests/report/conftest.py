@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tuner.record import Record
-from tuner.report.result import StudyResult, evaluate
+from tuner.judge.results import StudyResult, evaluate
+from tuner.record.model import Record
 from tuner.testing.sample_record import Outcome, Stage, sample_record
 
 HOSTILE = "</script><img src=x onerror=\"document.title='pwned'\">{{ 7 * 7 }}<!--"

@@ -11,11 +11,11 @@ import pytest
 
 from tests.report.test_contest_pages import met
 from tuner.errors import HostError
+from tuner.judge.results import evaluate
 from tuner.report import apart
 from tuner.report.charts import charts
 from tuner.report.charts_of_contests import contest_charts
 from tuner.report.charts_of_studies import forest_chart
-from tuner.report.result import evaluate
 from tuner.testing.sample_record import sample_record
 
 _PAGE = """

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from tests.phases.rig import rig
-from tuner.record import Record
+from tuner.judge.results import StudyResult, evaluate
+from tuner.record.model import Record
 from tuner.report.html import render_html
-from tuner.report.result import StudyResult, evaluate
 from tuner.testing.sample_record import Stage
 
 Studies = Callable[..., StudyResult]

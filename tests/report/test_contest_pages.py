@@ -15,22 +15,22 @@ from tests.phases.rig import HAND, STOCK, rig
 from tests.report.conftest import HOSTILE
 from tests.report.test_browser import CHROMIUM, visit
 from tests.report.test_html import parsed
-from tuner.configuration import Value
-from tuner.contenders import Alike, Contender, Contest, Ladder, Published, PublishedRow
-from tuner.contest import arm_figures, plan_contest
-from tuner.measurement import Measurement
-from tuner.phases.block import Arm
-from tuner.phases.contest import run_contest
-from tuner.phases.ladder import run_ladder
-from tuner.report.contest import (
+from tuner.judge.contest import arm_figures, plan_contest
+from tuner.judge.contest_results import (
     ContestResult,
     arm_table,
     brief,
     evaluate_contest,
     text_lines,
 )
+from tuner.measurement.resources import ProcessUsage, Resources
+from tuner.measurement.window import Measurement
+from tuner.phases.block import Arm
+from tuner.phases.contest import run_contest
+from tuner.phases.ladder import run_ladder
+from tuner.record.contenders import Alike, Contender, Contest, Ladder, Published, PublishedRow
 from tuner.report.contest_pages import contest_html, contest_markdown, contest_pictures
-from tuner.resources import ProcessUsage, Resources
+from tuner.space.configuration import Value
 from tuner.testing.lab import Effect
 
 RATES_PER_S = (800.0, 1_600.0, 2_400.0, 3_200.0, 4_000.0, 4_800.0)

@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 
 from tests.phases.rig import rig
+from tuner.judge.results import StudyResult, evaluate
 from tuner.report.data import as_data, schema
-from tuner.report.result import StudyResult, evaluate
 from tuner.testing.sample_record import STAGES, Stage
 
 Studies = Callable[..., StudyResult]

@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 
 from markdown_it import MarkdownIt
 
-from tuner.record import Record
+from tuner.judge.results import StudyResult, evaluate
+from tuner.record.model import Record
 from tuner.report.markdown import render_markdown
-from tuner.report.result import StudyResult, evaluate
 
 Studies = Callable[..., StudyResult]
 

@@ -11,11 +11,11 @@ import optuna
 import pytest
 
 from tests.report.test_browser import CHROMIUM, visit
-from tests.scale.workers import begin, simulated, whole, work
-from tuner.record import Record
+from tests.store.workers import begin, simulated, whole, work
+from tuner.judge.results import StudyResult, evaluate
+from tuner.record.model import Record
 from tuner.report.html import render_html
 from tuner.report.markdown import render_markdown
-from tuner.report.result import StudyResult, evaluate
 
 
 @cache

@@ -12,10 +12,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tuner.record import Record
+from tuner.judge.results import StudyResult, evaluate
+from tuner.record.model import Record
 from tuner.report.embed import embedded_json
 from tuner.report.html import render_html
-from tuner.report.result import StudyResult, evaluate
 from tuner.report.section import Picture, Section, Table
 from tuner.testing.sample_record import STAGES, Stage
 

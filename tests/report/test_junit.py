@@ -8,9 +8,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tuner.record import Original, Record
+from tuner.judge.results import StudyResult, evaluate
+from tuner.record.model import Original, Record
 from tuner.report.junit import cases, render_junit
-from tuner.report.result import StudyResult, evaluate
 
 Studies = Callable[..., StudyResult]
 Records = Callable[..., Record]

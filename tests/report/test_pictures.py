@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from tuner.judge.results import StudyResult
 from tuner.report.charts import charts, titles
 from tuner.report.pictures import standalone, write_pictures
-from tuner.report.result import StudyResult
 
 Studies = Callable[..., StudyResult]
 _SVG = "{http://www.w3.org/2000/svg}"

@@ -12,11 +12,11 @@ from statistics import median
 
 import pytest
 
+from tuner.judge.results import StudyResult, evaluate
 from tuner.load.wrk2 import WRK2
-from tuner.record import Block, Original, Record
+from tuner.record.model import Block, Original, Record
 from tuner.report.facts import limits, method_facts
 from tuner.report.html import render_html
-from tuner.report.result import StudyResult, evaluate
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.sample_record import STAGES, sample_record
 

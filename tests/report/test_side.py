@@ -9,9 +9,9 @@ import pytest
 
 from tests.report.test_browser import CHROMIUM, visit
 from tests.report.test_html import parsed
-from tuner.record import Record
+from tuner.judge.results import StudyResult, evaluate
+from tuner.record.model import Record
 from tuner.report.charts_of_studies import forest_chart
-from tuner.report.result import StudyResult, evaluate
 from tuner.report.side import (
     differences,
     render_side_html,

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tuner.record import Record
+from tuner.judge.results import StudyResult, evaluate
+from tuner.record.model import Record
 from tuner.report.markdown import render_markdown
-from tuner.report.result import StudyResult, evaluate
 from tuner.report.text import verdict_lines
 from tuner.testing.sample_record import STAGES, Stage
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tuner.report.words import duration_us, figure, moment, seconds, setting, significant
+from tuner.words.figures import duration_us, figure, moment, seconds, setting, significant
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuner.space import Space, load_space
+from tuner.space.space import Space, load_space
 
 
 def bind(name_or_path: str) -> Space:

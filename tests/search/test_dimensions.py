@@ -8,9 +8,9 @@ import optuna
 import pytest
 
 from tests.search.spaces import BUILT_IN, SMALL
-from tuner.configuration import Configuration, Value
 from tuner.search.dimensions import dimensions_of, distances, suggest
-from tuner.space import Space
+from tuner.space.configuration import Configuration, Value
+from tuner.space.space import Space
 from tuner.testing.draw import draw_configuration
 
 SPACES = pytest.mark.parametrize("space", [SMALL, *BUILT_IN], ids=lambda s: s.name)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.search.spaces import BUILT_IN, SMALL, bind
-from tuner.configuration import Configuration
 from tuner.search.propose import Seen, _best, _modelled, propose
-from tuner.space import Space
+from tuner.space.configuration import Configuration
+from tuner.space.space import Space
 
 SPACES = pytest.mark.parametrize("space", [SMALL, *BUILT_IN], ids=lambda s: s.name)
 

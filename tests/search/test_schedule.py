@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.goals import Goals
-from tuner.record import Trial, TrialState
+from tuner.goals.goals import Goals
+from tuner.record.model import Trial, TrialState
 from tuner.search.schedule import RUNGS, again, best_first, finalists, look_noise, winner
 
 ONE = Goals.of("p99")

@@ -13,20 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from tuner.configuration import Configuration, Value
 from tuner.errors import HostError
-from tuner.facts import ServerFacts
 from tuner.hosts import local
 from tuner.hosts.ansible import AnsibleDeployer
-from tuner.hosts.port import InstanceSpec, InstanceState
+from tuner.hosts.deployer import InstanceSpec, InstanceState
+from tuner.machine.facts import ServerFacts
 from tuner.servers import nginx
 from tuner.servers.catalog import server
 from tuner.servers.certificate import Certificate
 from tuner.servers.ground import Ground
-from tuner.site import generate
-from tuner.space import Space, load_space
-from tuner.wire import Protocol
-from tuner.workload import Workload, load_workload
+from tuner.space.configuration import Configuration, Value
+from tuner.space.space import Space, load_space
+from tuner.workload.site import generate
+from tuner.workload.wire import Protocol
+from tuner.workload.workload import Workload, load_workload
 
 ROLES = {
     "nginx/static": "static",

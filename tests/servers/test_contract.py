@@ -14,14 +14,14 @@ import pytest
 
 from tests.hosts.nginxes import processes_in
 from tests.servers.labs import ROLES, ServerLab, free_ports, here, server_lab
-from tuner import never
-from tuner.error_log import complaints
-from tuner.facts import SERVER_NAMES
 from tuner.hosts.log_end import log_end
+from tuner.machine.facts import SERVER_NAMES
+from tuner.measurement.error_log import complaints
 from tuner.servers.catalog import SERVERS, server
 from tuner.servers.certificate import Certificate, make_certificate
-from tuner.site import generate
-from tuner.space import BASELINES, spaces
+from tuner.space import never
+from tuner.space.space import BASELINES, spaces
+from tuner.workload.site import generate
 
 pytestmark = pytest.mark.integration
 
@@ -183,6 +183,6 @@ def test_it_speaks_tls_with_the_labs_certificate(
 @pytest.mark.parametrize("name", SERVER_NAMES)
 def test_an_unknown_wire_is_refused_in_words(name: str) -> None:
     """What a build cannot speak is said before anything is started; TLS every build here can."""
-    from tuner.wire import Tls, Wire
+    from tuner.workload.wire import Tls, Wire
 
     assert server(name).refuses(here(name), Wire("http2", Tls())) == ""

@@ -10,13 +10,13 @@ import pytest
 
 from tests.hosts.nginxes import NGINX
 from tuner.errors import HostError
-from tuner.facts import ServerFacts
+from tuner.machine.facts import ServerFacts
 from tuner.servers import nginx
 from tuner.servers.certificate import Certificate
 from tuner.servers.ground import Ground
-from tuner.space import load_space
-from tuner.wire import Protocol, Tls, Wire
-from tuner.workload import load_workload
+from tuner.space.space import load_space
+from tuner.workload.wire import Protocol, Tls, Wire
+from tuner.workload.workload import load_workload
 
 DEBIAN = """\
 nginx version: nginx/1.22.1

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from tuner.configuration import Value
 from tuner.errors import HostError
-from tuner.facts import ServerFacts
 from tuner.hosts import local
+from tuner.machine.facts import ServerFacts
 from tuner.servers import catalog
 from tuner.servers.ground import Ground
 from tuner.servers.trial import refusal, trial_ground
-from tuner.site import SiteFile
-from tuner.space import BASELINES, Space, bind_space, spaces
-from tuner.space_facts import space_facts
+from tuner.space.configuration import Value
+from tuner.space.facts import space_facts
+from tuner.space.space import BASELINES, Space, bind_space, spaces
 from tuner.testing.draw import draw_configuration
-from tuner.wire import Tls, Wire
-from tuner.workload import Workload, load_workload
+from tuner.workload.site import SiteFile
+from tuner.workload.wire import Tls, Wire
+from tuner.workload.workload import Workload, load_workload
 
 pytestmark = pytest.mark.integration
 

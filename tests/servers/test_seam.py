@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.servers.labs import here
-from tuner.facts import SERVER_NAMES
+from tuner.machine.facts import SERVER_NAMES
 from tuner.servers import caddy, nghttpx, nginx
-from tuner.servers.port import Server
+from tuner.servers.server import Server
 
 pytestmark = pytest.mark.integration
 
@@ -99,7 +99,7 @@ never:
     names: [worker_connections]
 """
 ALIKE = "compression: the toy has none\n"
-_ASKED = "from tuner.alike import shipped_rules; print(shipped_rules()[0].words['toy'])"
+_ASKED = "from tuner.definition.alike import shipped_rules; print(shipped_rules()[0].words['toy'])"
 
 
 @pytest.fixture

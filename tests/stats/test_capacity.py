@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.core.windows import window
+from tests.measurement.windows import window
 from tests.stats.conftest import Tolerance
-from tuner.capacity import crossing, next_rate, points
-from tuner.constraint import Constraint
-from tuner.measurement import Measurement
+from tuner.goals.capacity import crossing, next_rate, points
+from tuner.goals.constraint import Constraint
+from tuner.measurement.window import Measurement
 from tuner.stats.paired import attained_level, signed_rank_p
 
 SLO = Constraint.parse("p99<5ms")

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.core.windows import window
+from tests.measurement.windows import window
 from tests.stats.conftest import Tolerance
-from tuner.constraint import Constraint
-from tuner.limits import LimitFound, limit_found
-from tuner.measurement import Measurement
+from tuner.goals.constraint import Constraint
+from tuner.judge.limits import LimitFound, limit_found
+from tuner.measurement.window import Measurement
 from tuner.testing.simulate import Noise, simulate
 
 BLOCKS = 12

@@ -12,23 +12,17 @@ import optuna
 import pytest
 import sqlalchemy
 
-from tests.core.windows import raw_window, window
+from tests.measurement.windows import raw_window, window
 from tests.phases.rig import HAND, SPACE, STOCK
-from tuner import scoring
 from tuner.errors import StoreError
-from tuner.measurement import Gates, measure
-from tuner.record import (
-    SCHEMA_VERSION,
-    BlockInstance,
-    Calibration,
-    Origin,
-    Protocol,
-)
+from tuner.judge import scoring
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import Gates, measure
+from tuner.record.model import SCHEMA_VERSION, BlockInstance, Calibration, Origin, Protocol
 from tuner.search.dimensions import dimensions_of
-from tuner.stalls import StallRule
 from tuner.stats.paired import FloatArray
 from tuner.stats.polish import arm_levels
-from tuner.store import Header, Storage, Store, list_names, sqlite_url
+from tuner.store.store import Header, Storage, Store, list_names, sqlite_url
 from tuner.testing.lab import SimulatedHost
 
 NAME = "a study"

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.phases.rig import SPACE, STOCK, WORKLOAD
-from tuner.configuration import Configuration
-from tuner.load.port import Endpoint, WindowSpec
-from tuner.measurement import Gates, Measurement, measure
-from tuner.stalls import StallRule
+from tuner.load.generator import Endpoint, WindowSpec
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import Gates, Measurement, measure
+from tuner.space.configuration import Configuration
 from tuner.testing.lab import Effect, Faults, SimulatedDeployer, SimulatedHost
 from tuner.testing.simulate import Noise, Stalls
 

@@ -129,7 +129,7 @@ def way_on(words: Sequence[str]) -> str:
 
 
 def _say(text: str) -> None:
-    from tuner.cli.words import wrapped
+    from tuner.words.terminal import wrapped
 
     lines = wrapped(f"tuner: {text}", 0, 2) if "\n" not in text else [f"tuner: {text}"]
     click.echo("\n".join(lines), err=True)

@@ -7,18 +7,19 @@ from typing import Any
 
 import click
 
-from tuner.cli import options, results
-from tuner.cli.premises import sweep_strays
-from tuner.cli.progress import TerminalProgress
-from tuner.cli.reopen import reopen
-from tuner.cli.session import STUDIES, open_bench
+from tuner.app import results
+from tuner.app.premises import sweep_strays
+from tuner.app.progress import TerminalProgress
+from tuner.app.resume import reopen
+from tuner.app.session import STUDIES, open_bench
+from tuner.cli import options
+from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import DefinitionError
+from tuner.judge.results import StudyResult, evaluate
+from tuner.judge.taken_apart import ablation_data, ablation_lines
 from tuner.phases.ablate import run_ablation
 from tuner.phases.study import calibrate
-from tuner.report.ablation import ablation_data, ablation_lines
-from tuner.report.result import StudyResult, evaluate
 from tuner.stats.verdict import VerdictKind
-from tuner.study import DEFAULT_STUDY, load_study
 
 _EPILOG = """
 \b

@@ -15,22 +15,22 @@ from pathlib import Path
 
 import click
 
-from tuner.cli.session import open_store
-from tuner.cli.undisturbed import undisturbed
-from tuner.constraint import Constraint
+from tuner.app.session import open_store
+from tuner.app.undisturbed import undisturbed
+from tuner.definition.study import MAIN_FILES
 from tuner.errors import DefinitionError, HostError
 from tuner.export.configuration import choose
+from tuner.goals.constraint import Constraint
 from tuner.hosts.inventory import Host, Inventory, read_inventory
 from tuner.hosts.playbooks import Playbooks
 from tuner.hosts.remote import Connections
 from tuner.hosts.service import Change, GivenBack, Running, Services
+from tuner.judge.results import StudyResult, evaluate
 from tuner.own.patch import APPLIED, PATCH, folder_of
-from tuner.record import Applied, ConfigurationRecord
-from tuner.report.result import StudyResult, evaluate
+from tuner.record.model import Applied, ConfigurationRecord
+from tuner.render.systemd import unit_of
 from tuner.servers import caddy
-from tuner.store import Store
-from tuner.study import MAIN_FILES
-from tuner.systemd import unit_of
+from tuner.store.store import Store
 
 _PATIENCE_S = 5.0
 _HOST_S = 60.0

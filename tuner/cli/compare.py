@@ -10,14 +10,12 @@ from typing import Any
 
 import click
 
-from tuner.cli import options
-from tuner.cli.confirming import confirmed
-from tuner.cli.meet import Match, entries_of, meet, said_of
-from tuner.cli.premises import sweep_strays
-from tuner.cli.progress import TerminalProgress
-from tuner.cli.reopen import reopen
-from tuner.cli.runs import Asked, find_run
-from tuner.cli.session import (
+from tuner.app.confirming import confirmed
+from tuner.app.premises import sweep_strays
+from tuner.app.progress import TerminalProgress
+from tuner.app.resume import reopen
+from tuner.app.runs import Asked, find_run
+from tuner.app.session import (
     STUDIES,
     Preflight,
     create_store,
@@ -26,10 +24,12 @@ from tuner.cli.session import (
     preflight,
     read_configuration,
 )
-from tuner.configuration import Configuration
+from tuner.cli import options
+from tuner.cli.meet import Match, entries_of, meet, said_of
+from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
-from tuner.store import Store
-from tuner.study import DEFAULT_STUDY, load_study
+from tuner.space.configuration import Configuration
+from tuner.store.store import Store
 
 _VERDICTS = ("better", "worse", "equivalent", "inconclusive", "violated")
 _EPILOG = """

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from tuner.cli import contest_results, options
-from tuner.cli.session import STUDIES, open_store
+from tuner.app import contest_results
+from tuner.app.session import STUDIES, open_store
+from tuner.cli import options
 from tuner.errors import DefinitionError
 from tuner.report.optunas import in_memory
 from tuner.stats.words import counted
-from tuner.store import sqlite_url
+from tuner.store.store import sqlite_url
 
 _EPILOG = """
 \b

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import click
 
+from tuner.app.notes import noise_notes
+from tuner.app.premises import sweep_strays
 from tuner.cli.lint import lint_command
-from tuner.cli.notes import noise_notes
-from tuner.cli.premises import sweep_strays
 from tuner.errors import HostError, TunerError
-from tuner.facts import split_cores
 from tuner.hosts import local
 from tuner.load.native import NativeGenerator
 from tuner.load.self_test import self_test
+from tuner.machine.facts import split_cores
+from tuner.measurement.stalls import StallRule
 from tuner.paths import data_dir, loadgen_binary
 from tuner.servers.catalog import SERVERS
-from tuner.stalls import StallRule
 
 _SELF_TEST_S = 18.0
 _OK, _WARN, _FAIL = "ok", "warning", "missing"

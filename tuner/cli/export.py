@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
-from tuner.cli import contest_results, options, results
-from tuner.cli.session import STUDIES, open_store
+from tuner.app import contest_results, results
+from tuner.app.session import STUDIES, open_store
+from tuner.cli import options
 from tuner.errors import DefinitionError
 from tuner.export import PATCH_NAME, export_files
-from tuner.report.contest import evaluate_contest
-from tuner.report.result import StudyResult, evaluate
+from tuner.judge.contest_results import evaluate_contest
+from tuner.judge.results import StudyResult, evaluate
 
 _EPILOG = """
 \b

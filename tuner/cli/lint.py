@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 
 from tuner.errors import HostError
-from tuner.facts import ServerFacts
 from tuner.hosts import local
 from tuner.lint.check import LINTED, lint_file
 from tuner.lint.finding import Finding, LintFacts, lint_facts
+from tuner.machine.facts import ServerFacts
 from tuner.servers import catalog
 
 EXIT_WRONG = 1

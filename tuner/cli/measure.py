@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
+from tuner.app.premises import sweep_strays
+from tuner.app.progress import TerminalProgress
+from tuner.app.session import STUDIES, create_store, free_name, open_bench, preflight
 from tuner.cli import options
-from tuner.cli.premises import sweep_strays
-from tuner.cli.progress import TerminalProgress
-from tuner.cli.session import STUDIES, create_store, free_name, open_bench, preflight
-from tuner.measurement import Measurement
+from tuner.definition.study import DEFAULT_STUDY, load_study
+from tuner.measurement.window import Measurement
 from tuner.phases.measure import Measured, measure_one
-from tuner.study import DEFAULT_STUDY, load_study
 
 _FIGURES = ("p50", "p90", "p99", "p99.9", "max")
 _EPILOG = """

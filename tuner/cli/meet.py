@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass, replace
 
 import msgspec
 
-from tuner.alike import shipped_rules
-from tuner.cli import contest_results
-from tuner.cli.contests import (
+from tuner.app import contest_results
+from tuner.app.contests import (
     SEARCH_SHARE,
     TOO_SHORT_S,
     Entry,
@@ -20,20 +19,21 @@ from tuner.cli.contests import (
     parse_entry,
     tune,
 )
-from tuner.cli.premises import sweep_strays
-from tuner.cli.progress import TerminalProgress
-from tuner.cli.runs import find_run
-from tuner.cli.session import STUDIES, Preflight, free_name
-from tuner.cli.words import duration
-from tuner.configuration import Configuration
-from tuner.constraint import Constraint
-from tuner.contenders import PUBLISHED, TUNED
+from tuner.app.premises import sweep_strays
+from tuner.app.progress import TerminalProgress
+from tuner.app.runs import find_run
+from tuner.app.session import STUDIES, Preflight, free_name
+from tuner.definition.alike import shipped_rules
+from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError, HostError
-from tuner.objective import Objective
-from tuner.record import Record
-from tuner.report.contest import evaluate_contest
-from tuner.study import DEFAULT_STUDY, StudyDefinition, load_study
-from tuner.workload import load_workload
+from tuner.goals.constraint import Constraint
+from tuner.goals.objective import Objective
+from tuner.judge.contest_results import evaluate_contest
+from tuner.record.contenders import PUBLISHED, TUNED
+from tuner.record.model import Record
+from tuner.space.configuration import Configuration
+from tuner.words.terminal import duration
+from tuner.workload.workload import load_workload
 
 DEFAULT_LIMIT = "p99<10ms"
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from tuner.cli import options, results
-from tuner.cli.premises import sweep_strays
-from tuner.cli.progress import TerminalProgress
-from tuner.cli.reopen import reopen
-from tuner.cli.session import (
+from tuner.app import results
+from tuner.app.premises import sweep_strays
+from tuner.app.progress import TerminalProgress
+from tuner.app.resume import reopen
+from tuner.app.session import (
     STUDIES,
     Preflight,
     announce,
@@ -21,10 +21,11 @@ from tuner.cli.session import (
     open_bench,
     preflight,
 )
+from tuner.cli import options
+from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError
 from tuner.phases.study import run_study
-from tuner.store import Store
-from tuner.study import DEFAULT_STUDY, StudyDefinition, load_study
+from tuner.store.store import Store
 
 _EPILOG = """
 \b

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
-from tuner.facts import SERVER_NAMES
-from tuner.storage import refuse_secret
-from tuner.study import IN_PLACE
+from tuner.definition.study import IN_PLACE
+from tuner.machine.facts import SERVER_NAMES
+from tuner.store.storage import refuse_secret
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _SERVERS = ", ".join(SERVER_NAMES)

@@ -10,7 +10,7 @@ import click
 
 from tuner.cli import options
 from tuner.errors import DefinitionError, Interrupted, StoreError
-from tuner.storage import DEFAULT_PROXY_PORT, open_storage, refuse_unshared, without_secret
+from tuner.store.storage import DEFAULT_PROXY_PORT, open_storage, refuse_unshared, without_secret
 
 _EPILOG = """
 \b

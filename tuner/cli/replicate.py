@@ -10,13 +10,12 @@ from typing import Any
 
 import click
 
-from tuner.cli import options
-from tuner.cli.confirming import confirmed
-from tuner.cli.premises import sweep_strays
-from tuner.cli.progress import TerminalProgress
-from tuner.cli.reopen import reopen
-from tuner.cli.runs import Asked, find_run
-from tuner.cli.session import (
+from tuner.app.confirming import confirmed
+from tuner.app.premises import sweep_strays
+from tuner.app.progress import TerminalProgress
+from tuner.app.resume import reopen
+from tuner.app.runs import Asked, find_run
+from tuner.app.session import (
     STUDIES,
     Preflight,
     create_store,
@@ -25,12 +24,13 @@ from tuner.cli.session import (
     open_store,
     preflight,
 )
-from tuner.configuration import Configuration
+from tuner.cli import options
+from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
-from tuner.record import Original
-from tuner.report.result import StudyResult, evaluate
-from tuner.store import Store
-from tuner.study import DEFAULT_STUDY, load_study
+from tuner.judge.results import StudyResult, evaluate
+from tuner.record.model import Original
+from tuner.space.configuration import Configuration
+from tuner.store.store import Store
 
 _EPILOG = """
 \b

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tuner.cli import contest_results, options, results
-from tuner.cli.progress import TerminalProgress
-from tuner.cli.session import STUDIES, open_store
+from tuner.app import contest_results, results
+from tuner.app.progress import TerminalProgress
+from tuner.app.session import STUDIES, open_store
+from tuner.cli import options
 from tuner.errors import DefinitionError
-from tuner.record import Record
-from tuner.record_file import read_record
-from tuner.report.contest import evaluate_contest
+from tuner.judge.contest_results import evaluate_contest
+from tuner.judge.results import StudyResult, evaluate
+from tuner.record.file import read_record
+from tuner.record.model import Record
 from tuner.report.data import as_data, schema
-from tuner.report.result import StudyResult, evaluate
 
 if TYPE_CHECKING:
     from tuner.report.pictures import Format

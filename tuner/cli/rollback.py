@@ -6,11 +6,11 @@ import time
 
 import click
 
+from tuner.app.session import open_store
 from tuner.cli.apply import services_of
-from tuner.cli.session import open_store
 from tuner.errors import HostError
 from tuner.hosts.inventory import read_inventory
-from tuner.record import Applied
+from tuner.record.model import Applied
 
 _EPILOG = """
 \b

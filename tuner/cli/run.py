@@ -8,25 +8,26 @@ from dataclasses import asdict, dataclass, replace
 import click
 import msgspec
 
-from tuner.alike import Rule, merged, shipped_rules
-from tuner.cli import contest_results, options
-from tuner.cli.contests import SEARCH_SHARE, Entry, Meeting, Place, hold, look, tune
-from tuner.cli.premises import sweep_strays
-from tuner.cli.progress import TerminalProgress
-from tuner.cli.runs import find_run
-from tuner.cli.session import STUDIES, Preflight, free_name
-from tuner.cli.words import duration
-from tuner.configuration import Configuration
-from tuner.contenders import PUBLISHED, STOCK, TUNED
+from tuner.app import contest_results
+from tuner.app.contests import SEARCH_SHARE, Entry, Meeting, Place, hold, look, tune
+from tuner.app.premises import sweep_strays
+from tuner.app.progress import TerminalProgress
+from tuner.app.runs import find_run
+from tuner.app.session import STUDIES, Preflight, free_name
+from tuner.cli import options
+from tuner.definition.alike import Rule, merged, shipped_rules
+from tuner.definition.experiment import Case, Experiment, load_experiment, scaled_workload
+from tuner.definition.published import has_configuration
 from tuner.errors import DefinitionError, HostError
-from tuner.experiment import Case, Experiment, load_experiment, scaled_workload
-from tuner.facts import split_cores
 from tuner.hosts import local
-from tuner.located import Node
-from tuner.published import has_configuration
-from tuner.record import Record
+from tuner.machine.facts import split_cores
+from tuner.reading.located import Node
+from tuner.record.contenders import PUBLISHED, STOCK, TUNED
+from tuner.record.model import Record
+from tuner.space.configuration import Configuration
 from tuner.stats.words import counted
-from tuner.workload import Workload, load_workload
+from tuner.words.terminal import duration
+from tuner.workload.workload import Workload, load_workload
 
 BOTH = "both"
 _EPILOG = """

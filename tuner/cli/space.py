@@ -16,22 +16,22 @@ from typing import Any, TypeVar
 import click
 
 from tuner.cli.space_text import as_data, explain_lines, show_lines
-from tuner.cli.words import fitted, output_width
-from tuner.configuration import Configuration
 from tuner.errors import DefinitionError, HostError
-from tuner.facts import SERVER_NAMES, ServerFacts, split_cores
 from tuner.hosts import local
-from tuner.hosts.port import InstanceSpec
-from tuner.kernel import BUILT_IN, LAYER, checked
-from tuner.located import did_you_mean, read_yaml
+from tuner.hosts.deployer import InstanceSpec
+from tuner.machine.facts import SERVER_NAMES, ServerFacts, split_cores
 from tuner.paths import data_dir
-from tuner.reach import edges
+from tuner.reading.located import did_you_mean, read_yaml
+from tuner.render.reach import edges
 from tuner.servers.catalog import server as server_of
 from tuner.servers.trial import refusal, trial_ground
-from tuner.space import BASELINES, Space, bind_space, spaces
-from tuner.space_facts import space_facts
+from tuner.space.configuration import Configuration
+from tuner.space.facts import space_facts
+from tuner.space.kernel import BUILT_IN, LAYER, checked
+from tuner.space.space import BASELINES, Space, bind_space, spaces
 from tuner.stats.words import counted
-from tuner.workload import Workload, load_workload
+from tuner.words.terminal import fitted, output_width
+from tuner.workload.workload import Workload, load_workload
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

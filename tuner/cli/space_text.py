@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from tuner.facts import ServerFacts
-from tuner.located import read_yaml
-from tuner.parameter import Condition, Parameter
-from tuner.space import BASELINES, Space
-from tuner.space_file import parameter_nodes
-from tuner.workload import Workload
+from tuner.machine.facts import ServerFacts
+from tuner.reading.located import read_yaml
+from tuner.space.file import parameter_nodes
+from tuner.space.parameter import Condition, Parameter
+from tuner.space.space import BASELINES, Space
+from tuner.workload.workload import Workload
 
 
 def show_lines(

@@ -6,14 +6,14 @@ import json
 
 import click
 
-from tuner.cli.session import STUDIES
-from tuner.cli.words import duration
+from tuner.app.session import STUDIES
+from tuner.definition.experiment import list_experiments
+from tuner.definition.study import list_studies
 from tuner.errors import TunerError
-from tuner.experiment import list_experiments
-from tuner.report.contest import evaluate_contest, headline
-from tuner.report.result import evaluate
-from tuner.store import Store, list_names, sqlite_url
-from tuner.study import list_studies
+from tuner.judge.contest_results import evaluate_contest, headline
+from tuner.judge.results import evaluate
+from tuner.store.store import Store, list_names, sqlite_url
+from tuner.words.terminal import duration
 
 
 @click.command()

@@ -10,23 +10,17 @@ from typing import Any
 
 import click
 
-from tuner.cli import options, results
-from tuner.cli.premises import sweep_strays
-from tuner.cli.progress import TerminalProgress
-from tuner.cli.session import (
-    STUDIES,
-    Preflight,
-    announce,
-    create_store,
-    open_bench,
-    preflight,
-)
+from tuner.app import results
+from tuner.app.premises import sweep_strays
+from tuner.app.progress import TerminalProgress
+from tuner.app.session import STUDIES, Preflight, announce, create_store, open_bench, preflight
+from tuner.cli import options
+from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError, StoreError
 from tuner.phases.study import run_study
-from tuner.record import Record, StudyHost
-from tuner.storage import refuse_unshared, scrubbed, without_secret
-from tuner.store import Store, list_names
-from tuner.study import DEFAULT_STUDY, StudyDefinition, load_study
+from tuner.record.model import Record, StudyHost
+from tuner.store.storage import refuse_unshared, scrubbed, without_secret
+from tuner.store.store import Store, list_names
 
 _EPILOG = """
 \b

@@ -15,12 +15,12 @@ from typing import IO, cast
 import click
 import numpy as np
 
-from tuner.access_log import Entry, Tally
-from tuner.arrivals import Recorded
-from tuner.cli.words import duration
 from tuner.errors import DefinitionError
-from tuner.log_mix import Mix, Serve, make_mix
-from tuner.workload import Request, Workload, load_workload
+from tuner.reading.access_log import Entry, Tally
+from tuner.words.terminal import duration
+from tuner.workload.arrivals import Recorded
+from tuner.workload.log_mix import Mix, Serve, make_mix
+from tuner.workload.workload import Request, Workload, load_workload
 
 _EPILOG = """
 \b

@@ -9,8 +9,8 @@ import yaml
 
 from tuner.export import unit
 from tuner.export.configuration import choose, comment, provenance
-from tuner.record import ConfigurationRecord
-from tuner.report.result import StudyResult
+from tuner.judge.results import StudyResult
+from tuner.record.model import ConfigurationRecord
 from tuner.servers.catalog import server as server_of
 from tuner.servers.usual_place import UsualPlace
 

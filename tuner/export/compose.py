@@ -13,12 +13,12 @@ import yaml
 
 from tuner.errors import DefinitionError
 from tuner.export.configuration import choose, comment, provenance
-from tuner.render import EXPORT, render_backend
-from tuner.report.result import StudyResult
+from tuner.judge.results import StudyResult
+from tuner.render.render import EXPORT, render_backend
 from tuner.servers.catalog import server as server_of
 from tuner.servers.usual_place import UsualPlace
-from tuner.site import generate
-from tuner.workload import Workload, load_workload
+from tuner.workload.site import generate
+from tuner.workload.workload import Workload, load_workload
 
 _PORT = 8080
 """Of the server on the machine that runs Compose."""

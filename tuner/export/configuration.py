@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.errors import DefinitionError
-from tuner.kernel import SYSCTL_FILE, sysctl_file
-from tuner.record import ConfigurationRecord
-from tuner.report.ablation import ablation_sentence
-from tuner.report.result import StudyResult
-from tuner.space import configuration_yaml
+from tuner.judge.results import StudyResult
+from tuner.judge.taken_apart import ablation_sentence
+from tuner.record.model import ConfigurationRecord
+from tuner.space.kernel import SYSCTL_FILE, sysctl_file
+from tuner.space.space import configuration_yaml
 from tuner.stats.verdict import VerdictKind
 
 VALUES_NAME = "configuration.yaml"

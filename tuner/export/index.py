@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from tuner.record import Record
-from tuner.record_file import read_record
-from tuner.report.contest import brief, evaluate_contest
+from tuner.judge.contest_results import brief, evaluate_contest
+from tuner.judge.results import evaluate
+from tuner.record.file import read_record
+from tuner.record.model import Record
 from tuner.report.markdown import plain
-from tuner.report.result import evaluate
-from tuner.report.words import moment
+from tuner.words.figures import moment
 
 _HEAD = """\
 # Results of studies

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from tuner.export.ansible import variables
 from tuner.export.configuration import export_files
-from tuner.record_file import write_record
+from tuner.judge.results import StudyResult
+from tuner.record.file import write_record
 from tuner.report.charts import charts, titles
 from tuner.report.markdown import render_markdown
 from tuner.report.pictures import write_pictures
-from tuner.report.result import StudyResult
 from tuner.stats.words import counted
 
 SHOWN = ("effect", "blocks", "spectra", "load-points", "rates", "search", "front")

@@ -6,14 +6,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuner.contenders import Contender
 from tuner.export.configuration import comment
 from tuner.export.results import folded, picture
-from tuner.record_file import write_record
-from tuner.report.contest import ContestResult, brief
+from tuner.judge.contest_results import ContestResult, brief
+from tuner.record.contenders import Contender
+from tuner.record.file import write_record
 from tuner.report.contest_pages import contest_markdown, contest_pictures
 from tuner.report.pictures import write_pictures
-from tuner.space import configuration_yaml
+from tuner.space.space import configuration_yaml
 
 _SHOWN = ("ladder-latency", "ladder-availability", "ratio-p99", "ratio-throughput", "ratio-p50")
 """Beginnings of the names of charts that the page shows open; the others are folded."""

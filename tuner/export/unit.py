@@ -1,6 +1,6 @@
 """What a role adds for variables of the server's process: a drop-in of its systemd unit.
 
-The same files as ``tuner apply`` puts on a host (``tuner.systemd``). Of a server that has no
+The same files as ``tuner apply`` puts on a host (``tuner.render.systemd``). Of a server that has no
 variables (``UsualPlace.environment``) all of this is empty.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
+from tuner.render.systemd import DROP_IN, VARIABLES, drop_in, drop_ins, unit_of
 from tuner.servers.usual_place import UsualPlace
-from tuner.systemd import DROP_IN, VARIABLES, drop_in, drop_ins, unit_of
 
 
 def defaults(name: str, place: UsualPlace, environment: str) -> dict[str, object]:

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner.clocks import Reading
 from tuner.errors import HostError, UnreachableError
 from tuner.hosts import access, log_end, proc
 from tuner.hosts.inventory import Host
+from tuner.measurement.clocks import Reading
 from tuner.paths import data_dir
 
 _BOOT = (

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import HostError
+from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.hosts.playbooks import LOCAL_INVENTORY, Playbooks
-from tuner.hosts.port import InstanceSpec, InstanceState
 
 __all__ = ["KERNEL_FOLDER", "LOCAL_INVENTORY", "AnsibleDeployer", "Loan"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tuner.hosts.agent import Agent
 from tuner.hosts.proc import counters
-from tuner.resources import HostCounters, ProcessCounters, Reading
+from tuner.measurement.resources import HostCounters, ProcessCounters, Reading
 
 
 def read(pids: Iterable[int], behind: Iterable[int] = (), proc: Path = Path("/proc")) -> Reading:

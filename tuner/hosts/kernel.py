@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from tuner.errors import DefinitionError, HostError
-from tuner.kernel import ALGORITHMS, OPEN_FILES, Seen
 from tuner.paths import data_dir
+from tuner.space.kernel import ALGORITHMS, OPEN_FILES, Seen
 
 
 def names_to_look_at(names: Collection[str]) -> list[str]:

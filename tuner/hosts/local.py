@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import HostError
-from tuner.facts import HostFacts
+from tuner.machine.facts import HostFacts
 from tuner.paths import data_dir
 
 _FIRST_PORT = 18_080

@@ -29,7 +29,7 @@ def counters(pids: Iterable[int], proc: str = "/proc") -> dict[str, Any]:
 
     Returns:
         ``at_s`` on the monotonic clock; ``processes``, by id, and ``host``, with the fields of
-        ``tuner.resources``.
+        ``tuner.measurement.resources``.
     """
     top = Path(proc)
     found = {pid: _process(top / str(pid)) for pid in dict.fromkeys(pids)}

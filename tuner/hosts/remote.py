@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import HostError
-from tuner.facts import SERVER_NAMES, HostFacts
 from tuner.hosts.agent import Agent
 from tuner.hosts.inventory import Host, Inventory
 from tuner.hosts.kernel import names_to_look_at, seen
 from tuner.hosts.local import host_facts
 from tuner.hosts.playbooks import Playbooks
-from tuner.kernel import Seen
+from tuner.machine.facts import SERVER_NAMES, HostFacts
+from tuner.space.kernel import Seen
 
 _SOCKETS = "tuner-ssh-"
 """Begins the name of a folder for sockets; the process's id follows."""

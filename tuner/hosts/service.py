@@ -11,7 +11,7 @@ from typing import Any, Literal
 from tuner.errors import HostError
 from tuner.hosts.inventory import Host
 from tuner.hosts.playbooks import Playbooks
-from tuner.systemd import Unit
+from tuner.render.systemd import Unit
 
 SERVICE_FOLDER = "/var/lib/tuner"
 """Where a host keeps what was in the files before, and the log of it."""

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tuner.clocks import Difference, Reading, aligned, difference
 from tuner.errors import HostError, InstrumentError
 from tuner.hosts.agent import Agent
-from tuner.load.port import Plan
-from tuner.measurement import RawWindow
-from tuner.stalls import Span, StallRule
+from tuner.load.generator import Plan
+from tuner.measurement.clocks import Difference, Reading, aligned, difference
+from tuner.measurement.stalls import Span, StallRule
+from tuner.measurement.window import RawWindow
 
 _READINGS = 2
 """Readings of a clock that count: right before the window, and right after it."""

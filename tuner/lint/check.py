@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import DefinitionError
-from tuner.lint import caddy, nginx
+from tuner.lint import caddy_rules as caddy
+from tuner.lint import nginx_rules as nginx
 from tuner.lint.finding import Finding, LintFacts
-from tuner.own.tree import parse
+from tuner.own.nginx.tree import parse
 
 LINTED = ("nginx", "caddy")
 """Servers that there are rules for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tuner.facts import HostFacts, ServerFacts
+from tuner.machine.facts import HostFacts, ServerFacts
 
 Severity = Literal["wrong", "doubtful"]
 

@@ -7,7 +7,7 @@ import re
 from tuner.lint.finding import LintFacts
 from tuner.lint.rule import CORE, DOCS, HTTP, Found, Rule
 from tuner.lint.scope import Spot, inside, number, spots
-from tuner.own.tree import Directive, Tree
+from tuner.own.nginx.tree import Directive, Tree
 
 _MORE_REQUESTS = (1, 19, 10)
 _FEW_REQUESTS = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tuner.lint.finding import LintFacts
 from tuner.lint.rule import DOCS, Found, Rule
 from tuner.lint.scope import Spot, spots
-from tuner.own.tree import Directive, Tree
+from tuner.own.nginx.tree import Directive, Tree
 
 _SSL = DOCS + "http/ngx_http_ssl_module.html#"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tuner.lint.finding import LintFacts
 from tuner.lint.rule import DOCS, Found, Rule
 from tuner.lint.scope import Spot, spots
-from tuner.own.tree import Directive, Tree
+from tuner.own.nginx.tree import Directive, Tree
 
 _PROXY = DOCS + "http/ngx_http_proxy_module.html#"
 _UPSTREAM = DOCS + "http/ngx_http_upstream_module.html#"

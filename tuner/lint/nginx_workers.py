@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tuner.lint.finding import LintFacts
 from tuner.lint.rule import CORE, DOCS, HTTP, Found, Rule
 from tuner.lint.scope import number, option, spots
-from tuner.own.tree import Directive, Tree
+from tuner.own.nginx.tree import Directive, Tree
 
 _USUAL_FILES = 1024
 """The soft limit that systemd and login shells give a process that asks for none."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tuner.lint.finding import LintFacts, Severity
-from tuner.own.tree import Directive, Tree
+from tuner.own.nginx.tree import Directive, Tree
 
 DOCS = "https://nginx.org/en/docs/"
 CORE = DOCS + "ngx_core_module.html#"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tuner.own.tree import Directive, Tree
+from tuner.own.nginx.tree import Directive, Tree
 
 
 @dataclass(frozen=True, slots=True)

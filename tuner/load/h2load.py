@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.errors import InstrumentError
-from tuner.facts import CoreSplit
-from tuner.instrument import Instrument
 from tuner.load import program
-from tuner.load.port import HOST, Endpoint, Mode, Next, Plan, WindowSpec
+from tuner.load.generator import HOST, Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.load.turns import in_turn
-from tuner.measurement import RawWindow, Samples
-from tuner.wire import Agreed, Wire
-from tuner.workload import Request, Workload
+from tuner.machine.facts import CoreSplit
+from tuner.measurement.instrument import Instrument
+from tuner.measurement.window import RawWindow, Samples
+from tuner.workload.wire import Agreed, Wire
+from tuner.workload.workload import Request, Workload
 
 H2LOAD = Instrument(
     load="h2load",

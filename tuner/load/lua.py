@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from tuner.load.port import HOST
-from tuner.workload import Request
+from tuner.load.generator import HOST
+from tuner.workload.workload import Request
 
 REPORT = "tuner-report "
 """What the line with the report begins with."""

@@ -19,16 +19,16 @@ from typing import IO, Any
 
 import numpy as np
 
-from tuner.arrivals import Arrival, Profile, stretch
 from tuner.errors import HostError, InstrumentError
-from tuner.facts import CoreSplit
-from tuner.instrument import NATIVE, Instrument
+from tuner.load.generator import HOST, Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.load.place import Here, Place
-from tuner.load.port import HOST, Endpoint, Mode, Next, Plan, WindowSpec
-from tuner.measurement import RawWindow, Samples
-from tuner.stalls import StallRule
-from tuner.wire import Agreed, Wire
-from tuner.workload import Workload
+from tuner.machine.facts import CoreSplit
+from tuner.measurement.instrument import NATIVE, Instrument
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import RawWindow, Samples
+from tuner.workload.arrivals import Arrival, Profile, stretch
+from tuner.workload.wire import Agreed, Wire
+from tuner.workload.workload import Workload
 
 _MAGIC = b"TNRS0001"
 _PRIORITY = -20

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import InstrumentError
-from tuner.facts import CoreSplit
+from tuner.machine.facts import CoreSplit
 
 _UNFIT = 1
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tuner.errors import InstrumentError
-from tuner.load.port import Endpoint, Next, Plan, WindowSpec
-from tuner.measurement import RawWindow
+from tuner.load.generator import Endpoint, Next, Plan, WindowSpec
+from tuner.measurement.window import RawWindow
 
 
 def in_turn(

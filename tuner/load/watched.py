@@ -2,7 +2,7 @@
 
 The generator sees its own cores only. What the target's cores and the server's processes did is
 told by the target (``tuner.hosts.watch``) in the gap after the window, and laid over it by the
-clocks (``tuner.clocks``).
+clocks (``tuner.measurement.clocks``).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tuner.instrument import Instrument
+from tuner.load.generator import Mode, Next, Plan
 from tuner.load.native import NativeGenerator
-from tuner.load.port import Mode, Next, Plan
-from tuner.measurement import RawWindow
-from tuner.workload import Workload
+from tuner.measurement.instrument import Instrument
+from tuner.measurement.window import RawWindow
+from tuner.workload.workload import Workload
 
 
 class Onlooker(Protocol):

@@ -24,16 +24,16 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import InstrumentError
-from tuner.facts import CoreSplit
-from tuner.instrument import Instrument
-from tuner.latency import Counts
 from tuner.load import program
+from tuner.load.generator import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.load.lua import REPORT, script
-from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.load.turns import in_turn
-from tuner.measurement import Histogram, RawWindow
-from tuner.wire import Wire
-from tuner.workload import Workload
+from tuner.machine.facts import CoreSplit
+from tuner.measurement.instrument import Instrument
+from tuner.measurement.latency import Counts
+from tuner.measurement.window import Histogram, RawWindow
+from tuner.workload.wire import Wire
+from tuner.workload.workload import Workload
 
 WRK2 = Instrument(
     load="wrk2",

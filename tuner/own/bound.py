@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 
-from tuner.configuration import Configuration, Value
 from tuner.errors import DefinitionError
-from tuner.parameter import OWN, Parameter
-from tuner.space import Space
+from tuner.space.configuration import Configuration, Value
+from tuner.space.parameter import OWN, Parameter
+from tuner.space.space import Space
 
 _Scope_contra = TypeVar("_Scope_contra", contravariant=True)
 _Edit_co = TypeVar("_Edit_co", covariant=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tuner.facts import ServerFacts
-from tuner.servers.port import Server
+from tuner.machine.facts import ServerFacts
+from tuner.render.syntax import Syntax
+from tuner.servers.server import Server
 from tuner.servers.usual_place import UsualPlace
-from tuner.syntax import Syntax
-from tuner.wire import Wire
+from tuner.workload.wire import Wire
 
 
 class OfKind:
-    """The part of ``tuner.servers.port.Server`` that is the adapter's, whoever's the files are."""
+    """The part of ``tuner.servers.server.Server`` that is the adapter's, whoever's the files are."""
 
     __slots__ = ()
     kind: ClassVar[Server]

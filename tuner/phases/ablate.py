@@ -1,11 +1,13 @@
-"""The ablation: a confirmed winner taken apart, on fresh blocks. ``tuner.ablation`` decides."""
+"""The ablation: a confirmed winner taken apart, on fresh blocks. ``tuner.judge.ablation`` decides."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tuner.ablation import (
+from tuner.errors import DefinitionError, StoreError
+from tuner.goals.objective import Objective
+from tuner.judge.ablation import (
     MINIMAL,
     TUNED,
     Ablation,
@@ -15,17 +17,15 @@ from tuner.ablation import (
     evaluate,
     names_to_keep,
 )
-from tuner.confirmation import named
-from tuner.errors import DefinitionError, StoreError
-from tuner.objective import Objective
+from tuner.judge.confirmation import named
+from tuner.judge.plan import BlockPlan
+from tuner.judge.scoring import BASELINE
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
 from tuner.phases.seal import sealed
 from tuner.phases.study import Calibrated
-from tuner.plan import BlockPlan
-from tuner.record import AblationProtocol, Contrast, Phase
-from tuner.scoring import BASELINE
-from tuner.space import Space
+from tuner.record.model import AblationProtocol, Contrast, Phase
+from tuner.space.space import Space
 from tuner.stats.power import LEVEL, PooledSigma, blocks_needed
 
 _SHARE = 0.65

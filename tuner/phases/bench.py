@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tuner.configuration import Configuration
-from tuner.goals import Goals
-from tuner.hosts.port import Deployer, InstanceSpec
-from tuner.load.port import LoadGenerator
-from tuner.measurement import Gates
-from tuner.objective import Objective
+from tuner.goals.goals import Goals
+from tuner.goals.objective import Objective
+from tuner.hosts.deployer import Deployer, InstanceSpec
+from tuner.load.generator import LoadGenerator
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import Gates
 from tuner.phases.watch import ReadCounters
-from tuner.record import ConfigurationRecord
-from tuner.stalls import StallRule
-from tuner.store import Store
-from tuner.workload import Workload
+from tuner.record.model import ConfigurationRecord
+from tuner.space.configuration import Configuration
+from tuner.store.store import Store
+from tuner.workload.workload import Workload
 
 MakeInstance = Callable[[str, Configuration, int], InstanceSpec]
 """(label, configuration, port) → what the host must start."""

@@ -18,10 +18,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tuner.capacity import next_rate
-from tuner.configuration import Configuration
-from tuner.constraint import Constraint
-from tuner.error_log import complaints
 from tuner.errors import (
     HostError,
     InstrumentError,
@@ -29,19 +25,23 @@ from tuner.errors import (
     LeaseLostError,
     UnreachableError,
 )
-from tuner.hosts.port import InstanceSpec, InstanceState
-from tuner.lateness import likely_work
-from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
-from tuner.measurement import Measurement, RawWindow, measure
+from tuner.goals.capacity import next_rate
+from tuner.goals.constraint import Constraint
+from tuner.hosts.deployer import InstanceSpec, InstanceState
+from tuner.judge.plan import BlockPlan
+from tuner.judge.scoring import BASELINE, window_id
+from tuner.load.generator import Endpoint, Mode, Next, Plan, WindowSpec
+from tuner.measurement.error_log import complaints
+from tuner.measurement.resources import Resources
+from tuner.measurement.stall_cause import likely_work
+from tuner.measurement.window import Measurement, RawWindow, measure
 from tuner.phases.bench import Bench
 from tuner.phases.watch import Watch
-from tuner.plan import BlockPlan
-from tuner.record import Block, BlockInstance, BlockState, Phase
-from tuner.resources import Resources
-from tuner.scoring import BASELINE, window_id
-from tuner.sharing import LEASE_S
+from tuner.record.model import Block, BlockInstance, BlockState, Phase
+from tuner.space.configuration import Configuration
 from tuner.stats.diagnostics import unequal_stalls_p
 from tuner.stats.words import p_in_words
+from tuner.store.several_hosts import LEASE_S
 
 Drop = Callable[[Sequence[Measurement]], Mapping[str, str]]
 """From the windows so far to the instances that leave the block, with the reason."""

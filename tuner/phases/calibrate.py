@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tuner.capacity import crossing, points
-from tuner.configuration import Configuration
-from tuner.constraint import Constraint
 from tuner.errors import HostError, InstrumentError
-from tuner.objective import Objective
+from tuner.goals.capacity import crossing, points
+from tuner.goals.constraint import Constraint
+from tuner.goals.objective import Objective
+from tuner.judge.plan import CLOSED, FIXED, USUAL, Budget, Design, Overhead, StudyPlan
+from tuner.judge.scoring import BASELINE, counted_windows, differences
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, InvalidBlockError, repeat_until_complete
-from tuner.plan import CLOSED, FIXED, USUAL, Budget, Design, Overhead, StudyPlan
-from tuner.record import Block, Calibration, Record
-from tuner.scoring import BASELINE, counted_windows, differences
+from tuner.record.model import Block, Calibration, Record
+from tuner.space.configuration import Configuration
 from tuner.stats.power import PooledSigma, blocks_needed, minimum_detectable_effect, pooled_sigma
 from tuner.stats.race import neighbour_correlation
 

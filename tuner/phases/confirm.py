@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tuner.configuration import Configuration
-from tuner.confirmation import counting, estimand, tally
 from tuner.errors import HostError, InstrumentError
-from tuner.measurement import Measurement
+from tuner.judge.confirmation import counting, estimand, tally
+from tuner.judge.plan import FIXED, STALL_ALLOWANCE, Design, StudyPlan
+from tuner.judge.scoring import BASELINE
+from tuner.measurement.window import Measurement
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block, wait_out
 from tuner.phases.calibrate import OTHER_LOAD_SHARES
 from tuner.phases.seal import sealed
-from tuner.plan import FIXED, STALL_ALLOWANCE, Design, StudyPlan
-from tuner.record import Calibration, Protocol, Record
-from tuner.scoring import BASELINE
+from tuner.record.model import Calibration, Protocol, Record
+from tuner.space.configuration import Configuration
 from tuner.stats.power import LEVEL
 from tuner.stats.sequential import tuned_rho
 from tuner.stats.verdict import decision_margin

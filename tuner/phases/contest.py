@@ -6,9 +6,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tuner.contest import ContestPlan, block_cost_s, counted
 from tuner.errors import HostError, InstrumentError
-from tuner.measurement import Gates
+from tuner.judge.contest import ContestPlan, block_cost_s, counted
+from tuner.judge.plan import BlockPlan, plan_blocks
+from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete, run_block
 from tuner.phases.calibrate import load_point, measure_capacity, run_aa
@@ -21,7 +22,6 @@ from tuner.phases.study import (
     keep_calibration,
     seeking,
 )
-from tuner.plan import BlockPlan, plan_blocks
 
 CAPACITY = BlockPlan(rounds=3, window_s=0.5, first_warmup_s=0.4, warmup_s=0.1)
 _BUSY = 0.95

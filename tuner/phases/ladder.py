@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from tuner.contest import block_cost_s
 from tuner.errors import HostError, InstrumentError
-from tuner.measurement import Gates
+from tuner.judge.contest import block_cost_s
+from tuner.judge.plan import STALL_ALLOWANCE, BlockPlan
+from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.study import SEEKING_UTILISATION, seeking
-from tuner.plan import STALL_ALLOWANCE, BlockPlan
-from tuner.record import Block
+from tuner.record.model import Block
 
 _MOST_FAILURES = 3
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tuner.measurement import Gates, Measurement
+from tuner.judge.plan import plan_blocks
+from tuner.judge.scoring import BASELINE
+from tuner.measurement.window import Gates, Measurement
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.calibrate import Capacity, limit_point, load_point, measure_capacity
 from tuner.phases.study import SATURATION_GATES, StudySpec, gated
-from tuner.plan import plan_blocks
-from tuner.scoring import BASELINE
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tuner.record import AblationProtocol, Protocol
+from tuner.record.model import AblationProtocol, Protocol
 
 _P = TypeVar("_P", Protocol, AblationProtocol)
 

@@ -11,21 +11,21 @@ import zlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tuner.configuration import Configuration
 from tuner.errors import ClaimedError
-from tuner.goals import Goals
-from tuner.measurement import Measurement
-from tuner.objective import Objective
+from tuner.goals.goals import Goals
+from tuner.goals.objective import Objective
+from tuner.judge.plan import StudyPlan
+from tuner.judge.ranking import mean_excess, mean_losses, pooled_all, violates
+from tuner.judge.scoring import BASELINE, block_losses
+from tuner.measurement.window import Measurement
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
-from tuner.plan import StudyPlan
-from tuner.record import Block, Calibration, Origin, Record, Trial, TrialState
-from tuner.scoring import BASELINE, block_losses
+from tuner.record.model import Block, Calibration, Origin, Record, Trial, TrialState
 from tuner.search.dimensions import by_parameter, dimensions_of
 from tuner.search.propose import Seen, as_optunas, propose
 from tuner.search.schedule import again, best_first, finalists, look_noise, winner
-from tuner.space import Space
-from tuner.standing import mean_excess, mean_losses, pooled_all, violates
+from tuner.space.configuration import Configuration
+from tuner.space.space import Space
 from tuner.stats.race import drop_allowance, is_hopeless
 
 _FINAL_SHARE = 0.25

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tuner.configuration import Configuration
-from tuner.confirmation import tally_of
-from tuner.measurement import Gates
+from tuner.judge.confirmation import tally_of
+from tuner.judge.plan import FIXED, Budget, Design, StudyPlan, plan_blocks
+from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import InvalidBlockError
 from tuner.phases.calibrate import (
@@ -24,10 +24,10 @@ from tuner.phases.calibrate import (
 )
 from tuner.phases.confirm import freeze, run_confirmation, run_load_points
 from tuner.phases.search import SearchSpec, run_search
-from tuner.plan import FIXED, Budget, Design, StudyPlan, plan_blocks
-from tuner.record import Block, Calibration, Record
+from tuner.record.model import Block, Calibration, Record
 from tuner.search.schedule import leaders
-from tuner.space import Space
+from tuner.space.configuration import Configuration
+from tuner.space.space import Space
 from tuner.stats.power import PooledSigma, largest_sigma
 
 SATURATION_GATES = Gates(samples_needed=1_000)
@@ -247,7 +247,7 @@ def gated(bench: Bench, plan: StudyPlan, utilisation: float) -> Bench:
 def seeking(gates: Gates) -> Gates:
     """The gates of windows that seek a limit: to fail at a rate is what some of them are for.
 
-    Requests that fail or come late count as a limit that is missed (``tuner.capacity``), and at
+    Requests that fail or come late count as a limit that is missed (``tuner.goals.capacity``), and at
     the lower rates that a slower candidate needs, windows of the same length hold fewer samples.
     """
     return replace(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tuner.load.port import LoadGenerator, Plan, ShowsProcesses
-from tuner.resources import Reading, Resources, between
+from tuner.load.generator import LoadGenerator, Plan, ShowsProcesses
+from tuner.measurement.resources import Reading, Resources, between
 
 
 class ReadCounters(Protocol):

@@ -13,8 +13,10 @@ from typing import Any
 
 import altair as alt
 
-from tuner.objective import Objective
-from tuner.report.arms import block_labels
+from tuner.goals.objective import Objective
+from tuner.judge.arms import block_labels
+from tuner.judge.results import StudyResult
+from tuner.judge.scoring import BASELINE
 from tuner.report.charts_of_goals import front_chart, rates_chart
 from tuner.report.charts_of_history import (
     aa_chart,
@@ -32,7 +34,6 @@ from tuner.report.charts_of_usage import (
     switches_chart,
 )
 from tuner.report.embed import MUTED, Spec
-from tuner.report.result import StudyResult
 from tuner.report.vega import (
     BAND,
     INK,
@@ -50,8 +51,7 @@ from tuner.report.vega import (
     tooltips,
     value_axis,
 )
-from tuner.report.words import figure, interval, ratio
-from tuner.scoring import BASELINE
+from tuner.words.figures import figure, interval, ratio
 
 TITLES: Mapping[str, str] = {
     "effect": "Ratio of tuned to baseline, with its interval and the margin",

@@ -6,9 +6,10 @@ import math
 
 import altair as alt
 
-from tuner.objective import Objective
+from tuner.goals.objective import Objective
+from tuner.judge.results import StudyResult
+from tuner.judge.scoring import BASELINE
 from tuner.report.embed import MUTED
-from tuner.report.result import StudyResult
 from tuner.report.vega import (
     BASELINE_COLOUR,
     SURFACE,
@@ -23,8 +24,7 @@ from tuner.report.vega import (
     tooltips,
     value_axis,
 )
-from tuner.report.words import figure, ratio
-from tuner.scoring import BASELINE
+from tuner.words.figures import figure, ratio
 
 
 def front_chart(study: StudyResult) -> alt.LayerChart | None:

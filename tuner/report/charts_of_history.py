@@ -6,8 +6,8 @@ import math
 
 import altair as alt
 
+from tuner.judge.results import StudyResult
 from tuner.report.embed import MUTED
-from tuner.report.result import StudyResult
 from tuner.report.vega import (
     BASELINE_COLOUR,
     SURFACE,
@@ -22,7 +22,7 @@ from tuner.report.vega import (
     tooltips,
     value_axis,
 )
-from tuner.report.words import figure, ratio
+from tuner.words.figures import figure, ratio
 
 
 def load_points_chart(study: StudyResult) -> alt.LayerChart | None:

@@ -10,10 +10,9 @@ from typing import Literal
 
 import altair as alt
 
-from tuner.configuration import Value
+from tuner.judge.history import TrialFigure
+from tuner.judge.results import StudyResult
 from tuner.report.embed import MUTED
-from tuner.report.history import TrialFigure
-from tuner.report.result import StudyResult
 from tuner.report.vega import (
     BASELINE_COLOUR,
     SURFACE,
@@ -24,7 +23,8 @@ from tuner.report.vega import (
     padded,
     tooltips,
 )
-from tuner.report.words import ratio, setting
+from tuner.space.configuration import Value
+from tuner.words.figures import ratio, setting
 
 MOST_SLICES = 8
 """Parameters that get a slice: the most important ones."""

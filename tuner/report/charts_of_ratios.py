@@ -10,8 +10,8 @@ import altair as alt
 
 from tuner.report.embed import MUTED
 from tuner.report.vega import KIND_COLOURS, SURFACE, Row, data, padded, tooltips
-from tuner.report.words import interval, ratio
 from tuner.stats.paired import PairedEstimate
+from tuner.words.figures import interval, ratio
 
 
 def ratio_row(field: str, name: str, estimate: PairedEstimate, kind: str) -> Row:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tuner.judge.results import StudyResult
 from tuner.report.charts_of_ratios import Look, ratio_layers, ratio_row
 from tuner.report.embed import Spec
-from tuner.report.result import StudyResult
 from tuner.report.vega import Row, layered, specification
 
 _LOOK = Look(

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from tuner.measurement import Measurement
-from tuner.report import usage
-from tuner.report.arms import block_labels
-from tuner.report.result import StudyResult
-from tuner.report.usage import Metric
+from tuner.judge import usage
+from tuner.judge.arms import block_labels
+from tuner.judge.results import StudyResult
+from tuner.judge.scoring import BASELINE
+from tuner.judge.usage import Metric
+from tuner.measurement.window import Measurement
 from tuner.report.vega import (
     Row,
     arm_colour,
@@ -21,8 +22,7 @@ from tuner.report.vega import (
     layered,
     tooltips,
 )
-from tuner.report.words import figure
-from tuner.scoring import BASELINE
+from tuner.words.figures import figure
 
 
 def cpu_chart(study: StudyResult) -> alt.LayerChart | None:

@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tuner.contenders import Contest
-from tuner.report.apart import apart
-from tuner.report.contest import (
+from tuner.judge.contest_results import (
     COMPARED_HEAD,
     LADDER_HEAD,
     RUNG_HEAD,
@@ -26,10 +24,12 @@ from tuner.report.contest import (
     ratio_rows,
     rung_rows,
 )
+from tuner.record.contenders import Contest
+from tuner.report.apart import apart
 from tuner.report.embed import Spec
 from tuner.report.html import page
 from tuner.report.markdown import code, plain, table_of
-from tuner.report.words import moment
+from tuner.words.figures import moment
 
 _CHARTS = "tuner.report.charts_of_contests"
 TITLES = {

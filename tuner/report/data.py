@@ -11,10 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from tuner.report.ablation import minimal_changes
-from tuner.report.arms import Figure
-from tuner.report.hosts import HostsResult
-from tuner.report.result import StudyResult
+from tuner.judge.across_hosts import HostsResult
+from tuner.judge.arms import Figure
+from tuner.judge.results import StudyResult
+from tuner.judge.taken_apart import minimal_changes
 from tuner.stats.paired import PairedEstimate
 
 

@@ -6,23 +6,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
-from tuner.facts import CoreSplit
-from tuner.measurement import Measurement
-from tuner.record import Original, Protocol, Record, TrialState
-from tuner.report.hosts import stands_for
-from tuner.report.result import StudyResult
-from tuner.report.words import (
-    UNKNOWN,
-    figure,
-    interval,
-    moment,
-    ratio,
-    setting,
-    significant,
-)
-from tuner.stalls import StallRule
+from tuner.judge.across_hosts import stands_for
+from tuner.judge.results import StudyResult
+from tuner.machine.facts import CoreSplit
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import Measurement
+from tuner.record.model import Original, Protocol, Record, TrialState
 from tuner.stats.verdict import VerdictKind
 from tuner.stats.words import counted, p_in_words
+from tuner.words.figures import UNKNOWN, figure, interval, moment, ratio, setting, significant
 
 Facts = list[tuple[str, str]]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from tuner.report.hosts import HostsResult
+from tuner.judge.across_hosts import HostsResult
 from tuner.report.section import Section, Table
-from tuner.report.words import interval, ratio
 from tuner.stats.words import p_in_words, percent
+from tuner.words.figures import interval, ratio
 
 HEAD = ("host", "verdict", "ratio", "95 % interval", "blocks", "weight", "outlier")
 

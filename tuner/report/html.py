@@ -15,7 +15,9 @@ from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
-from tuner.report.ablation import (
+from tuner.judge.arms import Figure, block_labels
+from tuner.judge.results import StudyResult
+from tuner.judge.taken_apart import (
     HEAD,
     ablation_note,
     ablation_rows,
@@ -23,7 +25,6 @@ from tuner.report.ablation import (
     minimal_changes,
 )
 from tuner.report.apart import apart
-from tuner.report.arms import Figure, block_labels
 from tuner.report.facts import (
     BESIDE_HEAD,
     aa_facts,
@@ -42,9 +43,9 @@ from tuner.report.facts import (
     wanted_rows,
 )
 from tuner.report.hosts_section import hosts_section
-from tuner.report.result import StudyResult
 from tuner.report.section import Section
-from tuner.report.words import (
+from tuner.stats.words import counted, p_in_words, signed_percent
+from tuner.words.figures import (
     PHASE_NAMES,
     UNKNOWN,
     figure,
@@ -54,7 +55,6 @@ from tuner.report.words import (
     seconds,
     setting,
 )
-from tuner.stats.words import counted, p_in_words, signed_percent
 
 _TRADED = (
     "p50",

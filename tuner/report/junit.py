@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from tuner.report.result import StudyResult
+from tuner.judge.results import StudyResult
 from tuner.report.text import verdict_lines
 from tuner.stats.verdict import VerdictKind
 

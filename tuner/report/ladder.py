@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 import altair as alt
 
-from tuner.constraint import Constraint
-from tuner.measurement import Measurement
-from tuner.objective import Objective
-from tuner.report import usage
-from tuner.report.contest import ContestResult
+from tuner.goals.constraint import Constraint
+from tuner.goals.objective import Objective
+from tuner.judge import usage
+from tuner.judge.contest_results import ContestResult
+from tuner.measurement.window import Measurement
 from tuner.report.embed import MUTED, Spec
 from tuner.report.vega import (
     BASELINE_COLOUR,
@@ -24,7 +24,7 @@ from tuner.report.vega import (
     tooltips,
     value_axis,
 )
-from tuner.report.words import figure
+from tuner.words.figures import figure
 
 _COLOURS = (TUNED_COLOUR, BASELINE_COLOUR, MUTED)
 """By server; configurations of one server differ in their strokes and shapes."""

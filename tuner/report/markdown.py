@@ -6,7 +6,8 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from tuner.report.ablation import HEAD, ablation_note, ablation_rows, ablation_sentence
+from tuner.judge.results import StudyResult
+from tuner.judge.taken_apart import HEAD, ablation_note, ablation_rows, ablation_sentence
 from tuner.report.facts import (
     BESIDE_HEAD,
     HOSTS_HEAD,
@@ -23,18 +24,9 @@ from tuner.report.facts import (
     search_summary,
     wanted_rows,
 )
-from tuner.report.result import StudyResult
 from tuner.report.text import time_share
-from tuner.report.words import (
-    PHASE_NAMES,
-    figure,
-    interval,
-    moment,
-    ratio,
-    seconds,
-    setting,
-)
 from tuner.stats.words import counted, p_in_words
+from tuner.words.figures import PHASE_NAMES, figure, interval, moment, ratio, seconds, setting
 
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~>])")
 

@@ -12,13 +12,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tuner.alone import VALID_CONSTRAINT
-from tuner.configuration import Value
-from tuner.goals import goals_of
-from tuner.record import Record, Trial
-from tuner.scoring import mean_loss
-from tuner.standing import mean_excess
-from tuner.store import name_losses
+from tuner.goals.goals import goals_of
+from tuner.judge.ranking import mean_excess
+from tuner.judge.scoring import mean_loss
+from tuner.record.model import Record, Trial
+from tuner.space.configuration import Value
+from tuner.store.single_host import VALID_CONSTRAINT
+from tuner.store.store import name_losses
 
 if TYPE_CHECKING:
     import optuna

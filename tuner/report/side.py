@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from tuner.judge.results import StudyResult
 from tuner.report.apart import apart
 from tuner.report.facts import baseline_name
 from tuner.report.html import page
 from tuner.report.markdown import plain, table_of
-from tuner.report.result import StudyResult
-from tuner.report.words import UNKNOWN, figure, interval, moment, ratio
+from tuner.words.figures import UNKNOWN, figure, interval, moment, ratio
 
 HEAD = (
     *("study", "verdict", "ratio", "95 % interval", "baseline", "tuned", "blocks"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tuner.report.ablation import ablation_sentence
+from tuner.judge.results import StudyResult
+from tuner.judge.taken_apart import ablation_sentence
 from tuner.report.facts import BESIDE_HEAD, beside_rows, changes_title, wanted_rows
-from tuner.report.result import StudyResult
-from tuner.report.words import PHASE_NAMES, figure, interval, ratio, setting
+from tuner.words.figures import PHASE_NAMES, figure, interval, ratio, setting
 
 _ALSO_SHOWN = ("p50", "p99.9", "server CPU per request", "server memory (RSS)")
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import altair as alt
 
-from tuner.objective import Objective
+from tuner.goals.objective import Objective
+from tuner.judge.scoring import BASELINE
 from tuner.report.embed import Spec
-from tuner.scoring import BASELINE
 
 Row = dict[str, str | float | None]
 

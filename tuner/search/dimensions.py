@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from tuner.configuration import Configuration, Value
-from tuner.space import Parameter, Space
+from tuner.space.configuration import Configuration, Value
+from tuner.space.space import Parameter, Space
 
 if TYPE_CHECKING:
     import optuna

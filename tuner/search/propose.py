@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tuner.configuration import Configuration, Value
 from tuner.errors import DefinitionError
 from tuner.search.dimensions import dimensions_of, distances, suggest, vary
-from tuner.space import Space
+from tuner.space.configuration import Configuration, Value
+from tuner.space.space import Space
 from tuner.stats.surrogate import fit
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tuner.goals import Goals
-from tuner.record import Trial
-from tuner.standing import beyond, choose, mean_losses, ranked
+from tuner.goals.goals import Goals
+from tuner.judge.ranking import beyond, choose, mean_losses, ranked
+from tuner.record.model import Trial
 from tuner.stats.noise import repeat_noise
 
 RUNGS = (1, 3, 5, 9, 15)

@@ -15,19 +15,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from tuner.configuration import Configuration, Value
 from tuner.errors import DefinitionError
-from tuner.facts import ServerFacts
-from tuner.hosts.port import InstanceSpec
-from tuner.parameter import Parameter
-from tuner.render import EXPORT, Placement, environment_of, render
+from tuner.hosts.deployer import InstanceSpec
+from tuner.machine.facts import ServerFacts
+from tuner.reading.caddyfile_text import statements
+from tuner.render.render import EXPORT, Placement, environment_of, render
+from tuner.render.syntax import Syntax, plain_text
 from tuner.servers.ground import Ground
 from tuner.servers.program import ask, find, version
 from tuner.servers.usual_place import UsualPlace
-from tuner.space import Space
-from tuner.syntax import Syntax, plain_text
-from tuner.text.caddyfile import statements
-from tuner.wire import Wire
+from tuner.space.configuration import Configuration, Value
+from tuner.space.parameter import Parameter
+from tuner.space.space import Space
+from tuner.workload.wire import Wire
 
 ENVIRONMENT_FILE = "caddy.env"
 

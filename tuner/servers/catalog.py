@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import cast
 
 from tuner.errors import DefinitionError
-from tuner.facts import SERVER_NAMES
-from tuner.servers.port import Server
+from tuner.machine.facts import SERVER_NAMES
+from tuner.servers.server import Server
 
 SERVERS: Mapping[str, Server] = {
     name: cast("Server", import_module(f"tuner.servers.{name}")) for name in SERVER_NAMES

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.render import Placement, cpu_mask
+from tuner.render.render import Placement, cpu_mask
 from tuner.servers.certificate import Certificate
-from tuner.wire import Protocol
+from tuner.workload.wire import Protocol
 
 LIVE_PATH = "/.tuner/live"
 """Where an instance that can do so answers with its configuration's digest."""

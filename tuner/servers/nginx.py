@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from tuner.configuration import Configuration
-from tuner.facts import ServerFacts
-from tuner.hosts.port import InstanceSpec
-from tuner.render import EXPORT, Placement, render, render_backend
+from tuner.hosts.deployer import InstanceSpec
+from tuner.machine.facts import ServerFacts
+from tuner.render.render import EXPORT, Placement, render, render_backend
+from tuner.render.syntax import NGINX
 from tuner.servers.ground import Ground
 from tuner.servers.program import ask, find, version
 from tuner.servers.usual_place import UsualPlace
-from tuner.space import Space
-from tuner.syntax import NGINX
-from tuner.wire import Wire
-from tuner.workload import Workload
+from tuner.space.configuration import Configuration
+from tuner.space.space import Space
+from tuner.workload.wire import Wire
+from tuner.workload.workload import Workload
 
 name = "nginx"
 syntax = NGINX

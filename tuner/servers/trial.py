@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from tuner.facts import ServerFacts
-from tuner.hosts.port import InstanceSpec
+from tuner.hosts.deployer import InstanceSpec
+from tuner.machine.facts import ServerFacts
 from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import Ground
-from tuner.workload import Workload
+from tuner.workload.workload import Workload
 
 _NOWHERE = "127.0.0.1:9"
 """An upstream that is never asked: the port of the discard service (RFC 863)."""

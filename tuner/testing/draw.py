@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Collection
 
-from tuner.configuration import Configuration, Value
-from tuner.parameter import Parameter
-from tuner.space import Space
+from tuner.space.configuration import Configuration, Value
+from tuner.space.parameter import Parameter
+from tuner.space.space import Space
 
 
 def draw_configuration(

@@ -20,22 +20,22 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.arrivals import Arrival
-from tuner.configuration import Configuration, Value
 from tuner.errors import InstrumentError, Interrupted, UnreachableError
-from tuner.facts import CoreSplit, HostFacts, ServerFacts
-from tuner.hosts.port import InstanceSpec, InstanceState
-from tuner.instrument import NATIVE, Instrument
-from tuner.load.port import Endpoint, Mode, Next, Plan, WindowSpec
+from tuner.hosts.deployer import InstanceSpec, InstanceState
+from tuner.load.generator import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.load.turns import in_turn
-from tuner.measurement import RawWindow, Samples
-from tuner.record import ConfigurationRecord
-from tuner.space import configuration_yaml
-from tuner.stalls import Span
-from tuner.store import Header
+from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
+from tuner.measurement.instrument import NATIVE, Instrument
+from tuner.measurement.stalls import Span
+from tuner.measurement.window import RawWindow, Samples
+from tuner.record.model import ConfigurationRecord
+from tuner.space.configuration import Configuration, Value
+from tuner.space.space import configuration_yaml
+from tuner.store.store import Header
 from tuner.testing.simulate import Noise, Stalls
-from tuner.wire import NEGOTIATED
-from tuner.workload import Workload
+from tuner.workload.arrivals import Arrival
+from tuner.workload.wire import NEGOTIATED
+from tuner.workload.workload import Workload
 
 _EPOCH_UNIX_S = 1_767_225_600.0
 _DEPLOY_S = 1.3

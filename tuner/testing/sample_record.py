@@ -16,12 +16,13 @@ from typing import Literal
 
 import numpy as np
 
-from tuner.configuration import Configuration, Value
-from tuner.confirmation import estimand
-from tuner.facts import CoreSplit, HostFacts, ServerFacts
-from tuner.measurement import Gates, Measurement, RawWindow, Samples, measure
-from tuner.objective import Objective
-from tuner.record import (
+from tuner.goals.objective import Objective
+from tuner.judge.confirmation import estimand
+from tuner.judge.scoring import counted_windows, differences, window_id
+from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
+from tuner.measurement.stalls import Span, StallRule
+from tuner.measurement.window import Gates, Measurement, RawWindow, Samples, measure
+from tuner.record.model import (
     SCHEMA_VERSION,
     Block,
     BlockInstance,
@@ -33,8 +34,7 @@ from tuner.record import (
     Record,
     Trial,
 )
-from tuner.scoring import counted_windows, differences, window_id
-from tuner.stalls import Span, StallRule
+from tuner.space.configuration import Configuration, Value
 from tuner.stats.power import minimum_detectable_effect, pooled_sigma
 from tuner.stats.verdict import decision_margin
 from tuner.testing.sample_usage import used

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from tuner.measurement import RawWindow
-from tuner.resources import ProcessUsage, Resources
+from tuner.measurement.resources import ProcessUsage, Resources
+from tuner.measurement.window import RawWindow
 
 _WARMUP_S = 0.3
 _SEED = 11

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tuner.errors import DefinitionError
 from tuner.own.caddy.home import Home
-from tuner.text.caddyfile import Line, Word, parse
+from tuner.reading.caddyfile_text import Line, Word, parse
 
 _DEEPEST = 32
 _VARIABLE = re.compile(r"\{\$([^}:]+)(?::([^}]*))?\}")

@@ -10,21 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tuner.configuration import Configuration
 from tuner.errors import DefinitionError
-from tuner.facts import ServerFacts
-from tuner.hosts.port import InstanceSpec
+from tuner.hosts.deployer import InstanceSpec
+from tuner.machine.facts import ServerFacts
 from tuner.own.caddy import server
 from tuner.own.caddy.home import Home
 from tuner.own.caddy.origin import UnsaidError
 from tuner.own.caddy.table import bind
 from tuner.own.caddy.tree import look, written
-from tuner.own.port import Wishes
-from tuner.own.seat import Socket, askable, asked_by, refuse_raised, sent, socket_of
+from tuner.own.server import Wishes
+from tuner.own.service import Socket, askable, asked_by, refuse_raised, sent, socket_of
 from tuner.servers import caddy
 from tuner.servers.ground import Ground
-from tuner.space import Space
-from tuner.workload import Workload
+from tuner.space.configuration import Configuration
+from tuner.space.space import Space
+from tuner.workload.workload import Workload
 
 _ASIDE: Mapping[str, str] = MappingProxyType(
     dict.fromkeys(
@@ -67,7 +67,7 @@ class InPlaceConfiguration(server.OwnConfiguration):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlaceCaddy(server.OwnCaddy):
-    """Behind ``tuner.own.port.OwnServer``: instances are the host's service with other files."""
+    """Behind ``tuner.own.server.OwnServer``: instances are the host's service with other files."""
 
     socket: Socket
     binary: str

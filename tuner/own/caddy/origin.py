@@ -18,7 +18,7 @@ from tuner.own.caddy import caddyfile
 from tuner.own.caddy.caddyfile import Setting, Spot
 from tuner.own.caddy.home import Home
 from tuner.own.caddy.tree import ABSENT, Json, Place, look, put, walk
-from tuner.text.caddyfile import parse
+from tuner.reading.caddyfile_text import parse
 
 _MARK = "X-Tuner-Place"
 _FIRST = 900_000_000

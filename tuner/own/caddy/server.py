@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
-from tuner.configuration import Configuration
 from tuner.errors import DefinitionError
-from tuner.facts import ServerFacts
-from tuner.hosts.port import InstanceSpec
+from tuner.hosts.deployer import InstanceSpec
+from tuner.machine.facts import ServerFacts
 from tuner.own.bound import Bound
 from tuner.own.caddy.caddyfile import inlined
 from tuner.own.caddy.caddyfile import variables as caddyfile_variables
@@ -33,16 +32,17 @@ from tuner.own.caddy.table import bind, changes
 from tuner.own.caddy.tree import Json, Place, look, written
 from tuner.own.kind import OfKind
 from tuner.own.patch import exported, plain
-from tuner.own.port import Wishes
+from tuner.own.server import Wishes
 from tuner.own.target import THIS_MACHINE, Target, check_folder
-from tuner.render import EXPORT, Placement, environment_of
+from tuner.render.render import EXPORT, Placement, environment_of
 from tuner.servers import caddy
 from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, Ground
-from tuner.servers.port import Server
+from tuner.servers.server import Server
 from tuner.servers.trial import refusal, trial_ground
-from tuner.space import Space
-from tuner.wire import Tls, Wire
-from tuner.workload import Workload
+from tuner.space.configuration import Configuration
+from tuner.space.space import Space
+from tuner.workload.wire import Tls, Wire
+from tuner.workload.workload import Workload
 
 _PORT = 18_080
 """For the trial with ``caddy validate``, which opens no socket."""
@@ -92,7 +92,7 @@ def read(
 
 @dataclass(frozen=True, slots=True)
 class OwnCaddy(OfKind):
-    """Behind ``tuner.servers.port.Server``, with instances and exports of the user's files."""
+    """Behind ``tuner.servers.server.Server``, with instances and exports of the user's files."""
 
     kind: ClassVar[Server] = caddy
 

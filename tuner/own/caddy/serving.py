@@ -17,7 +17,7 @@ from typing import Any
 from tuner.errors import DefinitionError
 from tuner.own.caddy.origin import SERVERS
 from tuner.own.caddy.tree import Json, Place, look, walk
-from tuner.workload import Request, Workload
+from tuner.workload.workload import Request, Workload
 
 _CLIENT = ipaddress.ip_address("127.0.0.1")
 _URI = ("{http.request.uri}", "{http.request.orig_uri}")

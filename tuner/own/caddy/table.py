@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tuner.configuration import Configuration
-from tuner.located import parse_duration_s, parse_size
 from tuner.own import bound as bounds
 from tuner.own.bound import Bound, Group, UnplacedError
 from tuner.own.caddy.caddyfile import Setting
 from tuner.own.caddy.origin import Change, Origin
 from tuner.own.caddy.serving import Serving, is_http
 from tuner.own.caddy.tree import ABSENT, Json, Place, look, written
+from tuner.reading.located import parse_duration_s, parse_size
 from tuner.servers.caddy import binary_size, syntax
-from tuner.space import Space, SpaceFacts
+from tuner.space.configuration import Configuration
+from tuner.space.space import Space, SpaceFacts
 
 _WHOLE_DEFAULTS = (2, 11)
 """Before, to set one field of ``keep_alive`` was to lose the others' defaults."""

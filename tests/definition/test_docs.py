@@ -1,0 +1,93 @@
+"""What the documentation shows can be used as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tuner.definition.study import load_study
+from tuner.render.render import EXPORT, render
+from tuner.space.space import Space, load_space
+from tuner.workload.arrivals import Profile
+from tuner.workload.workload import load_workload
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def blocks(name: str) -> list[str]:
+    """The examples of one page, in order."""
+    text = (DOCS / name).read_text(encoding="utf-8")
+    return re.findall(r"```(?:yaml|jinja)\n(.*?)```", text, re.DOTALL)
+
+
+def bind(path: Path) -> Space:
+    """A space on four cores."""
+    return load_space(
+        str(path),
+        server_cores=4,
+        connections=32,
+        memory_bytes=8 << 30,
+        server_version=(1, 22, 1),
+        modules=(),
+    )
+
+
+def test_the_space_that_is_shown(tmp_path: Path) -> None:
+    """It binds, and the shipped template renders it."""
+    (tmp_path / "mine.yaml").write_text(blocks("spaces.md")[0], encoding="utf-8")
+    space = bind(tmp_path / "mine.yaml")
+    text = render(space.template, space.baseline("hand"), space, EXPORT)
+    assert "worker_processes 4;" in text
+    assert "sendfile_max_chunk 2m;" in text
+
+
+def test_the_template_that_is_shown(tmp_path: Path) -> None:
+    """One block adds a directive to what is shipped."""
+    space_text, template, _ = blocks("spaces.md")
+    parameter = "  read_ahead: {type: integer, range: [0, 4k], unit: bytes, default: 512}\n"
+    space_text = space_text.replace("template: nginx/static", "template: mine.conf.j2")
+    space_text = space_text.replace("parameters:\n", f"parameters:\n{parameter}")
+    (tmp_path / "mine.yaml").write_text(space_text, encoding="utf-8")
+    (tmp_path / "mine.conf.j2").write_text(template, encoding="utf-8")
+    space = bind(tmp_path / "mine.yaml")
+    text = render(space.template, space.baseline("stock"), space, EXPORT)
+    assert "    read_ahead 512;" in text
+    assert "    sendfile off;" in text
+
+
+def test_the_configuration_that_is_shown(tmp_path: Path) -> None:
+    """Its values, on top of what the package ships."""
+    (tmp_path / "c.yaml").write_text(blocks("spaces.md")[2], encoding="utf-8")
+    space = load_space(
+        "nginx/static",
+        server_cores=4,
+        connections=32,
+        memory_bytes=8 << 30,
+        server_version=(1, 22, 1),
+        modules=(),
+    )
+    values = space.read_configuration(tmp_path / "c.yaml").values
+    assert (values["worker_processes"], values["tcp_nopush"]) == (4, True)
+
+
+def test_the_workloads_that_are_shown(tmp_path: Path) -> None:
+    """A site, and a backend."""
+    site, tls, instants, rates, backend = blocks("workloads.md")
+    (tmp_path / "site.yaml").write_text(site, encoding="utf-8")
+    (tmp_path / "backend.yaml").write_text(f"workload: api\n{backend}", encoding="utf-8")
+    (tmp_path / "day.txt").write_text("0\n1\n2\n", encoding="utf-8")
+    (tmp_path / "more.yaml").write_text(
+        f"workload: api\n{tls}{instants}{backend}", encoding="utf-8"
+    )
+    (tmp_path / "rates.yaml").write_text(f"workload: api\n{rates}{backend}", encoding="utf-8")
+    assert len(load_workload(str(tmp_path / "site.yaml")).requests) == 4
+    assert load_workload(str(tmp_path / "more.yaml")).wire.streams == 8
+    assert isinstance(load_workload(str(tmp_path / "rates.yaml")).arrival, Profile)
+    assert load_workload(str(tmp_path / "backend.yaml")).requests[1].method == "POST"
+
+
+def test_the_study_that_is_shown(tmp_path: Path) -> None:
+    """With its workload beside it."""
+    (tmp_path / "study.yaml").write_text(blocks("studies.md")[0], encoding="utf-8")
+    (tmp_path / "shop.yaml").write_text(blocks("workloads.md")[0], encoding="utf-8")
+    assert load_study(tmp_path / "study.yaml").time_s == 1200

@@ -1,0 +1,94 @@
+"""Stalls of another host's clock: laid over a window without losing any of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.errors import InstrumentError
+from tuner.measurement.clocks import Difference, Reading, aligned, difference
+from tuner.measurement.stalls import StallRule, excluded
+
+MS = 1_000_000
+SECOND = 1_000 * MS
+WINDOW = (100 * SECOND, 101 * SECOND)
+
+
+def test_one_answer_knows_the_difference_within_half_a_round_trip() -> None:
+    """Their clock showed 7 s when ours was between 100.000 and 100.004 s."""
+    reading = Reading(100 * SECOND, 7 * SECOND, 100 * SECOND + 4 * MS)
+    found = difference([reading], (100 * SECOND, 100 * SECOND + 4 * MS), drift=0.0)
+    assert found == Difference(-93 * SECOND - 2 * MS, 2 * MS)
+
+
+def test_several_answers_narrow_it_down() -> None:
+    """One was quick on the way there, the other on the way back."""
+    quick_there = Reading(WINDOW[0], WINDOW[0] + MS, WINDOW[0] + 20 * MS)
+    quick_back = Reading(WINDOW[1], WINDOW[1] + 19 * MS, WINDOW[1] + 20 * MS)
+    found = difference([quick_there, quick_back], WINDOW, drift=0.0)
+    assert found == Difference(0, MS)
+
+
+def test_clocks_part_with_time() -> None:
+    """An answer of ten seconds before the window's end is worth less than the round trip."""
+    reading = Reading(91 * SECOND, 91 * SECOND, 91 * SECOND)
+    assert difference([reading], WINDOW, drift=1e-4) == Difference(0, MS)
+
+
+OFFSETS = st.integers(-(10**15), 10**15)
+DRIFTS = st.floats(-0.9e-3, 0.9e-3)
+DELAYS = st.tuples(st.integers(0, 50 * MS), st.integers(0, 50 * MS))
+
+
+@given(OFFSETS, DRIFTS, st.lists(st.tuples(st.integers(0, 5), DELAYS), min_size=1, max_size=6))
+def test_the_bound_holds(
+    ahead_ns: int, drift: float, asked: list[tuple[int, tuple[int, int]]]
+) -> None:
+    """Whatever the delays are, and with clocks that part: at both ends of the window."""
+
+    def theirs(ours_ns: int) -> int:
+        return ours_ns + ahead_ns + round((ours_ns - WINDOW[0]) * drift)
+
+    readings = [
+        Reading(at, theirs(at + there), at + there + back)
+        for at, (there, back) in ((98 * SECOND + n * SECOND, delays) for n, delays in asked)
+    ]
+    found = difference(readings, WINDOW)
+    for edge in WINDOW:
+        assert abs(theirs(edge) - edge - found.ahead_ns) <= found.error_ns + 1
+
+
+@given(OFFSETS, st.integers(-20 * MS, 20 * MS), st.integers(0, 900), st.integers(1, 30))
+def test_no_request_that_a_stall_touched_is_kept(
+    ahead_ns: int, wrong_ns: int, start_ms: int, length_ms: int
+) -> None:
+    """However wrong the difference is within its bound: what the true spans exclude is excluded."""
+    intended = np.arange(0, SECOND, MS, dtype=np.int64)
+    true = (start_ms * MS, (start_ms + length_ms) * MS)
+    told = (true[0] + WINDOW[0] + ahead_ns, true[1] + WINDOW[0] + ahead_ns)
+    spans = aligned([told], Difference(ahead_ns + wrong_ns, 20 * MS), WINDOW[0])
+    assert not (
+        excluded(intended, [true], StallRule()) & ~excluded(intended, spans, StallRule())
+    ).any()
+
+
+def test_what_is_within_the_ordinary_lateness_is_no_stall() -> None:
+    """A ticker without real-time priority is kept waiting by the server's own work."""
+    spans = [(0, 3 * MS), (10 * MS, 12 * MS)]
+    assert aligned(spans, Difference(0, 0), 0, resolution_ns=2 * MS) == ((0, 3 * MS),)
+
+
+@pytest.mark.parametrize(
+    ("readings", "words"),
+    [
+        ([], "never read"),
+        ([Reading(5, 5, 4)], "before it was asked"),
+        ([Reading(WINDOW[0], 0, WINDOW[0]), Reading(WINDOW[1], 0, WINDOW[1])], "a clock was set"),
+    ],
+)
+def test_readings_that_cannot_be_are_refused(readings: list[Reading], words: str) -> None:
+    """A clock that was set would move stalls to where they were not."""
+    with pytest.raises(InstrumentError, match=words):
+        difference(readings, WINDOW)

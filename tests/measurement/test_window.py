@@ -1,0 +1,271 @@
+"""One window, judged: what counts, what does not, and whose fault it is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.measurement.windows import GATES, raw_window
+from tuner.judge.scoring import window_id
+from tuner.measurement.latency import Counts
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import Gates, Histogram, Measurement, RawWindow, Samples, measure
+
+MS = 1_000_000
+
+
+def judged(raw: RawWindow, rule: StallRule | None = None, **gates: Any) -> Measurement:
+    """The window under gates that 100 quiet requests pass."""
+    return measure(raw, rule, replace(GATES, **gates))
+
+
+def changed(
+    raw: RawWindow, *, count: int, outcome: int, completed_ns: int | None = None
+) -> RawWindow:
+    """The same window whose first requests came to another end."""
+    samples = raw.samples
+    assert isinstance(samples, Samples)
+    outcomes, completed = samples.outcome.copy(), samples.completed_ns.copy()
+    outcomes[:count] = outcome
+    if completed_ns is not None:
+        completed[:count] = completed_ns
+    return replace(
+        raw,
+        samples=Samples(samples.intended_ns, samples.written_ns, completed, outcomes),
+    )
+
+
+def test_a_quiet_window_is_valid_and_keeps_its_figures() -> None:
+    """What the generator said is in the record as it said it."""
+    raw = raw_window(bytes_in=7, reconnects=3, steal_s=0.5)
+    found = judged(raw)
+    assert found.valid
+    assert found.invalid == ()
+    assert not found.bad
+    assert (found.bytes_in, found.reconnects, found.steal_s) == (7, 3, 0.5)
+    assert found.completed_per_s == 100.0
+
+
+def test_latency_is_counted_from_the_intended_instant() -> None:
+    """Corrected = send lag + service; each has its own distribution."""
+    found = judged(raw_window([100.0] * 50, lag_us=40.0))
+    assert (found.stall_free.p50_us, found.service.p50_us, found.send_lag.p50_us) == (100, 60, 40)
+
+
+def test_raw_figures_hold_every_request_and_stall_free_ones_do_not() -> None:
+    """A stall of 100 ms takes a tenth and its margins away; the raw figures keep it."""
+    latencies = [90_000.0 if 40 <= i < 50 else 100.0 for i in range(100)]
+    raw = raw_window(latencies, server_spans=((400 * MS, 500 * MS),))
+    found = judged(raw, StallRule())
+    assert found.raw.count == 100
+    assert found.raw.p99_us == 90_000
+    assert found.stall_free.count == 89
+    assert found.stall_free.max_us == 100
+    assert found.excluded_share == pytest.approx(0.11)
+
+
+def test_without_a_rule_stall_free_is_raw() -> None:
+    """Where server and generator share a core, the server's own work would look like a stall."""
+    found = judged(raw_window(generator_spans=((0, 900 * MS),)))
+    assert found.excluded_share == 0
+    assert found.stall_free == found.raw
+
+
+@pytest.mark.parametrize("outcome", [1, 2, 3], ids=["timed out", "in flight", "never sent"])
+def test_what_never_came_back_counts_with_its_age(outcome: int) -> None:
+    """No censoring: 20 requests given up after 2 s make the p99 of 100 two seconds."""
+    raw = changed(raw_window(), count=20, outcome=outcome, completed_ns=2_000 * MS)
+    found = judged(raw)
+    assert found.raw.count == 100
+    assert found.raw.max_us == 2_000_000
+    assert found.service.count == 80
+
+
+def test_an_error_is_no_latency() -> None:
+    """A refusal is fast; it must not make a configuration look fast."""
+    found = judged(changed(raw_window(), count=20, outcome=4))
+    assert (found.raw.count, found.stall_free.count, found.service.count) == (80, 80, 80)
+
+
+# --- the configuration's own fault ------------------------------------------------------------
+
+
+def test_errors_are_the_configurations_fault() -> None:
+    """By default a single failed request spoils the window, and the record says which kinds."""
+    found = judged(raw_window(errors={"status": 1, "reset": 2}))
+    assert found.bad
+    assert found.invalid == ("3 of 100 requests failed (reset 2, status 1)",)
+
+
+def test_a_share_of_errors_can_be_declared() -> None:
+    """What the gates allow is no reason."""
+    assert judged(raw_window(errors={"status": 3}), error_share=0.03).valid
+    assert not judged(raw_window(errors={"status": 4}), error_share=0.03).valid
+
+
+@pytest.mark.parametrize("kind", ["timeouts", "unsent", "in_flight"])
+def test_a_missed_rate_with_an_idle_generator_is_the_configurations_fault(kind: str) -> None:
+    """More than 1 % of what was offered is missing, and the generator had time to spare."""
+    one: dict[str, Any] = {kind: 1}
+    two: dict[str, Any] = {kind: 2}
+    assert judged(raw_window(**one)).valid
+    found = judged(raw_window(**two))
+    assert found.bad
+    assert "achieved less than offered: 2 of 100 requests" in found.invalid[0]
+
+
+def test_answers_that_come_only_in_the_drain_are_a_missed_rate() -> None:
+    """A queue that grows shows after the end; the last hundredth of the window is forgiven."""
+    raw = changed(raw_window(), count=2, outcome=0, completed_ns=1_001 * MS)
+    assert judged(raw).bad
+    last = [100.0] * 99 + [20_000.0]
+    assert judged(raw_window(last)).valid
+
+
+def test_a_stall_near_the_end_is_no_missed_rate() -> None:
+    """What the host delayed into the drain says nothing about the server."""
+    late = [200_000.0 if i >= 90 else 100.0 for i in range(100)]
+    raw = raw_window(late, generator_spans=((890 * MS, 1_100 * MS),))
+    assert judged(raw, StallRule()).valid
+    assert judged(raw).bad
+
+
+# --- the instrument's or the host's fault -----------------------------------------------------
+
+
+def test_a_starved_generator_is_at_fault_itself() -> None:
+    """The same missed rate with a busy generator repeats the block and blames nobody."""
+    found = judged(raw_window(timeouts=5, generator_busy_share=0.97))
+    assert not found.valid
+    assert not found.bad
+    assert "the generator was 97% busy" in found.invalid[0]
+
+
+def test_a_starved_generator_that_sends_late_says_so() -> None:
+    """Its lag is over a tenth of the p99; the message says what to do."""
+    found = judged(raw_window([100.0] * 100, lag_us=11.0, generator_busy_share=0.97))
+    assert not found.bad
+    (reason,) = found.invalid
+    assert "could not keep up" in reason
+    assert "lower --rate" in reason
+    assert judged(raw_window([100.0] * 100, lag_us=9.0, generator_busy_share=0.97)).valid
+
+
+def test_lag_with_an_idle_generator_is_the_servers_doing() -> None:
+    """Requests wait for a free connection when the server is slow: that is its latency."""
+    assert judged(raw_window([100.0] * 100, lag_us=90.0)).valid
+
+
+def test_too_few_samples_are_nobodys_fault() -> None:
+    """The message gives both numbers and the remedy."""
+    found = judged(raw_window([100.0] * 9))
+    assert not found.bad
+    assert found.invalid == ("9 stall-free samples, 10 are needed; lengthen the windows",)
+
+
+def test_samples_are_counted_without_the_stalled_ones() -> None:
+    """100 requests of which 98 are touched are too few."""
+    raw = raw_window(generator_spans=((0, 970 * MS),))
+    reasons = judged(raw, StallRule()).invalid
+    assert any(reason.startswith("2 stall-free samples") for reason in reasons)
+
+
+def test_a_host_that_stalls_most_of_the_time_is_too_disturbed() -> None:
+    """Above the declared share there is no telling what is left."""
+    raw = raw_window(generator_spans=((0, 850 * MS),))
+    found = judged(raw, StallRule())
+    assert not found.bad
+    assert any("the host stalled" in reason for reason in found.invalid)
+    assert judged(raw, StallRule(), excluded_share=0.9).valid
+
+
+def test_work_that_looks_like_stalls_does_not_accuse_the_host() -> None:
+    """Stalls of 300 µs every 2 ms on the server's core alone: the reason names the way out."""
+    spans = tuple((i * 2 * MS, i * 2 * MS + 300_000) for i in range(500))
+    (reason,) = judged(raw_window(server_spans=spans), StallRule(), samples_needed=0).invalid
+    assert reason.startswith("stalls: 100% of the requests were touched; ")
+    assert "--stalls keep" in reason
+
+
+def test_blame_needs_a_sound_instrument() -> None:
+    """Errors beside a disturbed host are not held against the configuration."""
+    found = judged(raw_window([100.0] * 5, errors={"reset": 1}))
+    assert len(found.invalid) == 2
+    assert not found.bad
+
+
+def test_the_gates_are_the_same_for_every_arm() -> None:
+    """The verdict on a window does not depend on whose it is."""
+    raw = raw_window(errors={"status": 1})
+    other = replace(raw, instance="candidate", window_id=window_id(0, "candidate"))
+    assert judged(raw).invalid == judged(other).invalid
+    assert judged(raw).bad == judged(other).bad
+
+
+def test_closed_loops_are_not_judged_by_a_rate() -> None:
+    """Saturation offers nothing in particular."""
+    raw = raw_window(mode="closed", timeouts=50, rate_per_s=0.0)
+    assert judged(raw).valid
+
+
+def test_a_window_without_requests_is_invalid_and_has_no_figures() -> None:
+    """An empty window is not a perfect one."""
+    found = judged(raw_window([]))
+    assert not found.valid
+    assert np.isnan(found.stall_free.p99_us)
+    assert found.excluded_share == 0
+
+
+@pytest.mark.parametrize(("round_", "instance"), [(0, "baseline"), (11, "c-3"), (123, "c1")])
+def test_a_window_knows_its_round(round_: int, instance: str) -> None:
+    """The identity within the block is read back as it was written."""
+    found = judged(raw_window(window_id=window_id(round_, instance), instance=instance))
+    assert found.round == round_
+
+
+def told(values_us: list[int], counts: list[int]) -> Histogram:
+    """A histogram whose service times are half its latencies."""
+    values = np.array(values_us, np.int64) * 1_000
+    weights = np.array(counts, np.int64)
+    return Histogram(Counts(values, weights), Counts(values // 2, weights))
+
+
+def test_a_histogram_has_raw_latencies_and_no_stall_free_ones() -> None:
+    """What the generator did not tell is not made up: no send lag, nothing excluded."""
+    raw = replace(raw_window(), samples=told([100, 400, 9_000], [980, 15, 5]))
+    found = measure(raw, None, Gates(samples_needed=1_000))
+    assert found.valid
+    assert (found.raw.count, found.raw.p50_us, found.raw.p99_us) == (1_000, 100, 400)
+    assert (found.raw.p999_us, found.raw.max_us) == (9_000, 9_000)
+    assert found.raw.mean_us == pytest.approx(0.98 * 100 + 0.015 * 400 + 0.005 * 9_000)
+    assert found.stall_free == found.raw
+    assert found.service.p50_us == 50
+    assert found.send_lag.count == 0
+    assert math.isnan(found.send_lag.p99_us)
+    assert found.excluded_share == 0
+
+
+def test_no_stall_rule_is_applied_to_a_histogram() -> None:
+    """It has no instants; calling its latencies stall-free would be a lie."""
+    raw = replace(raw_window(), samples=told([100], [100]))
+    with pytest.raises(ValueError, match="no instants"):
+        measure(raw, StallRule(), GATES)
+
+
+def test_a_busy_generator_whose_lag_nobody_knows_is_not_believed() -> None:
+    """A lag that was not measured proves nothing."""
+    raw = replace(raw_window(), samples=told([100], [100]), generator_busy_share=0.95)
+    found = measure(raw, None, GATES)
+    assert "could not keep up" in found.invalid[0]
+    assert not found.bad
+
+
+def test_a_fault_that_the_generator_knows_of_makes_the_window_invalid() -> None:
+    """In its own words, and not as the configuration's fault."""
+    found = measure(replace(raw_window(), faults=("it stood still",)), None, GATES)
+    assert found.invalid == ("it stood still",)
+    assert not found.bad

@@ -1,0 +1,59 @@
+"""A record kept as one small file: the same report, less to keep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tuner.errors import StoreError
+from tuner.judge.results import evaluate
+from tuner.record.file import read_record, small, write_record
+from tuner.record.model import Record
+from tuner.report.markdown import render_markdown
+from tuner.testing.sample_record import sample_record
+
+
+@pytest.fixture(scope="module")
+def record() -> Record:
+    """A whole study."""
+    return sample_record("better")
+
+
+def test_the_same_report_comes_from_it(record: Record, tmp_path: Path) -> None:
+    """Verdict, figures and spectra are what they were; the same record gives the same bytes."""
+    path = tmp_path / "kept" / "record.json.gz"
+    write_record(record, path)
+    first = path.read_bytes()
+    again = read_record(path)
+    assert render_markdown(evaluate(again)) == render_markdown(evaluate(record))
+    assert evaluate(again).spectra == evaluate(record).spectra
+    write_record(record, path)
+    assert path.read_bytes() == first
+    assert len(first) < 1_000_000
+
+
+def test_what_no_report_needs_is_left_out(record: Record) -> None:
+    """Stalls and the search's histograms go, unless the objective is read from histograms."""
+    kept = small(record)
+    assert not any(window.generator_spans for block in kept.blocks for window in block.windows)
+    search = [block for block in kept.blocks if block.phase == "search"]
+    assert not any(window.stall_free.hdr for block in search for window in block.windows)
+    odd = small(replace(record, definition={**record.definition, "objective": "p99.5"}))
+    search = [block for block in odd.blocks if block.phase == "search"]
+    assert all(window.stall_free.hdr for block in search for window in block.windows)
+
+
+def test_what_is_no_record_is_refused(tmp_path: Path) -> None:
+    """A damaged file, another version, and a file that is not there, each by its name."""
+    path = tmp_path / "record.json.gz"
+    with pytest.raises(StoreError, match="no record that can be read"):
+        read_record(path)
+    path.write_bytes(b"nothing of the kind")
+    with pytest.raises(StoreError, match=r"record\.json\.gz"):
+        read_record(path)
+    plain = tmp_path / "record.json"
+    plain.write_text("{}", encoding="utf-8")
+    with pytest.raises(StoreError, match="no record"):
+        read_record(plain)

@@ -1,0 +1,133 @@
+"""The spaces that tuner ships: what they search, and that their baselines are what they say."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from tuner.space.space import BASELINES, Space, load_space, spaces
+from tuner.testing.draw import draw_configuration
+
+VERSIONS = [(1, 9, 4), (1, 18, 0), (1, 22, 1), (1, 26, 3), (1, 29, 7), (1, 31, 5)]
+DOCUMENTATION = {
+    "nginx": ("https://nginx.org/en/docs/",),
+    "caddy": ("https://caddyserver.com/docs/", "https://go.dev/doc/", "https://pkg.go.dev/"),
+    "nghttpx": ("https://nghttp2.org/documentation/",),
+}
+
+
+def bind(name: str, version: tuple[int, ...] = (1, 22, 1), cores: int = 4) -> Space:
+    """A built-in space."""
+    return load_space(
+        name,
+        server_cores=cores,
+        connections=32,
+        memory_bytes=8 << 30,
+        server_version=version,
+        modules=(),
+    )
+
+
+def trades(space: Space) -> list[str]:
+    """Names that ``--allow`` takes."""
+    return [parameter.name for parameter in space.parameters if parameter.trades]
+
+
+def test_what_the_static_space_searches() -> None:
+    """Without allowing anything: what changes nothing that clients or operators rely on."""
+    assert [parameter.name for parameter in bind("nginx/static").searched()] == [
+        "worker_processes",
+        "worker_cpu_affinity",
+        "multi_accept",
+        "reuseport",
+        "backlog",
+        "deferred",
+        "keepalive_requests",
+        "keepalive_timeout",
+        "sendfile",
+        "tcp_nopush",
+        "sendfile_max_chunk",
+        "output_buffers_number",
+        "output_buffers_size",
+    ]
+
+
+def test_what_the_proxy_space_searches() -> None:
+    """The upstream's side, and how the work is spread."""
+    assert [parameter.name for parameter in bind("nginx/proxy").searched()] == [
+        "worker_processes",
+        "reuseport",
+        "proxy_http_version",
+        "upstream_keepalive",
+        "upstream_keepalive_requests",
+        "upstream_keepalive_timeout",
+        "proxy_buffer_size",
+        "proxy_buffers_number",
+        "proxy_buffers_size",
+    ]
+
+
+def test_the_trades_are_off_unless_allowed() -> None:
+    """Log durability and stale files; with one comes what belongs to it."""
+    space = bind("nginx/static")
+    searched = {parameter.name for parameter in space.searched()}
+    assert searched.isdisjoint(trades(space))
+    for baseline in BASELINES:
+        values = space.baseline(baseline).values
+        assert (values["open_file_cache"], values["access_log_buffer"]) == ("off", 0)
+    more = {parameter.name for parameter in space.searched(("access_log_buffer",))} - searched
+    assert more == {"access_log_buffer", "access_log_flush"}
+
+
+@pytest.mark.parametrize("name", spaces())
+def test_every_parameter_is_explained(name: str) -> None:
+    """In a sentence, with a link to the server's own documentation."""
+    for parameter in bind(name).parameters:
+        assert parameter.about, parameter.name
+        assert parameter.link.startswith(DOCUMENTATION[name.partition("/")[0]]), parameter.name
+
+
+def test_stock_is_what_nginx_does_without_a_configuration() -> None:
+    """nginx.org's documented defaults, and not those of any package."""
+    static = bind("nginx/static").baseline("stock").values
+    assert static == {
+        "worker_processes": 1,
+        "worker_cpu_affinity": "none",
+        "worker_connections": 512,
+        "multi_accept": False,
+        "reuseport": False,
+        "backlog": 511,
+        "deferred": False,
+        "fastopen": "off",
+        "keepalive_requests": 1000,
+        "keepalive_timeout": 75,
+        "sendfile": False,
+        "output_buffers_number": 2,
+        "output_buffers_size": 32 << 10,
+        "open_file_cache": "off",
+        "access_log_buffer": 0,
+        "gzip": False,
+    }
+
+
+@pytest.mark.parametrize(("version", "kept"), [((1, 29, 6), None), ((1, 29, 7), 32)])
+def test_the_proxys_stock_changed_with_1_29_7(version: tuple[int, ...], kept: int | None) -> None:
+    """Before: HTTP/1.0 and a connection for each request. Since: 1.1 and 32 kept."""
+    values = bind("nginx/proxy", version).baseline("stock").values
+    assert values["proxy_http_version"] == ("1.0" if kept is None else "1.1")
+    assert values.get("upstream_keepalive") == kept
+
+
+@pytest.mark.parametrize("name", spaces())
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_proposal_is_valid_on_every_version(name: str, version: tuple[int, ...]) -> None:
+    """No relation between parameters is left to luck: a search wastes no trial on it."""
+    rng = random.Random(1)
+    for cores, baseline in itertools.product((1, 2, 16), BASELINES):
+        space = bind(name, version, cores)
+        base = space.baseline(baseline)
+        for _ in range(70):
+            configuration = draw_configuration(rng, space, base, trades(space))
+            assert space.complete(configuration.values, configuration) == configuration

@@ -1,0 +1,130 @@
+"""Storages by their URL: who may share them, what they say, and how long they are waited for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from tests.phases.rig import STOCK
+from tests.store.database import SECRET, Database, database
+from tuner.cli.report import command
+from tuner.errors import DefinitionError, StoreError
+from tuner.store.storage import open_storage, refuse_unshared, scrubbed
+from tuner.store.store import Store
+from tuner.testing.lab import SimulatedHost
+
+
+def test_a_restarted_database_is_waited_for_and_said() -> None:
+    """What is written while it is away arrives once, when it is back."""
+    said: list[str] = []
+    with database() as server:
+
+        def say(text: str) -> None:
+            if not said:
+                server.start()
+            said.append(text)
+
+        header = SimulatedHost().header("x", STOCK, "p99")
+        store = Store.create(server.url(), header, say=say)
+        server.stop("immediate")
+        store.set_importance({"fast": 1.0})
+        assert Store.open(server.url(), "x").record().importance == {"fast": 1.0}
+    assert any("does not answer" in text and "asked again" in text for text in said)
+    assert said[-1] == "the storage answers again"
+    assert not any(SECRET in text for text in said)
+
+
+def test_workers_that_begin_in_the_same_instant_all_get_the_storage(url: str) -> None:
+    """All of them create the tables; one can."""
+    code = (
+        "import sys; from tuner.store.storage import open_storage; open_storage(sys.stdin.read())"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for process in processes:
+        process.communicate(url, timeout=60)
+    assert [process.returncode for process in processes] == [0, 0]
+
+
+@pytest.mark.parametrize("url", [None, "sqlite:///record.db", "sqlite:////mnt/nfs/record.db"])
+def test_sqlite_is_refused_for_several_hosts_with_the_way_out(url: str | None) -> None:
+    """With the reason, and both storages that serve."""
+    with pytest.raises(DefinitionError, match=r"cannot share.*postgresql\+psycopg://.*grpc://"):
+        refuse_unshared(url)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_proxy_ends_when_it_is_asked_to(url: str, number: signal.Signals) -> None:
+    """That is no failure to whoever supervises it, and nothing that could be gone on with."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tuner", "proxy", "--listen", address],
+        env={**os.environ, "TUNER_STORAGE": url},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        assert "serving" in process.stderr.readline()
+        open_storage(f"grpc://{address}")
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, said
+    assert said.splitlines()[-1] == "the proxy has ended"
+
+
+def test_a_proxy_that_is_not_there_is_said_at_once() -> None:
+    """With how to start one."""
+    with pytest.raises(StoreError, match=r"no proxy answers at 127\.0\.0\.1:1; .*tuner proxy"):
+        open_storage("grpc://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("postgresql+psycopg://me:pw@db/x", "postgresql+psycopg://me:***@db/x"),
+        ("a postgresql://me:p:w@db/x b", "a postgresql://me:***@db/x b"),
+        ("postgresql://me@db/x?password=pw&a=1", "postgresql://me@db/x?password=***&a=1"),
+        ("postgresql://me@db/x", "postgresql://me@db/x"),
+        ("http://127.0.0.1:80/a@b", "http://127.0.0.1:80/a@b"),
+    ],
+)
+def test_a_password_is_taken_out_of_any_text(text: str, clean: str) -> None:
+    """And nothing else is."""
+    assert scrubbed(text) == clean
+
+
+def test_a_wrong_password_is_said_without_it(server: Database) -> None:
+    """At once, and not asked again: it will not become right."""
+    url = server.url().replace(SECRET, "hunter2-not-it")
+    said: list[str] = []
+    with pytest.raises(StoreError) as raised:
+        open_storage(url, said.append)
+    assert said == []
+    assert "hunter2" not in str(raised.value)
+    assert "***" in str(raised.value)
+
+
+def test_a_password_on_the_command_line_is_refused_with_the_ways_out() -> None:
+    """A process list would show it; in the environment it is taken."""
+    url = "postgresql+psycopg://me:hunter2@127.0.0.1:1/x"
+    told = CliRunner().invoke(command, ["x", "--storage", url]).exception
+    assert isinstance(told, DefinitionError)
+    assert "TUNER_STORAGE" in str(told)
+    assert "PGPASSFILE" in str(told)
+    assert "hunter2" not in str(told)
+    taken = CliRunner().invoke(command, ["x"], env={"TUNER_STORAGE": url}).exception
+    assert isinstance(taken, StoreError)
+    assert "cannot be opened" in str(taken)

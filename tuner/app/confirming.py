@@ -1,0 +1,43 @@
+"""One confirmation of a known configuration, from its opened bench to what is shown of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tuner.app import results
+from tuner.app.progress import TerminalProgress
+from tuner.app.session import STUDIES, Preflight, announce, open_bench
+from tuner.judge.results import StudyResult
+from tuner.phases.study import calibrate, confirm
+from tuner.space.configuration import Configuration
+from tuner.store.store import Store
+
+
+def confirmed(
+    found: Preflight,
+    candidate: Configuration,
+    store: Store,
+    *words: str,
+    progress: TerminalProgress,
+    as_json: bool,
+    quiet: bool,
+    junit: Path | None,
+) -> StudyResult:
+    """Calibrate, confirm the candidate, and show the result.
+
+    Args:
+        words: of the command line that goes on with it, the command first.
+    """
+    folder = STUDIES / found.definition.name
+    if not quiet:
+        announce(found, folder, what=words[0], search=False)
+    again = results.resumption(found.definition, *words)
+    with (
+        results.kept(store, folder, progress, again),
+        open_bench(found, folder, progress, store) as (bench, spec),
+    ):
+        # Not before the study is ours: another process may be running it.
+        for done in store.recover():
+            progress.note(done)
+        confirm(calibrate(bench, spec), candidate)
+    return results.show(store.record(), folder, as_json=as_json, junit=junit)

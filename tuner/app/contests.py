@@ -1,0 +1,340 @@
+"""Servers and configurations that meet in common blocks: from what is asked to a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from tuner.app import contest_results
+from tuner.app.progress import TerminalProgress
+from tuner.app.runs import Asked, begin
+from tuner.app.session import Preflight, open_bench, preflight, read_configuration
+from tuner.definition.alike import Rule, equalise, told
+from tuner.definition.experiment import scaled_rate
+from tuner.definition.published import load_configuration
+from tuner.definition.study import DEFAULT_STUDY, load_study
+from tuner.errors import DefinitionError, HostError
+from tuner.goals.constraint import Constraint
+from tuner.judge.contest import COMPARED, ContestPlan, pairs, plan_contest
+from tuner.judge.ladder import rungs
+from tuner.machine.facts import SERVER_NAMES
+from tuner.phases.block import Arm
+from tuner.phases.contest import (
+    Capacities,
+    measure_capacities,
+    quick_calibration,
+    run_contest,
+)
+from tuner.phases.ladder import run_ladder
+from tuner.phases.search import SearchSpec, run_search
+from tuner.record.contenders import PUBLISHED, STOCK, TUNED, Contender, Contest, Ladder, Published
+from tuner.record.model import Record
+from tuner.search.schedule import winner
+from tuner.space.configuration import Configuration
+from tuner.store.store import Store
+from tuner.workload.workload import Workload
+
+TOO_SHORT_S = 10.0
+"""Least time of the common blocks."""
+SEARCH_SHARE = 0.4
+"""Of the time of a contest, for finding the tuned configurations; the rest is for all arms."""
+_WITHIN_SHARE = 0.2
+"""An answer is in time within so much of a window, or the workload's timeout if that is less.
+
+The queue of a server that cannot keep up grows for as long as it is measured; in a short window
+nobody would wait long enough to give up.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One arm as it is asked for: ``nginx:stock``."""
+
+    server: str
+    kind: str
+    """``stock``, ``distro``, ``hand``, ``published``, ``tuned``, or the path of a file."""
+
+    @property
+    def label(self) -> str:
+        """Name of its instance in every block."""
+        kind = Path(self.kind).stem if self.kind.endswith((".yaml", ".yml")) else self.kind
+        return f"{self.server}-{kind}"
+
+
+def parse_entry(text: str) -> Entry | None:
+    """``nginx`` is its tuned configuration, ``nginx:stock`` another; None for what is no server."""
+    name, _, kind = text.partition(":")
+    return Entry(name, kind or TUNED) if name in SERVER_NAMES else None
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A contest as it is asked for, before anything is known of the machine's speed."""
+
+    name: str
+    """Of the record."""
+    title: str
+    case: str
+    summary: str
+    entries: tuple[Entry, ...]
+    found: Mapping[str, Preflight]
+    """By server, all under the same workload."""
+    tuned: Mapping[str, Configuration]
+    """By server."""
+    origins: Mapping[str, str]
+    """Names of the studies that found them."""
+    rules: tuple[Rule, ...]
+    limit: Constraint
+    rate_per_s: float | None
+    ladder: bool
+    time_s: float
+    scaling: tuple[str, ...] = ()
+    published: Published | None = None
+    published_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run of several studies keeps them, and whether it goes on with those there."""
+
+    folder: Path
+    progress: TerminalProgress
+    asked: Asked
+    """The options of its command."""
+    resume: bool
+
+    def begin(self, found: Preflight) -> Store:
+        """The record of one of its studies; see ``runs.begin``."""
+        return begin(found, self.folder, self.asked, resume=self.resume)
+
+    def met(self) -> bool:
+        """Whether common blocks are begun, so that their arms are what they are."""
+        return bool(contest_results.read(self.folder))
+
+
+def look(
+    server: str,
+    workload: Workload,
+    options: Mapping[str, object],
+    *,
+    space: str | None,
+    name: str,
+    watch: bool,
+) -> Preflight:
+    """Preflight of one server under a workload that may have been scaled.
+
+    Raises:
+        DefinitionError, HostError: it cannot serve this here, with the reason.
+    """
+    overrides = {**options, "server": server, "connections": workload.connections, "name": name}
+    if space is not None:
+        overrides["space"] = space
+    definition = load_study(DEFAULT_STUDY, overrides)
+    return preflight(definition, workload, watch=watch)
+
+
+def tune(found: Preflight, place: Place, rules: Iterable[Rule]) -> Configuration | None:
+    """Search for the best configuration of one server; None where the host is too noisy to.
+
+    The claim is made in the common blocks, so nothing is confirmed here. A search that was given
+    up is tried again on resume, until the common blocks are begun without its configuration.
+    """
+    base = equalise(found.baseline, found.space, rules)
+    found = replace(found, baseline=base)
+    if not found.space.searched(found.definition.allow):
+        return None
+    progress, server = place.progress, found.definition.server
+    store = place.begin(found)
+    if store.record().ended_unix_s is not None:
+        return _found_before(found, store.record(), rules)
+    if place.met():
+        return None
+    progress.note(f"{server}: searching for its best configuration")
+    with open_bench(found, place.folder, progress, store) as (bench, spec):
+        _recover(store, progress)
+        try:
+            ready = quick_calibration(bench, spec)
+        except HostError as error:
+            progress.note(f"{server} is not tuned: {error}")
+            return None
+        # What an earlier attempt that was given up spent is not taken from the search.
+        spent_s = sum(
+            block.ended_unix_s - block.started_unix_s
+            for block in store.record().blocks
+            if block.state == "complete"
+        )
+        search = SearchSpec(
+            space=spec.space,
+            allow=spec.allow,
+            baseline=base,
+            known_good=spec.known_good,
+            time_s=max(1.0, spec.time_s - spent_s),
+            trials=spec.trials,
+        )
+        best = run_search(ready.bench, search, ready.calibration, ready.plan)
+        store.set_ended()
+    if best is None:
+        progress.note(f"{server}: no configuration was left in the race")
+        return None
+    chosen = store.record().configurations[best.digest].configuration
+    return equalise(chosen, found.space, rules)
+
+
+def _found_before(found: Preflight, record: Record, rules: Iterable[Rule]) -> Configuration | None:
+    """What a search that had ended chose: a function of its record."""
+    best = winner([t for t in record.trials if t.origin != "baseline"], found.goals)
+    if best is None:
+        return None
+    return equalise(record.configurations[best.digest].configuration, found.space, rules)
+
+
+def _recover(store: Store, progress: TerminalProgress) -> None:
+    # Not before the lab is ours: another process may be running the study.
+    for done in store.recover():
+        progress.note(done)
+
+
+def hold(meeting: Meeting, place: Place) -> Record:
+    """Measure a contest from capacities to ladder, or what its record lacks; the record.
+
+    Raises:
+        DefinitionError: it was begun otherwise than it would be now.
+        HostError, InstrumentError: the host or the generator fails again and again.
+    """
+    chosen, contenders = _contenders(meeting)
+    # Where one of them has backends, they are there for the whole lab, and have their cores.
+    first = max(meeting.found.values(), key=lambda found: found.workload.backend is not None)
+    first = replace(
+        first,
+        baseline=next(a.configuration for a in chosen if a.configuration.space == first.space.name),
+        definition=replace(first.definition, name=meeting.name),
+    )
+    store = place.begin(first)
+    if store.record().ended_unix_s is not None:
+        return store.record()
+    others = [found for found in meeting.found.values() if found.space.name != first.space.name]
+    with open_bench(first, place.folder, place.progress, store, others) as (bench, spec):
+        _recover(store, place.progress)
+        for arm in chosen:
+            store.add_configuration(bench.describe(arm.configuration))
+        known = store.record().contest
+        if known is None:
+            seen = measure_capacities(bench, chosen, spec.server_cores)
+        else:
+            seen = Capacities(dict(known.capacities_per_s), known.generator_bound, {})
+        contest, plan = _planned(meeting, contenders, seen, mode=bench.goals.mode)
+        _check_same_plan(known, contest, meeting.name)
+        store.set_contest(contest)
+        arms = [arm for arm in chosen if arm.label in seen.per_s]
+        weakest = min(seen.per_s.values())
+        whole = run_contest(bench, arms, plan, contest.rate_per_s, contest.rate_per_s / weakest)
+        if contest.ladder and plan.ladder:
+            run_ladder(bench, arms, contest.ladder.rates_per_s, contest.ladder.passes, plan.ladder)
+        if whole:  # Else it may be gone on with, when the host is quieter.
+            store.set_ended()
+    return store.record()
+
+
+def _check_same_plan(known: Contest | None, planned: Contest, name: str) -> None:
+    """A contest that goes on otherwise than it began would be two in one."""
+    if known is None or known == planned:
+        return
+    changed = [f.name for f in fields(known) if getattr(known, f.name) != getattr(planned, f.name)]
+    raise DefinitionError(
+        f"{' and '.join(changed)} changed since {name!r} was begun, so its blocks cannot be"
+        " compared with new ones; begin a new run",
+        path="--resume",
+    )
+
+
+def _contenders(meeting: Meeting) -> tuple[list[Arm], tuple[Contender, ...]]:
+    arms: list[Arm] = []
+    contenders: list[Contender] = []
+    for entry in meeting.entries:
+        space = meeting.found[entry.server].space
+        lost: tuple[str, ...] = ()
+        origin = ""
+        if entry.kind == TUNED:
+            configuration = meeting.tuned[entry.server]
+            origin = f"the search {meeting.origins.get(entry.server, '')}".rstrip()
+        elif entry.kind == PUBLISHED:
+            configuration, lost = load_configuration(meeting.published_name, space)
+            origin = meeting.published.title if meeting.published else ""
+        else:
+            configuration = read_configuration(entry.kind, space)
+            origin = "as compiled in" if entry.kind == STOCK else entry.kind
+        configuration = equalise(configuration, space, meeting.rules)
+        same = next((i for i, arm in enumerate(arms) if arm.configuration == configuration), None)
+        if same is not None:
+            # Measured once: what is called by two names is no comparison.
+            first = contenders[same]
+            also = f"{first.origin}; the same as {entry.kind}"
+            contenders[same] = replace(first, origin=also, not_carried=first.not_carried + lost)
+            continue
+        arms.append(Arm(entry.label, configuration))
+        contenders.append(
+            Contender(entry.label, entry.server, entry.kind, configuration.digest, origin, lost)
+        )
+    labels = [arm.label for arm in arms]
+    if len(set(labels)) < len(labels):
+        raise DefinitionError(f"two arms are called {max(labels, key=labels.count)!r}")
+    return arms, tuple(contenders)
+
+
+def _planned(
+    meeting: Meeting, contenders: tuple[Contender, ...], seen: Capacities, *, mode: str
+) -> tuple[Contest, ContestPlan]:
+    weakest, strongest = min(seen.per_s.values()), max(seen.per_s.values())
+    rate_per_s, source = 0.0, "as much as is answered, in a closed loop"
+    open_loop = mode == "open"
+    if open_loop:
+        whose = "published" if meeting.published else "wanted"
+        rate_per_s, source = scaled_rate(meeting.rate_per_s, weakest, whose)
+    here = [c for c in contenders if c.label in seen.per_s]
+    figures = COMPARED["open" if open_loop else "closed"]
+    plan = plan_contest(
+        meeting.time_s,
+        len(here),
+        rate_per_s,
+        claims=len(pairs(here)) * len(figures),
+        mode="open" if open_loop else "closed",
+        ladder=meeting.ladder and open_loop,
+    )
+    ladder = None
+    if plan.ladder is not None:
+        rates = rungs(weakest, strongest, plan.rungs)
+        ladder = Ladder(rates, plan.passes, plan.ladder.window_s)
+    first = next(iter(meeting.found.values()))
+    shortest_s = min(plan.block.window_s, ladder.window_s if ladder else plan.block.window_s)
+    contest = Contest(
+        title=meeting.title,
+        case=meeting.case,
+        summary=meeting.summary,
+        workload=f"{first.workload.summary} ({first.workload.wire.words}),"
+        f" {first.workload.connections} connections",
+        mode=mode,
+        contenders=contenders,
+        servers=tuple(found.server for found in meeting.found.values()),
+        capacities_per_s=seen.per_s,
+        generator_bound=seen.generator_bound,
+        rate_per_s=rate_per_s,
+        rate_source=source,
+        blocks=plan.blocks,
+        rounds=plan.block.rounds,
+        window_s=plan.block.window_s,
+        limit=meeting.limit.text,
+        within_s=min(first.workload.timeout_s, _WITHIN_SHARE * shortest_s),
+        ladder=ladder,
+        alike=told(meeting.rules, [found.space for found in meeting.found.values()]),
+        scaling=(*meeting.scaling, *_rate_words(meeting, source, open_loop=open_loop)),
+        published=meeting.published,
+        results=meeting.origins,
+    )
+    return contest, plan
+
+
+def _rate_words(meeting: Meeting, source: str, *, open_loop: bool) -> Sequence[str]:
+    if not open_loop or meeting.rate_per_s is None:
+        return ()
+    return () if source.startswith("as ") else (f"rate: {source}",)

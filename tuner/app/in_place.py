@@ -1,0 +1,177 @@
+"""A target's own service in the place of a lab: read, lent for a study, restored."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from tuner.app.undisturbed import undisturbed
+from tuner.errors import DefinitionError, HostError
+from tuner.hosts import local
+from tuner.hosts.home import ServiceHome
+from tuner.hosts.in_place_deployer import SERVICE, InPlaceDeployer, owner_of
+from tuner.hosts.inventory import Inventory
+from tuner.hosts.playbooks import Playbooks
+from tuner.hosts.remote import Connections
+from tuner.hosts.service import SERVICE_FOLDER, Services
+from tuner.machine.facts import HostFacts
+from tuner.own.files import Files
+from tuner.own.service import Socket
+from tuner.phases.bench import ReadLog
+from tuner.phases.watch import ReadCounters
+from tuner.servers.ground import Ground
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A service while it is lent to a study."""
+
+    deployer: InPlaceDeployer
+    address: str
+    """Where the load generator reaches it."""
+    port: int
+    cpus: tuple[int, ...]
+    read_counters: ReadCounters | None = None
+    read_log: ReadLog | None = None
+
+    def free_ports(self, count: int) -> Sequence[int]:
+        """The service's own port for each, since only one of them runs at a time."""
+        return (self.port,) * count
+
+    def ground(self, binary: str) -> Ground:
+        """The host as it is: no folder of it is a lab's."""
+        root = Path("/")
+        return Ground(
+            binary=binary,
+            instances_dir=root,
+            backends_dir=root,
+            site_dir=root,
+            cpus=self.cpus,
+            backend_cpus=(),
+            upstreams=(),
+            address=self.address,
+        )
+
+
+class TargetService:
+    """The service of an inventory's target.
+
+    Args:
+        inventory: the hosts.
+        connections: to them; ended with the loan.
+        host: what the target is.
+
+    Raises:
+        DefinitionError: the load would come from the target too, or its files cannot be changed.
+    """
+
+    def __init__(self, inventory: Inventory, connections: Connections, host: HostFacts) -> None:
+        self._inventory = inventory
+        self._connections = connections
+        self._host = host
+        name = inventory.target.name
+        if inventory.generator.name == name:
+            raise DefinitionError(
+                f"the service has all cores of {name}, so the load must come from another host:"
+                " name one in the group generators",
+                path="--in-place",
+            )
+        if host.user != "root":
+            raise DefinitionError(
+                f"a service's files belong to root, and Ansible is {host.user} on {name}; set"
+                " ansible_become",
+                path="--in-place",
+            )
+
+    def files(self) -> Files:
+        """The files of the host, where they are its own.
+
+        Raises:
+            HostError: somebody changed them for a while, and that has not ended.
+        """
+        target = self._inventory.target
+        agent = self._connections.agent(target)
+        state = f"{SERVICE_FOLDER}/saved.json"
+        if agent.matches(state):
+            owner = json.loads(agent.read(state))["owner"]
+            self._connections.close()
+            raise HostError(
+                f"the service's files on {target.name} are not its own: {owner} changed them. Wait"
+                " until that has ended, or put them back: tuner rollback, or on the host: python3"
+                f" {SERVICE_FOLDER}/guard.py {SERVICE_FOLDER} restore"
+            )
+        return agent
+
+    def home(self, program: str) -> ServiceHome:
+        """The host as the Caddy of its service finds it.
+
+        Args:
+            program: path of that Caddy.
+
+        Raises:
+            HostError: as ``files``; or the service does not run.
+        """
+        self.files()
+        target = self._inventory.target
+        try:
+            return ServiceHome(self._connections.agent(target), program)
+        except HostError as error:
+            self._connections.close()
+            raise HostError(f"{target.name}: {error}") from error
+
+    @contextlib.contextmanager
+    def lent(self, folder: Path, server: str, socket: Socket, lease_s: float) -> Iterator[Seat]:
+        """The service for the study in this folder, restored whatever happens.
+
+        Args:
+            folder: the study's.
+            server: what the service is called, unless the inventory says otherwise.
+            socket: where the service is asked.
+            lease_s: the target restores it by itself so long after the last sign of life.
+        """
+        target, work = self._inventory.target, (folder / "work").resolve()
+        deployer = InPlaceDeployer(
+            services_of(self._inventory, self._connections, work),
+            target,
+            owner=owner_of(folder),
+            service=str(target.variables.get(SERVICE, server)),
+            lease_s=lease_s,
+        )
+        path = str(Path(self._inventory.path).resolve())
+        claim = local.claim(folder, work, work, inventory=path, in_place=True)
+        try:
+            yield Seat(deployer, socket.address or target.address, socket.port, self._host.cpus)
+        finally:
+            with undisturbed():
+                try:
+                    deployer.stop()
+                except HostError as error:
+                    # The claim stays: the next command tries again.
+                    click.echo(
+                        f"note: the service on {target.name} could not be restored from here; it"
+                        f" restores itself within {lease_s:.0f} s: {error}",
+                        err=True,
+                    )
+                else:
+                    local.release(claim)
+                self._connections.close()
+                shutil.rmtree(work, ignore_errors=True)
+
+
+def services_of(inventory: Inventory, connections: Connections, work: Path) -> Services:
+    """What changes the services of an inventory's hosts.
+
+    Args:
+        inventory: the hosts.
+        connections: to them.
+        work: folder on this machine for what is sent; made if it is not there.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    path = str(Path(inventory.path).resolve())
+    return Services(Playbooks(work, path, connections.settings), work)

@@ -1,0 +1,104 @@
+"""What the user should know before anything is measured, and what the report repeats."""
+
+from __future__ import annotations
+
+from tuner.load.generator import LoadGenerator, WatchesStalls
+from tuner.machine.facts import CoreSplit, HostFacts
+from tuner.measurement.instrument import Instrument
+from tuner.space.kernel import is_kernels
+from tuner.space.space import Space
+from tuner.workload.workload import Workload
+
+NOISE_S = 2.0
+KEPT_STALLS = (
+    "stalls are kept, as was wanted: every latency is raw, and stalls of the host are in it; expect"
+    " more noise"
+)
+"""Of a study that leaves nothing out."""
+
+
+def preflight_notes(
+    host: HostFacts,
+    cores: CoreSplit,
+    workload: Workload,
+    generator: LoadGenerator,
+    space: Space,
+    *,
+    watch: bool = True,
+) -> tuple[str, ...]:
+    """Everything about host, tool and workload that limits what a study here can show."""
+    notes = []
+    if cores.shared:
+        notes.append(
+            "one core only: server and generator share it, so each disturbs the other and stalls"
+            " cannot be told from work; figures are raw, believe no small difference"
+        )
+    if cores.backend and set(cores.backend) & set(cores.server):
+        notes.append("the backend shares the server's cores: its work is part of every figure")
+    if not host.realtime:
+        notes.append(
+            "no real-time priority (run as root, or grant CAP_SYS_NICE to tuner-loadgen): stalls of"
+            " the server's cores are not seen, only those of the generator's; expect more noise"
+        )
+    if host.file_limit < 2 * workload.connections + 64:
+        notes.append(f"the limit of open files, {host.file_limit}, is near what is needed")
+    notes += [f"parameter {name} left out: it {reason}" for name, reason in space.left_out]
+    notes += [
+        f"parameter {name} is never searched ({reason}); forced by --force"
+        for name, reason in space.forced
+    ]
+    notes += _tool_notes(generator.instrument, workload)
+    if watch and isinstance(generator, WatchesStalls):
+        notes += noise_notes(generator)
+    return tuple(notes)
+
+
+def kernel_note(space: Space, lease_s: float) -> str:
+    """What the layer of the kernel does to the host, and how it ends."""
+    names = [p.name for p in space.parameters if is_kernels(p.name)]
+    return (
+        f"{len(names)} settings of the host's kernel are part of every configuration: set anew"
+        " before each window, in which its instance has the host to itself, and put back at the"
+        f" end; without a sign of life for {lease_s:.0f} s the target puts them back by itself"
+    )
+
+
+def in_place_note(lease_s: float) -> str:
+    """What a study in place does to the host's service, and how it ends."""
+    return (
+        "in place: the target's own service is stopped and started for every window, with files"
+        " that are changed for it, and its users meet it all; it gets its own files and state back"
+        f" at the end, and by itself after {lease_s:.0f} s without a sign of life from here"
+    )
+
+
+def _tool_notes(tool: Instrument, workload: Workload) -> list[str]:
+    """What the reader of figures from somebody else's generator must know."""
+    if not tool.label:
+        return []
+    notes = [
+        f"the load is offered by {tool.load}: {tool.label}; it checks {tool.checks}",
+        (
+            f"{tool.load} does not tell when requests were due, so stalls of the host cannot be"
+            " left out: every latency is raw"
+        ),
+    ]
+    if workload.arrival != "constant" and "open" in tool.modes:
+        notes.append(
+            f"{tool.load} paces each connection evenly; the workload's {workload.arrival} arrivals"
+            " are not offered"
+        )
+    return notes
+
+
+def noise_notes(generator: WatchesStalls) -> list[str]:
+    """What two quiet seconds tell of the host's stalls, per core."""
+    seen = generator.stalls(NOISE_S)
+    # The ticker alone preempts whatever else runs there; without real time, spinning tells more.
+    way = "ticker" if seen["realtime"] else "spin"
+    return [
+        f"noise of core {core['cpu']}: {core[way]['count']} stalls over {seen['gap_us']} µs in"
+        f" {NOISE_S:.0f} s, {core[way]['share']:.1%} of the time,"
+        f" longest {core[way]['longest_us']:,.0f} µs"
+        for core in seen["cpus"]
+    ]

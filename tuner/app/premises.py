@@ -1,0 +1,469 @@
+"""Where a study takes place: this machine, or the hosts of an inventory.
+
+The one place in which local and remote differ. Everything else works with ``Premises``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import click
+
+from tuner.app.in_place import TargetService, services_of
+from tuner.app.undisturbed import undisturbed
+from tuner.errors import DefinitionError, HostError
+from tuner.hosts import counters, kernel, local, remote
+from tuner.hosts.ansible import AnsibleDeployer, Loan
+from tuner.hosts.in_place_deployer import owner_of
+from tuner.hosts.inventory import Host, Inventory, read_inventory
+from tuner.hosts.log_end import log_end
+from tuner.hosts.playbooks import Playbooks
+from tuner.hosts.watch import RemoteWatch
+from tuner.load.generator import LoadGenerator
+from tuner.load.h2load import H2loadGenerator
+from tuner.load.native import NativeGenerator
+from tuner.load.watched import WatchedGenerator
+from tuner.load.wrk2 import Wrk2Generator
+from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts, split_cores
+from tuner.measurement.instrument import Load
+from tuner.measurement.stalls import StallRule
+from tuner.own.target import THIS_MACHINE, Target
+from tuner.paths import loadgen_binary
+from tuner.phases.bench import ReadLog
+from tuner.phases.watch import ReadCounters
+from tuner.servers import nginx
+from tuner.servers.program import elsewhere
+from tuner.servers.server import Server
+from tuner.space.kernel import Seen
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A study's folders and ports, on whatever host they are."""
+
+    deployer: AnsibleDeployer
+    work: Path
+    """Folder on this machine for what is prepared here."""
+    address: str
+    """Where instances listen."""
+    backend_address: str
+    free_ports: Callable[[int], Sequence[int]]
+    """On the target."""
+    backend_ports: Callable[[int], Sequence[int]]
+    read_counters: ReadCounters
+    """What the kernel counts of server and backend, and of the generator where that is here."""
+    read_log: ReadLog
+    """The end of a log on the target."""
+
+
+class Premises(Protocol):
+    """Hosts, and how they are reached."""
+
+    @property
+    def host(self) -> HostFacts:
+        """What serves."""
+        ...
+
+    @property
+    def words(self) -> str:
+        """Who serves and who offers the load, for people; empty where that is this machine."""
+        ...
+
+    @property
+    def target(self) -> Target:
+        """What serves, for a configuration of the user's."""
+        ...
+
+    def cores(self, *, backend: bool) -> CoreSplit:
+        """Which CPUs serve, and which offer the load."""
+        ...
+
+    def detect(self, server: Server) -> ServerFacts:
+        """The server on the target.
+
+        Raises:
+            HostError: it is not there.
+        """
+        ...
+
+    def detect_backend(self, server: ServerFacts) -> ServerFacts:
+        """The Nginx behind a proxy: the one under test, where that is one on the same host.
+
+        Raises:
+            HostError: it is not there.
+        """
+        ...
+
+    def kernel(self, names: Collection[str]) -> Seen:
+        """What the target's kernel is set to, by its names.
+
+        Raises:
+            DefinitionError: nothing of it can be changed there.
+        """
+        ...
+
+    def generator(self, load: Load, cores: CoreSplit) -> LoadGenerator:
+        """What offers the load.
+
+        Raises:
+            InstrumentError, DefinitionError: it is not there, or not for these hosts.
+        """
+        ...
+
+    def lab(self, folder: Path, loan: Loan | None) -> contextlib.AbstractContextManager[Lab]:
+        """A lab for the study in this folder, taken down again whatever happens.
+
+        Args:
+            folder: the study's.
+            loan: terms on which the target lends its kernel's settings; None: they stay.
+        """
+        ...
+
+    def service(self) -> TargetService:
+        """The target's own service, to be tuned in place.
+
+        Raises:
+            DefinitionError: that cannot be done on these hosts.
+        """
+        ...
+
+
+def open_premises(inventory: str | None, *, serves: str = "") -> Premises:
+    """This machine, or the hosts of an inventory; these are looked at now.
+
+    Args:
+        inventory: its path; None: this machine.
+        serves: the server that the target must have already, since that is what is tuned.
+
+    Raises:
+        DefinitionError: the inventory cannot be read.
+        HostError: a host cannot be reached.
+    """
+    return Fleet(read_inventory(inventory), serves=serves) if inventory else ThisMachine()
+
+
+class ThisMachine:
+    """Server and generator side by side, each on cores of its own."""
+
+    def __init__(self) -> None:
+        self._host = local.facts()
+
+    @property
+    def host(self) -> HostFacts:
+        """See ``Premises.host``."""
+        return self._host
+
+    @property
+    def words(self) -> str:
+        """See ``Premises.words``."""
+        return ""
+
+    @property
+    def target(self) -> Target:
+        """See ``Premises.target``."""
+        return THIS_MACHINE
+
+    def cores(self, *, backend: bool) -> CoreSplit:
+        """See ``Premises.cores``."""
+        return split_cores(self._host.cpus, backend=backend)
+
+    def detect(self, server: Server) -> ServerFacts:
+        """See ``Premises.detect``."""
+        return server.detect()
+
+    def detect_backend(self, server: ServerFacts) -> ServerFacts:
+        """See ``Premises.detect_backend``."""
+        return server if server.name == nginx.name else nginx.detect()
+
+    def kernel(self, names: Collection[str]) -> Seen:
+        """See ``Premises.kernel``."""
+        return kernel.look(names)
+
+    def generator(self, load: Load, cores: CoreSplit) -> LoadGenerator:
+        """See ``Premises.generator``."""
+        if load == "wrk2":
+            return Wrk2Generator(cores)
+        if load == "h2load":
+            return H2loadGenerator(cores)
+        return NativeGenerator(loadgen_binary(), cores, StallRule())
+
+    def service(self) -> TargetService:
+        """See ``Premises.service``."""
+        raise DefinitionError(
+            "tunes the service of a host of an inventory (--inventory)", path="--in-place"
+        )
+
+    @contextlib.contextmanager
+    def lab(self, folder: Path, loan: Loan | None) -> Iterator[Lab]:
+        """See ``Premises.lab``."""
+        place, work = local.lab_folder(folder), (folder / "work").resolve()
+        deployer = AnsibleDeployer(place, work, user=local.lab_user(), loan=loan)
+        claim = local.claim(folder, place, work, kernel=loan is not None)
+        try:
+            ports = local.free_ports
+            yield Lab(deployer, work, LOOPBACK, LOOPBACK, ports, ports, counters.read, log_end)
+        finally:
+            with undisturbed():
+                deployer.stop()
+                shutil.rmtree(place, ignore_errors=True)
+                shutil.rmtree(work, ignore_errors=True)
+                local.release(claim)
+
+
+class Fleet:
+    """Target, generator and backend as an inventory names them.
+
+    Args:
+        inventory: the hosts.
+        serves: the server that the target must have already; empty: none.
+    """
+
+    def __init__(self, inventory: Inventory, *, serves: str = "") -> None:
+        self._inventory = inventory
+        self._serves = serves
+        self._connections = remote.Connections(inventory)
+        self._path = str(Path(inventory.path).resolve())
+        try:
+            self._facts = self._look()
+        except BaseException:
+            self._connections.close()
+            raise
+
+    @property
+    def host(self) -> HostFacts:
+        """See ``Premises.host``."""
+        return self._facts[self._inventory.target.name].host
+
+    @property
+    def words(self) -> str:
+        """See ``Premises.words``."""
+        hosts = self._inventory
+        backend = f", backend {hosts.backend.name}" if hosts.backends else ""
+        return f"target {hosts.target.name}, generator {hosts.generator.name}{backend}"
+
+    @property
+    def target(self) -> Target:
+        """See ``Premises.target``."""
+        return self._connections.agent(self._inventory.target)
+
+    def cores(self, *, backend: bool) -> CoreSplit:
+        """See ``Premises.cores``: on different hosts nobody shares anything."""
+        hosts = self._inventory
+        target = self.host.cpus
+        if hosts.generator.name == hosts.target.name:
+            return split_cores(target, backend=backend and not hosts.backends)
+        generator = self._facts[hosts.generator.name].host.cpus[:1]
+        if not backend:
+            return CoreSplit(generator, target, (), shared=False)
+        if hosts.backends:
+            return CoreSplit(
+                generator, target, self._facts[hosts.backend.name].host.cpus, shared=False
+            )
+        if len(target) < 3:
+            return CoreSplit(generator, target, target, shared=False)
+        share = max(1, len(target) // 3)
+        return CoreSplit(generator, target[:-share], target[-share:], shared=False)
+
+    def detect(self, server: Server) -> ServerFacts:
+        """See ``Premises.detect``."""
+        return self._detect(server, self._inventory.target)
+
+    def detect_backend(self, server: ServerFacts) -> ServerFacts:
+        """See ``Premises.detect_backend``."""
+        if server.name == nginx.name and not self._inventory.backends:
+            return server
+        return self._detect(nginx, self._inventory.backend)
+
+    def _detect(self, server: Server, host: Host) -> ServerFacts:
+        with elsewhere(self._connections.agent(host)):
+            try:
+                return server.detect()
+            except HostError as error:
+                raise HostError(f"{host.name}: {error}") from error
+
+    def kernel(self, names: Collection[str]) -> Seen:
+        """See ``Premises.kernel``."""
+        with _ansible_folder() as work:
+            playbooks = Playbooks(work, self._path, self._connections.settings)
+            return remote.look(playbooks, self._inventory.target, names)
+
+    def generator(self, load: Load, cores: CoreSplit) -> LoadGenerator:
+        """See ``Premises.generator``."""
+        if load != "native":
+            raise DefinitionError(
+                f"{load} runs on this machine only; leave out --inventory, or use --load native",
+                path="--load",
+            )
+        hosts, rule = self._inventory, StallRule()
+        host = hosts.generator
+        beside = host.name == hosts.target.name
+        there = self._facts[host.name].loadgen
+        agent = self._connections.agent(host)
+        place = remote.RemotePlace(
+            host, agent, self._connections.path(host), there, watches_server=beside
+        )
+        native = NativeGenerator(Path(there), cores, rule, place)
+        if beside:
+            return native
+        ticker = [self._facts[hosts.target.name].loadgen, "ticker"]
+        ticker += ["--cpus", ",".join(map(str, cores.server)), "--gap", f"{rule.gap_us:.0f}"]
+        target = self._connections.agent(hosts.target)
+        return WatchedGenerator(native, RemoteWatch(target, agent, ticker, rule))
+
+    @contextlib.contextmanager
+    def lab(self, folder: Path, loan: Loan | None) -> Iterator[Lab]:
+        """See ``Premises.lab``."""
+        hosts = self._inventory
+        place, work = lab_folder(folder), (folder / "work").resolve()
+        deployer = _deployer(hosts, place, work, self._connections, loan)
+        claim = local.claim(folder, place, work, kernel=loan is not None, inventory=self._path)
+        try:
+            yield Lab(
+                deployer,
+                work,
+                hosts.target.address,
+                hosts.backend.address if hosts.backends else LOOPBACK,
+                lambda count: self._ports(hosts.target, hosts.target.address, count),
+                lambda count: self._ports(
+                    hosts.backend, hosts.backend.address if hosts.backends else LOOPBACK, count
+                ),
+                counters.RemoteCounters(
+                    *map(self._connections.agent, (hosts.target, hosts.backend))
+                ),
+                self._connections.agent(hosts.target).log_end,
+            )
+        finally:
+            with undisturbed():
+                try:
+                    deployer.remove()
+                except HostError as error:
+                    # The claim stays: the next command tries again.
+                    click.echo(f"note: the lab could not be taken down: {error}", err=True)
+                else:
+                    local.release(claim)
+                self._connections.close()
+                shutil.rmtree(work, ignore_errors=True)
+
+    def service(self) -> TargetService:
+        """See ``Premises.service``."""
+        return TargetService(self._inventory, self._connections, self.host)
+
+    def _ports(self, host: Host, address: str, count: int) -> Sequence[int]:
+        return self._connections.agent(host).free_ports(address, count)
+
+    def _look(self) -> dict[str, remote.RemoteFacts]:
+        """Facts of all hosts; what they lack is brought first."""
+        hosts, binary = self._inventory, loadgen_binary()
+        with _ansible_folder() as work:
+            playbooks = Playbooks(work, self._path, self._connections.settings)
+            found = dict(remote.read_facts(playbooks, hosts.in_use))
+            missing = [h for h in hosts.in_use if h.name not in found]
+            if missing:
+                raise HostError(f"nothing is known of {', '.join(h.name for h in missing)}")
+            wanted = remote.checksum(binary)
+            measuring = (hosts.target, hosts.generator)
+            stale = [h for h in measuring if found[h.name].loadgen_sha256 != wanted]
+            # Nothing is installed beside a service that is tuned in place.
+            program = self._serves or nginx.name
+            serving = (hosts.target,) if self._serves else (hosts.target, hosts.backend)
+            bare = [h for h in serving if found[h.name].programs[program] is None]
+            if self._serves and bare:
+                raise HostError(
+                    f"there is no {program} on {hosts.target.name}, so there is none to be tuned"
+                    " in place"
+                )
+            if not stale and not bare:
+                return found
+            for host in measuring:
+                remote.refuse_machine(binary, host.name, found[host.name].machine)
+            names = remote.pattern([*stale, *bare]).replace(":", ", ")
+            click.echo(f"provision  {names}", err=True)
+            remote.provision(
+                playbooks, servers=serving, hosts=measuring, loadgen=binary, program=program
+            )
+            return dict(remote.read_facts(playbooks, hosts.in_use)) if bare else found
+
+
+def sweep_strays() -> list[str]:
+    """Stop what studies left running whose process is gone; what was done, in words."""
+    done = []
+    for stray in local.strays():
+        place, work = Path(stray.lab), Path(stray.work)
+        if stray.inventory:
+            try:
+                _sweep_remote(stray, place, work)
+            except (HostError, DefinitionError) as error:
+                done.append(
+                    f"what the dead study {stray.study} left on its hosts could not be stopped"
+                    f" yet: {error}"
+                )
+                continue
+            words = f"stopped what the dead study {stray.study} had left on its hosts"
+            done.append(words + ", and gave the service its own files back" * stray.in_place)
+        elif place.exists() or stray.kernel:
+            loan = Loan() if stray.kernel else None
+            AnsibleDeployer(place, work, user="", loan=loan).stop()
+            shutil.rmtree(place, ignore_errors=True)
+            words = f"stopped what the dead study {stray.study} had left running"
+            done.append(words + ", and put the kernel's settings back" * stray.kernel)
+        shutil.rmtree(work, ignore_errors=True)
+        local.release(stray)
+    return done
+
+
+def lab_folder(study: Path) -> Path:
+    """Where the instances of this machine's study live on another host."""
+    whose = f"{socket.gethostname()}:{study.resolve()}"
+    return Path("/var/tmp") / f"tuner-{hashlib.sha256(whose.encode()).hexdigest()[:12]}"  # noqa: S108 - made with a fixed mode
+
+
+def _deployer(
+    hosts: Inventory,
+    place: Path,
+    work: Path,
+    connections: remote.Connections,
+    loan: Loan | None,
+) -> AnsibleDeployer:
+    return AnsibleDeployer(
+        place,
+        work,
+        # Where Ansible is no root there, its own account runs them.
+        user="nobody",
+        inventory=str(Path(hosts.path).resolve()),
+        target=hosts.target.name,
+        backend=hosts.backend.name,
+        settings=connections.settings,
+        loan=loan,
+    )
+
+
+def _sweep_remote(stray: local.Claim, place: Path, work: Path) -> None:
+    inventory = read_inventory(stray.inventory)
+    connections = remote.Connections(inventory)
+    try:
+        if stray.in_place:
+            services_of(inventory, connections, work).restore(
+                [inventory.target], owner_of(Path(stray.study))
+            )
+            return
+        loan = Loan() if stray.kernel else None
+        _deployer(inventory, place, work, connections, loan).remove()
+    finally:
+        connections.close()
+
+
+@contextlib.contextmanager
+def _ansible_folder() -> Iterator[Path]:
+    """A folder for Ansible's own files, before there is a study's."""
+    with tempfile.TemporaryDirectory(prefix="tuner-ansible-") as name:
+        yield Path(name)

@@ -1,0 +1,95 @@
+"""Progress on standard error: a live view on a terminal, a line per step anywhere else.
+
+Nothing is printed while a window runs: the generator waits for tuner between two windows, and
+only then is there a turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+
+import click
+
+from tuner.app.live import LiveView
+from tuner.words.terminal import duration, wrapped
+
+_CLOCK_WIDTH = 8
+"""Of ``  0:00`` and the space behind it."""
+
+
+class TerminalProgress:
+    """Progress for people, on standard error so that results can be piped."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._view: LiveView | None = None
+        self._start = time.monotonic()
+
+    @contextlib.contextmanager
+    def live(self) -> Iterator[None]:
+        """A live view for as long as this lasts, if this is a terminal and not to be quiet."""
+        if self._quiet or not sys.stderr.isatty():
+            yield
+            return
+        self._view = LiveView()
+        try:
+            yield
+        finally:
+            view, self._view = self._view, None
+            view.close()
+
+    def phase(self, title: str, expected_s: float) -> None:
+        """See ``Progress.phase``."""
+        self._line(f"{title}, about {duration(expected_s)}", bold=len(title))
+        if self._view:
+            self._view.phase(title, expected_s)
+
+    def step(self, text: str, left_s: float) -> None:
+        """See ``Progress.step``."""
+        self._line(f"  {text}" + (f"; {duration(left_s)} left" if left_s >= 1 else ""))
+
+    def note(self, text: str) -> None:
+        """See ``Progress.note``."""
+        self._line(f"  {text}")
+
+    def command(self, text: str) -> None:
+        """A note that ends with a command: in one line whatever the width, to be copied."""
+        self._line(f"  {text}", whole=True)
+
+    def window(self, text: str) -> None:
+        """See ``Progress.window``."""
+        if self._view:
+            self._view.window(text)
+
+    def best(self, text: str) -> None:
+        """See ``Progress.best``."""
+        if self._view:
+            self._view.best(text)
+
+    def _line(self, text: str, *, bold: int = 0, whole: bool = False) -> None:
+        """One line; on a terminal as many as it takes, each below the beginning of the text.
+
+        Args:
+            text: what to say; leading spaces set it below what was said before.
+            bold: so many characters at its beginning are the title.
+            whole: the terminal itself breaks it where it must.
+        """
+        if self._quiet:
+            return
+        passed = time.monotonic() - self._start
+        clock = f"{int(passed // 60):3d}:{int(passed % 60):02d}"
+        depth = len(text) - len(text.lstrip())
+        indent = _CLOCK_WIDTH + depth + 2
+        first, *rest = [text] if whole else wrapped(text, _CLOCK_WIDTH, indent)
+        lines = [
+            click.style(clock, dim=True) + f"  {click.style(first[:bold], bold=True)}{first[bold:]}"
+        ]
+        lines += rest
+        for line in lines:
+            if self._view:
+                self._view.say(line)
+            else:
+                click.echo(line, err=True)

@@ -1,0 +1,116 @@
+"""What a study leaves behind: report, export, and what is said at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+
+from tuner.app.progress import TerminalProgress
+from tuner.definition.study import StudyDefinition
+from tuner.export import PATCH_NAME, export_files
+from tuner.judge.results import StudyResult, evaluate
+from tuner.record.model import Record
+from tuner.report.data import as_data
+from tuner.store.store import Store
+
+
+@contextlib.contextmanager
+def kept(store: Store, folder: Path, progress: TerminalProgress, again: str) -> Iterator[None]:
+    """Show how the study goes, and write report and export when it ends, however it ends.
+
+    Args:
+        store: its record.
+        folder: of its results.
+        progress: where it is shown.
+        again: the command that goes on with it; see ``resumption``.
+    """
+    try:
+        with progress.live():
+            yield
+    except BaseException:
+        try:
+            write(store.record(), folder, progress)
+        except Exception as error:  # noqa: BLE001 - what ended the study must not be hidden
+            progress.note(f"the report could not be written: {error}; see 'tuner report'")
+        progress.command(f"go on with: {again}")
+        raise
+    write(store.record(), folder, progress)
+
+
+def resumption(definition: StudyDefinition, *command: str) -> str:
+    """The line that goes on with a study, to be shown to whoever interrupted it.
+
+    Args:
+        definition: of the study.
+        command: with the arguments by which it is found again.
+    """
+    line = shlex.join(["tuner", *command, "--resume", "--name", definition.name])
+    # Its URL may hold a password.
+    return line if definition.storage is None else f"{line}, and the same --storage"
+
+
+def write(record: Record, folder: Path, progress: TerminalProgress) -> StudyResult:
+    """Write report and export beside the record; safe to call on a partial record."""
+    from tuner.report.html import render_html
+    from tuner.report.markdown import render_markdown
+
+    progress.note("writing the report")
+    study = evaluate(record)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.html").write_text(render_html(study), encoding="utf-8")
+    (folder / "report.md").write_text(render_markdown(study), encoding="utf-8")
+    write_export(study, folder / "best")
+    return study
+
+
+def write_export(
+    study: StudyResult, folder: Path, *, candidate: bool = False, minimal: bool = False
+) -> list[Path]:
+    """Write the configuration to be used; the paths written."""
+    files = export_files(study, candidate=candidate, minimal=minimal)
+    # A patch that an earlier recommendation left would be applied by mistake.
+    if PATCH_NAME not in files:
+        (folder / PATCH_NAME).unlink(missing_ok=True)
+    return write_files(folder, files)
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
+    """Write files by their path below a folder; the paths written."""
+    written = []
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        written.append(path)
+    return written
+
+
+def show(record: Record, folder: Path, *, as_json: bool, junit: Path | None = None) -> StudyResult:
+    """Say the outcome on standard output, and to a CI server if asked."""
+    from tuner.report.text import verdict_lines
+
+    study = evaluate(record)
+    if junit is not None:
+        write_junit([study], junit)
+    if as_json:
+        click.echo(json.dumps(as_data(study, folder), indent=2))
+        return study
+    for line in verdict_lines(study):
+        click.echo(line)
+    click.echo(f"report   {folder / 'report.html'}")
+    if (folder / "best").is_dir():
+        click.echo(f"config   {folder / 'best'}/")
+    return study
+
+
+def write_junit(studies: list[StudyResult], path: Path) -> None:
+    """Write what a CI server reads."""
+    from tuner.report.junit import render_junit
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render_junit(studies), encoding="utf-8")

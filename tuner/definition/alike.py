@@ -1,0 +1,133 @@
+"""What servers do differently unless told, made alike before they are compared.
+
+One answers with compression and another without, one writes a line for each request and another
+does not: then the faster one is the one that does less. ``spaces/alike.yaml`` lists such things,
+and each server's ``_alike.yaml`` says which parameters of its spaces settle them; an experiment
+may say it otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tuner.errors import DefinitionError
+from tuner.paths import data_dir
+from tuner.reading.located import Node, did_you_mean, read_yaml
+from tuner.record.contenders import Alike
+from tuner.space.configuration import Configuration, Value
+from tuner.space.space import Space
+
+_THINGS = "alike.yaml"
+_SERVERS = "*/_alike.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One thing, and how each server is told."""
+
+    what: str
+    why: str
+    values: Mapping[str, Mapping[str, Node]]
+    """By server: texts of values by parameter."""
+    words: Mapping[str, str]
+    """By server: why there is nothing to set."""
+
+
+def shipped_rules() -> tuple[Rule, ...]:
+    """The rules of every comparison of servers.
+
+    Raises:
+        DefinitionError: a file is wrong, at its line.
+    """
+    folder = data_dir("spaces")
+    things = read_yaml(folder / _THINGS).sequence()
+    servers = {file.parent.name: read_yaml(file).entries() for file in folder.glob(_SERVERS)}
+    rules = tuple(_thing(node, servers) for node in things)
+    known = [rule.what for rule in rules]
+    for entries in servers.values():
+        for what, node in entries.items():
+            if what not in known:
+                message = f"{what!r} is not in {_THINGS}{did_you_mean(what, known)}"
+                raise DefinitionError(message, path=node.path, line=node.line)
+    return rules
+
+
+def read_rules(root: Node) -> tuple[Rule, ...]:
+    """Read a list of rules.
+
+    Raises:
+        DefinitionError: at the file's line.
+    """
+    return tuple(_rule(node) for node in root.sequence())
+
+
+def merged(rules: Iterable[Rule], special: Iterable[Rule]) -> tuple[Rule, ...]:
+    """The rules, with those of the same name replaced by the special ones."""
+    found = {rule.what: rule for rule in rules}
+    found |= {rule.what: rule for rule in special}
+    return tuple(found.values())
+
+
+def equalise(configuration: Configuration, space: Space, rules: Iterable[Rule]) -> Configuration:
+    """The configuration with everything that the rules settle; what has no effect is left out.
+
+    Raises:
+        DefinitionError: a rule's value is not allowed.
+    """
+    known = {parameter.name for parameter in space.parameters}
+    values: dict[str, Value] = {}
+    for rule in rules:
+        for name, node in rule.values.get(space.server, {}).items():
+            if name not in known:
+                continue
+            try:
+                values[name] = space.parameter(name).parse(node.text())
+            except ValueError as error:
+                raise node.error(str(error)) from None
+    return space.complete(values, configuration)
+
+
+def told(rules: Iterable[Rule], spaces: Sequence[Space]) -> tuple[Alike, ...]:
+    """What was made alike, in words, for the servers of these spaces."""
+    return tuple(
+        Alike(rule.what, rule.why, {space.server: _words(rule, space) for space in spaces})
+        for rule in rules
+    )
+
+
+def _words(rule: Rule, space: Space) -> str:
+    known = {parameter.name for parameter in space.parameters}
+    left_out = dict(space.left_out)
+    parts = []
+    for name, node in rule.values.get(space.server, {}).items():
+        if name in known:
+            parts.append(f"{name} {node.text()}")
+        elif name in left_out:
+            parts.append(f"{name} cannot be set here: it {left_out[name]}")
+        else:
+            parts.append(f"{name} is no parameter of {space.name}")
+    if space.server in rule.words:
+        parts.append(rule.words[space.server])
+    return ", ".join(parts) or "nothing to set"
+
+
+def _thing(node: Node, servers: Mapping[str, Mapping[str, Node]]) -> Rule:
+    keys = node.mapping(required=("what", "why"))
+    what = keys["what"].text()
+    here = {name: entries[what] for name, entries in servers.items() if what in entries}
+    return _settled(what, keys["why"], here)
+
+
+def _rule(node: Node) -> Rule:
+    keys = node.mapping(required=("what", "why", "servers"))
+    rule = _settled(keys["what"].text(), keys["why"], keys["servers"].entries())
+    if not rule.values and not rule.words:
+        raise DefinitionError("no server is told anything", path=node.path, line=node.line)
+    return rule
+
+
+def _settled(what: str, why: Node, servers: Mapping[str, Node]) -> Rule:
+    words = {name: node.text() for name, node in servers.items() if isinstance(node.content, str)}
+    values = {name: node.entries() for name, node in servers.items() if name not in words}
+    return Rule(what, why.text(), values, words)

@@ -1,0 +1,242 @@
+"""An experiment: what somebody published, as something that anyone can run again, and better.
+
+A file of ``studies/experiments/`` names workloads, servers and sizes as they were published, and
+how the sizes follow the machine at hand. Each of its cases is a contest of its own; the tuned arms
+are sought in one of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tuner.definition.alike import Rule, read_rules
+from tuner.definition.published import load_published
+from tuner.errors import DefinitionError
+from tuner.goals.constraint import Constraint
+from tuner.goals.objective import Mode, Objective
+from tuner.machine.facts import SERVER_NAMES
+from tuner.measurement.stalls import EXCLUDE, STALLS, Stalls
+from tuner.paths import data_dir
+from tuner.reading.located import Node, did_you_mean, read_yaml
+from tuner.record.contenders import Published
+from tuner.workload.workload import Workload, load_workload
+
+_KEYS = ("summary", "servers", "cases", "time")
+_MORE = (
+    "cores",
+    "limit",
+    "ladder",
+    "tune",
+    "tuned",
+    "alike",
+    "published",
+    "objective",
+    "spaces",
+    "stalls",
+    "note",
+)
+_CASE = ("workload", "rate", "connections", "streams", "servers")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One of the measurements of an experiment."""
+
+    name: str
+    workload: str
+    rate_per_s: float | None
+    """As published; None: a share of what the weakest arm can do."""
+    connections: int | None
+    """As published; None: as the workload says."""
+    streams: int | None
+    servers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """Everything that an experiment's file says."""
+
+    name: str
+    path: Path
+    summary: str
+    servers: tuple[str, ...]
+    spaces: Mapping[str, str]
+    """By server, where it does not follow from the workload."""
+    cases: tuple[Case, ...]
+    tune: str
+    """Name of the case in which tuned configurations are sought."""
+    tuned: tuple[str, ...]
+    """Servers that are tuned; the others have a fixed configuration."""
+    objective: Objective
+    limit: Constraint
+    ladder: bool
+    time_s: float
+    cores: int
+    """CPUs of the published server."""
+    alike: tuple[Rule, ...]
+    published: Published
+    stalls: Stalls = EXCLUDE
+    """What becomes of requests that stalls touch."""
+
+    def case(self, name: str) -> Case:
+        """The case of that name."""
+        return next(case for case in self.cases if case.name == name)
+
+    @property
+    def mode(self) -> Mode:
+        """Open, or closed where throughput is what was measured."""
+        return self.objective.mode
+
+
+def list_experiments() -> tuple[Experiment, ...]:
+    """The experiments that ship with tuner, by name."""
+    return tuple(load_experiment(str(path)) for path in sorted(_folder().glob("*.yaml")))
+
+
+def load_experiment(name_or_path: str) -> Experiment:
+    """Read a shipped experiment by name, or any by the path of its YAML file.
+
+    Raises:
+        DefinitionError: there is no such experiment, or its file is wrong.
+    """
+    path = _find(name_or_path)
+    keys = read_yaml(path).mapping(required=_KEYS, optional=_MORE)
+    servers = tuple(node.one_of(SERVER_NAMES) for node in keys["servers"].sequence())
+    cases = tuple(
+        _case(name, node, path.parent, servers) for name, node in keys["cases"].entries().items()
+    )
+    if not cases:
+        raise keys["cases"].error("at least one case is needed")
+    names = tuple(case.name for case in cases)
+    spaces = keys["spaces"].entries() if "spaces" in keys else {}
+    return Experiment(
+        name=path.stem,
+        path=path,
+        summary=keys["summary"].text(),
+        servers=servers,
+        spaces={server: node.text() for server, node in spaces.items()},
+        cases=cases,
+        tune=keys["tune"].one_of(names) if "tune" in keys else names[0],
+        tuned=(
+            tuple(node.one_of(servers) for node in keys["tuned"].sequence())
+            if "tuned" in keys
+            else servers
+        ),
+        objective=_objective(keys.get("objective")),
+        limit=_limit(keys.get("limit")),
+        ladder=keys["ladder"].boolean() if "ladder" in keys else False,
+        time_s=keys["time"].duration_s(30, 30 * 86_400),
+        cores=keys["cores"].integer(1, 1024) if "cores" in keys else 1,
+        alike=read_rules(keys["alike"]) if "alike" in keys else (),
+        published=load_published(keys["published"].text() if "published" in keys else path.stem),
+        stalls=keys["stalls"].one_of(STALLS) if "stalls" in keys else EXCLUDE,
+    )
+
+
+def scaled_workload(
+    experiment: Experiment, case: Case, server_cores: int
+) -> tuple[Workload, tuple[str, ...]]:
+    """The workload of a case on this machine, and how its sizes became what they are.
+
+    Connections follow the server's cores, since each core serves its share of them; with fewer
+    cores than published there are fewer, never more than were published.
+    """
+    workload = load_workload(case.workload)
+    words = []
+    if case.streams is not None:
+        workload = replace(workload, wire=replace(workload.wire, streams=case.streams))
+    if case.connections is not None:
+        share = min(1.0, server_cores / experiment.cores)
+        count = max(2, math.ceil(case.connections * share))
+        workload = replace(workload, connections=count)
+        if count != case.connections:
+            words.append(
+                f"{count} connections in place of {case.connections}: the published server had"
+                f" {experiment.cores} cores, this one has {server_cores}"
+            )
+    return workload, tuple(words)
+
+
+def scaled_rate(
+    wanted_per_s: float | None, weakest_per_s: float, whose: str = "published"
+) -> tuple[float, str]:
+    """The rate of a case, and where it comes from: as published where every arm can serve it.
+
+    Args:
+        wanted_per_s: the published rate; None where there was none.
+        weakest_per_s: capacity of the weakest arm here.
+        whose: what to call the wanted rate, if it is not the published one.
+    """
+    most = _round(_SHARE * weakest_per_s)
+    if wanted_per_s is None:
+        return most, f"{_SHARE:.0%} of what the weakest arm can do here"
+    if wanted_per_s <= most:
+        return wanted_per_s, f"as {whose}, {wanted_per_s / weakest_per_s:.0%} of the weakest arm"
+    return most, (
+        f"{_SHARE:.0%} of what the weakest arm can do here; the {whose} {wanted_per_s:,.0f}/s are"
+        " more than that"
+    )
+
+
+_SHARE = 0.7
+
+
+def _round(rate: float) -> float:
+    return max(1.0, float(f"{rate:.2g}"))
+
+
+def _folder() -> Path:
+    return data_dir("studies") / "experiments"
+
+
+def _find(name_or_path: str) -> Path:
+    if name_or_path.endswith((".yaml", ".yml")):
+        return Path(name_or_path)
+    known = sorted(path.stem for path in _folder().glob("*.yaml"))
+    if name_or_path not in known:
+        raise DefinitionError(
+            f"there is no experiment {name_or_path!r}; shipped: {', '.join(known)}"
+            f"{did_you_mean(name_or_path, known)} (one of your own is named by a path that ends"
+            " with .yaml)",
+            path="NAME",
+        )
+    return _folder() / f"{name_or_path}.yaml"
+
+
+def _case(name: str, node: Node, folder: Path, servers: tuple[str, ...]) -> Case:
+    keys = node.mapping(required=("workload",), optional=_CASE[1:])
+    workload = keys["workload"].text()
+    if workload.endswith((".yaml", ".yml")):
+        workload = str(folder / workload)
+    own = keys["servers"].sequence() if "servers" in keys else ()
+    return Case(
+        name=name,
+        workload=workload,
+        rate_per_s=keys["rate"].real(1, 1e7) if "rate" in keys else None,
+        connections=keys["connections"].integer(1, 100_000) if "connections" in keys else None,
+        streams=keys["streams"].integer(1, 1_000) if "streams" in keys else None,
+        servers=tuple(found.one_of(servers) for found in own) or servers,
+    )
+
+
+def _objective(node: Node | None) -> Objective:
+    if node is None:
+        return Objective("p99")
+    try:
+        return Objective.parse(node.text())
+    except DefinitionError as error:
+        raise node.error(error.message) from error
+
+
+def _limit(node: Node | None) -> Constraint:
+    try:
+        found = Objective.capacity("p99<10ms" if node is None else node.text()).slo
+    except DefinitionError as error:
+        if node is None:
+            raise
+        raise node.error(error.message) from error
+    assert found is not None  # noqa: S101 - a capacity always has one
+    return found

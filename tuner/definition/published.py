@@ -1,0 +1,106 @@
+"""What others published of an experiment, as data: a folder of ``studies/published/`` for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tuner.errors import DefinitionError
+from tuner.paths import data_dir
+from tuner.reading.located import Node, read_yaml
+from tuner.record.contenders import STOCK, Published, PublishedRow
+from tuner.space.configuration import Configuration, Value
+from tuner.space.space import BASELINES, Space
+
+_ROW = ("case", "server", "arm")
+
+
+def load_published(name: str) -> Published:
+    """Read what was published of an experiment.
+
+    Raises:
+        DefinitionError: there is no such file, or it is wrong.
+    """
+    path = data_dir("studies") / "published" / name / "figures.yaml"
+    if not path.is_file():
+        raise DefinitionError(f"there is nothing published under {name!r}", path=str(path))
+    keys = read_yaml(path).mapping(
+        required=("title", "source", "year", "setting", "figures"), optional=("concluded", "weak")
+    )
+    return Published(
+        title=keys["title"].text(),
+        source=keys["source"].text(),
+        year=keys["year"].text(),
+        setting=keys["setting"].text(),
+        concluded=_texts(keys, "concluded"),
+        weak=_texts(keys, "weak"),
+        rows=tuple(_row(node) for node in keys["figures"].sequence()),
+    )
+
+
+def _row(node: Node) -> PublishedRow:
+    entries = node.entries()
+    missing = [key for key in _ROW[1:] if key not in entries]
+    if missing:
+        raise node.error(f"{missing[0]!r} is missing")
+    figures = {key: found.text() for key, found in entries.items() if key not in _ROW}
+    if not figures:
+        raise node.error("holds no figure")
+    case = entries["case"].text() if "case" in entries else ""
+    return PublishedRow(case, entries["server"].text(), entries["arm"].text(), figures)
+
+
+def _texts(keys: Mapping[str, Node], key: str) -> tuple[str, ...]:
+    return tuple(node.text() for node in keys[key].sequence()) if key in keys else ()
+
+
+def has_configuration(name: str, server: str) -> bool:
+    """Whether a server's configuration was published with the experiment."""
+    return _configuration(name, server).is_file()
+
+
+def load_configuration(name: str, space: Space) -> tuple[Configuration, tuple[str, ...]]:
+    """The configuration of a server that was published with an experiment; as ``carried_over``."""
+    return carried_over(_configuration(name, space.server), space)
+
+
+def carried_over(path: Path, space: Space) -> tuple[Configuration, tuple[str, ...]]:
+    """A published configuration in a space's parameters, and what of it could not be carried over.
+
+    What the file does not name is as in its ``baseline`` (``stock`` unless it says so). A setting
+    for which the space has no parameter here is told rather than refused: what was published is as
+    it is.
+
+    Raises:
+        DefinitionError: the file is missing or wrong, or a value is not allowed.
+    """
+    optional = ("server", "baseline", "values", "not_carried")
+    keys = read_yaml(path).mapping(required=("space",), optional=optional)
+    if "server" in keys:
+        keys["server"].one_of((space.server,))
+    if keys["space"].text() != space.name:
+        raise keys["space"].error(f"{keys['space'].text()!r} is not {space.name}, the study's")
+    base = keys["baseline"].one_of(BASELINES) if "baseline" in keys else STOCK
+    known = {parameter.name for parameter in space.parameters}
+    reasons = dict(space.left_out)
+    values: dict[str, Value] = {}
+    lost = list(_texts(keys, "not_carried"))
+    for setting, node in (keys["values"].entries() if "values" in keys else {}).items():
+        text = str(space.facts.server_cores) if node.text() == _CORES else node.text()
+        if setting not in known:
+            reason = f"it {reasons[setting]}" if setting in reasons else "no such parameter"
+            lost.append(f"{setting} {text}: {reason}")
+            continue
+        try:
+            values[setting] = space.parameter(setting).parse(text)
+        except ValueError as error:
+            raise node.error(str(error)) from None
+    return space.complete(values, space.baseline(base)), tuple(lost)
+
+
+_CORES = "server_cores"
+"""In place of a number: what ``auto`` means where the server has the machine to itself."""
+
+
+def _configuration(name: str, server: str) -> Path:
+    return data_dir("studies") / "published" / name / f"{server}.yaml"

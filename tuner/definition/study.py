@@ -1,0 +1,436 @@
+"""A study's definition: what is asked, on what, for how long.
+
+A YAML file holds it under the names of the command line's options, and options override the
+file. Both are read by the same code, so both are answered in the same way when wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import DefinitionError
+from tuner.goals.constraint import Constraint
+from tuner.goals.goals import Goals, parse_goals
+from tuner.machine.facts import SERVER_NAMES
+from tuner.measurement.instrument import LOADS, Load
+from tuner.measurement.stalls import EXCLUDE, STALLS, Stalls
+from tuner.paths import data_dir
+from tuner.reading.located import Node, did_you_mean, read_yaml
+from tuner.space.parameter import BASELINES, OWN
+from tuner.space.space import spaces
+from tuner.workload.workload import load_workload
+
+DEFAULT_STUDY = "quickstart"
+MOST_FINALISTS = 8
+"""With more of them each one's test would need more blocks than the search saved."""
+MOST_BASELINES = 4
+"""Each is one arm more in every block of the confirmation."""
+PUBLISHED = "published"
+KERNEL_LAYER = "kernel"
+IN_PLACE = "restarts-my-service"
+"""What the user writes to say that they know what a study in place does."""
+MAIN_FILES = {"nginx": "/etc/nginx/nginx.conf", "caddy": "/etc/caddy/Caddyfile"}
+"""Where packages put a server's main file."""
+RESERVED_NAMES = ("workloads", "experiments", "published", "results")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_KEYS = (
+    *("name", "summary", "server", "space", "workload", "objective", "baseline", "trials"),
+    *("time", "rate", "connections", "allow", "seed", "storage", "effect"),
+    *("slo", "constraint", "choose", "sequential", "finalists"),
+    *("load", "stalls", "published", "force", "layer", "inventory"),
+    *("config", "server_name", "root", "keep_upstreams", "in_place"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyDefinition:
+    """Everything that the user decides."""
+
+    name: str
+    server: str
+    space: str
+    """Name, or path of a file."""
+    workload: str
+    """Name, or path of a file."""
+    objective: tuple[str, ...]
+    """One name, or two."""
+    baseline: str
+    """``stock``, ``distro``, ``hand``, ``published``, or path of a configuration's file."""
+    trials: int | None
+    """At most so many configurations; None: as many as the time allows."""
+    time_s: float
+    """For the whole study, set-up apart."""
+    rate_per_s: float | None
+    """Offered rate; None: a share of the baseline's capacity."""
+    connections: int | None
+    """None: as the workload says."""
+    allow: tuple[str, ...]
+    """Parameters that trade something and may be searched all the same."""
+    seed: int
+    storage: str | None
+    """URL of an Optuna storage; None: SQLite in the study's folder."""
+    effect: float
+    """Smallest effect worth finding, as a share."""
+    load: Load = "native"
+    """What offers the load."""
+    stalls: Stalls = EXCLUDE
+    """Whether requests that stalls touched are left out of latencies, or kept in them."""
+    slo: str = ""
+    """The latency limit of the objective ``capacity``, ``p99<5ms``."""
+    constraint: tuple[str, ...] = ()
+    """Limits that the tuned configuration must keep to."""
+    choose: str = ""
+    """Which point of a front is confirmed; empty: the best product of ratios."""
+    sequential: bool = False
+    """The confirmation may stop as soon as its claim is safe, by an always-valid test."""
+    finalists: int = 1
+    """How many of the search's best are confirmed in the same blocks."""
+    beside: tuple[str, ...] = ()
+    """Further baselines, confirmed in the same blocks; written as ``baseline``."""
+    published: str = ""
+    """File of the configuration that the baseline ``published`` is; empty: there is none."""
+    force: tuple[str, ...] = ()
+    """Parameters that are never searched (``tuner.space.never``) and are all the same."""
+    layer: str = ""
+    """``kernel``, or the file of a kernel's space: searched beside the server's; empty: none."""
+    config: str = ""
+    """The user's own configuration file, which is then a baseline called ``own``."""
+    server_name: str = ""
+    """Which server of it is meant; empty: the default one."""
+    root: str = ""
+    """Folder of its files, where they are not where it says."""
+    keep_upstreams: bool = False
+    """Whether it asks the servers behind it that it names."""
+    in_place: str = ""
+    """``IN_PLACE`` where the target's own service is tuned, whose configuration ``config`` is
+    there; empty: instances beside it.
+    """
+    inventory: str | None = None
+    """Path of an Ansible inventory; None: everything on this machine."""
+
+    @property
+    def goals(self) -> Goals:
+        """Objectives, constraints and choice, read."""
+        return parse_goals(
+            self.objective, slo=self.slo, constraints=self.constraint, choose=self.choose
+        )
+
+    def as_dict(self) -> dict[str, object]:
+        """The definition under the names of the file's keys; ``load_study`` reads it again."""
+        return {
+            "name": self.name,
+            "server": self.server,
+            "space": self.space,
+            "workload": self.workload,
+            "objective": self.objective[0] if len(self.objective) == 1 else list(self.objective),
+            "slo": self.slo or None,
+            "constraint": list(self.constraint),
+            "choose": self.choose or None,
+            "baseline": [self.baseline, *self.beside] if self.beside else self.baseline,
+            "trials": self.trials,
+            "time": self.time_s,
+            "rate": self.rate_per_s,
+            "connections": self.connections,
+            "allow": list(self.allow),
+            "seed": self.seed,
+            "storage": self.storage,
+            "effect": self.effect,
+            "load": self.load,
+            "stalls": self.stalls,
+            "sequential": self.sequential,
+            "finalists": self.finalists,
+            "published": self.published or None,
+            "force": list(self.force),
+            "layer": self.layer or None,
+            "config": self.config or None,
+            "server_name": self.server_name or None,
+            "root": self.root or None,
+            "keep_upstreams": self.keep_upstreams,
+            "in_place": self.in_place or None,
+            "inventory": self.inventory,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StudySummary:
+    """A built-in study, for a list of them."""
+
+    name: str
+    path: Path
+    summary: str
+
+
+def list_studies() -> tuple[StudySummary, ...]:
+    """The built-in studies, by name."""
+    summaries = []
+    for path in sorted(data_dir("studies").glob("*.yaml")):
+        keys = read_yaml(path).mapping(optional=_KEYS)
+        summary = keys["summary"].text() if "summary" in keys else ""
+        summaries.append(StudySummary(path.stem, path, summary))
+    return tuple(summaries)
+
+
+def load_study(
+    path: str | Path = DEFAULT_STUDY, overrides: Mapping[str, object] | None = None
+) -> StudyDefinition:
+    """Read a built-in study by name, or any by the path of its YAML file.
+
+    Paths in the file count from the file's folder, paths in options from the current one.
+
+    Args:
+        path: a file is named by a path that ends with ``.yaml``.
+        overrides: options by the names of the file's keys (``{"time": "5m"}``); those that are
+            None or an empty sequence are not given.
+
+    Raises:
+        DefinitionError: at the file's line, or naming the option.
+    """
+    file = _find(str(path))
+    keys = read_yaml(file).mapping(optional=_KEYS)
+    for key in ("space", "workload", "baseline", "published", "layer", "inventory"):
+        if key in keys:
+            keys[key] = _beside(keys[key], file.parent)
+    for key in ("config", "root"):
+        if key in keys:
+            keys[key] = replace(keys[key], content=str(file.parent / keys[key].text()))
+    given = set()
+    for key, value in (overrides or {}).items():
+        if key not in _KEYS:
+            raise DefinitionError(
+                f"unknown option{did_you_mean(key, _KEYS)}; allowed: {', '.join(_KEYS)}",
+                path=f"--{key}",
+            )
+        if value is not None and value not in ((), []):
+            keys[key] = Node.option(key, value)
+            given.add(key)
+    if "in_place" in keys and "config" not in keys:
+        server = keys["server"].text() if "server" in keys else "nginx"
+        if server in MAIN_FILES:
+            keys["config"] = Node.option("config", MAIN_FILES[server])
+            given.add("config")
+    if "config" in given and "baseline" not in given:
+        # Whoever names a configuration of their own means it, whatever the study's file says.
+        keys.pop("baseline", None)
+    return _definition(keys, file)
+
+
+def _find(name_or_path: str) -> Path:
+    if name_or_path.endswith((".yaml", ".yml")):
+        return Path(name_or_path)
+    known = sorted(file.stem for file in data_dir("studies").glob("*.yaml"))
+    if name_or_path not in known:
+        raise DefinitionError(
+            f"there is no study {name_or_path!r}; built in: {', '.join(known)}"
+            f"{did_you_mean(name_or_path, known)} (a file of your own is named by a path "
+            "that ends with .yaml)",
+            path="--study",
+        )
+    return data_dir("studies") / f"{name_or_path}.yaml"
+
+
+def _is_file(text: str) -> bool:
+    return text.endswith((".yaml", ".yml"))
+
+
+def _beside(node: Node, folder: Path) -> Node:
+    if isinstance(node.content, tuple):
+        return replace(node, content=tuple(_beside(item, folder) for item in node.content))
+    text = node.text()
+    if not _is_file(text):
+        return node
+    return Node(node.path, node.line, node.key, str(folder / text), plain=False)
+
+
+def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
+    server = keys["server"].one_of(SERVER_NAMES) if "server" in keys else "nginx"
+    workload = keys["workload"].text() if "workload" in keys else "static"
+    goals = _goals(keys)
+    published = _published(keys["published"]) if "published" in keys else ""
+    known = (OWN, *BASELINES) if "config" in keys else BASELINES
+    baselines: tuple[str, ...] = known[:1]
+    if "baseline" in keys:
+        baselines = _baselines(keys["baseline"], known, published)
+    return StudyDefinition(
+        name=_name(keys.get("name"), file),
+        server=server,
+        space=keys["space"].text() if "space" in keys else _space_for(server, workload),
+        workload=workload,
+        objective=tuple(o.name for o in goals.objectives),
+        baseline=baselines[0],
+        trials=keys["trials"].integer(1, 1_000_000) if "trials" in keys else None,
+        time_s=keys["time"].duration_s(1, 30 * 86_400) if "time" in keys else 600.0,
+        rate_per_s=keys["rate"].real(1, 1e7) if "rate" in keys else None,
+        connections=keys["connections"].integer(1, 100_000) if "connections" in keys else None,
+        allow=_names(keys["allow"]) if "allow" in keys else (),
+        seed=keys["seed"].integer(0, 2**32 - 1) if "seed" in keys else 1,
+        storage=keys["storage"].text() if "storage" in keys else None,
+        effect=keys["effect"].real(0.001, 1) if "effect" in keys else 0.05,
+        slo=goals.seek.text if goals.seek else "",
+        constraint=tuple(limit.text for limit in goals.constraints),
+        choose=goals.choice.text,
+        load=keys["load"].one_of(LOADS) if "load" in keys else "native",
+        stalls=keys["stalls"].one_of(STALLS) if "stalls" in keys else EXCLUDE,
+        sequential=_sequential(keys["sequential"], goals) if "sequential" in keys else False,
+        finalists=_finalists(keys["finalists"], goals) if "finalists" in keys else 1,
+        beside=baselines[1:],
+        published=published,
+        force=_names(keys["force"]) if "force" in keys else (),
+        layer=_layer(keys["layer"]) if "layer" in keys else "",
+        in_place=_in_place(keys) if "in_place" in keys else "",
+        **_own(keys),
+        inventory=keys["inventory"].text() if "inventory" in keys else None,
+    )
+
+
+def _goals(keys: Mapping[str, Node]) -> Goals:
+    """The goals, with an error at the place of what is wrong."""
+    nodes = {key: _items(keys[key]) for key in ("objective", "constraint") if key in keys}
+    for node in nodes.get("constraint", ()):
+        try:
+            Constraint.parse(node.text())
+        except ValueError as error:
+            raise node.error(str(error)) from error
+    texts = {key: tuple(node.text() for node in found) for key, found in nodes.items()}
+    single = {key: keys[key].text() for key in ("slo", "choose") if key in keys}
+    try:
+        return parse_goals(
+            texts.get("objective", ("p99",)),
+            slo=single.get("slo", ""),
+            constraints=texts.get("constraint", ()),
+            choose=single.get("choose", ""),
+        )
+    except DefinitionError as error:
+        place = keys.get((error.path or "").removeprefix("--"))
+        if place is None:
+            raise
+        quoted = (item for item in _items(place) if repr(item.text()) in error.message)
+        raise next(quoted, place).error(error.message) from error
+
+
+def _sequential(node: Node, goals: Goals) -> bool:
+    chosen = node.boolean()
+    if chosen and (goals.second or goals.constraints):
+        raise node.error(
+            "only one objective without constraints can be watched after every block: what else is"
+            " wanted is judged by intervals that need a fixed number of blocks; leave out"
+            " sequential, or the others"
+        )
+    return chosen
+
+
+def _finalists(node: Node, goals: Goals) -> int:
+    count = node.integer(1, MOST_FINALISTS)
+    if count > 1 and goals.second:
+        raise node.error(
+            "with two objectives one point of the front is confirmed; leave out finalists"
+        )
+    return count
+
+
+def _items(node: Node) -> Sequence[Node]:
+    """One text may stand where a list of them may."""
+    return node.sequence() if isinstance(node.content, tuple) else (node,)
+
+
+def _name(node: Node | None, file: Path) -> str:
+    name = file.stem if node is None else node.text()
+    where = node or Node(str(file), None, "name", name)
+    if not _NAME.fullmatch(name):
+        raise where.error(
+            f"{name!r} is no name; allowed: up to 64 letters, digits, '.', '_' and '-', the "
+            "first a letter or a digit"
+        )
+    if name in RESERVED_NAMES:
+        raise where.error(f"{name!r} is reserved; choose another name")
+    return name
+
+
+def _space_for(server: str, workload: str) -> str:
+    """The space that fits: a proxy's if there is a backend to stand in front of.
+
+    Where a server has one space only, it does one thing only, and that space is it.
+    """
+    own = [name for name in spaces() if name.startswith(f"{server}/")]
+    if len(own) == 1:
+        return own[0]
+    backend = load_workload(workload).backend
+    return f"{server}/{'static' if backend is None or backend.serves_site else 'proxy'}"
+
+
+def _baselines(node: Node, known: Sequence[str], published: str) -> tuple[str, ...]:
+    """The baseline of the study, and those that are confirmed beside it."""
+    items = _items(node)
+    names = tuple(_baseline(item, known, published) for item in items)
+    for item, name in zip(items, names, strict=True):
+        if names.count(name) > 1:
+            raise item.error(f"{name!r} stands twice")
+    if not 1 <= len(names) <= MOST_BASELINES:
+        raise node.error(f"write 1 to {MOST_BASELINES} baselines; the first is the study's")
+    return names
+
+
+def _baseline(node: Node, known: Sequence[str], published: str) -> str:
+    text = node.text()
+    if text == PUBLISHED and not published:
+        raise node.error(
+            "this study names no published configuration; write its file under 'published'"
+        )
+    return text if _is_file(text) else node.one_of((*known, PUBLISHED, "FILE.yaml"))
+
+
+def _own(keys: Mapping[str, Node]) -> dict[str, Any]:
+    """What is said of the user's own configuration."""
+    if "config" not in keys:
+        for key in ("server_name", "root", "keep_upstreams"):
+            if key in keys and keys[key].text().lower() not in ("false", "off", "no"):
+                raise keys[key].error("belongs to a configuration of your own; name it: --config")
+        return {}
+    texts = {k: keys[k].text() for k in ("config", "server_name", "root") if k in keys}
+    kept = keys["keep_upstreams"].boolean() if "keep_upstreams" in keys else False
+    return {**texts, "keep_upstreams": kept}
+
+
+def _in_place(keys: Mapping[str, Node]) -> str:
+    node = keys["in_place"]
+    if node.text() != IN_PLACE:
+        raise node.error(
+            "the target's own service would be stopped and started with an experimental"
+            " configuration for every window, while its users are served; it gets its own files"
+            " and state back at the end, or by itself after a time limit (docs/fleet.md). If that"
+            f" is what you want, write: --in-place {IN_PLACE}"
+        )
+    if "config" in keys and not keys["config"].text().startswith("/"):
+        raise keys["config"].error("in place this is a file of the target; write its whole path")
+    for key, why in (
+        ("layer", "the kernel's settings are tuned beside the service, not in its place"),
+        ("keep_upstreams", "the service asks the servers behind it anyway"),
+        ("root", "the service serves what it always did"),
+    ):
+        if key in keys and keys[key].text().lower() not in ("false", "off", "no"):
+            raise keys[key].error(f"{why}; leave it out")
+    return node.text()
+
+
+def _layer(node: Node) -> str:
+    text = node.text()
+    return text if _is_file(text) else node.one_of((KERNEL_LAYER, "FILE.yaml"))
+
+
+def _published(node: Node) -> str:
+    text = node.text()
+    if not _is_file(text):
+        raise node.error(f"{text!r} is no file; write the path of a configuration's YAML file")
+    return text
+
+
+def _names(node: Node) -> tuple[str, ...]:
+    # One name may stand alone; names may also be separated by commas, as on the command line.
+    names = [name.strip() for item in _items(node) for name in item.text().split(",")]
+    if not all(names):
+        raise node.error("a name is empty")
+    return tuple(dict.fromkeys(names))

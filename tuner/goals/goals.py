@@ -1,0 +1,202 @@
+"""What a study wants: one objective or two, and the limits that must hold.
+
+With two objectives there is no single best configuration but a front: those that no other one
+beats in both. One point of it is chosen by a rule that is given beforehand, and confirmed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tuner.errors import DefinitionError
+from tuner.goals.constraint import Constraint
+from tuner.goals.objective import CAPACITY, Mode, Objective
+
+MOST_OBJECTIVES = 2
+_WEIGHT = re.compile(r"\s*([a-z0-9.]+)\s*=\s*([0-9]+(?:\.[0-9]+)?)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which point of the front is confirmed: the best product of ratios, each to its weight.
+
+    With a limit, the best of the other objective among the points that keep to it.
+    """
+
+    weights: tuple[float, ...] = (1.0, 1.0)
+    limit: Constraint | None = None
+    text: str = ""
+    """As the user wrote it; empty for the default."""
+
+    @property
+    def given(self) -> str:
+        """Name of the objective that may be given away up to a limit; empty: neither."""
+        return self.limit.metric.name if self.limit else ""
+
+    @property
+    def words(self) -> str:
+        """The rule as a sentence says it."""
+        if self.limit:
+            return f"the best of the other objective with {self.limit.text}"
+        return f"the best product of ratios{f', weighted {self.text}' if self.text else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Goals:
+    """Objectives and constraints of one study; they are measured in the same windows."""
+
+    objectives: tuple[Objective, ...]
+    constraints: tuple[Constraint, ...] = ()
+    choice: Choice = Choice()
+
+    @classmethod
+    def of(cls, *names: str, slo: str = "", constraints: Sequence[str] = ()) -> Goals:
+        """Goals from texts, as ``parse_goals`` reads them."""
+        return parse_goals(names, slo=slo, constraints=constraints)
+
+    @property
+    def first(self) -> Objective:
+        """The objective; of two, the one that was named first."""
+        return self.objectives[0]
+
+    @property
+    def second(self) -> Objective | None:
+        """The other objective, if there are two."""
+        return self.objectives[1] if len(self.objectives) > 1 else None
+
+    @property
+    def mode(self) -> Mode:
+        """The kind of load, which all the figures share."""
+        return "closed" if any(o.mode == "closed" for o in self.objectives) else "open"
+
+    @property
+    def seek(self) -> Constraint | None:
+        """The latency limit whose highest rate is sought, if an objective is a capacity."""
+        return next((o.slo for o in self.objectives if o.slo), None)
+
+    @property
+    def samples_needed(self) -> int:
+        """Requests that a window must hold for the finest percentile of any goal."""
+        needed = [o.samples_needed for o in self.objectives]
+        return max(*needed, 0, *(c.metric.samples_needed for c in self.constraints))
+
+    @property
+    def error_share(self) -> float:
+        """Largest share of failed requests of a valid window: none, unless a constraint says so."""
+        limits = [c.limit for c in self.constraints if c.metric.name == "errors"]
+        return min(limits, default=0.0)
+
+    @property
+    def limits(self) -> tuple[Constraint, ...]:
+        """Every limit that the search keeps account of: constraints, and that of the choice."""
+        return (*self.constraints, *((self.choice.limit,) if self.choice.limit else ()))
+
+    @property
+    def words(self) -> str:
+        """Objectives and constraints in one line."""
+        names = " and ".join(o.words for o in self.objectives)
+        held = ", ".join(c.text for c in self.constraints)
+        return f"{names}, with {held}" if held else names
+
+
+def parse_goals(
+    objectives: Sequence[str],
+    *,
+    slo: str = "",
+    constraints: Sequence[str] = (),
+    choose: str = "",
+) -> Goals:
+    """Read what a study wants, from the texts of its options.
+
+    Raises:
+        DefinitionError: names the option, quotes what is wrong, and says what is allowed.
+    """
+    if not 1 <= len(objectives) <= MOST_OBJECTIVES:
+        raise DefinitionError(
+            f"found {len(objectives)} objectives; allowed: one, or two for a front",
+            path="--objective",
+        )
+    parsed = tuple(
+        Objective.capacity(slo) if text == CAPACITY and slo else Objective.parse(text)
+        for text in objectives
+    )
+    goals = Goals(parsed, tuple(map(_constraint, constraints)), _choice(choose, parsed))
+    _check(goals, slo)
+    return goals
+
+
+def goals_of(definition: Mapping[str, object]) -> Goals:
+    """The goals of a study's definition, as it stands in the record."""
+    return parse_goals(
+        _texts(definition.get("objective")) or ("p99",),
+        slo=str(definition.get("slo") or ""),
+        constraints=_texts(definition.get("constraint")),
+        choose=str(definition.get("choose") or ""),
+    )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not value:
+        return ()
+    return tuple(map(str, value)) if isinstance(value, list | tuple) else (str(value),)
+
+
+def _constraint(text: str) -> Constraint:
+    try:
+        return Constraint.parse(text)
+    except ValueError as error:
+        raise DefinitionError(str(error), path="--constraint") from error
+
+
+def _check(goals: Goals, slo: str) -> None:
+    names = [o.name for o in goals.objectives]
+    if len(set(names)) < len(names):
+        raise DefinitionError(f"{names[0]!r} is named twice", path="--objective")
+    if slo and goals.seek is None:
+        raise DefinitionError(
+            "only --objective capacity has a latency limit of its own; for other objectives write"
+            f" --constraint {slo!r}",
+            path="--slo",
+        )
+    alone = {"throughput", CAPACITY} & set(names)
+    tied = [o.name for o in goals.objectives if o.quantile is not None]
+    limited = [c.text for c in goals.constraints if c.metric.quantile is not None]
+    if goals.seek:
+        # Failed requests count as a limit that is missed.
+        fixed = {"throughput", "errors"}
+        limited += [c.text for c in goals.constraints if c.metric.name in fixed]
+    if len(alone) > 1 or (alone and (tied or limited)):
+        other = (tied or limited or sorted(alone)[1:])[0]
+        raise DefinitionError(
+            f"{min(alone)} and {other!r} are measured under different loads; beside"
+            " throughput or capacity only cpu and memory can be wanted",
+            path="--objective" if tied or len(alone) > 1 else "--constraint",
+        )
+
+
+def _choice(text: str, objectives: Sequence[Objective]) -> Choice:
+    if not text:
+        return Choice()
+    names = [o.name for o in objectives]
+    if len(names) < MOST_OBJECTIVES:
+        raise DefinitionError("only with two objectives there is a choice", path="--choose")
+    parts = [_WEIGHT.fullmatch(part) for part in text.split(",")]
+    if all(parts):
+        weights = {part[1]: float(part[2]) for part in parts if part}
+        if sorted(weights) == sorted(names) and min(weights.values()) > 0:
+            return Choice(tuple(weights[name] for name in names), None, text.replace(" ", ""))
+    else:
+        try:
+            limit = Constraint.parse(text)
+        except ValueError:
+            limit = None
+        if limit and limit.metric.name in names:
+            return Choice((1.0, 1.0), limit, limit.text)
+    first, second = names
+    raise DefinitionError(
+        f"{text!r} is no choice; allowed: weights ({first}=2,{second}=1), or a limit on one of"
+        f" the objectives ('{second} <= 1.1x baseline')",
+        path="--choose",
+    )

@@ -1,0 +1,140 @@
+"""What is minimised or maximised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner.errors import DefinitionError
+from tuner.goals.capacity import crossing, points
+from tuner.goals.constraint import Constraint
+from tuner.goals.metric import Metric, difference_ln, quantile_of, typical_ln
+from tuner.measurement.window import Measurement
+
+Mode = Literal["open", "closed"]
+
+CAPACITY = "capacity"
+PLAIN = ("throughput", "cpu", "memory")
+ALLOWED = f"a percentile such as p50, p99 or p99.9, or {', '.join(PLAIN)}, {CAPACITY}"
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One figure: a percentile, throughput, CPU by request, memory, or the capacity at a limit.
+
+    Percentiles are of the corrected, stall-free latency. CPU and memory are the server's, at the
+    load point. ``capacity`` is the highest rate at which ``slo`` is met.
+    """
+
+    name: str
+    slo: Constraint | None = None
+    """Of ``capacity`` alone: an absolute limit on a percentile."""
+
+    @classmethod
+    def parse(cls, text: str) -> Objective:
+        """Read a name, or ``capacity at p99 <= 5ms``; raises DefinitionError for an unknown one."""
+        name, at, limit = text.partition(" at ")
+        if at and name == CAPACITY:
+            return cls.capacity(limit)
+        if text == CAPACITY:
+            raise DefinitionError(
+                "the objective capacity needs a latency limit, such as --slo 'p99<5ms'",
+                path="--objective",
+            )
+        if text not in PLAIN and quantile_of(text) is None:
+            raise DefinitionError(
+                f"unknown objective {text!r}; allowed: {ALLOWED}", path="--objective"
+            )
+        return cls(text)
+
+    @classmethod
+    def capacity(cls, slo: str) -> Objective:
+        """The highest rate that meets a limit; raises DefinitionError for what is no such limit."""
+        try:
+            limit = Constraint.parse(slo)
+        except ValueError as error:
+            raise DefinitionError(str(error), path="--slo") from error
+        if limit.relative or limit.metric.quantile is None:
+            raise DefinitionError(
+                f"{slo!r} is no latency limit; allowed: a percentile and a time, such as p99<5ms",
+                path="--slo",
+            )
+        return cls(CAPACITY, limit)
+
+    @property
+    def text(self) -> str:
+        """What ``parse`` reads again."""
+        return f"{self.name} at {self.slo.text}" if self.slo else self.name
+
+    @property
+    def words(self) -> str:
+        """The name as a sentence says it."""
+        return {"cpu": "CPU per request", "memory": "memory"}.get(self.name, self.text)
+
+    @property
+    def quantile(self) -> float | None:
+        """0.99 for ``p99``; None for what is no percentile."""
+        return quantile_of(self.name)
+
+    @property
+    def larger_is_better(self) -> bool:
+        """True for throughput and capacity."""
+        return self.name in {"throughput", CAPACITY}
+
+    @property
+    def mode(self) -> Mode:
+        """Throughput is saturation, a closed loop; everything else needs an open one."""
+        return "closed" if self.name == "throughput" else "open"
+
+    @property
+    def unit(self) -> str:
+        """Unit of the figure."""
+        return "requests/s" if self.slo else Metric(self.name).unit
+
+    @property
+    def samples_needed(self) -> int:
+        """Requests that a window must hold; see ``Metric.samples_needed``.
+
+        A window of a capacity only has to say on which side of the limit its rate lies, and many
+        of them make the figure: 20 requests beyond the quantile do.
+        """
+        quantile = self.slo.metric.quantile if self.slo else None
+        if quantile is not None:
+            return max(1_000, round(20 / (1 - quantile)))
+        return Metric(self.name).samples_needed
+
+    def value(self, measurement: Measurement) -> float:
+        """The figure of one window; NaN for capacity, which takes windows at several rates."""
+        return math.nan if self.slo else Metric(self.name).value(measurement)
+
+    def ln(self, measurement: Measurement) -> float:
+        """Natural logarithm of ``value``: differences of it are log ratios."""
+        value = self.value(measurement)
+        return math.log(value) if value > 0 else math.nan
+
+    def arm_ln(self, windows: Sequence[Measurement]) -> float:
+        """Natural logarithm of an arm's figure in a block, from all its windows there.
+
+        The typical window, or for capacity the rate at which the limit is reached. NaN where
+        nothing can be said.
+        """
+        if self.slo is None:
+            return typical_ln(windows, self.value)
+        found = crossing(points(windows, self.slo))
+        return math.nan if found is None else found.ln_rate
+
+    def difference_ln(self, own: Sequence[Measurement], other: Sequence[Measurement]) -> float:
+        """Log ratio of two arms' figures in a block, from all their windows there.
+
+        By rounds (``tuner.goals.metric.difference_ln``); a capacity has none, its windows lie at several
+        rates. NaN where nothing can be said.
+        """
+        if self.slo is None:
+            return difference_ln(own, other, self.value)
+        return self.arm_ln(own) - self.arm_ln(other)
+
+    def loss(self, ln_ratio: float) -> float:
+        """Sign a log ratio so that smaller is better, whatever the objective."""
+        return -ln_ratio if self.larger_is_better else ln_ratio

@@ -1,0 +1,101 @@
+"""The diagnostics of a confirmation, gathered from its blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.goals.goals import Goals
+from tuner.goals.objective import Objective
+from tuner.judge.arms import PairedBlock, excluded_share
+from tuner.judge.ranking import pooled_all
+from tuner.record.model import Record
+from tuner.stats.diagnostics import (
+    Finding,
+    baseline_drift,
+    bootstrap,
+    invalid_windows,
+    lag_one,
+    leave_one_out,
+    order_effect,
+    slope_over_time,
+    stall_shares,
+    variance_shares,
+)
+
+
+def findings(
+    confirm: Sequence[PairedBlock],
+    used: Sequence[PairedBlock],
+    objective: Objective,
+    *,
+    margin: float,
+    confidence: float,
+) -> tuple[Finding, ...]:
+    """Every diagnostic that the blocks allow, warnings first.
+
+    Args:
+        confirm: all blocks of the confirmation; their invalid windows are counted.
+        used: those that count; the other diagnostics look at them.
+        margin: the frozen protocol's, as a share.
+        confidence: of the interval that the claim rests on.
+    """
+    found = []
+    begun = [block for block in confirm if all(block.measured)]
+    if begun:
+        found.append(_invalid(begun))
+    if used:
+        found += _of_used(used, objective, margin, confidence)
+    return tuple(sorted(found, key=lambda finding: not finding.raised))
+
+
+def sentinel(record: Record, goals: Goals) -> tuple[Finding, ...]:
+    """What the baseline of the search's blocks tells of the host; empty before a search."""
+    fits = pooled_all(record.blocks, goals, record.calibration)
+    if not fits or not fits[0].baseline:
+        return ()
+    return (baseline_drift(fits[0].baseline, len(fits[0].disturbed)),)
+
+
+def _invalid(begun: Sequence[PairedBlock]) -> Finding:
+    baseline, candidate = (sum(block.invalid[arm] for block in begun) for arm in (0, 1))
+    most = max(sum(block.measured[arm] for block in begun) for arm in (0, 1))
+    return invalid_windows(candidate, baseline, most)
+
+
+def _of_used(
+    used: Sequence[PairedBlock], objective: Objective, margin: float, confidence: float
+) -> list[Finding]:
+    differences = [block.difference(objective.difference_ln) for block in used]
+    order, shares = _of_rounds(used, objective)
+    return [
+        stall_shares(
+            [excluded_share(block.candidate) for block in used],
+            [excluded_share(block.baseline) for block in used],
+        ),
+        *order,
+        lag_one(differences),
+        slope_over_time(differences),
+        *shares,
+        leave_one_out(differences, margin, confidence),
+        bootstrap(differences, margin, confidence),
+    ]
+
+
+def _of_rounds(
+    used: Sequence[PairedBlock], objective: Objective
+) -> tuple[list[Finding], list[Finding]]:
+    """What single windows tell; nothing for a capacity, whose windows have different rates."""
+    if objective.slo:
+        return [], []
+    # A block that was cut short has fewer rounds; the arrays hold the rounds that all have.
+    rounds = min(len(block.places) for block in used)
+    values = [
+        [
+            [objective.ln(block.baseline[turn]), objective.ln(block.candidate[turn])]
+            for turn in range(rounds)
+        ]
+        for block in used
+    ]
+    places = [[list(pair) for pair in block.places[:rounds]] for block in used]
+    differences = [[there - here for here, there in block] for block in values]
+    return [order_effect(values, places)], [variance_shares(differences)]

@@ -1,0 +1,181 @@
+"""What is claimed beside the first objective: the second one, and that the limits hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tuner.goals.constraint import Constraint
+from tuner.goals.goals import Goals
+from tuner.goals.objective import Objective
+from tuner.judge.arms import PairedBlock
+from tuner.judge.limits import LimitFound, LimitState, limit_found
+from tuner.judge.outcome import overruled
+from tuner.record.model import Calibration, Protocol
+from tuner.stats.family import jointly
+from tuner.stats.power import LEVEL
+from tuner.stats.verdict import Verdict, VerdictKind, judge
+from tuner.words.figures import UNKNOWN, figure
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveClaim:
+    """One of two objectives, with Holm's correction."""
+
+    objective: Objective
+    verdict: Verdict
+    adjusted_p: float
+    """That the ratio is beyond the margin."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitClaim:
+    """A constraint on fresh blocks, by the interval of what it limits: 95 % for all finalists."""
+
+    constraint: Constraint
+    found: LimitFound
+
+    @property
+    def state(self) -> LimitState:
+        """Whether it is shown to hold, or not to."""
+        return self.found.state
+
+    @property
+    def words(self) -> str:
+        """``memory <= 1.2x baseline is held (1.02, 95 % interval 1.01 to 1.03)``."""
+        value, low, high = self.figures
+        inside = f"{value}, 95 % interval {low} to {high}"
+        if not math.isfinite(self.found.high):
+            inside = "no finite interval"
+        return f"{self.constraint.text} is {self.state} ({inside})"
+
+    @property
+    def figures(self) -> tuple[str, str, str]:
+        """Value and interval, in the unit of the limit."""
+        found = self.found
+        return self._figure(found.value), self._figure(found.low), self._figure(found.high)
+
+    def _figure(self, value: float) -> str:
+        if not math.isfinite(value):
+            return UNKNOWN
+        if self.constraint.relative:
+            return f"{value:.3f}"
+        unit = self.constraint.metric.unit
+        return f"{100 * value:.3g} %" if unit == "share" else figure(value, unit)
+
+
+def limit_claims(
+    used: Sequence[PairedBlock], goals: Goals, finalists: int = 1, *, void: bool = False
+) -> tuple[LimitClaim, ...]:
+    """Every constraint, and the limit of the choice, over the blocks that count.
+
+    Of several finalists one is named that keeps to the limits, so each of their intervals is
+    wider by Bonferroni's rule, and the chosen one's still stands.
+
+    Args:
+        used: the blocks that count.
+        goals: what the study wants.
+        finalists: how many there are.
+        void: whether the blocks bear no claim; figures are shown then, and nothing is decided.
+    """
+    pairs = [(block.baseline, block.candidate) for block in used]
+    found = [
+        LimitClaim(limit, limit_found(limit, pairs, 1 - LEVEL / finalists))
+        for limit in (goals.limits if used else ())
+    ]
+    if void:
+        found = [replace(one, found=replace(one.found, state="undecided")) for one in found]
+    return tuple(found)
+
+
+def objective_claims(
+    used: Sequence[PairedBlock],
+    goals: Goals,
+    protocol: Protocol,
+    calibration: Calibration | None,
+    first: Verdict,
+    *,
+    too_fine: str = "",
+) -> tuple[ObjectiveClaim, ...]:
+    """The verdict on each of two objectives; empty where there is one only.
+
+    Args:
+        used: the blocks that count.
+        goals: what the study wants.
+        protocol: that of the confirmation.
+        calibration: tells what could have been seen.
+        first: the verdict on the first objective.
+        too_fine: why the load generator cannot tell the arms apart in the second one, if so.
+    """
+    if goals.second is None:
+        return ()
+    differences = [
+        [block.difference(objective.difference_ln) for block in used]
+        for objective in goals.objectives
+    ]
+    if not np.isfinite(differences).all():
+        return ()
+    second = judge(
+        differences[1],
+        margin=protocol.second_margin,
+        minimum_detectable_effect=(
+            calibration.second_minimum_detectable_effect if calibration else 1.0
+        ),
+        objective=goals.second.words,
+        larger_is_better=goals.second.larger_is_better,
+    )
+    both = jointly((first, overruled(second, too_fine)), differences)
+    return tuple(
+        ObjectiveClaim(objective, verdict, p)
+        for objective, (verdict, p) in zip(goals.objectives, both, strict=True)
+    )
+
+
+def together(
+    verdict: Verdict,
+    goals: Goals,
+    objectives: Sequence[ObjectiveClaim],
+    limits: Sequence[LimitClaim],
+) -> Verdict:
+    """The verdict on everything that was wanted, in one sentence.
+
+    Of two objectives, *better* needs one that is better and none that is worse or open; better in
+    one and worse in the other is a trade, which is *inconclusive*, unless the choice named what
+    may be given: then the verdict is that of the other objective. A violated limit is *violated*
+    whatever was gained, and *better* needs every one to be held.
+    """
+    if objectives:
+        verdict = _of_both(verdict, objectives, goals)
+    violated = [limit for limit in limits if limit.state == "violated"]
+    undecided = [limit for limit in limits if limit.state == "undecided"]
+    told = verdict.sentence.partition(": ")[2]
+    if violated and verdict.kind is not VerdictKind.WORSE:
+        words = " and ".join(limit.words for limit in violated)
+        sentence = f"Violated: {words}. Apart from that: {told}"
+        return replace(verdict, kind=VerdictKind.VIOLATED, sentence=sentence)
+    words = "; ".join(limit.words for limit in limits)
+    if undecided and verdict.kind is VerdictKind.BETTER:
+        sentence = f"Inconclusive: {told} But whether the limits hold is open: {words}."
+        return replace(verdict, kind=VerdictKind.INCONCLUSIVE, sentence=sentence)
+    return replace(verdict, sentence=f"{verdict.sentence} Limits: {words}.") if words else verdict
+
+
+def _of_both(verdict: Verdict, claims: Sequence[ObjectiveClaim], goals: Goals) -> Verdict:
+    kept = (claim for claim in claims if claim.objective.name != goals.choice.given)
+    kinds = {claim.verdict.kind for claim in kept}
+    good, bad, same = VerdictKind.BETTER, VerdictKind.WORSE, VerdictKind.EQUIVALENT
+    if kinds <= {good, same}:
+        kind = good if good in kinds else same
+    elif bad in kinds and good not in kinds:
+        kind = bad
+    else:
+        kind = VerdictKind.INCONCLUSIVE
+    each = " ".join(claim.verdict.sentence for claim in claims)
+    head = f"{kind.capitalize()}: "
+    if {good, bad} <= kinds:
+        head += "a trade, better in one and worse in the other. "
+    # Of two that begin with the same word, once is enough.
+    return replace(verdict, kind=kind, sentence=head + each.removeprefix(head))

@@ -1,0 +1,283 @@
+"""Several arms in common blocks: how the time is spent, and who is better at what.
+
+Every block holds all arms, side by side, in random order in every round; so any two of them can be
+compared as a candidate and a baseline are, by the exact test of the paired differences of blocks.
+All claims of one contest are one family: their p are adjusted by Holm's procedure.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tuner.goals.capacity import missed
+from tuner.goals.metric import Metric, difference_ln, error_share, quantile_of, typical_ln
+from tuner.goals.objective import Mode
+from tuner.judge.plan import STALL_ALLOWANCE, BlockPlan
+from tuner.judge.scoring import counted_windows
+from tuner.measurement.window import Measurement
+from tuner.record.contenders import PUBLISHED, STOCK, TUNED, Contender
+from tuner.record.model import Block
+from tuner.stats.family import jointly
+from tuner.stats.paired import minimum_blocks
+from tuner.stats.power import LEVEL
+from tuner.stats.verdict import LEAST_MARGIN, Verdict, judge
+
+FIGURES = ("p50", "p90", "p99", "p99.9", "max")
+COMPARED: Mapping[Mode, tuple[str, ...]] = {
+    "open": ("p50", "p99", "cpu", "memory"),
+    "closed": ("throughput", "cpu", "memory"),
+}
+"""What arms are compared by, of all that is shown."""
+MOST_BLOCKS = 30
+_LEAST_PASSES = 3
+_MOST_RUNGS = 12
+_LEAST_RUNGS = 6
+_LADDER_SHARE = 0.6
+_DEPLOY_ARM_S = 0.35
+"""Beyond the first, each instance of a deployment takes about so long to be proved live."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContestPlan:
+    """How long it is measured at one rate, and on the ladder."""
+
+    block: BlockPlan
+    blocks: int
+    ladder: BlockPlan | None
+    """One round in each block."""
+    rungs: int
+    passes: int
+    samples_needed: int
+
+    def cost_s(self, arms: int) -> float:
+        """Expected wall-clock of all blocks."""
+        each = self.blocks * block_cost_s(self.block, arms)
+        if self.ladder is None:
+            return each
+        return each + self.rungs * self.passes * block_cost_s(self.ladder, arms)
+
+
+def block_cost_s(block: BlockPlan, arms: int) -> float:
+    """Expected wall-clock of a block of so many arms."""
+    return block.cost_s(arms) + _DEPLOY_ARM_S * (arms - 1)
+
+
+def least_blocks(claims: int) -> int:
+    """Blocks with which the last of so many claims can still be made after Holm's correction."""
+    return minimum_blocks(1 - LEVEL / max(1, claims))
+
+
+def plan_contest(
+    time_s: float, arms: int, rate_per_s: float, *, claims: int, mode: Mode, ladder: bool
+) -> ContestPlan:
+    """Spend the time: at least as many blocks as the claims need, whatever it takes.
+
+    Windows hold the 10,000 samples of a p99 where the time allows, and fewer where it does not;
+    how many stands in the record.
+    """
+    least = least_blocks(claims)
+    share = 1 - _LADDER_SHARE if ladder else 1.0
+    wanted_s = (
+        Metric("p99").samples_needed * STALL_ALLOWANCE / rate_per_s if mode == "open" else 0.5
+    )
+    longest_s = max(0.5, share * time_s / (2 * least * arms))
+    window_s = round(min(max(0.5, wanted_s), longest_s, 4.0), 2)
+    settle_s = max(0.05, min(0.5, 500 / rate_per_s)) if mode == "open" else 0.1
+    fresh_s = max(0.3, settle_s)
+
+    def block(rounds: int, seconds: float) -> BlockPlan:
+        return BlockPlan(rounds, seconds, fresh_s, settle_s)
+
+    affordable = [
+        rounds
+        for rounds in (2, 3, 4)
+        if least * block_cost_s(block(rounds, window_s), arms) <= share * time_s
+    ]
+    each = block(max(affordable, default=1), window_s)
+    blocks = int(share * time_s / block_cost_s(each, arms))
+    held = math.floor(rate_per_s * window_s / STALL_ALLOWANCE) if mode == "open" else 1_000
+    found = ContestPlan(
+        block=each,
+        blocks=max(least, min(MOST_BLOCKS, blocks)),
+        ladder=None,
+        rungs=0,
+        passes=0,
+        samples_needed=max(1, min(Metric("p99").samples_needed, held)),
+    )
+    if not ladder:
+        return found
+    step = block(1, min(1.0, max(0.5, window_s)))
+    slots = (1 - share) * time_s / block_cost_s(step, arms)
+    rungs = max(_LEAST_RUNGS, min(_MOST_RUNGS, int(slots / _LEAST_PASSES)))
+    passes = max(_LEAST_PASSES, min(8, int(slots / rungs)))
+    return ContestPlan(found.block, found.blocks, step, rungs, passes, found.samples_needed)
+
+
+@dataclass(frozen=True, slots=True)
+class ArmFigures:
+    """One arm over all blocks that count: medians over blocks of the typical window."""
+
+    label: str
+    blocks: int
+    latency_us: Mapping[str, float]
+    """By the names of ``FIGURES``; stall-free where the stall rule applies."""
+    answered_per_s: float
+    error_share: float
+    cpu_us: float
+    """CPU time of the server by answered request."""
+    backend_cpu_us: float
+    """CPU time of the backends by answered request; NaN where there is none, or it is unknown."""
+    memory_mib: float
+    answer_bytes: float
+    """Bytes received by answered request: head and body, without TLS; NaN where not known."""
+    answer_bytes_error: float
+    """Standard error of that, from window to window: of a mix every window draws its own."""
+    missed: int
+    """Windows in which the offered rate was not served."""
+    refused: str
+    """The server's words, if it refused the configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One figure of two arms."""
+
+    first: str
+    second: str
+    figure: str
+    verdict: Verdict
+    """Of the second, seen from the first: *better* where the second is."""
+    adjusted_p: float
+
+
+def pairs(contenders: Sequence[Contender]) -> tuple[tuple[str, str], ...]:
+    """Which arms are compared: those of one server with each other, and like with like across.
+
+    ``tuned`` and ``tuned`` are alike. Of two arms the second is compared with the first as given.
+    """
+    if len(contenders) == 2:
+        return ((contenders[0].label, contenders[1].label),)
+    order = {STOCK: 0, PUBLISHED: 1, TUNED: 3}
+    found = []
+    for one, other in itertools.combinations(contenders, 2):
+        if one.server == other.server:
+            first, second = sorted((one, other), key=lambda c: order.get(c.kind, 2))
+            found.append((first.label, second.label))
+        elif one.kind == other.kind:
+            found.append((one.label, other.label))
+    return tuple(found)
+
+
+def counted(blocks: Iterable[Block]) -> list[Block]:
+    """The complete blocks of a contest, in order; of repeated ones the last."""
+    latest = {
+        block.index: block
+        for block in blocks
+        if block.phase == "contest" and block.state == "complete"
+    }
+    return [latest[index] for index in sorted(latest)]
+
+
+def arm_figures(blocks: Sequence[Block], label: str) -> ArmFigures:
+    """What the blocks that count say of one arm."""
+    by_block = [found for found in (counted_windows(block, label) for block in blocks) if found]
+    windows = [window for found in by_block for window in found]
+
+    def typical(metric: str) -> float:
+        values = [typical_ln(found, Metric(metric).value) for found in by_block]
+        known = [math.exp(value) for value in values if math.isfinite(value)]
+        return statistics.median(known) if known else math.nan
+
+    def longest(window: Measurement) -> float:
+        return window.stall_free.max_us
+
+    held = statistics.median(w.stall_free.count for w in windows) if windows else 0
+    sizes = [w.bytes_in / w.completed for w in windows if w.completed and w.bytes_in]
+    maxima = [math.exp(typical_ln(found, longest)) for found in by_block]
+    latency = {
+        # Of fewer requests the percentile would be their maximum by another name.
+        name: typical(name) if held * (1 - (quantile_of(name) or 0)) >= 1 else math.nan
+        for name in FIGURES
+        if name != "max"
+    }
+    return ArmFigures(
+        label=label,
+        blocks=len(by_block),
+        latency_us=latency | {"max": statistics.median(maxima) if maxima else math.nan},
+        answered_per_s=typical("throughput"),
+        error_share=statistics.fmean(map(error_share, windows)) if windows else math.nan,
+        cpu_us=typical("cpu"),
+        backend_cpu_us=_backend_cpu_us(windows),
+        memory_mib=typical("memory"),
+        answer_bytes=statistics.fmean(sizes) if sizes else math.nan,
+        answer_bytes_error=(
+            statistics.stdev(sizes) / math.sqrt(len(sizes)) if len(sizes) > 1 else math.nan
+        ),
+        missed=sum(map(missed, windows)),
+        refused=next(
+            (
+                instance.message
+                for block in blocks
+                for instance in block.instances
+                if instance.instance == label and instance.state == "refused"
+            ),
+            "",
+        ),
+    )
+
+
+def _backend_cpu_us(windows: Sequence[Measurement]) -> float:
+    """CPU time of the backends by answered request, of all windows together.
+
+    Linux counts CPU time in ticks of 10 ms (proc(5)), which is many of a short window's requests.
+    """
+    spent_s = answered = 0.0
+    for window in windows:
+        found = window.resources
+        if found is not None and found.backend is not None:
+            spent_s += found.backend.cpu_s
+            answered += window.completed_per_s * found.loaded_s
+    return spent_s / answered * 1e6 if answered else math.nan
+
+
+def compare(
+    blocks: Sequence[Block], wanted: Sequence[tuple[str, str]], figures: Sequence[str]
+) -> tuple[Compared, ...]:
+    """Judge each figure of each pair, all of them as one family.
+
+    A pair of which one arm was refused, or a figure that cannot be read, is left out.
+    """
+    found: list[tuple[str, str, str]] = []
+    verdicts: list[Verdict] = []
+    differences: list[list[float]] = []
+    for first, second in wanted:
+        for figure in figures:
+            metric = Metric(figure)
+            rows = [
+                difference_ln(
+                    counted_windows(block, second), counted_windows(block, first), metric.value
+                )
+                for block in blocks
+            ]
+            rows = [row for row in rows if math.isfinite(row)]
+            if not rows:
+                continue
+            found.append((first, second, figure))
+            differences.append(rows)
+            verdicts.append(
+                judge(
+                    rows,
+                    margin=LEAST_MARGIN,
+                    minimum_detectable_effect=1.0,
+                    objective=figure,
+                    larger_is_better=metric.larger_is_better,
+                )
+            )
+    judged = jointly(verdicts, differences) if verdicts else ()
+    return tuple(
+        Compared(*names, verdict, p) for names, (verdict, p) in zip(found, judged, strict=True)
+    )

@@ -1,0 +1,311 @@
+"""Latency against offered rate: the knee, the highest rate within a limit, availability.
+
+A ladder offers every arm the same rates, one rate in each block and in random order, so that what
+the host does meanwhile falls on all rates alike. How a percentile grows with the rate is fitted by
+a non-decreasing function of the logarithm of the rate (isotonic regression by pooling adjacent
+violators: Barlow et al. 1972).
+
+The knee is where p99 is twice what it is at the two lowest rates. In the simplest queue (M/M/1)
+requests take twice as long as on an idle server where power, the ratio of throughput to latency,
+is greatest: the rate beyond which more throughput is bought with more waiting than it is worth
+(Kleinrock, Power and deterministic rules of thumb for probabilistic problems in computer
+communications, ICC 1979).
+
+Intervals are percentiles of a bootstrap that draws whole blocks anew within each rate (Efron and
+Tibshirani, An Introduction to the Bootstrap, 1993, ch. 13), the same draw for all arms.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tuner.goals.capacity import CLIP, Point, missed
+from tuner.goals.constraint import Constraint
+from tuner.measurement.latency import decode
+from tuner.measurement.window import STARVED_SHARE, Measurement
+from tuner.record.model import Block
+
+KNEE = 2.0
+"""Multiple of the latency at the lowest rates that p99 has at the knee."""
+LOWEST = 2
+"""So many of the lowest rates tell what latency is on a server with nothing to do."""
+LEAST_BLOCKS = 3
+"""Blocks that each rate needs before an interval is given."""
+RESAMPLES = 200
+_CONFIDENCE = 0.95
+
+Side = Literal["found", "beyond", "below"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One arm at one rate: medians over its windows, but for the availability, which is a mean."""
+
+    rate_per_s: float
+    windows: int
+    p50_us: float
+    p99_us: float
+    answered_per_s: float
+    availability: float
+    """Share of the offered requests that got their right answer in time."""
+    cpu_cores: float
+    """CPU time of the server by second; NaN where it cannot be read."""
+    starved: int
+    """Windows in which the generator could not keep up; they are no part of the figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """A rate that was sought, with its 95 % interval."""
+
+    per_s: float
+    side: Side
+    """``beyond``: it is higher than the highest rate offered; ``below``: lower than the lowest."""
+    low: float = math.nan
+    high: float = math.nan
+    """NaN where there are too few blocks to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """What a ladder says of one arm."""
+
+    arm: str
+    rungs: tuple[Rung, ...]
+    """By rising rate."""
+    knee: Reach | None
+    holds: Reach | None
+    """The highest rate within the limit."""
+    generator_limit_per_s: float | None
+    """Lowest rate at which the generator, and not the server, was the limit."""
+
+
+def available(window: Measurement, within_s: float) -> float:
+    """Share of the offered requests that were answered, rightly, within a time.
+
+    The time counts from the intended instant. What failed, came too late, or was never sent
+    because the server took nothing more, was not available. NaN where nothing was offered.
+    """
+    if not window.offered:
+        return math.nan
+    if window.raw.max_us <= within_s * 1e6:
+        return window.completed / window.offered
+    values_ns, counts = decode(window.raw.hdr)
+    in_time = int(counts[values_ns <= within_s * 1e9].sum())
+    return min(in_time, window.completed) / window.offered
+
+
+def climbs(
+    blocks: Iterable[Block],
+    arms: Sequence[str],
+    limit: Constraint,
+    *,
+    within_s: float,
+    seed: int = 1,
+) -> tuple[Climb, ...]:
+    """What the blocks of a ladder say, arm by arm.
+
+    Args:
+        blocks: those of phase ``ladder`` count; of an unfinished one the windows that are there.
+        arms: labels, in the order in which they are to be told.
+        limit: an absolute limit on a percentile.
+        within_s: how long a client waits for its answer.
+        seed: of the bootstrap.
+    """
+    climbed = [block for block in blocks if block.phase == "ladder" and block.windows]
+    draws = _draws(climbed, seed)
+    return tuple(_climb(arm, climbed, draws, limit, within_s) for arm in arms)
+
+
+def rungs(low_per_s: float, high_per_s: float, count: int) -> tuple[float, ...]:
+    """Rates from idle to beyond what the strongest arm can do, requests/s, rising.
+
+    Two of them far below the weakest arm's capacity tell the latency of an idle server; the
+    others are spread evenly, on a log scale, from where the weakest may bend.
+
+    Args:
+        low_per_s: capacity of the weakest arm.
+        high_per_s: capacity of the strongest.
+        count: how many; at least 4.
+    """
+    idle = [0.1 * low_per_s, 0.3 * low_per_s]
+    steps = np.geomspace(0.6 * low_per_s, 1.2 * high_per_s, max(2, count - len(idle)))
+    return tuple(dict.fromkeys(_round(rate) for rate in (*idle, *steps.tolist())))
+
+
+def _climb(
+    arm: str, blocks: Sequence[Block], draws: Sequence[_Draw], limit: Constraint, within_s: float
+) -> Climb:
+    windows: dict[float, list[Measurement]] = {}
+    for block in blocks:
+        for window in block.windows:
+            if window.instance == arm:
+                windows.setdefault(window.rate_per_s, []).append(window)
+    seen = _seen(arm, blocks, limit)
+    starved = [rate for rate, found in windows.items() if any(map(_starved, found))]
+    return Climb(
+        arm=arm,
+        rungs=tuple(_rung(rate, windows[rate], within_s) for rate in sorted(windows)),
+        knee=_reach(seen, draws, _knee_points),
+        holds=_reach(seen, draws, lambda found: _limit_points(found, math.log(limit.limit))),
+        generator_limit_per_s=min(starved, default=None),
+    )
+
+
+def _rung(rate_per_s: float, windows: Sequence[Measurement], within_s: float) -> Rung:
+    good = [window for window in windows if window.valid]
+
+    def typical(values: Iterable[float]) -> float:
+        known = [value for value in values if math.isfinite(value)]
+        return statistics.median(known) if known else math.nan
+
+    return Rung(
+        rate_per_s=rate_per_s,
+        windows=len(good),
+        p50_us=typical(window.stall_free.p50_us for window in good),
+        p99_us=typical(window.stall_free.p99_us for window in good),
+        answered_per_s=typical(window.completed_per_s for window in good),
+        availability=(
+            statistics.fmean(available(window, within_s) for window in good) if good else math.nan
+        ),
+        cpu_cores=typical(
+            window.server_cpu_s / window.duration_s
+            for window in good
+            if window.server_cpu_s is not None
+        ),
+        starved=sum(map(_starved, windows)),
+    )
+
+
+def _starved(window: Measurement) -> bool:
+    return not window.valid and window.generator_busy_share > STARVED_SHARE
+
+
+# --- where a fit crosses a line ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the fits need of one window."""
+
+    ln_rate: float
+    ln_p99: float
+    ln_limited: float
+    """Of the limit's percentile."""
+    missed: bool
+
+
+_ByBlock = Mapping[int, Sequence[_Seen]]
+_Draw = Sequence[int]
+"""Numbers of blocks, some of them several times."""
+
+
+def _seen(arm: str, blocks: Sequence[Block], limit: Constraint) -> _ByBlock:
+    found: dict[int, list[_Seen]] = {}
+    for block in blocks:
+        for window in block.windows:
+            if window.instance != arm or not window.valid:
+                continue
+            p99_us, limited_us = window.stall_free.p99_us, limit.metric.value(window)
+            lost = not (p99_us > 0 and limited_us > 0)
+            seen = _Seen(
+                math.log(window.rate_per_s),
+                math.nan if lost else math.log(p99_us),
+                math.nan if lost else math.log(limited_us),
+                lost or missed(window),
+            )
+            found.setdefault(block.number, []).append(seen)
+    return found
+
+
+def _draws(blocks: Sequence[Block], seed: int) -> list[_Draw]:
+    """The blocks themselves first, then resamples; no resamples where a rate has too few."""
+    by_rate: dict[float, list[int]] = {}
+    for block in blocks:
+        by_rate.setdefault(block.windows[0].rate_per_s, []).append(block.number)
+    draws: list[_Draw] = [[block.number for block in blocks]]
+    if min(map(len, by_rate.values()), default=0) < LEAST_BLOCKS:
+        return draws
+    random = np.random.default_rng(seed)
+    for _ in range(RESAMPLES):
+        drawn = [random.choice(numbers, len(numbers)) for numbers in by_rate.values()]
+        draws.append([int(number) for number in np.concatenate(drawn)])
+    return draws
+
+
+def _reach(
+    seen: _ByBlock, draws: Sequence[_Draw], points: Callable[[Sequence[_Seen]], list[Point]]
+) -> Reach | None:
+    """Where the fit crosses zero; its interval from where it does in the resamples."""
+    found = [
+        _crossing(points([window for number in draw for window in seen.get(number, ())]))
+        for draw in draws
+    ]
+    first = found[0]
+    if first is None:
+        return None
+    again = [other[0] for other in found[1:] if other is not None]
+    if not again:
+        return Reach(math.exp(first[0]), first[1])
+    low, high = np.quantile(again, [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
+    return Reach(math.exp(first[0]), first[1], math.exp(low), math.exp(high))
+
+
+def _crossing(found: Sequence[Point]) -> tuple[float, Side] | None:
+    """Logarithm of the rate at which the fitted excess is zero, between two rates offered.
+
+    A capacity is sought by windows close to it, a ladder has far ones too, so here the fit keeps
+    each rate in its place (``tuner.goals.capacity.crossing`` moves pooled points to their mean).
+    """
+    by_rate: dict[float, list[float]] = {}
+    for point in found:
+        by_rate.setdefault(point.ln_rate, []).append(point.excess)
+    if not by_rate:
+        return None
+    rates = sorted(by_rate)
+    pools: list[tuple[float, int, int]] = []
+    for rate in rates:
+        total, count, places = sum(by_rate[rate]), len(by_rate[rate]), 1
+        while pools and pools[-1][0] / pools[-1][1] >= total / count:
+            before = pools.pop()
+            total, count, places = total + before[0], count + before[1], places + before[2]
+        pools.append((total, count, places))
+    fitted = [total / count for total, count, places in pools for _ in range(places)]
+    above = next((place for place, excess in enumerate(fitted) if excess > 0), None)
+    if above is None:
+        return rates[-1], "beyond"
+    if above == 0:
+        return rates[0], "below"
+    low, high = fitted[above - 1], fitted[above]
+    share = -low / (high - low)
+    return rates[above - 1] + share * (rates[above] - rates[above - 1]), "found"
+
+
+def _limit_points(seen: Sequence[_Seen], ln_limit: float) -> list[Point]:
+    return [
+        Point(w.ln_rate, CLIP if w.missed else max(-CLIP, min(CLIP, w.ln_limited - ln_limit)))
+        for w in seen
+    ]
+
+
+def _knee_points(seen: Sequence[_Seen]) -> list[Point]:
+    lowest = sorted({w.ln_rate for w in seen})[:LOWEST]
+    idle = [w.ln_p99 for w in seen if w.ln_rate in lowest and not w.missed]
+    if not idle:
+        return []
+    ln_knee = statistics.median(idle) + math.log(KNEE)
+    return [
+        Point(w.ln_rate, CLIP if w.missed else max(-CLIP, min(CLIP, w.ln_p99 - ln_knee)))
+        for w in seen
+    ]
+
+
+def _round(rate: float) -> float:
+    """Two significant digits, so that the rate can be said and offered again."""
+    return float(f"{rate:.2g}")

@@ -1,0 +1,290 @@
+"""How the time of a study is spent: pure arithmetic, stated to the user before anything starts.
+
+Figures of cost are estimates for the plan and for the time that is left; none of them enters a
+result.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from tuner.goals.goals import Goals
+from tuner.stats.paired import minimum_blocks
+from tuner.stats.power import LEVEL
+from tuner.stats.sequential import SEQUENTIAL_COST
+
+STALL_ALLOWANCE = 1.6
+"""Windows are this much longer than the samples need, since stalls take a part of them away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """What a block costs beside windows and warm-ups: usual figures, until a study has its own."""
+
+    deploy_s: float = 1.5
+    """One Ansible run with its instances, and what is written at the block's end."""
+    gap_s: float = 0.02
+    """Between two windows: reading the samples and writing the record."""
+    switch_s: float = 2.0
+    """Before each window, where one instance is live at a time (``docs/kernel.md``)."""
+
+
+USUAL = Overhead()
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPlan:
+    """The windows of one kind of block: every instance once in every round."""
+
+    rounds: int
+    window_s: float
+    first_warmup_s: float
+    """Before the first window of a fresh instance."""
+    warmup_s: float
+    """Before every other window: the connections stand, the server is warm."""
+    exclusive: bool = False
+    """One instance at a time, started afresh for each of its windows."""
+    overhead: Overhead = USUAL
+
+    def cost_s(self, instances: int) -> float:
+        """Expected wall-clock of the block."""
+        windows, each_s = instances * self.rounds, self.window_s + self.overhead.gap_s
+        if self.exclusive:
+            return windows * (self.overhead.switch_s + each_s + self.first_warmup_s)
+        warm = instances * self.first_warmup_s + (windows - instances) * self.warmup_s
+        return self.overhead.deploy_s + windows * each_s + warm
+
+    def measured_s(self, instances: int) -> float:
+        """What of it is measuring windows."""
+        return instances * self.rounds * self.window_s
+
+    def share(self, instances: int) -> float:
+        """The same as a share."""
+        return self.measured_s(instances) / self.cost_s(instances)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyPlan:
+    """The resolved plan of a study."""
+
+    capacity: BlockPlan
+    aa: BlockPlan
+    aa_blocks: int
+    aa_instances: int
+    search: BlockPlan
+    candidates: int
+    """Candidates in a search block, beside the baseline."""
+    confirm: BlockPlan
+    load_points: BlockPlan
+    samples_needed: int
+    """Stall-free samples that a window must hold; declared in the report."""
+    look_samples: int
+    """The same for windows of the search, which claim nothing."""
+
+    def search_of(self, candidates: int) -> BlockPlan:
+        """A block of the search with fewer candidates than others, as its last ones are.
+
+        It measures each of them longer, since fewer share its deployment, and costs no more than
+        a full one.
+        """
+        most_s = self.search.cost_s(self.candidates + 1)
+        return worth_deploying(self.search, candidates + 1, self.search.rounds, most_s)
+
+
+CLOSED = BlockPlan(rounds=6, window_s=0.5, first_warmup_s=0.5, warmup_s=0.1)
+_ARM_S = 9.0
+"""Measured time of an arm in a block whose values are claims; less in a study below ten minutes."""
+_POINT_S = 3.0
+"""Measured time of an arm at one of the other load points; likewise."""
+_LOOK_S = 2.0
+"""Measured time of a configuration in a block of the search; likewise.
+
+Four cheap looks at four configurations find more than one dear look at one: most configurations
+are worse by far than the noise of a short look, and the few that are not are looked at again
+(``benchmarks/efficiency.py`` tells it on a recorded table).
+"""
+_LOOK_SHARE = 0.25
+"""Share of the samples of a claim that a window of the search holds."""
+_CANDIDATES = 8
+_LEAST_ROUNDS = 4
+"""A candidate can be dropped after four rounds at the earliest."""
+_LEAST_RUNGS = 7
+"""Of a capacity: three to five windows bracket it, the others tell where in the bracket it lies."""
+_MOST_ROUNDS = 12
+_TELLING_ROUNDS = 8
+"""With fewer, the test of a block's stalls cannot reach its level (docs/statistics.md)."""
+MEASURED_SHARE = 0.77
+"""Of a block's wall-clock that goes to windows at least, where the study is long enough.
+
+75 % of the search and of the confirmation, and something for the time between two blocks."""
+_LONGEST_BLOCK = 1 / 16
+"""Of the study: a longer block is not made for that, since blocks are what a claim counts."""
+_LONGEST_LOOK = 1 / 12
+"""The same for a block of the search, of which a study of ten minutes then still has five."""
+_STRETCHES = (1.0, 1.25, 1.5, 2.0)
+"""How much longer than the samples need windows may become, so that there are fewer gaps."""
+_SETTLED_SHARE = 1 / 8
+"""A warm-up is at most this part of its window: what has run before is soon warm again."""
+
+
+def plan_blocks(
+    goals: Goals,
+    rate_per_s: float,
+    time_s: float,
+    *,
+    exclusive: bool = False,
+    overhead: Overhead = USUAL,
+) -> StudyPlan:
+    """Choose windows that hold enough samples and still leave time for blocks.
+
+    Many short windows are better than few long ones: a disturbance of the host spoils one of
+    them, and the median over rounds does not follow it. A window holds the samples that the
+    goals need if that takes at most a hundredth of the study; at lower rates it holds fewer,
+    and the record declares how many. In the search a quarter is enough. Where every window costs
+    a start of its own, windows are twice as long, and so fewer. Where a deployment is dear, blocks
+    are longer (``worth_deploying``).
+
+    Args:
+        goals: of the study.
+        rate_per_s: its load point.
+        time_s: all that it may take.
+        exclusive: whether every window costs a start of its own.
+        overhead: what deployments and gaps cost here.
+    """
+    needed = goals.samples_needed
+    longest_s = max(0.5, time_s / 100)
+    sample_s = needed * STALL_ALLOWANCE / rate_per_s if goals.mode == "open" else 0.5
+    # A capacity has many windows of its own, and each may be shorter.
+    shortest_s, shortest_confirm_s = (0.4, 0.5) if goals.seek else (0.5, 0.75)
+    look = 1.0 if goals.seek else _LOOK_SHARE
+    if exclusive:
+        shortest_s, shortest_confirm_s = 2 * shortest_s, 2 * shortest_confirm_s
+    search_s = min(max(shortest_s, look * sample_s), longest_s)
+    confirm_s = min(max(shortest_confirm_s, sample_s), 1.5 * longest_s)
+    looked = max(1, math.floor(look * needed))
+    if goals.mode == "open":
+        needed = min(needed, math.floor(rate_per_s * confirm_s / STALL_ALLOWANCE))
+        looked = min(looked, math.floor(rate_per_s * search_s / STALL_ALLOWANCE))
+    brief = min(1.0, time_s / 600)
+    least = _LEAST_RUNGS if goals.seek else _LEAST_ROUNDS
+
+    def block(measured_s: float, window_s: float, settled: float = 1.0) -> BlockPlan:
+        settle_s = min(0.5, 500 / rate_per_s)
+        return BlockPlan(
+            rounds=_rounds(brief * measured_s, window_s, least),
+            window_s=window_s,
+            first_warmup_s=max(0.25, settle_s),
+            warmup_s=max(0.03, settled * min(settle_s, _SETTLED_SHARE * window_s)),
+            exclusive=exclusive,
+            overhead=overhead,
+        )
+
+    confirm = worth_deploying(block(_ARM_S, confirm_s), 2, _TELLING_ROUNDS, _LONGEST_BLOCK * time_s)
+    return StudyPlan(
+        capacity=CLOSED,
+        aa=confirm,
+        aa_blocks=3,
+        aa_instances=3,
+        search=worth_deploying(
+            block(_LOOK_S, search_s, 0.5), _CANDIDATES + 1, least, _LONGEST_LOOK * time_s
+        ),
+        candidates=_CANDIDATES,
+        confirm=confirm,
+        load_points=block(_POINT_S, confirm_s),
+        samples_needed=needed,
+        look_samples=looked,
+    )
+
+
+def worth_deploying(plan: BlockPlan, instances: int, least: int, most_s: float) -> BlockPlan:
+    """The cheapest block that measures ``MEASURED_SHARE`` of its time, and no less than this one.
+
+    By more rounds or by longer windows, within ``most_s``; if none of these does, the one that
+    measures the most of its time.
+
+    Args:
+        plan: the block as the samples and the study's time ask for it.
+        instances: how many it has.
+        least: rounds that it keeps, as far as it has them.
+        most_s: what a block may cost to become a better one.
+    """
+    if plan.exclusive or plan.share(instances) >= MEASURED_SHARE:
+        return plan
+    fewest = min(least, plan.rounds)
+    options = [
+        replace(plan, rounds=rounds, window_s=stretch * plan.window_s)
+        for stretch in _STRETCHES
+        for rounds in range(max(fewest, math.ceil(plan.rounds / stretch)), 2 * _MOST_ROUNDS)
+    ]
+    possible = [plan, *(option for option in options if option.cost_s(instances) <= most_s)]
+    enough = [option for option in possible if option.share(instances) >= MEASURED_SHARE]
+    if enough:
+        return min(enough, key=lambda option: option.cost_s(instances))
+    return max(possible, key=lambda option: option.share(instances))
+
+
+def _rounds(measured_s: float, window_s: float, least: int) -> int:
+    return max(least, min(_MOST_ROUNDS, round(measured_s / window_s)))
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """How the confirmation decides: of how many finalists, and when it may stop."""
+
+    finalists: int = 1
+    """Candidates that are confirmed in the same blocks."""
+    sequential: bool = False
+    """After every block, as soon as the claim is safe; else once, after a fixed number."""
+    beside: int = 0
+    """Further baselines in the same blocks."""
+
+    @property
+    def arms(self) -> int:
+        """Instances of a block: the baselines and the finalists."""
+        return 1 + self.finalists + self.beside
+
+    @property
+    def level(self) -> float:
+        """Two-sided level of each finalist's test."""
+        return LEVEL / self.finalists
+
+    @property
+    def least_blocks(self) -> int:
+        """Below so many blocks no interval is finite, nor one against a further baseline."""
+        return minimum_blocks(1 - self.level / max(1, self.beside))
+
+    def worth(self, blocks: int) -> int:
+        """Blocks of the fixed design that see as much as so many of this one."""
+        return max(self.least_blocks, int(blocks / SEQUENTIAL_COST)) if self.sequential else blocks
+
+    def blocks_for(self, fixed: int) -> int:
+        """Blocks of this design that see as much as so many of the fixed one."""
+        return math.ceil(SEQUENTIAL_COST * fixed) if self.sequential else fixed
+
+
+FIXED = Design()
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Shares of the study's time, from which the phases are cut."""
+
+    time_s: float
+
+    @property
+    def confirm_s(self) -> float:
+        """Most that the confirmation may take: its blocks and the other load points."""
+        return 0.45 * self.time_s
+
+    def confirm_blocks(self, plan: StudyPlan, design: Design = FIXED) -> int:
+        """Most blocks that fit; at least those below which no interval is finite."""
+        rest_s = self.confirm_s - 2 * plan.load_points.cost_s(2)
+        return max(design.least_blocks, int(rest_s / plan.confirm.cost_s(design.arms)))
+
+    def search_s(
+        self, spent_s: float, plan: StudyPlan, blocks: int, design: Design = FIXED
+    ) -> float:
+        """What is left for the search when ``blocks`` are set aside for the confirmation."""
+        reserve_s = blocks * plan.confirm.cost_s(design.arms) + 2 * plan.load_points.cost_s(2)
+        return max(plan.search.cost_s(plan.candidates + 1), self.time_s - spent_s - reserve_s)

@@ -1,0 +1,330 @@
+"""Every figure of a report, computed once from the record.
+
+Where the study did not come so far, ``StudyResult`` says what is missing; nothing is filled in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tuner.goals.goals import Goals, goals_of
+from tuner.goals.objective import Objective
+from tuner.judge.ablation import Ablation
+from tuner.judge.ablation import evaluate as evaluate_ablation
+from tuner.judge.across_hosts import HostsResult, as_seen_on, on_hosts, stands_for
+from tuner.judge.arms import Figure, PairedBlock, Spectrum, excluded_share, figures, pairs, spectra
+from tuner.judge.checks import findings, sentinel
+from tuner.judge.claims import LimitClaim, ObjectiveClaim, limit_claims, objective_claims, together
+from tuner.judge.confirmation import Comparison, Tally, comparisons, estimand, tally_of
+from tuner.judge.difference import Change, changes, two_parts, unified_difference
+from tuner.judge.history import (
+    AASpread,
+    LoadPoint,
+    PhaseTime,
+    Shrinkage,
+    TrialFigure,
+    aa_spreads,
+    best_trial,
+    load_points,
+    phase_times,
+    trial_figures,
+)
+from tuner.judge.outcome import Status, outcome, overruled, too_fine
+from tuner.judge.usage import PARTS, unread, usage
+from tuner.record.model import Protocol, Record
+from tuner.stats.diagnostics import Finding
+from tuner.stats.holm import holm
+from tuner.stats.paired import PairedEstimate
+from tuner.stats.power import LEVEL
+from tuner.stats.replication import Interval, Replication, replication
+from tuner.stats.sequential import Look, looks
+from tuner.stats.verdict import Verdict, VerdictKind
+
+
+@dataclass(frozen=True, slots=True)
+class Finalist:
+    """One of several candidates that were confirmed in the same blocks."""
+
+    digest: str
+    verdict: Verdict
+    """By its interval of 1 - alpha / k: all k hold at once."""
+    adjusted_p: float
+    """Holm's p of "no difference", adjusted for the number of finalists."""
+    named: bool
+    """Whether it is the one that the study's verdict is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyResult:
+    """A study as a report states it; everything is derived from ``record``."""
+
+    record: Record
+    goals: Goals
+    objective: Objective
+    """The objective; of two, the first."""
+    status: Status
+    sentence: str
+    """The outcome in one sentence: the verdict's, or why there is none."""
+    void: str
+    """Why the blocks of the confirmation bear no claim of any kind; empty where they do."""
+    verdict: Verdict | None
+    """Of everything that was wanted; None unless ``status`` is ``confirmed``."""
+    objectives: tuple[ObjectiveClaim, ...]
+    """The verdict on each of two objectives; empty where there is one."""
+    constraints: tuple[LimitClaim, ...]
+    """Every constraint, over the used blocks; undecided while there is no verdict."""
+    provisional: PairedEstimate | None
+    """What the blocks say so far while ``incomplete``: no claim, since n was fixed beforehand."""
+    candidate: str | None
+    """Digest of the confirmed configuration, or else of the front-runner.
+
+    Of several finalists the one that the verdict names."""
+    finalists: tuple[Finalist, ...]
+    """All finalists in the protocol's order; empty unless there are several and a block counts."""
+    beside: tuple[Comparison, ...]
+    """The candidate against every further baseline; empty without them, or before a block counts.
+    """
+    looks: tuple[Look, ...]
+    """What could be said after each block, in always-valid mode; else empty."""
+    confirm: tuple[PairedBlock, ...]
+    """Every block of the confirmation in order of time, used or not."""
+    figures: tuple[Figure, ...]
+    """Both arms over the used blocks, the objective first; empty without such blocks."""
+    usage: tuple[Figure, ...]
+    """What both arms used of the machine; empty where it was not read."""
+    unread: tuple[str, ...]
+    """Whose resources are not in it, with the reason."""
+    spectra: tuple[Spectrum, ...]
+    excluded: tuple[float, float]
+    """Share of requests that the stall rule excluded, of baseline and candidate; NaN if none."""
+    findings: tuple[Finding, ...]
+    """Diagnostics, warnings first."""
+    warnings: tuple[str, ...]
+    """What the reader must know: raised findings, calibration's warnings, preflight's notes."""
+    times: tuple[PhaseTime, ...]
+    trials: tuple[TrialFigure, ...]
+    shrinkage: Shrinkage | None
+    aa: tuple[AASpread, ...]
+    load_points: tuple[LoadPoint, ...]
+    changes: tuple[Change, ...]
+    difference: tuple[str, ...]
+    """Unified difference from the baseline's text to the candidate's."""
+    ablation: Ablation | None
+    """Why the candidate won; None if it was not taken apart."""
+    replication: Replication | None
+    """Whether it agrees with the study that it repeats; None if it repeats none."""
+    hosts: HostsResult | None = None
+    """What several hosts say together; None where one measured alone.
+
+    ``verdict`` and ``sentence`` are then theirs; all else is of the host that stands for them."""
+
+    @property
+    def estimate(self) -> PairedEstimate | None:
+        """The ratio with its interval: the verdict's, or the provisional one."""
+        return self.verdict.estimate if self.verdict else self.provisional
+
+    @property
+    def gained(self) -> Objective:
+        """What a winner is better in: of two objectives the first such that is not given away.
+
+        The first objective where that is none.
+        """
+        kept = (c for c in self.objectives if c.objective.name != self.goals.choice.given)
+        better = (c.objective for c in kept if c.verdict.kind is VerdictKind.BETTER)
+        return next(better, self.objective)
+
+    @property
+    def used(self) -> tuple[PairedBlock, ...]:
+        """The blocks of the confirmation that count."""
+        return tuple(block for block in self.confirm if block.used)
+
+
+def evaluate(record: Record) -> StudyResult:
+    """Judge a study and compute every figure of its report.
+
+    Raises:
+        DefinitionError: the record names an objective that does not exist.
+    """
+    if not record.hosts or record.here:
+        return _evaluate(record)
+    found = on_hosts(record, _evaluate)
+    study = replace(_evaluate(as_seen_on(record, stands_for(record))), hosts=found)
+    warnings = (*found.notes, *study.warnings)
+    if found.verdict is None:
+        return replace(study, warnings=warnings)
+    return replace(study, verdict=found.verdict, sentence=found.verdict.sentence, warnings=warnings)
+
+
+def _evaluate(record: Record) -> StudyResult:
+    goals = goals_of(record.definition)
+    objective = goals.first
+    protocol = record.protocol
+    trials = trial_figures(record, goals)
+    front = best_trial(trials, record.baseline)
+    stands = tally_of(record, objective) if protocol else Tally()
+    candidate = front.digest if front else None
+    if protocol:
+        candidate = protocol.candidates[stands.best]
+    digest = candidate or ""
+    confirm = _latest(pairs(record, "confirm", digest, objective.arm_ln))
+    used = [block for block in confirm if block.used]
+    finalists = len(protocol.candidates) if protocol else 1
+    margin = protocol.margin if protocol else 0.0
+    found = findings(confirm, used, objective, margin=margin, confidence=1 - LEVEL / finalists)
+    found = tuple(sorted((*found, *sentinel(record, goals)), key=lambda f: not f.raised))
+    end = outcome(
+        record, objective, confirm=confirm, tally=stands, found=found, trials=trials, front=front
+    )
+    claims: tuple[ObjectiveClaim, ...] = ()
+    held = limit_claims(used, goals, finalists, void=bool(end.void))
+    verdict = end.verdict
+    if verdict and protocol and not end.void:
+        claims = objective_claims(
+            used,
+            goals,
+            protocol,
+            record.calibration,
+            verdict,
+            too_fine=too_fine(record, goals.second, used) if goals.second else "",
+        )
+        verdict = together(verdict, goals, claims, held)
+    configurations = record.configurations
+    known = digest in configurations and record.baseline in configurations
+    both = (configurations[record.baseline], configurations[digest]) if known else None
+    changed = changes(*both) if both else ()
+    ablation = evaluate_ablation(record, goals)
+    unshared: tuple[str, ...] = ()
+    if verdict and verdict.kind is VerdictKind.BETTER and not ablation:
+        unshared = two_parts(changed, record.server.name, record.name)
+    return StudyResult(
+        record=record,
+        goals=goals,
+        objective=objective,
+        status=end.status,
+        sentence=verdict.sentence if verdict else end.sentence,
+        void=end.void,
+        verdict=verdict,
+        objectives=claims,
+        constraints=held,
+        provisional=_provisional(stands) if not end.verdict else None,
+        candidate=candidate,
+        finalists=_finalists(protocol, stands, end.void),
+        beside=_beside(comparisons(record, stands, objective), end.void),
+        looks=_looks(protocol, stands),
+        confirm=confirm,
+        figures=_claimed(figures(used, goals), stands) if used else (),
+        usage=usage(used),
+        unread=unread(used, PARTS if record.cores.backend else ("server", "generator")),
+        spectra=() if goals.seek else spectra(used),
+        excluded=(
+            excluded_share([window for block in used for window in block.baseline]),
+            excluded_share([window for block in used for window in block.candidate]),
+        ),
+        findings=found,
+        warnings=(*_warnings(record, goals, found), *unshared),
+        times=phase_times(record),
+        trials=trials,
+        shrinkage=_shrinkage(trials, digest, end.verdict),
+        aa=aa_spreads(record, objective),
+        load_points=load_points(
+            record, pairs(record, "load-points", digest, objective.arm_ln), used, objective
+        ),
+        changes=changed,
+        difference=unified_difference(*both) if both else (),
+        ablation=ablation,
+        replication=_replication(record, goals, claims, None if end.void else end.verdict),
+    )
+
+
+def _replication(
+    record: Record, goals: Goals, claims: Sequence[ObjectiveClaim], verdict: Verdict | None
+) -> Replication | None:
+    """By the objective that the repeated study gained in."""
+    original = record.original
+    if original is None or verdict is None:
+        return None
+    found, objective = verdict.estimate, goals.first
+    for claim in claims:
+        if claim.objective.text == original.objective:
+            found, objective = claim.verdict.estimate, claim.objective
+    first = Interval(original.ratio, original.low, original.high or math.inf)
+    again = Interval(found.ratio, found.low, found.high)
+    return replication(first, again, objective=objective.words)
+
+
+def _provisional(stands: Tally) -> PairedEstimate | None:
+    return stands.verdicts[stands.best].estimate if stands.verdicts else None
+
+
+def _claimed(found: tuple[Figure, ...], stands: Tally) -> tuple[Figure, ...]:
+    """The figures, of which the first has the interval and p that the verdict rests on."""
+    if not stands.verdicts:
+        return found
+    return (replace(found[0], change=stands.verdicts[stands.best].estimate), *found[1:])
+
+
+def _finalists(protocol: Protocol | None, stands: Tally, void: str) -> tuple[Finalist, ...]:
+    if protocol is None or len(stands.verdicts) < 2:
+        return ()
+    adjusted = holm([verdict.estimate.p_value for verdict in stands.verdicts])
+    return tuple(
+        Finalist(digest, overruled(verdict, void), p_value, named=place == stands.best)
+        for place, (digest, verdict, p_value) in enumerate(
+            zip(protocol.candidates, stands.verdicts, adjusted, strict=True)
+        )
+    )
+
+
+def _beside(found: Sequence[Comparison], void: str) -> tuple[Comparison, ...]:
+    return tuple(
+        replace(one, verdict=overruled(one.verdict, void)) if one.verdict else one for one in found
+    )
+
+
+def _looks(protocol: Protocol | None, stands: Tally) -> tuple[Look, ...]:
+    if protocol is None or protocol.sequential_rho is None or not stands.counted:
+        return ()
+    confidence = 1 - protocol.alpha / len(protocol.candidates)
+    return looks(stands.differences(stands.best), protocol.sequential_rho, confidence)
+
+
+def _latest(confirm: Sequence[PairedBlock]) -> tuple[PairedBlock, ...]:
+    """The blocks, of which one per index counts: a repeated block replaces the one it repeats."""
+    latest = {block.index: block.number for block in confirm if block.used}
+    return tuple(
+        replace(block, reason="measured again")
+        if block.used and block.number != latest[block.index]
+        else block
+        for block in confirm
+    )
+
+
+def _shrinkage(
+    trials: Sequence[TrialFigure], candidate: str, verdict: Verdict | None
+) -> Shrinkage | None:
+    if verdict is None:
+        return None
+    for trial in trials:
+        if trial.digest == candidate and trial.blocks:
+            return Shrinkage(trial.number, trial.ratio, trial.blocks, verdict.estimate.ratio)
+    return None
+
+
+def _warnings(record: Record, goals: Goals, found: Sequence[Finding]) -> tuple[str, ...]:
+    raised = tuple(finding.message for finding in found if finding.raised)
+    calibration = record.calibration.warnings if record.calibration else ()
+    return (*raised, *calibration, *_other_estimand(record, goals), *record.notes)
+
+
+def _other_estimand(record: Record, goals: Goals) -> tuple[str, ...]:
+    """What to say where a protocol was frozen for a figure that is no longer computed so."""
+    protocol = record.protocol
+    if protocol is None:
+        return ()
+    now = estimand(goals.objectives, stall_free=protocol.stall_rule is not None)
+    if protocol.estimand == now:
+        return ()
+    words = f"the protocol was frozen for another figure ({protocol.estimand})"
+    return (f"{words}; this version computes: {now}",)

@@ -1,0 +1,98 @@
+"""Rules for Nginx's configurations.
+
+Each is a pure function over the parsed tree. It finds what is plainly so; what only a measurement
+can tell is left to one.
+"""
+
+from __future__ import annotations
+
+from tuner.lint import nginx_requests, nginx_tls, nginx_upstreams, nginx_workers
+from tuner.lint.finding import Finding, LintFacts
+from tuner.lint.rule import CORE, DOCS, HTTP, Found, Rule
+from tuner.lint.scope import spots
+from tuner.own.nginx.tree import Tree
+from tuner.space.never import refusal
+
+_OBSOLETE = {
+    "http2_recv_timeout": "client_header_timeout",
+    "http2_idle_timeout": "keepalive_timeout",
+    "http2_max_requests": "keepalive_requests",
+    "http2_max_field_size": "large_client_header_buffers",
+    "http2_max_header_size": "large_client_header_buffers",
+}
+_HARMFUL = ("quic_bpf", "timer_resolution", "worker_priority", "lingering_close")
+_PAGES = {
+    "quic_bpf": DOCS + "http/ngx_http_v3_module.html#quic_bpf",
+    "timer_resolution": CORE + "timer_resolution",
+    "worker_priority": CORE + "worker_priority",
+    "lingering_close": HTTP + "lingering_close",
+}
+"""Of directives whose rule is about several."""
+
+
+def lint(tree: Tree, facts: LintFacts) -> tuple[Finding, ...]:
+    """All that the rules find, in the order of the files."""
+    found: dict[tuple[str, str, int, str], Finding] = {}
+    for rule in RULES:
+        for directive, what in rule.check(tree, facts):
+            place = " ".join((directive.name, *directive.args))
+            key = (rule.id, directive.file, directive.line, place)
+            found.setdefault(
+                key,
+                Finding(
+                    rule=rule.id,
+                    severity=rule.severity,
+                    file=directive.file,
+                    line=directive.line,
+                    place=place,
+                    what=what,
+                    why=rule.why,
+                    remedy=rule.remedy,
+                    link=_PAGES.get(directive.name, rule.link),
+                ),
+            )
+    order = {file: index for index, file in enumerate(dict.fromkeys(d.file for d in tree.walk()))}
+    return tuple(sorted(found.values(), key=lambda one: (order[one.file], one.line or 0, one.rule)))
+
+
+def _obsolete(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, *_OBSOLETE):
+        name = spot.directive.name
+        yield spot.directive, f"{name} is ignored since 1.19.7; {_OBSOLETE[name]} counts"
+
+
+def _harmful(tree: Tree, _: LintFacts) -> Found:
+    for spot in spots(tree, *_HARMFUL):
+        name, args = spot.directive.name, spot.directive.args
+        meant = {
+            "quic_bpf": args == ("on",),
+            "timer_resolution": True,
+            "worker_priority": bool(args) and args[0].startswith("-"),
+            "lingering_close": args == ("off",),
+        }[name]
+        if meant:
+            yield spot.directive, f"{name}: {refusal('nginx', name)}"
+
+
+RULES: tuple[Rule, ...] = (
+    *nginx_workers.RULES,
+    *nginx_requests.RULES,
+    *nginx_tls.RULES,
+    *nginx_upstreams.RULES,
+    Rule(
+        "obsolete",
+        "wrong",
+        _obsolete,
+        "It says something that does not happen",
+        "take it out",
+        DOCS + "http/ngx_http_v2_module.html",
+    ),
+    Rule(
+        "harmful",
+        "wrong",
+        _harmful,
+        "It looks like tuning, and costs what no load test shows",
+        "take it out",
+        DOCS + "dirindex.html",
+    ),
+)

@@ -1,0 +1,97 @@
+"""Stalls that were told by another host's clock, laid over a window of this one.
+
+The ticker of a remote target (``tuner-loadgen ticker``) answers each line with what its clock
+shows. The answer lies between question and receipt, so the difference of the two clocks is known
+within half a round trip, whatever either of them is set to (Cristian, Probabilistic clock
+synchronization, Distributed Computing 3, 1989). Several answers narrow it down: the truth lies in
+the intersection of what each of them allows (Marzullo and Owicki 1983). What remains unknown
+widens every span, so that no request which a stall may have touched is taken for undisturbed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tuner.errors import InstrumentError
+from tuner.measurement.stalls import Span
+
+DRIFT = 1e-3
+"""How fast two clocks may part, s/s: each is slewed by up to 500 ppm (adjtimex(2))."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One answer of the other clock: it showed ``theirs_ns`` between two instants of ours."""
+
+    asked_ns: int
+    theirs_ns: int
+    answered_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How far the other clock is ahead of ours, and how far that may be wrong."""
+
+    ahead_ns: int
+    error_ns: int
+    """The bound: the truth lies within ``ahead_ns`` ± ``error_ns``, throughout the window."""
+
+
+def difference(readings: Iterable[Reading], window_ns: Span, *, drift: float = DRIFT) -> Difference:
+    """What the other clock is ahead of ours during a window.
+
+    Args:
+        readings: answers before, during or after the window; one from before and one from after
+            it give the narrowest bound.
+        window_ns: start and end of the window on our clock.
+        drift: how fast the clocks may part, s/s.
+
+    Raises:
+        InstrumentError: there is no reading, one was answered before it was asked, or they
+            contradict each other: a clock was set in the meantime.
+    """
+    lowest, highest = -math.inf, math.inf
+    for reading in readings:
+        if reading.answered_ns < reading.asked_ns:
+            raise InstrumentError(
+                f"a clock reading was answered at {reading.answered_ns} ns, before it was asked at"
+                f" {reading.asked_ns} ns"
+            )
+        apart_ns = max(abs(edge - reading.asked_ns) for edge in window_ns)
+        apart_ns = max(apart_ns, *(abs(edge - reading.answered_ns) for edge in window_ns))
+        parted_ns = math.ceil(apart_ns * drift)
+        lowest = max(lowest, reading.theirs_ns - reading.answered_ns - parted_ns)
+        highest = min(highest, reading.theirs_ns - reading.asked_ns + parted_ns)
+    if lowest == -math.inf:
+        raise InstrumentError("the other host's clock was never read; ask the ticker for it")
+    if lowest > highest:
+        raise InstrumentError(
+            f"readings of the other host's clock contradict each other by"
+            f" {(lowest - highest) / 1e6:.3f} ms: a clock was set during the measurement"
+        )
+    low, high = int(lowest), int(highest)
+    ahead_ns = (low + high) // 2
+    return Difference(ahead_ns, high - ahead_ns)
+
+
+def aligned(
+    spans: Sequence[Span], clock: Difference, start_ns: int, *, resolution_ns: int = 0
+) -> tuple[Span, ...]:
+    """Spans of another host's clock, ns from the start of a window, as ``stalls.excluded`` takes.
+
+    Args:
+        spans: start and end of each stall on the other clock, ns.
+        clock: what it is ahead of ours, with the bound by which each span is widened at both
+            ends.
+        start_ns: start of the window's measured part on our clock.
+        resolution_ns: without real-time priority, what the ticker's wake-ups are late by anyway;
+            spans no longer than that say nothing and are left out.
+    """
+    shift_ns = clock.ahead_ns + start_ns
+    return tuple(
+        (start - shift_ns - clock.error_ns, end - shift_ns + clock.error_ns)
+        for start, end in spans
+        if end - start > resolution_ns
+    )

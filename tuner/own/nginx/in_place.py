@@ -1,0 +1,164 @@
+"""The user's own Nginx where it is: its files with other values, on its own ports.
+
+Nothing is carried over into a lab. A configuration is the host's own files with the parameters
+changed, and one location more, which tells what is running; the baseline is the files with that
+location alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from tuner.errors import DefinitionError
+from tuner.hosts.deployer import InstanceSpec
+from tuner.machine.facts import ServerFacts
+from tuner.own.files import Files
+from tuner.own.nginx import server as nginx
+from tuner.own.nginx.edits import Insert, change_texts
+from tuner.own.nginx.serving import names
+from tuner.own.nginx.table import bind, changes
+from tuner.own.nginx.tree import Directive, parse
+from tuner.own.server import Wishes
+from tuner.own.service import Socket, askable, asked_by, refuse_raised, sent, socket_of
+from tuner.servers.ground import LIVE_PATH, Ground
+from tuner.space.configuration import Configuration
+from tuner.space.space import Space
+from tuner.workload.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class InPlaceOwn(nginx.Own):
+    """A configuration that was read where it is in force."""
+
+    def adapt(self, space: Space, server: ServerFacts) -> tuple[InPlaceNginx, tuple[str, ...]]:
+        """See ``Own.adapt``: nothing is done otherwise, so nothing has to be tried out here.
+
+        Raises:
+            DefinitionError: nothing in it can be tuned, or it cannot be changed and asked in place.
+        """
+        prefix = re.search(r"--prefix=(\S+)", server.build)
+        where = prefix.group(1) if prefix else "/usr/local/nginx"
+        made = InPlaceNginx(
+            self,
+            bind(space, self.serving),
+            where,
+            socket=_socket(self.serving.listen, self.serving.server),
+            pid_file=_pid_file(self, server, where),
+            binary=server.binary,
+        )
+        refuse_raised(made.bound, self.tree.file)
+        made.files(made.bound.baseline)
+        notes = [f"own configuration: {self.tree.file}, {len(self.tree.texts)} files of the target"]
+        if self.serving.tls:
+            notes.append(f"{self.serving.server.where} is asked over TLS")
+        return made, (*notes, *self.tree.notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InPlaceNginx(nginx.OwnNginx):
+    """Behind ``tuner.own.server.OwnServer``: instances are the host's service with other files."""
+
+    socket: Socket
+    pid_file: str
+    binary: str
+
+    def instance(
+        self,
+        label: str,
+        configuration: Configuration,
+        space: Space,  # noqa: ARG002 - the port's; ``bound`` has it with the user's values
+        ground: Ground,  # noqa: ARG002 - it stands where it always stood
+        port: int,
+    ) -> InstanceSpec:
+        """See ``Server``: absolute files, and a service that is there already."""
+        scheme = "https" if self.own.serving.tls else "http"
+        # As the host itself reaches it.
+        address = self.socket.address or "127.0.0.1"
+        return InstanceSpec(
+            instance=label,
+            directory="/",
+            files=self.files(configuration),
+            folders=(),
+            validate=(self.binary, "-t", "-c", self.own.tree.file),
+            start=(),
+            pid_file=self.pid_file,
+            live_url=f"{scheme}://{address}:{port}{LIVE_PATH}",
+            live_token=configuration.digest,
+            live_host=name_of(self.own) or address,
+            environment={},
+            cpus=(),
+        )
+
+    def files(self, configuration: Configuration) -> dict[str, str]:
+        """The texts of the files that differ from those found, by path without the first slash.
+
+        Raises:
+            DefinitionError: one of them is no UTF-8, so that it could not be sent as it is.
+        """
+        own = self.own
+        proof = Insert(
+            own.serving.server,
+            "location",
+            ("=", LIVE_PATH),
+            (("access_log", "off"), ("return", "200", configuration.digest)),
+        )
+        edits = (*changes(self.bound, own.serving, configuration), proof)
+        return sent(change_texts(own.tree, edits))
+
+
+def read(wishes: Wishes, workload: Workload, files: Files) -> InPlaceOwn:
+    """Read the configuration of a host's service, and find what the workload reaches.
+
+    Args:
+        wishes: ``config`` is absolute.
+        workload: of the service's own content.
+        files: of the host.
+
+    Raises:
+        DefinitionError: at file and line.
+    """
+    found = nginx.read(wishes, workload, parse(wishes.config, files))
+    asked = asked_by(found.workload, name_of(found))
+    return InPlaceOwn(found.wishes, found.serving, asked)
+
+
+def name_of(own: nginx.Own) -> str:
+    """The name that the server is asked for; empty: it has none that could be."""
+    return askable([own.wishes.server_name, *names(own.serving.server)])
+
+
+def _socket(listen: Directive | None, server: Directive) -> Socket:
+    """Where the server listens.
+
+    Raises:
+        DefinitionError: another host cannot ask there.
+    """
+    text = listen.args[0] if listen else "80"
+    where = listen or server
+
+    def wrong(why: str) -> DefinitionError:
+        return DefinitionError(
+            f"listen {text}: {why}; choose another server (--server-name)",
+            path=where.file,
+            line=where.line,
+        )
+
+    if listen and "proxy_protocol" in listen.args:
+        raise wrong("the load generator does not speak proxy_protocol")
+    if text.startswith("["):
+        raise wrong("IPv6 alone cannot be asked in place")
+    address, _, port = ("", "", text) if text.isdigit() else text.partition(":")
+    found = socket_of(address, int(port or 80))
+    if isinstance(found, str):
+        raise wrong(found)
+    return found
+
+
+def _pid_file(own: nginx.Own, server: ServerFacts, prefix: str) -> str:
+    """Where the main process writes its id: as the configuration says, or as compiled in."""
+    said = [found.args[0] for found in own.tree.children("pid")]
+    compiled = re.search(r"--pid-path=(\S+)", server.build)
+    path = said[-1] if said else compiled.group(1) if compiled else "logs/nginx.pid"
+    return str(PurePosixPath(prefix) / path)

@@ -1,0 +1,424 @@
+"""The user's configuration in the lab: what must be another there, and what cannot be carried over.
+
+Only what would touch the user's host, files, ports or neighbours is replaced, and what would keep
+the workload from being answered is left out. All else is served as it stands. Both arms of a
+comparison are changed alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+
+from tuner.own.nginx.places import socket_options
+from tuner.own.nginx.serving import PASSES, Serving
+from tuner.own.nginx.tree import Directive, walk
+from tuner.workload.wire import Protocol
+
+NOBODY = "127.0.0.1:9"
+"""The port of the discard protocol (RFC 863), where nothing listens: what stands for servers
+behind the user's that the lab does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Where an instance stands in the lab."""
+
+    address: str
+    """``127.0.0.1:18080``."""
+    run_dir: str
+    log_dir: str
+    modules_dir: str
+    """What relative paths of ``load_module`` count from."""
+    workers: int
+    """CPUs of the server: what ``auto`` stands for."""
+    cpu_mask: str
+    backend: str
+    """``127.0.0.1:18079``; empty: the workload has none."""
+    root: str
+    """Document root in the place of the server's; empty: as the configuration says."""
+    own_site: bool
+    """Whether the workload asks for the user's own files."""
+    tls_dir: str
+    """Folder of the lab's certificate; empty: the user's is shown, or none."""
+    protocol: Protocol
+    keep_upstreams: bool
+    readable: Callable[[str], bool]
+    """Whether the instance may read a file."""
+    unknown: frozenset[str]
+    """Directives that this build of Nginx does not know."""
+    live_path: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A configuration as the lab serves it."""
+
+    directives: tuple[Directive, ...]
+    notes: tuple[str, ...]
+    """What differs from the user's, in words."""
+
+
+def carry(serving: Serving, directives: Sequence[Directive], stand: Stand) -> Carried:
+    """The configuration, changed or not, as an instance of the lab.
+
+    Args:
+        serving: the user's configuration, and what of it the workload reaches.
+        directives: the same with the values of one candidate.
+        stand: where the instance stands.
+    """
+    carrier = _Carrier(serving, directives, stand)
+    made = tuple(carrier.main(directives))
+    return Carried(made, tuple(dict.fromkeys(carrier.notes)))
+
+
+# Said for nobody: the lab always places these itself.
+_PLACED = {"pid", "lock_file", "user", "daemon", "master_process", "working_directory"}
+_GONE = {
+    "worker_priority": "the lab gives every instance the same priority",
+    "stream": "the workload speaks HTTP",
+    "mail": "the workload speaks HTTP",
+    "limit_req": "it would refuse the load rather than serve it",
+    "limit_conn": "it would refuse the load rather than serve it",
+    "auth_basic": "the workload has no password",
+    "auth_basic_user_file": "the workload has no password",
+    "allow": "the workload comes from another address",
+    "deny": "the workload comes from another address",
+    "ssl_verify_client": "the workload has no certificate",
+    "ssl_client_certificate": "the workload has no certificate",
+    "ssl_ocsp": "the lab reaches no responder",
+    "ssl_stapling": "the lab's certificate has no responder",
+    "ssl_stapling_verify": "the lab's certificate has no responder",
+    "ssl_stapling_file": "the lab's certificate has no responder",
+    "ssl_trusted_certificate": "the lab's certificate is its own",
+    "resolver": "the lab resolves no names",
+    "resolver_timeout": "the lab resolves no names",
+}
+_TEMPORARY = tuple(
+    f"{name}_temp_path" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+)
+_CACHES = ("proxy_cache_path", "fastcgi_cache_path", "uwsgi_cache_path", "scgi_cache_path")
+_FILES = (
+    *("ssl_dhparam", "ssl_crl", "ssl_password_file", "ssl_session_ticket_key", "quic_host_key"),
+    *("proxy_ssl_certificate", "proxy_ssl_certificate_key", "proxy_ssl_trusted_certificate"),
+    *("proxy_ssl_crl", "grpc_ssl_trusted_certificate", "xslt_stylesheet"),
+)
+_DROPPED_OPTIONS = ("proxy_protocol",)
+_URI_VARIABLES = ("$request_uri", "$uri", "$is_args", "$args", "$query_string")
+
+
+class _Carrier:
+    def __init__(self, serving: Serving, directives: Sequence[Directive], stand: Stand) -> None:
+        self.serving = serving
+        self.stand = stand
+        self.notes: list[str] = []
+        self._caches = 0
+        # By key: a candidate's directives differ from the user's, their places do not.
+        self._server = serving.server.key
+        self._blocks = {block.key for chain in serving.chains for block in chain[1:]}
+        # From what is served: a candidate may have an upstream that the user's files have not.
+        self._proxied = {
+            found.args[0].partition("://")[2].partition("/")[0]
+            for server in walk(directives)
+            if server.key == self._server
+            for found in walk((server,))
+            if found.name == "proxy_pass"
+        }
+        self._upstreams = {found.args[0] for found in walk(directives) if found.name == "upstream"}
+
+    # --- levels -----------------------------------------------------------------------------
+
+    def main(self, directives: Sequence[Directive]) -> Iterator[Directive]:
+        run = self.stand.run_dir
+        yield _made("pid", f"{run}/nginx.pid")
+        yield _made("lock_file", f"{run}/nginx.lock")
+        if not any(found.name == "error_log" for found in directives):
+            yield _made("error_log", f"{self.stand.log_dir}/error.log")
+        for found in directives:
+            if found.name == "http":
+                yield replace(found, block=tuple(self.http(found)))
+            else:
+                yield from self.one(found)
+
+    def http(self, http: Directive) -> Iterator[Directive]:
+        said = {found.name for found in http.block or ()}
+        for name in _TEMPORARY:
+            if name not in said:
+                yield _made(name, f"{self.stand.run_dir}/{name.removesuffix('_temp_path')}")
+        if "access_log" not in said:
+            yield _made("access_log", f"{self.stand.log_dir}/access.log", "combined")
+        left = 0
+        for found in http.block or ():
+            if found.name != "server":
+                yield from self.one(found)
+            elif found.key == self._server:
+                yield replace(found, block=tuple(self.server(found, http)))
+            else:
+                left += 1
+        if left:
+            self.notes.append(
+                f"the server at {self.serving.server.where} is served; {left} others are not"
+            )
+
+    def server(self, server: Directive, http: Directive) -> Iterator[Directive]:
+        yield self._listen(server, http)
+        if self.stand.protocol == "http3":
+            # Without reuseport the packets of a connection reach any worker.
+            yield _made("listen", self.stand.address, "quic", "reuseport")
+        chosen = self.serving.listen.key if self.serving.listen else None
+        others = [found for found in server.children("listen") if found.key != chosen]
+        if others:
+            words = ", ".join(found.args[0] for found in others)
+            self.notes.append(f"{server.where}: the lab does not listen on {words}")
+        yield from self._root(server)
+        certificates = 0
+        for found in server.block or ():
+            if found.name == "listen" or (found.name == "root" and self._replaces_root):
+                continue
+            if found.name in ("ssl_certificate", "ssl_certificate_key") and self.stand.tls_dir:
+                certificates += 1
+                continue
+            yield from self.one(found)
+        if self.stand.tls_dir:
+            yield _made("ssl_certificate", f"{self.stand.tls_dir}/cert.pem")
+            yield _made("ssl_certificate_key", f"{self.stand.tls_dir}/key.pem")
+        if certificates:
+            self.notes.append(
+                f"{server.where}: the lab's own certificate (ECDSA P-256) is shown instead of yours"
+            )
+        yield Directive(
+            name="location",
+            args=("=", self.stand.live_path),
+            file=server.file,
+            line=server.line,
+            block=(
+                _made("access_log", "off"),
+                _made("default_type", "text/plain"),
+                _made("return", "200", self.stand.token),
+            ),
+        )
+
+    def one(self, found: Directive) -> Iterator[Directive]:
+        """A directive as the lab has it; nothing if it is left out."""
+        name = found.name
+        if name in _PLACED:
+            return
+        if name in self.stand.unknown:
+            self._say(found, "this build of Nginx does not know it")
+            return
+        if name in _GONE and not self._is_kept(found):
+            self._say(found, _GONE[name])
+            return
+        handler = self._handlers().get(name)
+        if handler is not None:
+            yield from handler(found)
+        elif found.block is None:
+            yield found
+        else:
+            yield replace(found, block=tuple(self._inside(found)))
+
+    # --- directives -------------------------------------------------------------------------
+
+    def _handlers(self) -> Mapping[str, Callable[[Directive], Iterable[Directive]]]:
+        return {
+            "worker_processes": self._workers,
+            "worker_cpu_affinity": self._affinity,
+            "load_module": self._module,
+            "access_log": self._log,
+            "error_log": self._error_log,
+            "upstream": self._upstream,
+            "alias": self._alias,
+            "root": self._checked_root,
+            "ssl_certificate": self._certificate,
+            "ssl_certificate_key": self._certificate,
+            **dict.fromkeys(PASSES, self._pass),
+            **dict.fromkeys(_TEMPORARY, self._temporary),
+            **dict.fromkeys(_CACHES, self._cache),
+            **dict.fromkeys(_FILES, self._file),
+        }
+
+    def _inside(self, block: Directive) -> Iterator[Directive]:
+        """What is in a block, with the workload's files where a location has a root."""
+        for found in block.block or ():
+            if found.name == "root" and block.key in self._blocks and self._replaces_root:
+                continue
+            yield from self.one(found)
+
+    def _workers(self, found: Directive) -> Iterator[Directive]:
+        auto = found.args == ("auto",)
+        yield self._with(found, str(self.stand.workers)) if auto else found
+
+    def _affinity(self, found: Directive) -> Iterator[Directive]:
+        # Alone, `auto` would set the affinity anew, over the load generator's CPUs too.
+        yield self._with(found, "auto", self.stand.cpu_mask)
+        if found.args[:1] != ("auto",):
+            self._say(found, "in the lab, workers are bound to the server's CPUs in turn")
+
+    def _module(self, found: Directive) -> Iterator[Directive]:
+        path = str(Path(self.stand.modules_dir) / found.args[0])
+        if self.stand.readable(path):
+            yield self._with(found, path)
+        else:
+            self._say(found, f"there is no module {path}")
+
+    def _log(self, found: Directive) -> Iterator[Directive]:
+        path = found.args[0]
+        if path == "off":
+            yield found
+            return
+        name = PurePath(path).name if not path.startswith(("syslog:", "memory:")) else "other.log"
+        if path.startswith(("syslog:", "/dev/", "stderr")):
+            self._say(found, "the lab writes a file instead")
+            name = "other.log"
+        yield self._with(found, f"{self.stand.log_dir}/{name}", *found.words[2:])
+
+    def _error_log(self, found: Directive) -> Iterator[Directive]:
+        # All in one file: that is where the lab reads why requests failed.
+        for moved in self._log(found):
+            yield self._with(moved, f"{self.stand.log_dir}/error.log", *found.words[2:])
+
+    def _temporary(self, found: Directive) -> Iterator[Directive]:
+        path = f"{self.stand.run_dir}/{found.name.removesuffix('_temp_path')}"
+        yield self._with(found, path, *found.words[2:])
+
+    def _cache(self, found: Directive) -> Iterator[Directive]:
+        self._caches += 1
+        yield self._with(found, f"{self.stand.run_dir}/cache{self._caches}", *found.words[2:])
+
+    def _file(self, found: Directive) -> Iterator[Directive]:
+        path = self._absolute(found.args[0])
+        if self.stand.readable(path):
+            yield self._with(found, path)
+        else:
+            self._say(found, f"{path} cannot be read")
+
+    def _certificate(self, found: Directive) -> Iterator[Directive]:
+        """Above the server's level; the lab's own stands in the server."""
+        if not self.stand.tls_dir:
+            yield self._with(found, self._absolute(found.args[0]))
+
+    def _pass(self, found: Directive) -> Iterator[Directive]:
+        if self.stand.keep_upstreams:
+            yield found
+            return
+        speaks = found.name == "proxy_pass"
+        target = self.stand.backend if speaks and self.stand.backend else NOBODY
+        name = found.args[0].partition("://")[2].partition("/")[0] or found.args[0]
+        if name in self._upstreams:
+            # The block's servers are replaced; its name, and what it keeps, stay.
+            rest = found.args[0].replace("https://", "http://", 1)
+            yield found if not speaks else self._with(found, rest)
+        else:
+            scheme = {"proxy_pass": "http://", "grpc_pass": "grpc://"}.get(found.name, "")
+            path = _path_of(found.args[0]) if speaks else ""
+            yield self._with(found, f"{scheme}{target}{path}")
+        if speaks and found.args[0].startswith("https://"):
+            self._say(found, "the lab's backend is asked in cleartext")
+        if target == NOBODY:
+            self._say(found, "nothing stands behind it in the lab")
+        else:
+            self.notes.append(f"{found.where}: the workload's backend stands behind {name}")
+
+    def _upstream(self, found: Directive) -> Iterator[Directive]:
+        if self.stand.keep_upstreams:
+            yield found
+            return
+        proxied = found.args[0] in self._proxied and self.stand.backend
+        address = self.stand.backend if proxied else NOBODY
+        block = []
+        for child in found.block or ():
+            if child.name == "server":
+                # What only has a sense for names that are resolved again goes with them.
+                words = (w for w in child.words[2:] if w != "resolve" and "service=" not in w)
+                block.append(self._with(child, address, *words))
+            elif child.name in ("resolver", "state"):
+                self._say(child, "the lab resolves no names")
+            else:
+                block += self.one(child)
+        yield replace(found, block=tuple(block))
+
+    def _alias(self, found: Directive) -> Iterator[Directive]:
+        for chain in self.serving.chains:
+            inside = any(child.key == found.key for child in chain[-1].block or ())
+            if inside and not self.stand.own_site:
+                self._say(found, "the workload's own files are served")
+                yield self._with(found, f"{self.stand.root}{chain[-1].args[-1]}")
+                return
+        yield found
+
+    def _checked_root(self, found: Directive) -> Iterator[Directive]:
+        yield self._with(found, self._absolute(found.args[0]))
+
+    # --- the server -------------------------------------------------------------------------
+
+    @property
+    def _replaces_root(self) -> bool:
+        return bool(self.stand.root)
+
+    def _root(self, server: Directive) -> Iterator[Directive]:
+        """The workload's files below the chosen server's root."""
+        if not self._replaces_root:
+            return
+        yield _made("root", self.stand.root)
+        roots = [f for block in (server, *self.serving.blocks) for f in block.children("root")]
+        whose = f"{self.stand.root} is" if self.stand.own_site else "the workload's own files are"
+        for found in roots:
+            self._say(found, f"{whose} served")
+
+    def _listen(self, server: Directive, http: Directive) -> Directive:
+        chosen = self.serving.listen
+        if chosen is None:
+            return _made("listen", self.stand.address)
+        # From the changed tree: a candidate may listen otherwise.
+        listen = next(found for found in server.children("listen") if found.key == chosen.key)
+        own = [word for word in listen.words[2:] if not word.startswith("ipv6only")]
+        shared = [w for w in socket_options(http, listen) if w not in own and "ipv6only" not in w]
+        words = [word for word in (*own, *shared) if word not in _DROPPED_OPTIONS]
+        for word in own:
+            if word in _DROPPED_OPTIONS:
+                self._say(listen, f"the load generator does not speak {word}")
+        return self._with(listen, self.stand.address, *words)
+
+    # --- help -------------------------------------------------------------------------------
+
+    def _is_kept(self, found: Directive) -> bool:
+        """What is dropped for the lab's sake stays where the lab is not touched by it."""
+        if found.name.startswith("resolver"):
+            return self.stand.keep_upstreams
+        if found.name.startswith(("ssl_stapling", "ssl_trusted")):
+            return not self.stand.tls_dir
+        if found.name in ("allow", "deny"):
+            # In other locations they turn nobody away whom the workload sends.
+            reached = (self.serving.http, *(b for chain in self.serving.chains for b in chain))
+            return all(found.key not in {c.key for c in b.block or ()} for b in reached)
+        return False
+
+    def _absolute(self, path: str) -> str:
+        # Relative files count from the folder of the configuration, and the lab has another.
+        return path if "$" in path else str(Path(self.serving.tree.file).parent / path)
+
+    def _with(self, found: Directive, *args: str) -> Directive:
+        quoted = tuple(args)
+        return replace(found, args=quoted, written=(found.words[0], *quoted))
+
+    def _say(self, found: Directive, why: str) -> None:
+        words = " ".join((found.name, *found.args))
+        self.notes.append(f"{found.where}: {words[:80]} is not carried over: {why}")
+
+
+def _made(name: str, *args: str) -> Directive:
+    return Directive(name, args, "tuner", 1)
+
+
+def _path_of(target: str) -> str:
+    """The path that a ``proxy_pass`` adds, which is part of what the backend is asked."""
+    rest = target.partition("://")[2] or target
+    if rest.startswith("unix:"):
+        return rest.removeprefix("unix:").partition(":")[2]
+    for variable in _URI_VARIABLES:
+        before, found, after = rest.partition(variable)
+        if found and "/" not in before:
+            return found + after
+    return f"/{rest.partition('/')[2]}" if "/" in rest else ""

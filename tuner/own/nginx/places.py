@@ -1,0 +1,227 @@
+"""Where parameters stand in a configuration of Nginx, or would have to stand.
+
+A parameter stands where Nginx would look for it when it answers the workload: on the innermost
+level that has its directive. So it is changed where it stands, and only where it stands nowhere
+it is added: to the ``http`` block, or to the location that proxies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner.own.bound import UnplacedError
+from tuner.own.nginx.edits import Edit, Insert, Remove, Set
+from tuner.own.nginx.serving import Serving, effective, servers
+from tuner.own.nginx.tree import Directive
+from tuner.space.space import SpaceFacts
+
+Level = Literal["main", "events", "request", "server", "proxy"]
+
+SOCKET_OPTIONS = (
+    *("setfib", "fastopen", "backlog", "rcvbuf", "sndbuf", "accept_filter", "deferred", "bind"),
+    *("ipv6only", "reuseport", "so_keepalive", "multipath"),
+)
+"""What may be said once for an address, whichever server says it
+(https://nginx.org/en/docs/http/ngx_http_core_module.html#listen).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What parameters are looked for in, and what is known of the server."""
+
+    serving: Serving
+    facts: SpaceFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """One place where a directive counts for the workload."""
+
+    chain: tuple[Directive, ...]
+    """The blocks around it, outermost first."""
+    into: Directive | None
+    """Where it is added if it stands nowhere; None: the main file."""
+
+    def found(self, *names: str) -> tuple[Directive, ...]:
+        """The directives of these names that count here."""
+        return effective(self.chain, *names)
+
+    def put(self, name: str, *args: str) -> Edit:
+        """Make the directive's arguments these, wherever it stands."""
+        found = self.found(name)
+        return Set(found[-1], args) if found else Insert(self.into, name, args)
+
+
+def spots(serving: Serving, level: Level) -> list[Spot]:
+    """The places of a level.
+
+    Raises:
+        UnplacedError: the configuration has no such level.
+    """
+    match level:
+        case "main":
+            root = Directive("", (), serving.tree.file, 1, serving.tree.directives)
+            return [Spot((root,), None)]
+        case "events":
+            return [Spot((block,), block) for block in serving.tree.children("events")]
+        case "request":
+            return [Spot(chain, serving.http) for chain in serving.chains]
+        case "server":
+            return [Spot((serving.http, serving.server), serving.server)]
+        case "proxy":
+            for chain in serving.chains:
+                proxy_pass(chain)
+            return [Spot(chain, chain[-1]) for chain in serving.chains]
+
+
+def proxy_pass(chain: Sequence[Directive]) -> Directive:
+    """The directive that hands requests on.
+
+    Raises:
+        UnplacedError: the location does not proxy.
+    """
+    for found in chain[-1].children("proxy_pass"):
+        return found
+    raise UnplacedError(f"{chain[-1].where} hands nothing to a proxy_pass")
+
+
+def agreed(values: Mapping[Directive | None, str | None]) -> str | None:
+    """The one value of several places.
+
+    Raises:
+        UnplacedError: they differ.
+    """
+    if len(set(values.values())) > 1:
+        words = ", ".join(
+            f"{found.where if found else 'elsewhere'} says {value or 'nothing'}"
+            for found, value in values.items()
+        )
+        raise UnplacedError(f"the workload's requests meet different values: {words}")
+    return next(iter(values.values()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """One directive of one value: ``sendfile on``. Further arguments stay as they are."""
+
+    name: str
+    level: Level = "request"
+    directive: str = ""
+    """Empty: called as the parameter is."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """See ``Group``."""
+        return (self.name,)
+
+    @property
+    def word(self) -> str:
+        """The directive's name."""
+        return self.directive or self.name
+
+    def read(self, scope: Scope) -> Mapping[str, str | None]:
+        """See ``Group``."""
+        values: dict[Directive | None, str | None] = {}
+        for spot in spots(scope.serving, self.level):
+            found = spot.found(self.word)
+            values[found[-1] if found else None] = found[-1].args[0] if found else None
+        return {self.name: agreed(values)}
+
+    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+        """See ``Group``."""
+        if self.name not in wanted:
+            return
+        for spot in spots(scope.serving, self.level):
+            found = spot.found(self.word)
+            rest = found[-1].words[2:] if found else ()
+            yield spot.put(self.word, wanted[self.name], *rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One directive of two values: ``output_buffers 2 32k``."""
+
+    names: tuple[str, str]
+    directive: str
+    level: Level = "request"
+
+    def read(self, scope: Scope) -> Mapping[str, str | None]:
+        """See ``Group``."""
+        both: list[dict[Directive | None, str | None]] = [{}, {}]
+        for spot in spots(scope.serving, self.level):
+            found = spot.found(self.directive)
+            for values, at in zip(both, (0, 1), strict=True):
+                values[found[-1] if found else None] = found[-1].args[at] if found else None
+        return {name: agreed(values) for name, values in zip(self.names, both, strict=True)}
+
+    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+        """See ``Group``."""
+        if not all(name in wanted for name in self.names):
+            return
+        for spot in spots(scope.serving, self.level):
+            yield spot.put(self.directive, *(wanted[name] for name in self.names))
+
+
+@dataclass(frozen=True, slots=True)
+class ListenOptions:
+    """Options of the listening socket: ``reuseport``, ``backlog=4096``. One directive has all."""
+
+    flags: tuple[str, ...]
+    valued: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """See ``Group``."""
+        return (*self.flags, *self.valued)
+
+    def read(self, scope: Scope) -> Mapping[str, str | None]:
+        """See ``Group``."""
+        if scope.serving.listen is None:
+            where = scope.serving.server.where
+            raise UnplacedError(f"{where} has no listen directive; add: listen 80;")
+        options = socket_options(scope.serving.http, scope.serving.listen)
+        said = dict(word.partition("=")[::2] for word in options)
+        flags = {name: "on" if name in said else "off" for name in self.flags}
+        return {**flags, **{name: said.get(name) for name in self.valued}}
+
+    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+        """See ``Group``."""
+        added = [name for name in self.flags if wanted.get(name) == "on"]
+        added += [f"{n}={wanted[n]}" for n in self.valued if wanted.get(n, "off") != "off"]
+        for address in {listen.args[0]: listen for listen in scope.serving.listens}.values():
+            at = _holder(scope.serving.http, address)
+            kept = [word for word in at.words[1:] if word.partition("=")[0] not in wanted]
+            yield Set(at, (*kept, *added))
+
+
+def socket_options(http: Directive, listen: Directive) -> tuple[str, ...]:
+    """The options of a socket, whichever server says them."""
+    return tuple(word for word in _holder(http, listen).args[1:] if _is_option(word))
+
+
+def _holder(http: Directive, listen: Directive) -> Directive:
+    """Who says the options of this socket; the directive itself if nobody does."""
+    for other in (found for server in servers(http) for found in server.children("listen")):
+        same = _address(other.args[0]) == _address(listen.args[0])
+        if same and "quic" not in other.args and any(map(_is_option, other.args[1:])):
+            return other
+    return listen
+
+
+def _address(text: str) -> str:
+    """One spelling: ``80``, ``*:80`` and ``0.0.0.0:80`` are one socket."""
+    for anywhere in ("*:", "0.0.0.0:"):
+        text = text.removeprefix(anywhere)
+    return text if not text.replace(".", "").isalpha() else f"{text}:80"
+
+
+def _is_option(word: str) -> bool:
+    return word.partition("=")[0] in SOCKET_OPTIONS
+
+
+def removed(found: Sequence[Directive]) -> Iterator[Edit]:
+    """The directives taken away."""
+    return (Remove(directive) for directive in found)

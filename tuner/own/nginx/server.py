@@ -1,0 +1,287 @@
+"""The user's own Nginx as a server like the others: behind the same port, made of other text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+from tuner.errors import DefinitionError
+from tuner.hosts.deployer import InstanceSpec
+from tuner.machine.facts import ServerFacts
+from tuner.own.bound import Bound
+from tuner.own.kind import OfKind
+from tuner.own.nginx.edits import Edit, change_texts, change_tree
+from tuner.own.nginx.lab import Carried, Stand, carry
+from tuner.own.nginx.serving import Serving, effective, serving
+from tuner.own.nginx.table import bind, changes
+from tuner.own.nginx.tree import Directive, Tree, lines, parse, write
+from tuner.own.patch import exported, plain
+from tuner.own.server import Wishes
+from tuner.own.target import THIS_MACHINE, Target, check_folder
+from tuner.render.render import EXPORT, Placement, cpu_mask
+from tuner.servers import nginx
+from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, Ground
+from tuner.servers.server import Server
+from tuner.servers.trial import refusal, trial_ground
+from tuner.space.configuration import Configuration
+from tuner.space.space import Space
+from tuner.workload.wire import Tls, Wire
+from tuner.workload.workload import Workload
+
+_PORT = 18_080
+"""For the trial with ``nginx -t``, which does not mind if somebody listens there."""
+
+_UNKNOWN = re.compile(r'unknown directive "([^"]+)"|"(aio) \w+" is unsupported')
+"""Of a module that is not built in; and of asynchronous reading, which a build may lack."""
+_LINE = re.compile(r" in (\S+):(\d+)")
+_MOST_UNKNOWN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A configuration that was read, and what of it a workload reaches."""
+
+    wishes: Wishes
+    serving: Serving
+    workload: Workload
+    """As it must be asked here: over TLS where the server speaks nothing else."""
+    target: Target = THIS_MACHINE
+    """Where it is served."""
+
+    @property
+    def tree(self) -> Tree:
+        """The configuration."""
+        return self.serving.tree
+
+    def adapt(self, space: Space, server: ServerFacts) -> tuple[OwnNginx, tuple[str, ...]]:
+        """See ``port.Own``."""
+        return adapt(self, space, server)
+
+
+def read(wishes: Wishes, workload: Workload, tree: Tree | None = None) -> Own:
+    """Read a configuration and find what the workload reaches.
+
+    Args:
+        wishes: whose, and which server of it.
+        workload: what is asked.
+        tree: the configuration, where it was read already.
+
+    Raises:
+        DefinitionError: at file and line.
+    """
+    tree = tree or parse(wishes.config)
+    found = serving(
+        tree,
+        [request.path for request in workload.requests],
+        server_name=wishes.server_name,
+        tls=workload.wire.tls is not None,
+        proxied=workload.backend is not None,
+    )
+    if found.tls and workload.wire.tls is None:
+        workload = replace(workload, wire=replace(workload.wire, tls=Tls()))
+    _check_protocol(found, workload.wire)
+    return Own(wishes, found, workload)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNginx(OfKind):
+    """Behind ``tuner.servers.server.Server``, with instances and exports of the user's files."""
+
+    kind: ClassVar[Server] = nginx
+
+    own: Own
+    bound: Bound
+    modules_dir: str
+    unknown: frozenset[str] = frozenset()
+    """Directives that this build of Nginx does not know."""
+
+    @property
+    def file_name(self) -> str:
+        """See ``Server``."""
+        return nginx.file_name
+
+    def instance(
+        self,
+        label: str,
+        configuration: Configuration,
+        space: Space,  # noqa: ARG002 - the port's; ``bound`` has it with the user's values
+        ground: Ground,
+        port: int,
+    ) -> InstanceSpec:
+        """See ``Server``."""
+        directory = ground.instances_dir / label
+        text = plain(write(self.carried(configuration, ground, directory, port).directives))
+        return nginx.spec(label, text, ground, directory, port=port, live=configuration.digest)
+
+    def export_text(
+        self,
+        configuration: Configuration,
+        space: Space,  # noqa: ARG002 - as for ``instance``
+        placement: Placement = EXPORT,  # noqa: ARG002 - the user's own places stay
+    ) -> str:
+        """The user's configuration, includes in place, with the values of this one."""
+        return plain(write(change_tree(self.own.tree, self._changes(configuration))))
+
+    def export_files(
+        self,
+        configuration: Configuration,
+        space: Space,  # noqa: ARG002 - as for ``instance``
+        server: ServerFacts,  # noqa: ARG002 - the port's
+        placement: Placement = EXPORT,  # noqa: ARG002 - the user's own places stay
+    ) -> Mapping[str, str]:
+        """The patch of the user's files, and the patched files; nothing if nothing changes."""
+        tree = self.own.tree
+        changed = change_texts(tree, self._changes(configuration))
+        return exported(configuration.digest, tree.texts, changed, tree.file, "nginx -t")
+
+    def carried(
+        self, configuration: Configuration, ground: Ground, directory: Path, port: int
+    ) -> Carried:
+        """A configuration as the lab serves it."""
+        wanted = changes(self.bound, self.own.serving, configuration)
+        directives = change_tree(self.own.tree, wanted)
+        stand = self._stand(ground, directory, port, configuration.digest)
+        return carry(self.own.serving, directives, stand)
+
+    def _changes(self, configuration: Configuration) -> list[Edit]:
+        bound, found = self.bound, self.own.serving
+        return list(changes(bound, found, configuration, reference=bound.baseline))
+
+    def _stand(self, ground: Ground, directory: Path, port: int, token: str) -> Stand:
+        workload, wishes = self.own.workload, self.own.wishes
+        return Stand(
+            address=f"{ground.address}:{port}",
+            run_dir=str(directory / "run"),
+            log_dir=str(directory / "logs"),
+            modules_dir=self.modules_dir,
+            workers=len(ground.cpus),
+            cpu_mask=cpu_mask(ground.cpus),
+            backend=next(iter(ground.upstreams), ""),
+            root=wishes.root if workload.own_site else str(ground.site_dir),
+            own_site=workload.own_site,
+            tls_dir=str(directory / TLS_FOLDER) if ground.certificate else "",
+            protocol=workload.wire.protocol,
+            keep_upstreams=wishes.keep_upstreams,
+            readable=self.own.target.is_readable,
+            unknown=self.unknown,
+            live_path=LIVE_PATH,
+            token=token,
+        )
+
+
+def adapt(own: Own, space: Space, server: ServerFacts) -> tuple[OwnNginx, tuple[str, ...]]:
+    """The user's Nginx behind the port, and what the lab does otherwise, in words.
+
+    The baseline is given to ``nginx -t`` as the lab would serve it, so that what this build does
+    not know, or what is wrong, is said with the user's file and line before anything starts.
+
+    Raises:
+        DefinitionError: Nginx refuses the configuration, or nothing in it can be tuned.
+    """
+    _check_root(own)
+    prefix = re.search(r"--prefix=(\S+)", server.build)
+    made = OwnNginx(
+        own, bind(space, own.serving), prefix.group(1) if prefix else "/usr/local/nginx"
+    )
+    for _ in range(_MOST_UNKNOWN):
+        with own.target.folder() as folder:
+            carried = _try_out(made, server, Path(folder))
+        if isinstance(carried, Carried):
+            return made, _notes(made, carried)
+        made = replace(made, unknown=made.unknown | {carried})
+    raise DefinitionError(
+        f"{server.binary} does not know {', '.join(sorted(made.unknown))} and more; name the Nginx"
+        " that this configuration is for",
+        path=own.tree.file,
+    )
+
+
+def _try_out(made: OwnNginx, server: ServerFacts, folder: Path) -> Carried | str:
+    """The baseline as the lab will serve it, or a directive that this build does not know."""
+    ground = trial_ground(server, made.own.workload, folder)
+    baseline = made.bound.baseline
+    spec = made.instance("t", baseline, made.bound.space, ground, _PORT)
+    carried = made.carried(baseline, ground, Path(spec.directory), _PORT)
+    said = refusal(spec, on=made.own.target)
+    if not said:
+        return carried
+    unknown = _UNKNOWN.search(said)
+    if unknown:
+        return unknown.group(1) or unknown.group(2)
+    raise _refusal(said, list(lines(carried.directives)), made.own.tree.file)
+
+
+def _refusal(said: str, written: list[tuple[str, Directive]], main: str) -> DefinitionError:
+    """Nginx's words, at the line of the user's file that they are about."""
+    words = next((line for line in said.splitlines() if "[emerg]" in line), said.strip())
+    message = words.partition("[emerg] ")[2] or words
+    place = _LINE.search(message)
+    found = written[int(place.group(2)) - 1][1] if place else None
+    where = found if found is not None and found.place is not None else None
+    return DefinitionError(
+        f"Nginx refuses it: {_LINE.sub('', message)}",
+        path=where.file if where else main,
+        line=where.line if where else None,
+    )
+
+
+def _notes(made: OwnNginx, carried: Carried) -> tuple[str, ...]:
+    own = made.own
+    notes = [f"own configuration: {own.tree.file}, {len(own.tree.texts)} files"]
+    if own.workload.wire.tls is not None and own.serving.tls:
+        notes.append(f"{own.serving.server.where} is asked over TLS")
+    raised = [
+        f"{name} is {needed} in the lab, not {said}: the load needs it"
+        for name, (said, needed) in made.bound.raised.items()
+    ]
+    return (*notes, *own.tree.notes, *raised, *carried.notes)
+
+
+def _check_protocol(found: Serving, wire: Wire) -> None:
+    """Whether the server speaks what the workload asks.
+
+    Raises:
+        DefinitionError: it does not.
+    """
+    blocks = (found.http, found.server)
+    on = {name for name in ("http2", "http3") if _is_on(effective(blocks, name))}
+    if any("http2" in listen.args for listen in found.listens):
+        on.add("http2")
+    quic = [listen for listen in found.server.children("listen") if "quic" in listen.args]
+    if wire.protocol == "http3" and quic:
+        return
+    if wire.protocol != "http1" and (wire.protocol not in on or wire.protocol == "http3"):
+        raise DefinitionError(
+            f"the workload asks over {wire.protocol}, which this server does not speak; choose a"
+            " workload over http1 (--workload), or another server (--server-name)",
+            path=found.server.file,
+            line=found.server.line,
+        )
+
+
+def _is_on(found: tuple[Directive, ...]) -> bool:
+    return any(directive.args == ("on",) for directive in found)
+
+
+def _check_root(own: Own) -> None:
+    """Whether the user's own files can be served, where the workload asks for them.
+
+    Raises:
+        DefinitionError: the account of the instances cannot enter their folder.
+    """
+    if not own.workload.own_site:
+        return
+    if own.wishes.root:
+        check_folder(own.target, own.wishes.root, "--root")
+        return
+    for chain in own.serving.chains:
+        for found in effective(chain, "root", "alias"):
+            # As the lab serves it: relative paths count from the folder of the main file.
+            path = Path(own.tree.file).parent / found.args[0]
+            if found.name == "alias" and not found.args[0].endswith("/"):
+                path = path.parent  # of a file, perhaps
+            if "$" not in found.args[0]:
+                check_folder(own.target, str(path), found.file, found.line)

@@ -1,0 +1,101 @@
+"""The parameters of Nginx's spaces: how each is read from a configuration, and written into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from tuner.own import bound as bounds
+from tuner.own.bound import Bound, Group
+from tuner.own.nginx.compound import (
+    AccessLog,
+    OpenFileCache,
+    ProxyBuffers,
+    WorkerAffinity,
+    WorkerConnections,
+    WorkerProcesses,
+)
+from tuner.own.nginx.edits import Edit
+from tuner.own.nginx.places import ListenOptions, Pair, Plain, Scope
+from tuner.own.nginx.serving import Serving
+from tuner.own.nginx.tls_and_disk import FileThreads, KernelTls, SessionCache
+from tuner.own.nginx.upstreams import KeptUpstreams
+from tuner.space.configuration import Configuration
+from tuner.space.space import Space
+
+GROUPS: tuple[Group[Scope, Edit], ...] = (
+    WorkerProcesses(),
+    WorkerAffinity(),
+    WorkerConnections(),
+    Plain("multi_accept", "events"),
+    Plain("accept_mutex", "events"),
+    ListenOptions(flags=("reuseport", "deferred"), valued=("backlog", "fastopen")),
+    Plain("keepalive_requests"),
+    Plain("keepalive_timeout"),
+    Plain("sendfile"),
+    Plain("tcp_nopush"),
+    Plain("tcp_nodelay"),
+    Plain("sendfile_max_chunk"),
+    Plain("postpone_output"),
+    Plain("directio"),
+    Pair(("output_buffers_number", "output_buffers_size"), "output_buffers"),
+    OpenFileCache(),
+    Plain("open_file_cache_valid"),
+    Plain("open_file_cache_min_uses"),
+    AccessLog(),
+    Plain("gzip"),
+    Plain("gzip_comp_level"),
+    Plain("gzip_static"),
+    FileThreads(),
+    KernelTls(),
+    SessionCache(),
+    Plain("ssl_buffer_size", "server"),
+    Plain("http2_chunk_size"),
+    Plain("http2_max_concurrent_streams", "server"),
+    Plain("http2_recv_buffer_size", "server"),
+    Plain("http3_stream_buffer_size", "server"),
+    Plain("http3_max_concurrent_streams", "server"),
+    Plain("quic_gso", "server"),
+    KeptUpstreams(),
+    ProxyBuffers(),
+    Plain("proxy_buffering", "proxy"),
+    Plain("proxy_max_temp_file_size", "proxy"),
+)
+
+UNPLACED: Mapping[str, str] = MappingProxyType(
+    {
+        "gzip_types": "is left as it is: what is compressed is nothing to be tuned",
+        "x_forwarded_for": "is left as it is: what applications are told is nothing to be tuned",
+    }
+)
+"""Parameters of the spaces that cannot be found in a configuration, with the reason."""
+
+
+def bind(space: Space, serving: Serving) -> Bound:
+    """Read every parameter's value from a configuration of Nginx; see ``bound.bind``.
+
+    Raises:
+        DefinitionError: nothing of the space is left.
+    """
+    scope = Scope(serving, space.facts)
+    return bounds.bind(space, GROUPS, scope, unplaced=UNPLACED, path=serving.tree.file)
+
+
+def changes(
+    bound: Bound,
+    serving: Serving,
+    configuration: Configuration,
+    *,
+    reference: Configuration | None = None,
+) -> Iterator[Edit]:
+    """The changes that turn the user's configuration into another one; see ``bound.changed``."""
+    scope = Scope(serving, bound.space.facts)
+    for group, wanted in bounds.changed(
+        bound,
+        GROUPS,
+        configuration,
+        reference=reference,
+        # Options of a socket stand side by side and need nothing of each other.
+        apart=lambda group: isinstance(group, ListenOptions),
+    ):
+        yield from group.edits(scope, wanted)

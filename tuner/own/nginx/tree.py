@@ -1,0 +1,316 @@
+"""The user's Nginx configuration as a frozen tree that knows where everything stands.
+
+crossplane reads each file (https://github.com/nginxinc/crossplane); a scanner of ours adds what it
+leaves out: where a directive's text begins and ends, and how its words are quoted. Both walk the
+same text in the same order, so each is a check of the other.
+
+Includes stand in the tree as what they include, as Nginx itself reads them.
+"""
+
+from __future__ import annotations
+
+import glob
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from tuner.errors import DefinitionError
+from tuner.own.files import HERE, Files
+from tuner.reading.nginx_text import LUA, Token, scan
+
+PACKAGED = Path("/etc/nginx")
+"""Where packages and containers keep the configuration."""
+_DEEPEST = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a directive's text stands in its file: offsets of characters."""
+
+    words: tuple[tuple[int, int], ...]
+    """Start and end of the name and of each argument, quotes included."""
+    end: int
+    """Behind the ``;``, or behind the ``}`` of a block."""
+    inside: int | None = None
+    """Behind the ``{`` of a block."""
+
+    @property
+    def start(self) -> int:
+        """Where the name begins."""
+        return self.words[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """One directive, and what is in it if it is a block."""
+
+    name: str
+    args: tuple[str, ...]
+    """Without the quotes."""
+    file: str
+    line: int
+    """1-based."""
+    block: tuple[Directive, ...] | None = None
+    """None: no block. Included directives are among them, each with its own file."""
+    written: tuple[str, ...] = ()
+    """Name and arguments as they are written, quotes included; empty where tuner made it."""
+    place: Place | None = None
+    """None where tuner made it."""
+
+    @property
+    def where(self) -> str:
+        """``/etc/nginx/nginx.conf:12``."""
+        return f"{self.file}:{self.line}"
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What tells it from every other directive of the files: its file, and where it begins."""
+        return self.file, self.place.start if self.place else -1
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Name and arguments as they are to be written."""
+        return self.written or (self.name, *self.args)
+
+    def children(self, *names: str) -> Iterator[Directive]:
+        """The directives of these names right in this block."""
+        return (child for child in self.block or () if child.name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A whole configuration."""
+
+    file: str
+    """The main file."""
+    directives: tuple[Directive, ...]
+    texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Every file that was read, as it is; bytes that are no UTF-8 as lone surrogates."""
+    notes: tuple[str, ...] = ()
+    """What had to be looked for elsewhere than the configuration says."""
+
+    def children(self, *names: str) -> Iterator[Directive]:
+        """The directives of these names on the outermost level."""
+        return (found for found in self.directives if found.name in names)
+
+    def walk(self) -> Iterator[Directive]:
+        """Every directive, a block before what is in it."""
+        return walk(self.directives)
+
+    def http(self) -> Directive:
+        """The block ``http``.
+
+        Raises:
+            DefinitionError: there is none.
+        """
+        for found in self.children("http"):
+            return found
+        raise DefinitionError(
+            "holds no http block; name the main file, which includes the others"
+            " (--config /etc/nginx/nginx.conf)",
+            path=self.file,
+        )
+
+
+def walk(directives: Iterable[Directive]) -> Iterator[Directive]:
+    """Every directive of a list, a block before what is in it."""
+    for directive in directives:
+        yield directive
+        yield from walk(directive.block or ())
+
+
+def parse(path: str | Path, files: Files = HERE) -> Tree:
+    """Read a configuration with all that it includes.
+
+    Relative includes count from the main file's folder, as Nginx has it. What is not there is
+    looked for in ``/etc/nginx``, and what is not in ``/etc/nginx``, beside the main file: so a
+    checked-out folder or a container's copy can be read where it lies.
+
+    Args:
+        path: of the main file; absolute, where it lies on another host.
+        files: where all of them lie.
+
+    Raises:
+        DefinitionError: a file cannot be read, or is no configuration of Nginx; with its line.
+    """
+    reader = _Reader(Path(path).absolute(), files)
+    directives = reader.file(str(reader.main), None, 0)
+    return Tree(str(reader.main), directives, MappingProxyType(reader.texts), tuple(reader.notes))
+
+
+def write(directives: Iterable[Directive], indent: str = "") -> str:
+    """The directives as one text, a directive per line, every word as it was written."""
+    return "".join(f"{line}\n" for line, _ in lines(directives, indent))
+
+
+def lines(directives: Iterable[Directive], indent: str = "") -> Iterator[tuple[str, Directive]]:
+    """The lines of ``write``, each with the directive that it belongs to."""
+    for directive in directives:
+        # A quoted word may hold line breaks; they belong to the value and stay.
+        text = indent + " ".join(directive.words)
+        end = ";" if directive.block is None else " {"
+        yield from ((part, directive) for part in f"{text}{end}".split("\n"))
+        if directive.block is not None:
+            yield from lines(directive.block, indent + "    ")
+            yield f"{indent}}}", directive
+
+
+def equal(one: Iterable[Directive], other: Iterable[Directive]) -> bool:
+    """Whether two lists of directives mean the same, wherever they stand."""
+    return _meaning(one) == _meaning(other)
+
+
+def _meaning(directives: Iterable[Directive]) -> list[Any]:
+    return [
+        (found.name, found.args, None if found.block is None else _meaning(found.block))
+        for found in directives
+    ]
+
+
+class _Reader:
+    """Reads files, each once, and puts them together."""
+
+    def __init__(self, main: Path, files: Files) -> None:
+        self.main = main
+        self.lying = files
+        self.texts: dict[str, str] = {}
+        self.notes: list[str] = []
+        self._tokens: dict[str, tuple[Token, ...]] = {}
+        self._parsed: dict[str, Any] = {}
+
+    def file(self, path: str, source: Directive | None, depth: int) -> tuple[Directive, ...]:
+        if depth > _DEEPEST:
+            raise DefinitionError(
+                f"includes are nested more than {_DEEPEST} deep: a file includes itself",
+                path=source.file if source else path,
+                line=source.line if source else None,
+            )
+        if path not in self.texts:
+            self.texts[path] = _read(self.lying, path, source)
+            self._tokens[path] = tuple(scan(self.texts[path], path))
+            self._parsed[path] = _crossplane(path, self.texts[path])
+        return tuple(self._block(path, self._parsed[path], iter(self._tokens[path]), depth))
+
+    def _block(
+        self, path: str, statements: Any, tokens: Iterator[Token], depth: int
+    ) -> Iterator[Directive]:
+        for statement in statements:
+            if statement["directive"] == "#":
+                continue
+            found, opened = _head(path, statement, tokens)
+            if not opened:
+                if found.name == "include" and found.args:
+                    yield from self._include(found, depth)
+                else:
+                    yield found
+                continue
+            block = tuple(self._block(path, statement.get("block") or (), tokens, depth))
+            close = next(tokens, None)
+            if close is None or close.kind != "}":
+                raise _disagree(path, found.line)
+            assert found.place is not None  # noqa: S101 - read from a file just now
+            place = Place(found.place.words, close.end, found.place.inside)
+            yield Directive(found.name, found.args, path, found.line, block, found.written, place)
+
+    def _include(self, include: Directive, depth: int) -> Iterator[Directive]:
+        for path in self._files(include):
+            yield from self.file(path, include, depth + 1)
+
+    def _files(self, include: Directive) -> list[str]:
+        """The files that an include means, in Nginx's order."""
+        wanted = self.main.parent / include.args[0]
+        found = self.lying.matches(str(wanted))
+        elsewhere = PACKAGED / include.args[0]
+        if wanted.is_relative_to(PACKAGED):
+            elsewhere = self.main.parent / wanted.relative_to(PACKAGED)
+        if not found and elsewhere != wanted:
+            found = self.lying.matches(str(elsewhere))
+            if found:
+                self.notes.append(f"{include.where}: {wanted} is not here; {elsewhere} was read")
+        # Nginx takes a mask that matches nothing for an empty one.
+        if not found and not glob.has_magic(str(wanted)):
+            raise DefinitionError(
+                f"include {include.args[0]!r}: there is no {wanted}; put it there, or give a copy"
+                " of the whole folder with --config COPY/nginx.conf",
+                path=include.file,
+                line=include.line,
+            )
+        return found
+
+
+def _read(files: Files, path: str, source: Directive | None) -> str:
+    try:
+        # Bytes, so that line ends stay what they are; a stray byte must come back as it was.
+        return files.read(path).decode("utf-8", "surrogateescape")
+    except OSError as error:
+        remedy = "; run as a user who may read it" if isinstance(error, PermissionError) else ""
+        message = f"{path}: " if source else ""
+        raise DefinitionError(
+            f"{message}cannot be read: {error.strerror}{remedy}",
+            path=source.file if source else path,
+            line=source.line if source else None,
+        ) from None
+
+
+def _crossplane(path: str, text: str) -> Any:
+    """What crossplane reads in one file.
+
+    It checks the syntax only: Nginx itself knows better than a table which directive this
+    version and its modules take where, and says so before anything is measured.
+    """
+    # Imported here: its tables cost time that other commands need not pay.
+    import crossplane
+
+    with tempfile.TemporaryDirectory(prefix="tuner-") as folder:
+        # It reads files of this machine only, and the user's may lie on another.
+        copy = Path(folder) / "file"
+        copy.write_bytes(text.encode("utf-8", "surrogateescape"))
+        payload = crossplane.parse(str(copy), single=True, check_ctx=False, check_args=False)
+    for error in payload["errors"]:
+        message = error["error"].split(f" in {copy}")[0].strip()
+        raise DefinitionError(
+            f"is no configuration of Nginx: {message or 'it ends within a directive'}",
+            path=path,
+            line=error["line"],
+        )
+    return payload["config"][0]["parsed"]
+
+
+def _head(path: str, statement: Any, tokens: Iterator[Token]) -> tuple[Directive, bool]:
+    """A directive up to its ``;`` or ``{``, and whether it opens a block."""
+    name, line = statement["directive"], statement["line"]
+    if name.endswith(LUA):
+        raise DefinitionError(
+            f"{name}: Lua between braces is not read; put it into a file ({name[:-6]}_file)",
+            path=path,
+            line=line,
+        )
+    words: list[Token] = []
+    for token in tokens:
+        if token.kind == "word":
+            words.append(token)
+            continue
+        if token.kind == "}" or not words:
+            break
+        place = Place(
+            tuple((word.start, word.end) for word in words),
+            token.end,
+            token.end if token.kind == "{" else None,
+        )
+        made = Directive(
+            name=name,
+            args=tuple(statement["args"]),
+            file=path,
+            line=line,
+            written=tuple(word.text for word in words),
+            place=place,
+        )
+        return made, token.kind == "{"
+    raise DefinitionError(f"{name} is not ended by ';'", path=path, line=line)
+
+
+def _disagree(path: str, line: int) -> DefinitionError:
+    return DefinitionError("this block is not understood; is a ';' missing?", path=path, line=line)

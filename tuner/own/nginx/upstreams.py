@@ -1,0 +1,233 @@
+"""Connections to upstreams that are kept, in a configuration that may have no word of them.
+
+Three things must come together: ``keepalive`` in an ``upstream`` block, HTTP/1.1, and a
+``Connection`` header that does not ask to close
+(https://nginx.org/en/docs/http/ngx_http_upstream_module.html#keepalive). Two things must not be
+lost on the way: WebSockets, which need the header, and what a backend is told of its own address.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tuner.own.bound import Kept, UnplacedError
+from tuner.own.nginx.edits import Edit, Insert, Set
+from tuner.own.nginx.places import Plain, Scope, Spot, agreed, proxy_pass, removed, spots
+from tuner.own.nginx.serving import Serving, effective
+from tuner.own.nginx.tree import Directive
+
+_KEEPS_CONNECTIONS = (1, 29, 7)
+"""From this version on connections to upstreams are kept unless the file says otherwise."""
+_MORE_REQUESTS = (1, 19, 10)
+_VERSION, _COUNT = "proxy_http_version", "upstream_keepalive"
+_IN_BLOCK = {
+    _COUNT: "keepalive",
+    "upstream_keepalive_requests": "keepalive_requests",
+    "upstream_keepalive_timeout": "keepalive_timeout",
+}
+_OF_ADDRESS = ("$proxy_host", "$proxy_port")
+"""What ``proxy_pass`` names, as text: another text where an upstream block stands for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptUpstreams:
+    """``keepalive`` and what belongs to it, with the HTTP version towards the upstream.
+
+    An address in ``proxy_pass`` gets an upstream block of its own. What Nginx would have told the
+    backend and made of its redirects by the address is then said in words.
+    """
+
+    names: tuple[str, ...] = (_VERSION, *_IN_BLOCK)
+
+    def read(self, scope: Scope) -> Mapping[str, str | None]:
+        """See ``Group``."""
+        places = [_Place.of(scope.serving, spot) for spot in spots(scope.serving, "proxy")]
+        version = Plain(_VERSION, "proxy").read(scope)[_VERSION]
+        for place in places:
+            if place.upgrades is None:
+                continue
+            if version != "1.1":
+                raise UnplacedError(
+                    f"{place.upgrades.where} sets Connection for WebSockets, which need"
+                    " proxy_http_version 1.1"
+                )
+            version = Kept(version)
+        return {_VERSION: version, **{name: _said(places, name) for name in _IN_BLOCK}}
+
+    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+        """See ``Group``."""
+        yield from Plain(_VERSION, "proxy").edits(scope, wanted)
+        silent = _compiled_in(scope.facts.server_version)
+        lines = tuple((word, wanted[n]) for n, word in _IN_BLOCK.items() if n in wanted)
+        # A 0 is refused before, and nothing is kept unless asked for.
+        none = wanted.get(_COUNT) == "0" and scope.facts.server_version < _KEEPS_CONNECTIONS
+        for place in (_Place.of(scope.serving, spot) for spot in spots(scope.serving, "proxy")):
+            if lines and none:
+                yield from removed(tuple(place.block.children("keepalive")) if place.block else ())
+            elif lines:
+                yield from place.keeps(lines, silent)
+            if _VERSION in wanted:
+                yield from place.connects(wanted[_VERSION])
+
+
+def _compiled_in(version: tuple[int, ...]) -> frozenset[tuple[str, str]]:
+    """Directives with the values that Nginx has without them."""
+    requests = "1000" if version >= _MORE_REQUESTS else "100"
+    return frozenset({("keepalive_requests", requests), ("keepalive_timeout", "60s")})
+
+
+def _said(places: Sequence[_Place], name: str) -> str | None:
+    values: dict[Directive | None, str | None] = {}
+    for place in places:
+        found = tuple(place.block.children(_IN_BLOCK[name])) if place.block else ()
+        values[found[-1] if found else None] = found[-1].args[0] if found else None
+    return agreed(values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """One location that proxies."""
+
+    spot: Spot
+    http: Directive
+    passed: Directive
+    block: Directive | None
+    """The upstream block that is named; None: an address is."""
+    headers: tuple[Directive, ...]
+    """The request headers that count."""
+    upgrades: Directive | None
+    """The ``Connection`` header, where it is there for WebSockets."""
+    closes: Directive | None
+    """What in a map makes that header ``close`` for a request that upgrades nothing."""
+
+    @classmethod
+    def of(cls, serving: Serving, spot: Spot) -> _Place:
+        """Look at a location.
+
+        Raises:
+            UnplacedError: connections cannot be kept there by a rule.
+        """
+        passed = proxy_pass(spot.chain)
+        headers = spot.found("proxy_set_header")
+        block = serving.upstream(passed.args[0].partition("://")[2].partition("/")[0])
+        if block is None:
+            _check_address(serving, spot.chain, passed, headers)
+        upgrades = closes = None
+        for header in _called("connection", headers):
+            if "$" in header.args[-1]:
+                upgrades, closes = header, _closing(serving, header)
+            elif "upgrade" in header.args[-1].lower():
+                upgrades = header
+        return cls(spot, serving.http, passed, block, headers, upgrades, closes)
+
+    def keeps(
+        self, lines: Iterable[tuple[str, str]], silent: frozenset[tuple[str, str]]
+    ) -> Iterator[Edit]:
+        """The upstream's directives, in its block or in a new one.
+
+        Args:
+            lines: a directive and its value.
+            silent: those that need not be said where nothing else is.
+        """
+        at = None if self.block is None else Spot((self.block,), self.block)
+        lines = [line for line in lines if line not in silent or (at and at.found(line[0]))]
+        if at is not None:
+            yield from (at.put(word, value) for word, value in lines)
+            return
+        url = self.passed.args[0]
+        host, slash, path = url.removeprefix("http://").partition("/")
+        name = f"kept_{re.sub(r'[^A-Za-z0-9]', '_', host)}"
+        yield Insert(self.http, "upstream", (name,), (("server", host), *lines))
+        yield Set(self.passed, (f"http://{name}{slash}{path}", *self.passed.words[2:]))
+        location = self.spot.chain[-1]
+        if not _called("host", self.headers):
+            yield Insert(location, "proxy_set_header", ("Host", host))
+        if not self.spot.found("proxy_redirect"):
+            # What `default` means (ngx_http_proxy_merge_loc_conf).
+            new = (url, location.args[-1]) if slash else (f"{url}/", "/")
+            yield Insert(location, "proxy_redirect", new)
+
+    def connects(self, version: str) -> Iterator[Edit]:
+        """The ``Connection`` header that goes with an HTTP version."""
+        if self.upgrades is not None:
+            if self.closes is not None:
+                # An empty header is not sent; one that upgrades stays.
+                yield Set(self.closes, ('""',))
+            return
+        found = _called("connection", self.headers)
+        # Before 1.29.7 no header of its own means `close`.
+        if found and found[-1].args[-1] != ("" if version != "1.0" else "close"):
+            new = "close" if version == "1.0" else '""'
+            yield Set(found[-1], (found[-1].words[1], new))
+        elif not found and version != "1.0":
+            # These headers are inherited together or not at all, so it joins the others.
+            owner = _owner(self.spot.chain) or self.spot.into
+            yield Insert(owner, "proxy_set_header", ("Connection", '""'))
+
+
+def _check_address(
+    serving: Serving,
+    chain: Sequence[Directive],
+    passed: Directive,
+    headers: Sequence[Directive],
+) -> None:
+    """Whether an upstream block can stand for the address, and nobody notices.
+
+    Raises:
+        UnplacedError: it cannot.
+    """
+    target, where = passed.args[0], f"{passed.where} proxies to {passed.args[0]}"
+    remedy = "; put the address into an upstream block to have its connections kept"
+    if "$" in target:
+        raise UnplacedError(f"{where}, which is another for each request")
+    if not target.startswith("http://") or target.startswith("http://unix:"):
+        raise UnplacedError(f"{where}, which is no address in cleartext{remedy}")
+    if any(
+        part in word for found in serving.tree.walk() for word in found.args for part in _OF_ADDRESS
+    ):
+        raise UnplacedError(f"{where}, and $proxy_host or $proxy_port is used{remedy}")
+    if any("default" in found.args for found in effective(chain, "proxy_redirect")):
+        raise UnplacedError(f"{where}, and proxy_redirect default is said{remedy}")
+    owner = _owner(chain)
+    if not _called("host", headers) and owner is not None and owner is not chain[-1]:
+        raise UnplacedError(
+            f"{where}, and the headers of {owner.where} do not say Host; say it there, or put the"
+            " address into an upstream block, to have its connections kept"
+        )
+
+
+def _closing(serving: Serving, header: Directive) -> Directive | None:
+    """The entry of a map that makes the header ``close`` where nothing is upgraded.
+
+    Raises:
+        UnplacedError: the header does not come from such a map, or the map is used elsewhere.
+    """
+    variable = header.args[-1]
+    where = f"{header.where} sets Connection to {variable}"
+    maps = [found for found in serving.http.children("map") if found.args[1:] == (variable,)]
+    if not maps or maps[-1].args[0] != "$http_upgrade":
+        raise UnplacedError(f"{where}, which no map makes of $http_upgrade for WebSockets")
+    for found in serving.tree.walk():
+        used = any(variable in word for word in found.args) and found is not maps[-1]
+        if used and (found.name, found.args[0].lower()) != ("proxy_set_header", "connection"):
+            raise UnplacedError(f"{where}, which {found.where} uses too")
+    entries = {found.name: found for found in maps[-1].block or ()}
+    entry = entries.get("", entries.get("default"))
+    value = entry.args[0].lower() if entry and entry.args else ""
+    if "$" in value or (value == "close" and entry is not entries.get("")):
+        raise UnplacedError(f"{where}, whose map at {maps[-1].where} says no word for ''")
+    return entry if value == "close" else None
+
+
+def _called(name: str, headers: Sequence[Directive]) -> tuple[Directive, ...]:
+    return tuple(header for header in headers if header.args[0].lower() == name)
+
+
+def _owner(chain: Sequence[Directive]) -> Directive | None:
+    """The block whose request headers count."""
+    for block in reversed(chain):
+        if any(True for _ in block.children("proxy_set_header")):
+            return block
+    return None

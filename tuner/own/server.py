@@ -1,0 +1,48 @@
+"""The port: the user's own configuration as a study takes it, whichever server reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tuner.machine.facts import ServerFacts
+from tuner.own.bound import Bound
+from tuner.servers.server import Server
+from tuner.space.space import Space
+from tuner.workload.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user says of their configuration."""
+
+    config: str
+    server_name: str = ""
+    root: str = ""
+    keep_upstreams: bool = False
+
+
+class OwnServer(Server, Protocol):
+    """The user's server behind the port of servers: instances and exports of the user's files."""
+
+    @property
+    def bound(self) -> Bound:
+        """The space with the user's values."""
+        ...
+
+
+class Own(Protocol):
+    """A configuration that was read, and what of it a workload reaches."""
+
+    @property
+    def workload(self) -> Workload:
+        """As it must be asked here: over TLS where the server speaks nothing else."""
+        ...
+
+    def adapt(self, space: Space, server: ServerFacts) -> tuple[OwnServer, tuple[str, ...]]:
+        """It behind the port, and what the lab does otherwise, in words.
+
+        Raises:
+            DefinitionError: the server refuses the configuration, or nothing in it can be tuned.
+        """
+        ...

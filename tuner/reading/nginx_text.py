@@ -1,0 +1,101 @@
+"""Nginx's configuration as words and statements, by the rules of its own reader."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tuner.errors import DefinitionError
+from tuner.reading.statement import Statement
+
+LUA = "_by_lua_block"
+"""How the names of OpenResty's directives end that hold Lua between braces."""
+_BLANK = " \t\r\n"
+_ENDS = f"{_BLANK};{{"
+_ESCAPED = re.compile(r"\\([\"'\\])")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word, or what stands between words."""
+
+    kind: str
+    """``word``, ``;``, ``{`` or ``}``."""
+    text: str
+    start: int
+    end: int
+
+
+def scan(text: str, path: str = "") -> Iterator[Token]:
+    """The words of a file by Nginx's rules (ngx_conf_read_token), comments left out.
+
+    Raises:
+        DefinitionError: a quote that is not closed.
+    """
+    at, size = 0, len(text)
+    while at < size:
+        char = text[at]
+        if char in _BLANK:
+            at += 1
+        elif char == "#":
+            line_end = text.find("\n", at)
+            at = size if line_end < 0 else line_end
+        elif char in ";{}":
+            yield Token(char, char, at, at + 1)
+            at += 1
+        else:
+            end = _quoted(text, at, path) if char in "\"'" else _bare(text, at)
+            yield Token("word", text[at:end], at, end)
+            at = end
+
+
+def _quoted(text: str, start: int, path: str) -> int:
+    at = start + 1
+    while at < len(text) and text[at] != text[start]:
+        at += 2 if text[at] == "\\" else 1
+    if at >= len(text):
+        line = text.count("\n", 0, start) + 1
+        raise DefinitionError("a quote is opened here and never closed", path=path, line=line)
+    return at + 1
+
+
+def _bare(text: str, start: int) -> int:
+    at = start
+    # A closing brace in a word, and one that opens behind a dollar sign, belong to it.
+    while at < len(text) and text[at] not in _ENDS:
+        at += 2 if text[at] == "\\" or text.startswith("${", at) else 1
+    return min(at, len(text))
+
+
+def statements(text: str) -> Iterator[Statement]:
+    """What a file says, a block's head before what is in it.
+
+    Raises:
+        DefinitionError: it holds Lua between braces, where other rules hold, or a quote that is
+            not closed.
+    """
+    words: list[str] = []
+    within: list[tuple[str, ...]] = []
+    for token in scan(text):
+        if token.kind == "word":
+            words.append(_plain(token.text))
+            continue
+        if words:
+            if words[0].endswith(LUA):
+                file = words[0].removesuffix("block") + "file"
+                raise DefinitionError(
+                    f"{words[0]}: Lua between braces is not read; put it into a file ({file})"
+                )
+            yield Statement(tuple(words), tuple(within))
+        if token.kind == "{":
+            within.append(tuple(words))
+        elif token.kind == "}" and within:
+            within.pop()
+        words = []
+
+
+def _plain(word: str) -> str:
+    """Without its quotes and the backslashes that escape them."""
+    quoted = word[0] in "\"'" and word[-1] == word[0] and len(word) > 1
+    return _ESCAPED.sub(r"\1", word[1:-1] if quoted else word)

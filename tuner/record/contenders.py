@@ -1,0 +1,109 @@
+"""Who meets whom, as plain data: servers with their configurations, and what was made alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tuner.machine.facts import ServerFacts
+
+STOCK, PUBLISHED, TUNED = "stock", "published", "tuned"
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One arm: a server with a configuration of its own space."""
+
+    label: str
+    """``nginx-tuned``: the instance's name in every block."""
+    server: str
+    kind: str
+    """``stock``, ``distro``, ``hand``, ``published``, ``tuned``, or the path of a file."""
+    digest: str
+    origin: str = ""
+    """Where the configuration comes from, in words."""
+    not_carried: tuple[str, ...] = ()
+    """What of a published configuration has no parameter here, each with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """One thing that servers do differently unless told, and how each was told."""
+
+    what: str
+    why: str
+    by_server: Mapping[str, str]
+    """In words: the settings, or why there is nothing to set."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRow:
+    """Figures of one measurement that somebody published."""
+
+    case: str
+    server: str
+    arm: str
+    """What was measured, in words."""
+    figures: Mapping[str, str]
+    """By name, as published, with their unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What was published of an experiment."""
+
+    title: str
+    source: str
+    year: str
+    setting: str
+    concluded: tuple[str, ...]
+    weak: tuple[str, ...]
+    """What the method could not show."""
+    rows: tuple[PublishedRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """The rates of a ladder, written before its first block."""
+
+    rates_per_s: tuple[float, ...]
+    passes: int
+    """Times that every rate is offered."""
+    window_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Several arms in common blocks: what was planned, before the first of them."""
+
+    title: str
+    """Of the experiment, or ``nginx against caddy``."""
+    case: str
+    """Which of the experiment's cases; empty where there is one only."""
+    summary: str
+    workload: str
+    """In words."""
+    mode: str
+    """``open`` or ``closed``."""
+    contenders: tuple[Contender, ...]
+    servers: tuple[ServerFacts, ...]
+    capacities_per_s: Mapping[str, float]
+    """Of each arm in a closed loop, by label."""
+    generator_bound: tuple[str, ...]
+    """Arms of which the capacity is at least that: the generator was the limit."""
+    rate_per_s: float
+    rate_source: str
+    blocks: int
+    rounds: int
+    window_s: float
+    limit: str
+    """``p99 <= 5ms``: of the highest rate that is told."""
+    within_s: float
+    """An answer that takes longer counts as not given, where availability is told."""
+    ladder: Ladder | None = None
+    alike: tuple[Alike, ...] = ()
+    scaling: tuple[str, ...] = ()
+    """How the published sizes became these, in words."""
+    published: Published | None = None
+    results: Mapping[str, str] = field(default_factory=dict)
+    """Names of the studies that found the tuned configurations, by server."""

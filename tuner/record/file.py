@@ -1,0 +1,89 @@
+"""A study's record as one small file, to be kept beside a report: JSON, compressed.
+
+It holds what a report is made of and leaves out what only the judging of a window needed: where
+each stall lay, and the histograms of windows outside the confirmation (the spectra merge those of
+the confirmation). ``tuner report FILE`` makes the report again from it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from tuner.errors import StoreError
+from tuner.goals.goals import goals_of
+from tuner.goals.metric import quantile_of
+from tuner.measurement.latency import QUANTILES, Latency
+from tuner.measurement.window import Measurement
+from tuner.record.model import SCHEMA_VERSION, Block, Record
+
+
+def write_record(record: Record, path: Path) -> None:
+    """Write a record; the same record gives the same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Not JSON in the strict sense: what is unknown stands as NaN, which must come back as such.
+    text = json.dumps(msgspec.to_builtins(small(record)), separators=(",", ":")).encode()
+    path.write_bytes(gzip.compress(text, compresslevel=9, mtime=0))
+
+
+def read_record(path: Path) -> Record:
+    """Read what ``write_record`` wrote.
+
+    Raises:
+        StoreError: it is missing, damaged, or of another version.
+    """
+    try:
+        content = path.read_bytes()
+        text = gzip.decompress(content) if path.suffix == ".gz" else content
+        record = msgspec.convert(json.loads(text), Record, str_keys=True)
+    except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
+        raise StoreError(f"{path}: no record that can be read: {error}") from error
+    if record.schema_version != SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: a record of version {record.schema_version}; this tuner reads"
+            f" {SCHEMA_VERSION}"
+        )
+    return record
+
+
+def small(record: Record) -> Record:
+    """The record without what no report needs."""
+    goals = goals_of(record.definition)
+    exact = {name for name, _ in QUANTILES}
+    metrics = [*(o.name for o in goals.objectives), *(limit.metric.name for limit in goals.limits)]
+    # Any other percentile is read from the histogram, in every phase.
+    needed = any(quantile_of(name) is not None and name not in exact for name in metrics)
+    within_us = record.contest.within_s * 1e6 if record.contest else math.inf
+    blocks = (_small_block(b, all_of_it=needed, within_us=within_us) for b in record.blocks)
+    return replace(record, blocks=tuple(blocks))
+
+
+def _small_block(block: Block, *, all_of_it: bool, within_us: float) -> Block:
+    keep = all_of_it or block.phase == "confirm"
+    if block.phase != "ladder":
+        within_us = math.inf
+    windows = tuple(_small_window(w, histograms=keep, within_us=within_us) for w in block.windows)
+    return replace(block, windows=windows)
+
+
+def _small_window(window: Measurement, *, histograms: bool, within_us: float) -> Measurement:
+    # Availability is read from the histogram where something came later than in time.
+    late = window.raw.max_us > within_us
+    return replace(
+        window,
+        generator_spans=(),
+        server_spans=(),
+        raw=_latency(window.raw, histogram=histograms or late),
+        stall_free=_latency(window.stall_free, histogram=histograms),
+        service=_latency(window.service, histogram=False),
+        send_lag=_latency(window.send_lag, histogram=False),
+    )
+
+
+def _latency(found: Latency, *, histogram: bool) -> Latency:
+    return found if histogram else replace(found, hdr="")

@@ -1,0 +1,358 @@
+"""The study's record as plain data: all that a report or an export is made of.
+
+The store writes it piece by piece while the study runs and reads it back whole. Nothing in a
+report comes from anywhere else, so every figure is recomputable offline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
+from tuner.measurement.instrument import NATIVE, Instrument
+from tuner.measurement.stalls import KEEP, StallRule
+from tuner.measurement.window import Gates, Measurement
+from tuner.record.contenders import Contest
+from tuner.space.configuration import Configuration, Value
+
+SCHEMA_VERSION = 1
+
+Phase = Literal[
+    "capacity", "aa", "search", "confirm", "load-points", "ablate", "minimal", "contest", "ladder"
+]
+BlockState = Literal["running", "complete", "invalid", "failed"]
+TrialState = Literal["racing", "dropped", "infeasible", "complete"]
+Origin = Literal["baseline", "hand", "proposed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationRecord:
+    """One configuration with its text as it would be exported."""
+
+    space: str
+    """Name of the space that the values belong to."""
+    digest: str
+    values: Mapping[str, Value]
+    text: str
+    """The configuration file, rendered for export (not for the lab)."""
+    file_name: str = "nginx.conf"
+    """What that file is usually called."""
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Text of further files that belong to an export, by name."""
+    kernel: Mapping[str, str] = field(default_factory=dict)
+    """What the kernel is set to, by its own names; empty unless that is part of the study."""
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration itself, of the same digest."""
+        return Configuration.of(self.space, self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockInstance:
+    """One instance of a block."""
+
+    instance: str
+    """Label, unique in the block; the baseline's is ``baseline``."""
+    digest: str
+    trial: int | None
+    """Number of the trial it belongs to; None for the baseline and in A/A blocks."""
+    state: Literal["planned", "live", "refused", "failed", "dropped"]
+    message: str
+    """The server's words when refused or failed; the reason when dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a search needs to know of a block: some hundred bytes where its windows are many."""
+
+    losses: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By the objective's text, then by instance; see ``tuner.judge.scoring.block_losses``."""
+    levels: Mapping[str, float] = field(default_factory=dict)
+    """The baseline's own figure, by the objective's text: signed ln; NaN where there is none."""
+    excess: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By the limit's text, then by instance; see ``tuner.judge.scoring.block_excess``."""
+    bad: tuple[str, ...] = ()
+    """Instances that failed the load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Instances measured together, with their windows in the order of measurement."""
+
+    number: int
+    """0-based over the whole study, in order of time."""
+    phase: Phase
+    index: int
+    """0-based within the phase; a repeated block keeps the index of the one it repeats."""
+    seed: int
+    state: BlockState
+    reason: str
+    """Why it is invalid or failed; empty otherwise."""
+    started_unix_s: float
+    ended_unix_s: float
+    instances: tuple[BlockInstance, ...]
+    windows: tuple[Measurement, ...]
+    host: str = ""
+    """Name of the host that measured it, where several share a study."""
+    figures: Figures | None = None
+    """Of another host's block, whose windows a worker does not read; else they tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One configuration in the search.
+
+    ``losses`` holds, for each block it completed, ln(level / baseline's level) over the block's
+    rounds (``tuner.judge.scoring.block_losses``), signed so that negative is better.
+    """
+
+    number: int
+    digest: str
+    origin: Origin
+    state: TrialState
+    losses: Mapping[int, float]
+    """By block number."""
+    message: str
+    second: Mapping[int, float] = field(default_factory=dict)
+    """The same for the second objective; empty if there is one only."""
+    excess: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """For each limit, by its text: how far beyond it in each block; 0 or less holds."""
+    effects: tuple[float, ...] = ()
+    """For each objective the signed log ratio to the baseline, estimated from all arms of all
+    blocks of the search; empty if it was not measured."""
+    host: str = ""
+    """Name of the host whose worker began it, where several share a study."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was learnt of the baseline before the search."""
+
+    capacity_per_s: float
+    """Closed-loop throughput of the baseline: the lowest of several windows."""
+    generator_bound: bool
+    """The generator was the bottleneck: the server's capacity is at least ``capacity_per_s``."""
+    rate_per_s: float
+    """The load point of the whole study."""
+    rate_source: str
+    """``70 % of the baseline's capacity``, or ``--rate``."""
+    sigma_d: float
+    """Standard deviation of a block difference of two identical instances, ln units."""
+    sigma_d_upper: float
+    """Its 80 % upper confidence limit, from which n is computed."""
+    degrees_of_freedom: int
+    half_width: float
+    """Half-width of the 95 % interval of the A/A ratio, as a share."""
+    minimum_detectable_effect: float
+    """At the planned n, as a share (0.05 = 5 %)."""
+    correlation: float
+    """Between windows of neighbouring instances in a round."""
+    warnings: tuple[str, ...]
+    second_sigma_d: float = 0.0
+    """Of the second objective, as the four above; 0 without one."""
+    second_half_width: float = 0.0
+    second_minimum_detectable_effect: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """The frozen confirmation: written before its first block, with time and hash."""
+
+    frozen_unix_s: float
+    digest: str
+    """SHA-256 of the canonical JSON of all other fields but ``frozen_unix_s``, 12 hex digits."""
+    estimand: str
+    baseline: str
+    candidate: str
+    """Digests of both configurations."""
+    objective: str
+    rate_per_s: float
+    blocks: int
+    rounds: int
+    window_s: float
+    seed: int
+    alpha: float
+    margin: float
+    stall_rule: StallRule | None
+    gates: Gates
+    second: str = ""
+    """The other objective; each of the two is judged, with Holm's correction."""
+    second_margin: float = 0.0
+    constraints: tuple[str, ...] = ()
+    """Limits that the candidate must hold for the verdict to be *better*."""
+    rivals: tuple[str, ...] = ()
+    """Digests of further finalists, confirmed in the same blocks as ``candidate``."""
+    beside: tuple[str, ...] = ()
+    """Digests of further baselines, in the same blocks; ``baseline`` is that of the verdict."""
+    sequential_rho: float | None = None
+    """None: ``blocks`` are run and analysed once. Else that of the always-valid test (see
+    ``tuner.stats.sequential``), made after every block; ``blocks`` is then the most."""
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Digests of all finalists, the search's winner first."""
+        return (self.candidate, *self.rivals)
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """One changed setting, or several that cannot change without each other."""
+
+    names: tuple[str, ...]
+    reverted: str | None
+    """Digest of the tuned configuration with the baseline's value; None if that is the same."""
+    added: str | None
+    """Digest of the baseline with the tuned value; None if that is the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class AblationProtocol:
+    """What an ablation will measure and decide by: written before its first block."""
+
+    frozen_unix_s: float
+    digest: str
+    """As ``Protocol.digest``."""
+    confirmation: str
+    """Digest of the protocol whose winner is taken apart."""
+    contrasts: tuple[Contrast, ...]
+    blocks: int
+    """Of the contrasts, and of each check of a smaller difference."""
+    rounds: int
+    window_s: float
+    alpha: float
+    """Of each family of contrasts, by Holm; and of all checks together, in equal parts."""
+    margin: float
+    """A smaller difference keeps the gain if it loses less than this share."""
+    objective: str = ""
+    """Of two, the one that was gained, by which the changes are told; empty: the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The confirmation that a study repeats."""
+
+    study: str
+    protocol: str
+    """Digest of its frozen protocol."""
+    host: str
+    started_unix_s: float
+    objective: str
+    verdict: str
+    ratio: float
+    low: float
+    high: float | None
+    """Of the 95 % interval; None where it had no end."""
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class StudyHost:
+    """One of several hosts of a study, each with a worker of its own."""
+
+    name: str
+    generator: str
+    """Name and version of its load generator."""
+    host: HostFacts
+    server: ServerFacts
+    cores: CoreSplit
+    notes: tuple[str, ...]
+    joined_unix_s: float
+    calibration: Calibration | None = None
+    """What was learnt of the baseline on this host; its load point is its own."""
+    protocol: Protocol | None = None
+    """Of the confirmation on this host, frozen before its first block there."""
+    ended_unix_s: float | None = None
+    """When its confirmation came to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A change that was made to a host's own service, or taken back."""
+
+    host: str
+    unix_s: float
+    what: Literal["applied", "rolled back"]
+    files: tuple[str, ...]
+    """Absolute paths there."""
+    owner: str
+    """Study and configuration; empty for what was taken back by hand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """What is known of a study when it starts."""
+
+    name: str
+    definition: Mapping[str, object]
+    """The resolved study definition: every option with its value, as written to YAML."""
+    tuner_version: str
+    command: str
+    """The command line that started the study."""
+    generator: str
+    """Name and version of the load generator."""
+    host: HostFacts
+    server: ServerFacts
+    cores: CoreSplit
+    notes: tuple[str, ...]
+    """What preflight had to say: shared cores, no real-time priority, a noisy host."""
+    started_unix_s: float
+    baseline: str
+    """Digest of the baseline."""
+    instrument: Instrument = NATIVE
+    """What the figures of ``generator`` are worth."""
+    asked: Mapping[str, object] = field(default_factory=dict)
+    """Of a run of several studies: the options of its command, by which it can be gone on with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record(Beginning):
+    """A whole study; of those that share it, one host stands for all from generator to notes."""
+
+    schema_version: int
+    ended_unix_s: float | None
+    configurations: Mapping[str, ConfigurationRecord]
+    calibration: Calibration | None
+    trials: tuple[Trial, ...]
+    blocks: tuple[Block, ...]
+    protocol: Protocol | None
+    importance: Mapping[str, float]
+    """Parameter importance from the search (PED-ANOVA), shares; empty if not computable."""
+    ablation: AblationProtocol | None = None
+    original: Original | None = None
+    """The confirmation that this study replicates, if it is a replication."""
+    applied: tuple[Applied, ...] = ()
+    """What was changed on hosts, in order."""
+    contest: Contest | None = None
+    """Set if several servers or configurations meet in common blocks."""
+    hosts: Mapping[str, StudyHost] = field(default_factory=dict)
+    """The hosts that share the study, in the order in which they joined; empty where it has one."""
+    here: str = ""
+    """Name of the host as which the record is read; empty: as nobody in particular."""
+    chosen: tuple[str, ...] = ()
+    """Digests of what all hosts are to confirm; empty until the search of several hosts is over."""
+    search_ended: bool = False
+    """Whether the time of a search on several hosts is over."""
+
+    @property
+    def keeps_stalls(self) -> bool:
+        """Whether the study was to keep in its figures what stalls of the host touched."""
+        return self.definition.get("stalls") == KEEP
+
+    @property
+    def leaves_out_stalls(self) -> bool:
+        """Whether latencies leave out what stalls of the host touched."""
+        return self.instrument.tells_stalls and not self.cores.shared and not self.keeps_stalls
+
+    @property
+    def busy(self) -> frozenset[int]:
+        """Numbers of the trials that a block measures now."""
+        return frozenset(
+            instance.trial
+            for block in self.blocks
+            if block.state == "running"
+            for instance in block.instances
+            if instance.trial is not None
+        )

@@ -1,0 +1,114 @@
+"""How far searched values reach in a template of the user's own: nowhere that is never searched.
+
+A template's constants are the user's affair, and the same in both arms of a comparison. A value of
+the search could change a directive of the never-list (``tuner.space.never``) by whatever way a template
+has: so every configuration's text is held against the text of the same without its searched values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+
+from tuner.errors import DefinitionError
+from tuner.render.syntax import Syntax
+from tuner.space.configuration import Configuration, Value
+from tuner.space.never import reached, text_refusal
+from tuner.space.parameter import Parameter
+from tuner.space.space import Space
+
+
+def is_own(template: str) -> bool:
+    """Whether a template is a file of the user's, and not a built-in one."""
+    return template.endswith(".j2")
+
+
+def unsearched(space: Space, configuration: Configuration) -> Configuration:
+    """The configuration with all that a search may choose as compiled in."""
+    given = configuration.values
+    final: dict[str, Value] = {}
+    for parameter in space.parameters:
+        if parameter.is_active(final):
+            stock = parameter.defaults["stock"]
+            searched = parameter.searchable or parameter.name not in given
+            final[parameter.name] = stock if searched else given[parameter.name]
+    return Configuration.of(space.name, final)
+
+
+def edges(space: Space, base: Configuration) -> Iterator[Configuration]:
+    """What shows, before anything starts, where values lead to in a template of the user's own.
+
+    Args:
+        space: whose parameters.
+        base: what each of the parameters is changed in.
+
+    Yields:
+        Configurations with all parameters at one end of their ranges, and with each of them at its
+        ends; none where the template is a built-in one.
+    """
+    if not is_own(space.template):
+        return
+    searched = [parameter for parameter in space.parameters if parameter.searchable]
+    # A relation between parameters may not hold there; then nothing is ever served so.
+    for suggest in (lambda p: _ends(p)[0], lambda p: _ends(p)[-1]):
+        with contextlib.suppress(DefinitionError):
+            yield space.propose(searched, base, suggest)
+    for parameter in searched:
+        for value in _ends(parameter):
+            with contextlib.suppress(DefinitionError):
+                yield space.complete({parameter.name: value}, base)
+
+
+def refuse_reach(
+    space: Space,
+    syntax: Syntax,
+    text: str,
+    plain: str,
+    environments: tuple[Mapping[str, str], Mapping[str, str]],
+) -> None:
+    """Refuse a text in which searched values change what is never searched.
+
+    Args:
+        space: with what the user forces by name.
+        syntax: the language of both texts.
+        text: of a configuration.
+        plain: of the same without its searched values.
+        environments: the variables that the process has with each of them.
+
+    Raises:
+        DefinitionError: they do, or one of the texts is not understood.
+    """
+    try:
+        here, there = (
+            tuple(syntax.read(_filled(each, variables)))
+            for each, variables in zip((text, plain), environments, strict=True)
+        )
+    except DefinitionError as error:
+        raise DefinitionError(str(error), path=f"template {space.template}") from None
+    forced = {name for name, _ in space.forced}
+    forced |= {p.directive for p in space.parameters if p.name in forced}
+    for name in reached(space.server, here, there):
+        if name in forced:
+            continue
+        raise DefinitionError(
+            f"{name} is never searched, and a searched value changes it:"
+            f" {text_refusal(space.server, name)}; write it without a parameter, or force it by"
+            f" name: --force {name}",
+            path=f"template {space.template}",
+        )
+
+
+def _filled(text: str, variables: Mapping[str, str]) -> str:
+    """The text with variables of the environment in place, as Caddy reads it."""
+    for name, value in variables.items():
+        text = re.sub(rf"\{{\${name}(:[^}}]*)?\}}|\{{env\.{name}\}}", value, text)
+    return text
+
+
+def _ends(parameter: Parameter) -> tuple[Value, ...]:
+    if parameter.kind == "boolean":
+        return (False, True)
+    if parameter.kind == "choice":
+        return parameter.choices
+    return (parameter.low, *parameter.special, parameter.high)

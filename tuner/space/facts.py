@@ -1,0 +1,123 @@
+"""What the bounds and requirements of a space may depend on: host, server and workload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tuner.machine.facts import HostFacts, ServerFacts
+from tuner.workload.wire import Protocol
+from tuner.workload.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceFacts:
+    """Facts of one host, one server and one workload. The defaults are cleartext HTTP/1.1."""
+
+    server_cores: int
+    """CPUs that the server may use."""
+    connections: int
+    """Connections that the workload keeps open."""
+    memory_bytes: int
+    """The target's memory."""
+    server_version: tuple[int, ...]
+    modules: tuple[str, ...]
+    """Names of compiled-in modules, without ``--with-`` and ``_module``."""
+    tls: bool = False
+    protocol: Protocol = "http1"
+    streams: int = 1
+    """Requests that a connection may carry at the same time."""
+    response_bytes: int = 0
+    """Body of the largest answer; 0 if it is not known."""
+    request_bytes: int = 0
+    """Body of the largest request."""
+    proxied: bool = False
+    """Whether there is a server behind this one."""
+    kernel: tuple[int, ...] = ()
+    """The target's Linux, ``(6, 1, 0)``; empty if it is not known."""
+    kernel_tls: bool = False
+    """Whether the kernel's TLS is loaded: only root could load it on demand."""
+    openssl: tuple[int, ...] = ()
+    """What the server runs with; empty if it is not OpenSSL, or is not known."""
+    somaxconn: int = 65_535
+    """The kernel's cap of a listening socket's backlog."""
+    file_limit: int = 65_536
+    """Hard limit of open files."""
+
+    @property
+    def requests_in_flight(self) -> int:
+        """The most that the workload can have open at a time."""
+        return self.connections * self.streams
+
+    @property
+    def quic_streams(self) -> int:
+        """The most streams of all QUIC connections together; 0 over other transports.
+
+        Of each connection the requests, and the three that a client opens for control and QPACK
+        (RFC 9114, section 6.2) with as many of the server's.
+        """
+        return self.connections * (self.streams + 6) if self.protocol == "http3" else 0
+
+    @property
+    def names(self) -> dict[str, int | float]:
+        """What an expression may refer to."""
+        return {
+            "server_cores": self.server_cores,
+            "connections": self.connections,
+            "requests_in_flight": self.requests_in_flight,
+            "quic_streams": self.quic_streams,
+            "memory_bytes": self.memory_bytes,
+            "response_bytes": self.response_bytes,
+            "somaxconn": self.somaxconn,
+            "file_limit": self.file_limit,
+        }
+
+    @property
+    def version(self) -> str:
+        """``1.22.1``."""
+        return ".".join(map(str, self.server_version))
+
+    @property
+    def wire(self) -> str:
+        """``http2 over TLS``."""
+        return f"{self.protocol}{' over TLS' if self.tls else ', cleartext'}"
+
+
+def space_facts(
+    host: HostFacts, server: ServerFacts, workload: Workload, server_cores: int
+) -> SpaceFacts:
+    """All that a space is bound to.
+
+    Args:
+        host: the target.
+        server: the server under test.
+        workload: what it will be asked.
+        server_cores: CPUs that the server may use.
+    """
+    return SpaceFacts(
+        server_cores=server_cores,
+        connections=workload.connections,
+        memory_bytes=host.memory_bytes,
+        server_version=server.version_tuple,
+        modules=server.modules,
+        tls=workload.wire.tls is not None,
+        protocol=workload.wire.protocol,
+        streams=workload.wire.streams,
+        response_bytes=_largest_answer(workload),
+        request_bytes=max(len(request.body) for request in workload.requests),
+        proxied=workload.backend is not None,
+        kernel=host.kernel_tuple,
+        kernel_tls=host.kernel_tls,
+        openssl=server.openssl_tuple,
+        somaxconn=host.somaxconn,
+        file_limit=host.file_limit,
+    )
+
+
+def _largest_answer(workload: Workload) -> int:
+    """As expected; of answers without an expectation all that could be asked for counts."""
+    expected = [request.expect_length for request in workload.requests]
+    known = [length for length in expected if length is not None]
+    if None in expected:
+        known += [file.size_bytes for file in workload.site]
+        known += [len(workload.backend.body)] if workload.backend else []
+    return max(known, default=0)

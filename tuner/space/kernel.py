@@ -1,0 +1,214 @@
+"""The kernel's part of a configuration: settings of the whole host, beside those of the server.
+
+Its parameters bear the kernel's own names (``net.core.somaxconn``), whose dots tell them from the
+server's. They are part of the configuration like any other: searched, recorded, in the digest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from tuner.errors import DefinitionError
+from tuner.space.configuration import Configuration, Value
+from tuner.space.parameter import Parameter, same
+from tuner.space.space import Space
+
+LAYER = "kernel"
+"""What ``--layer`` takes, and the server of a kernel's space."""
+BUILT_IN = "kernel/net"
+OPEN_FILES = "limits.nofile"
+"""RLIMIT_NOFILE of the instances: a floor, the same for all."""
+SYSCTL_FILE = "90-tuner.conf"
+
+_SETTING = re.compile(r"net\.(core|ipv4)\.[a-z0-9_]+(\.max)?")
+_MAX = ".max"
+"""Ends the name of a setting of three fields (least, default, most) of which this is the last."""
+_PORTS = "net.ipv4.ip_local_port_range"
+_ALGORITHM = "net.ipv4.tcp_congestion_control"
+ALGORITHMS = "net.ipv4.tcp_available_congestion_control"
+
+NEVER: Mapping[str, str] = {
+    "kernel.randomize_va_space": "it gives up a protection against attacks on memory",
+    "net.core.bpf_jit_harden": "it gives up a protection against attacks on the kernel",
+    "net.ipv4.tcp_syncookies": "it is the protection against floods of SYN packets",
+    "net.ipv4.tcp_timestamps": "without it old packets can enter a new connection (RFC 7323)",
+    "net.ipv4.tcp_sack": "every path that loses packets needs it",
+    "net.ipv4.tcp_window_scaling": "every path that is long needs it",
+    "net.ipv4.tcp_tw_recycle": "it broke clients behind NAT, and left the kernel with 4.12",
+    "net.ipv4.tcp_rfc1337": "it is a protection against packets of old connections",
+    "net.ipv4.tcp_challenge_ack_limit": "it is a protection against blind attacks (RFC 5961)",
+    "net.ipv4.tcp_mem": "a wrong value starves the whole host of memory",
+    "net.ipv4.tcp_abort_on_overflow": "it answers bursts with resets, which hides them from p99",
+    "net.ipv4.ip_forward": "it decides where the host's packets go",
+    "net.ipv4.ip_unprivileged_port_start": "it decides who may be a server here",
+}
+"""What is never a parameter, with the reason; nor is what is not net.core or net.ipv4."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The settings of a target before anything is changed."""
+
+    texts: Mapping[str, str]
+    """By the kernel's name, fields separated by one blank."""
+    missing: Mapping[str, str]
+    """Those that are not there, or cannot be written, with the reason."""
+
+
+def setting_of(parameter: str) -> str:
+    """The kernel's own name of a parameter: ``net.ipv4.tcp_rmem`` of ``net.ipv4.tcp_rmem.max``."""
+    return parameter.removesuffix(_MAX)
+
+
+def is_kernels(parameter: str) -> bool:
+    """Whether a parameter is the kernel's and not the server's."""
+    return "." in parameter
+
+
+def server_part(configuration: Configuration) -> Configuration:
+    """What of a configuration is the server's, for its template."""
+    own = {name: value for name, value in configuration.items if not is_kernels(name)}
+    return Configuration.of(configuration.space, own)
+
+
+def settings_of(configuration: Configuration, seen: Seen | None) -> dict[str, str]:
+    """What the kernel is to be set to, by its names and as it writes values; empty without layer.
+
+    Args:
+        configuration: of a space that was joined with a kernel's.
+        seen: gives the fields of a setting that no parameter is about.
+    """
+    if seen is None:
+        return {}
+    return {
+        setting_of(name): _text(name, value, seen.texts[setting_of(name)])
+        for name, value in configuration.items
+        if is_kernels(name) and name != OPEN_FILES
+    }
+
+
+def open_files(configuration: Configuration) -> int:
+    """The floor of RLIMIT_NOFILE; 0 without one."""
+    value = configuration.values.get(OPEN_FILES, 0)
+    return value if isinstance(value, int) else 0
+
+
+def checked(space: Space) -> Space:
+    """The space itself, if it is a kernel's and may be one.
+
+    Raises:
+        DefinitionError: a parameter is on the never-list, or is none of the kernel's network.
+    """
+    if space.server != LAYER:
+        raise DefinitionError(
+            f"{space.name} is a space of {space.server}, not of the kernel", path="--layer"
+        )
+    for parameter in space.parameters:
+        name = setting_of(parameter.name)
+        if name in NEVER:
+            raise DefinitionError(
+                f"{name} is never tuned: {NEVER[name]}; take it out", path=str(space.path)
+            )
+        if parameter.name != OPEN_FILES and not _SETTING.fullmatch(parameter.name):
+            raise DefinitionError(
+                f"{parameter.name!r} is no setting of net.core or net.ipv4, and nothing else of the"
+                " kernel is tuned; take it out",
+                path=str(space.path),
+            )
+    return space
+
+
+def joined(space: Space, kernel: Space, seen: Seen) -> Space:
+    """A server's space with the kernel's parameters behind its own.
+
+    The baselines ``stock`` and ``distro`` have the kernel as it was found: it is what the server
+    runs on today, and what is put back afterwards. ``hand`` has the file's values.
+
+    Raises:
+        DefinitionError: see ``checked``.
+    """
+    kept: list[Parameter] = []
+    left_out = [*space.left_out, *kernel.left_out]
+    for parameter in checked(kernel).parameters:
+        reason = seen.missing.get(setting_of(parameter.name), "")
+        bound = parameter if reason else _as_found(parameter, seen)
+        if isinstance(bound, Parameter) and not reason:
+            kept.append(bound)
+        else:
+            left_out.append((parameter.name, reason or str(bound)))
+    return replace(
+        space,
+        parameters=(*space.parameters, *kept),
+        orders=(*space.orders, *kernel.orders),
+        left_out=tuple(left_out),
+    )
+
+
+def sysctl_file(
+    settings: Mapping[str, str], found: Mapping[str, str], comment_lines: Iterable[str]
+) -> str:
+    """The settings that differ from those found, as sysctl.d(5) reads them; empty if none does."""
+    changed = {name: text for name, text in settings.items() if found.get(name) != text}
+    if not changed:
+        return ""
+    lines = [f"# {' '.join(line.split())}".rstrip() for line in comment_lines]
+    lines += [
+        "#",
+        f"# Install it as /etc/sysctl.d/{SYSCTL_FILE}, run: sysctl --system",
+        "# and start the server anew: some settings count only when a socket is opened.",
+    ]
+    for name, text in sorted(changed.items()):
+        was = f"  # was {found[name]}" if name in found else ""
+        # sysctl.d(5) knows comments on lines of their own only.
+        lines += [was.strip()] * bool(was) + [f"{name} = {text}"]
+    return "\n".join(lines) + "\n"
+
+
+def _as_found(parameter: Parameter, seen: Seen) -> Parameter | str:
+    """The parameter with the host's own value as its default, or why it cannot be one here."""
+    text = seen.texts[setting_of(parameter.name)]
+    try:
+        value = _value(parameter, text)
+    except ValueError:
+        return f"is {text!r} here, which is not understood"
+    hand = parameter.defaults["hand"]
+    if same(hand, parameter.defaults["stock"]):
+        hand = value
+    bound = replace(parameter, defaults={"stock": value, "distro": value, "hand": hand})
+    if parameter.name == _ALGORITHM:
+        # Another one would be a module to be loaded, which stays loaded.
+        offered = tuple(c for c in bound.choices if c in seen.texts.get(ALGORITHMS, "").split())
+        bound = replace(bound, choices=offered)
+    if bound.kind == "choice" and value not in bound.choices:
+        bound = replace(bound, choices=(*bound.choices, str(value)))
+    if bound.kind == "choice" and len(bound.choices) < 2:
+        return f"has nothing to choose from here but {text}"
+    return bound
+
+
+def _value(parameter: Parameter, text: str) -> Value:
+    fields = text.split()
+    if parameter.kind == "boolean":
+        return {"0": False, "1": True}[text] if text in ("0", "1") else _not_understood(text)
+    if parameter.kind == "choice":
+        return "-".join(fields)
+    if parameter.name.endswith(_MAX) and len(fields) == 3:
+        return int(fields[2])
+    return int(text)
+
+
+def _not_understood(text: str) -> bool:
+    raise ValueError(text)
+
+
+def _text(name: str, value: Value, found: str) -> str:
+    """A value as the kernel writes it."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if name == _PORTS:
+        return str(value).replace("-", " ")
+    if name.endswith(_MAX):
+        return " ".join([*found.split()[:2], str(value)])
+    return str(value)

@@ -1,0 +1,121 @@
+"""Settings that no search touches, whoever's space names them.
+
+A search that may change them finds "gains" that nobody should have. By name, ``--force``, a user
+may still have one; the record then says so. Each server's list stands beside its spaces
+(``tuner.space.never_list``); what is said of the host holds for all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+
+from tuner.reading.statement import Statement
+from tuner.space.never_list import never_list
+
+_VARIABLE = re.compile(r"\$\{?(\w+)|\(\?P?<(\w+)>")
+"""One that is read or set, or named in a regular expression."""
+_HOST = "kernel"
+
+
+def refusal(server: str, name: str) -> str:
+    """Why a setting is never searched; empty if it may be.
+
+    Args:
+        server: ``nginx``.
+        name: a parameter's or a directive's; ``-`` is as good as ``_``.
+    """
+    plain = name.lower().replace("-", "_")
+    for each in (server, _HOST):
+        found = never_list(each).listed.get(plain)
+        if found is not None and not found.searched:
+            return found.why
+    return ""
+
+
+def text_refusal(server: str, name: str) -> str:
+    """Why no searched value may reach a directive of a template; empty if one may.
+
+    Beside what is never searched at all, these are directives that a parameter can stand for in
+    part (``ssl_conf_command Options KTLS``), and those that bring in other text.
+    """
+    found = never_list(server).listed.get(name)
+    return refusal(server, name) or (found.why if found else "")
+
+
+def guarded(server: str, statements: Iterable[Statement]) -> list[tuple[str, Statement]]:
+    """What no searched value may change in a configuration, in order.
+
+    Returns:
+        Statements of directives that are never searched, with what is in their blocks and what
+        says what their variables hold; each with the directive's name.
+    """
+    every = list(statements)
+    found: dict[int, tuple[str, Statement]] = {}
+    for at, statement in enumerate(every):
+        for words in (*statement.within, statement.words):
+            name = words[0] if words else ""
+            if text_refusal(server, name) and not _is_parameter(server, words, statement):
+                found[at] = name, _without_options(server, statement)
+                break
+    readers = {**never_list(server).variables, **_read(server, found.values())}
+    while readers:
+        # What a variable is made of may be made of others.
+        more: dict[int, tuple[str, Statement]] = {}
+        for at, statement in enumerate(every):
+            asked = [readers[each] for each in _mentioned(statement) if each in readers]
+            if asked and at not in found:
+                more[at] = asked[0], statement
+        found |= more
+        readers = _read(server, more.values())
+    return [found[at] for at in sorted(found)]
+
+
+def reached(
+    server: str, statements: Iterable[Statement], others: Iterable[Statement]
+) -> tuple[str, ...]:
+    """The directives that no searched value may change, and that differ between two texts."""
+    one, other = guarded(server, statements), guarded(server, others)
+    apart = (Counter(one) - Counter(other)) + (Counter(other) - Counter(one))
+    # Where only the order differs, the first that is out of it.
+    moved = [here for here, there in zip(one, other, strict=False) if here != there][:1]
+    return tuple(sorted({name for name, _ in apart or moved}))
+
+
+def _is_parameter(server: str, words: tuple[str, ...], statement: Statement) -> bool:
+    """Whether a directive says what parameters are for, and nothing else of its own."""
+    found = never_list(server).listed.get(words[0])
+    if found is None:
+        return False
+    inside = (*statement.within, statement.words)
+    return words[1:] in found.unless or any((block,) in inside for block in found.unless_inside)
+
+
+def _without_options(server: str, statement: Statement) -> Statement:
+    """A directive without what parameters are for, such as a log's buffer."""
+    found = never_list(server).listed.get(statement.name)
+    if found is None or not found.options:
+        return statement
+    kept = tuple(word for word in statement.words if not word.startswith(found.options))
+    return Statement(kept, statement.within)
+
+
+def _read(server: str, found: Iterable[tuple[str, Statement]]) -> dict[str, str]:
+    """The variables that some statements mention, with the directive that each is for."""
+    if not never_list(server).has_variables:
+        return {}
+    return {each: name for name, statement in found for each in _mentioned(statement)}
+
+
+def _mentioned(statement: Statement) -> Iterator[str]:
+    """Variables that a statement reads or makes, or that the blocks around it make."""
+    for words in (*statement.within, statement.words):
+        for found in _VARIABLE.finditer(" ".join(words[1:])):
+            yield found[1] or found[2]
+
+
+def names(server: str) -> Collection[str]:
+    """All that is on the list for one server."""
+    every = (never_list(each).listed.items() for each in (server, _HOST))
+    return tuple(sorted({name for found in every for name, it in found if not it.searched}))

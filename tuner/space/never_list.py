@@ -1,0 +1,84 @@
+"""What ``spaces/NAME/_never.yaml`` says of a server: the settings that no search of it touches.
+
+They are there for security, for the operator, or for the answer itself; or they are known to do
+harm that a load test does not show. ``docs/servers.md`` describes the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from tuner.errors import DefinitionError
+from tuner.paths import data_dir
+from tuner.reading.located import Node, read_yaml
+
+_FILE = "_never.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A directive that no searched value may reach."""
+
+    why: str
+    searched: bool
+    """Whether a parameter may be called so, since it can stand for a part of the directive."""
+    unless: tuple[tuple[str, ...], ...] = ()
+    """Words behind the name with which it says what parameters are for, and nothing else."""
+    unless_inside: tuple[str, ...] = ()
+    """Blocks of it that parameters are for."""
+    options: tuple[str, ...] = ()
+    """What its words that parameters are for begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeverList:
+    """One server's list."""
+
+    listed: Mapping[str, Listed]
+    """By name."""
+    has_variables: bool
+    """Whether the server's language has variables (``$name``)."""
+    variables: Mapping[str, str]
+    """Variables that mean a listed directive by being set, and which."""
+
+
+@cache
+def never_list(server: str) -> NeverList:
+    """The list of one server; empty if it has none, or if there is no such server.
+
+    Raises:
+        DefinitionError: the file is wrong, at its line.
+    """
+    file = data_dir("spaces") / server / _FILE
+    if not file.is_file():
+        return NeverList({}, has_variables=False, variables={})
+    keys = read_yaml(file).mapping(required=("never",), optional=("text", "variables"))
+    listed: dict[str, Listed] = {}
+    for section in ("never", "text"):
+        for node in keys[section].sequence() if section in keys else ():
+            for name, found in _listed(node, searched=section == "text"):
+                if name in listed:
+                    message = f"{name!r} is listed twice"
+                    raise DefinitionError(message, path=node.path, line=node.line)
+                listed[name] = found
+    entries = keys["variables"].entries() if "variables" in keys else {}
+    variables = {name: node.one_of(tuple(listed)) for name, node in entries.items()}
+    return NeverList(listed, "variables" in keys, variables)
+
+
+def _listed(node: Node, *, searched: bool) -> Iterator[tuple[str, Listed]]:
+    keys = node.mapping(required=("why", "names"), optional=("unless", "unless_inside", "options"))
+
+    def texts(key: str) -> tuple[str, ...]:
+        return tuple(each.text() for each in keys[key].sequence()) if key in keys else ()
+
+    found = Listed(
+        why=keys["why"].text(),
+        searched=searched,
+        unless=tuple(tuple(text.split()) for text in texts("unless")),
+        unless_inside=texts("unless_inside"),
+        options=texts("options"),
+    )
+    return ((name, found) for name in texts("names"))

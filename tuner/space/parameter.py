@@ -1,0 +1,203 @@
+"""A parameter: one setting, what it may be, and what it changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner.reading.located import (
+    SWITCH,
+    format_size,
+    parse_duration_s,
+    parse_integer,
+    parse_real,
+    parse_size,
+)
+from tuner.space.configuration import Value
+
+Kind = Literal["boolean", "integer", "real", "choice"]
+Role = Literal["search", "floor", "fixed"]
+Apply = Literal["reload", "restart"]
+
+BASELINES = ("stock", "distro", "hand")
+OWN = "own"
+"""The baseline that is the user's own configuration, where one is given."""
+
+
+def same(one: Value, other: Value) -> bool:
+    """Equality that tells ``True`` from 1, as Python's own does not."""
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What another parameter must be for this one to have any effect."""
+
+    parameter: str
+    relation: Literal["in", "not in", "above"]
+    values: tuple[Value, ...]
+    """One number for ``above``."""
+
+    def holds(self, values: Mapping[str, Value]) -> bool:
+        """Whether it holds; it does not where the other parameter has no value itself."""
+        value = values.get(self.parameter)
+        if value is None:
+            return False
+        if self.relation == "above":
+            limit = self.values[0]
+            # A word such as `auto` is neither above nor below a number.
+            return not isinstance(value, str) and not isinstance(limit, str) and value > limit
+        return any(same(value, wanted) for wanted in self.values) == (self.relation == "in")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One setting of the server, its bounds already numbers."""
+
+    name: str
+    """As the server calls it, where it has one name."""
+    kind: Kind
+    low: int | float
+    """Smallest value of the range; 0 for booleans and choices."""
+    high: int | float
+    """Largest value of the range; 0 for booleans and choices."""
+    log: bool
+    """Whether ratios matter rather than differences."""
+    step: int | float | None
+    """Grid, counted from ``low``, that proposals are rounded to; None: no grid."""
+    unit: str
+    """``bytes``, ``seconds``, or what is counted (``requests``); empty if nothing is."""
+    choices: tuple[str, ...]
+    special: tuple[Value, ...]
+    """Values outside of the range that mean something of their own: 0 or ``off``."""
+    defaults: Mapping[str, Value]
+    """By baseline: stock, distro, hand. Always allowed, wherever the range ends."""
+    when: tuple[Condition, ...]
+    """All must hold, or the parameter is inactive: it has no effect and no value."""
+    trades: str
+    """What a user gives up for it, in the words shown; empty if it is neutral."""
+    belongs_to: str
+    """The parameter that it is allowed together with; empty if it stands alone."""
+    role: Role
+    """``search``; ``floor``: never below ``floor``; ``fixed``: as the baseline has it."""
+    floor: int | None
+    about: str
+    link: str
+    """The server's own documentation."""
+    either: tuple[tuple[Condition, ...], ...] = ()
+    """Besides ``when``, all of at least one of these groups must hold; empty: no more is asked."""
+    apply: Apply = "reload"
+    """What makes a new value count on a server that runs."""
+    directive: str = ""
+    """What the server calls it, where that is not the parameter's name."""
+
+    def is_active(self, values: Mapping[str, Value]) -> bool:
+        """Whether it has any effect, given the values of the earlier parameters.
+
+        An earlier parameter that is inactive itself must not be in ``values``.
+        """
+        return all(condition.holds(values) for condition in self.when) and (
+            not self.either or any(all(one.holds(values) for one in group) for group in self.either)
+        )
+
+    @property
+    def neutral(self) -> bool:
+        """Whether nothing that clients or operators rely on changes with it."""
+        return not self.trades
+
+    @property
+    def searchable(self) -> bool:
+        """Whether there is anything to choose, and a search may choose it."""
+        varies = self.kind in ("boolean", "choice") or self.high > self.low or bool(self.special)
+        return self.role == "search" and varies
+
+    @property
+    def allowed(self) -> str:
+        """What it may be, in words: ``4k to 1m bytes, or 0``."""
+        if self.kind == "boolean":
+            return "on or off"
+        if self.kind == "choice":
+            return ", ".join(self.choices)
+        text = f"{self.format(self.low)} to {self.format(self.high)}"
+        if self.unit != "seconds":
+            text += f" {self.unit}" if self.unit else ""
+        return ", or ".join([text, *map(str, self.special)])
+
+    def check(self, value: Value) -> Value:
+        """The value in its one form: an integer stays one, a real is a float.
+
+        Raises:
+            ValueError: it is of another type, or not allowed; the message says what is.
+        """
+        right = {
+            "boolean": isinstance(value, bool),
+            "choice": isinstance(value, str),
+            "integer": isinstance(value, int) and not isinstance(value, bool),
+            "real": isinstance(value, int | float) and not isinstance(value, bool),
+        }[self.kind]
+        for listed in (*self.special, *self.defaults.values()):
+            if same(value, listed):
+                return listed
+        if not right or (isinstance(value, float) and not math.isfinite(value)):
+            raise ValueError(f"{value!r} is not allowed; allowed: {self.allowed}")
+        if self.kind == "choice" and value not in self.choices:
+            raise ValueError(f"{value!r} is not allowed; allowed: {self.allowed}")
+        if self.kind in ("boolean", "choice") or isinstance(value, str):
+            return value
+        if not self.low <= value <= self.high:
+            raise ValueError(f"{self.format(value)} is out of range; allowed: {self.allowed}")
+        return float(value) if self.kind == "real" else value
+
+    def parse(self, text: str) -> Value:
+        """Read a value as users write it: ``on``, ``64k``, ``75s``, ``off``.
+
+        Raises:
+            ValueError: as for ``check``.
+        """
+        return self.check(self.read(text))
+
+    def read(self, text: str) -> Value:
+        """Like ``parse``, but of the type alone: the range is not looked at."""
+        if self.kind == "choice" or any(text == special for special in self.special):
+            return text
+        try:
+            if self.kind == "boolean":
+                return SWITCH[text.lower()]
+            if self.unit == "bytes":
+                return parse_size(text)
+            if self.unit == "seconds":
+                seconds = parse_duration_s(text)
+                if self.kind == "real":
+                    return seconds
+                if not seconds.is_integer():
+                    raise ValueError
+                return int(seconds)
+            return parse_integer(text) if self.kind == "integer" else parse_real(text)
+        except (KeyError, ValueError):
+            raise ValueError(f"{text!r} is not allowed; allowed: {self.allowed}") from None
+
+    def format(self, value: Value) -> str:
+        """Write a value as the server and the user do: ``on``, ``64k``, ``75s``."""
+        if isinstance(value, bool):
+            return "on" if value else "off"
+        if isinstance(value, str):
+            return value
+        if self.unit == "bytes" and isinstance(value, int):
+            return format_size(value)
+        if self.unit == "seconds":
+            return f"{value:g}s" if value < 1e6 else f"{value:.0f}s"
+        return str(value)
+
+    def snap(self, value: Value) -> Value:
+        """Round a proposal to the grid, within the range."""
+        if self.step is None or isinstance(value, str | bool):
+            return value
+        if any(same(value, listed) for listed in (*self.special, *self.defaults.values())):
+            return value
+        steps = round((value - self.low) / self.step)
+        if self.low + steps * self.step > self.high:
+            steps -= 1
+        snapped = self.low + max(0, steps) * self.step
+        return int(snapped) if self.kind == "integer" else float(snapped)

@@ -1,0 +1,392 @@
+"""A space: the parameters of one kind of server, with the conditions between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from tuner.errors import DefinitionError
+from tuner.paths import data_dir
+from tuner.reading.located import Node, did_you_mean, read_yaml
+from tuner.space.configuration import Configuration, Value
+from tuner.space.facts import SpaceFacts
+from tuner.space.file import Order, bind
+from tuner.space.never import text_refusal
+from tuner.space.parameter import BASELINES, OWN, Condition, Parameter
+
+__all__ = [
+    "BASELINES",
+    "Condition",
+    "Order",
+    "Parameter",
+    "Space",
+    "SpaceFacts",
+    "bind_space",
+    "configuration_yaml",
+    "load_space",
+    "spaces",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Parameters bound to the facts of one host, one server and one workload."""
+
+    name: str
+    """``nginx/static``."""
+    server: str
+    template: str
+    summary: str
+    parameters: tuple[Parameter, ...]
+    """In the order of the file: conditions refer to earlier ones only."""
+    orders: tuple[Order, ...]
+    left_out: tuple[tuple[str, str], ...]
+    """Parameters that this server or host cannot have, with the reason."""
+    facts: SpaceFacts
+    path: Path
+    """The file it was read from."""
+    unused: tuple[tuple[str, str], ...] = ()
+    """Parameters that this workload makes pointless, with the reason."""
+    forced: tuple[tuple[str, str], ...] = ()
+    """Parameters that are never searched, were it not for the user's word; with the reason."""
+
+    def parameter(self, name: str) -> Parameter:
+        """The parameter of that name.
+
+        Raises:
+            DefinitionError: there is none here; the message says why, or what is near.
+        """
+        for parameter in self.parameters:
+            if parameter.name == name:
+                return parameter
+        raise DefinitionError(self._unknown(name))
+
+    def searched(self, allow: Collection[str] = ()) -> tuple[Parameter, ...]:
+        """What a search may choose: all that is neutral, and the trades allowed by name.
+
+        Args:
+            allow: parameters that trade something. What belongs to one is allowed with it.
+
+        Raises:
+            DefinitionError: a name is unknown, or trades nothing.
+        """
+        trades = [parameter.name for parameter in self.parameters if parameter.trades]
+        for name in allow:
+            if name not in trades:
+                raise DefinitionError(self._not_a_trade(name, trades), path="--allow")
+        return tuple(
+            parameter
+            for parameter in self.parameters
+            if parameter.searchable
+            and (parameter.neutral or parameter.name in allow or parameter.belongs_to in allow)
+        )
+
+    def is_active(self, parameter: Parameter, values: Mapping[str, Value]) -> bool:
+        """Whether a parameter has any effect, given the values of the earlier ones.
+
+        An earlier parameter that is inactive itself must not be in ``values``.
+        """
+        return parameter.is_active(values)
+
+    def baseline(self, name: str) -> Configuration:
+        """The configuration ``stock``, ``distro`` or ``hand``, with the floors applied.
+
+        A space that was bound to a configuration of the user's has ``own`` too.
+        """
+        known = [each for each in (*BASELINES, OWN) if each in self.parameters[0].defaults]
+        if name not in known:
+            raise DefinitionError(f"unknown baseline {name!r}; allowed: {', '.join(known)}")
+        # What is no part of the user's file is as it is where nothing is said of it.
+        defaults = {p.name: p.defaults.get(name, p.defaults["stock"]) for p in self.parameters}
+        return self.complete(defaults, Configuration.of(self.name, {}))
+
+    def complete(self, values: Mapping[str, Value], base: Configuration) -> Configuration:
+        """Make a whole configuration of some values; the rest is as in ``base``.
+
+        Numbers are rounded to their parameter's grid, inactive parameters have no value, and
+        floors hold. A parameter that is active here and not in ``base`` takes its compiled-in
+        value, as the server would.
+
+        Raises:
+            DefinitionError: an unknown parameter, a wrong type, a value out of range, or a
+                relation between parameters that does not hold; it says what is allowed.
+        """
+        self._check_space(base.space)
+        for name in (*values, *base.values):
+            self.parameter(name)
+        rest = base.values
+        proposed = {
+            name: value
+            if _same_as_base(value, rest.get(name))
+            else self.parameter(name).snap(self._checked(name, value))
+            for name, value in values.items()
+        }
+        return self._finish({**rest, **proposed})
+
+    def propose(
+        self,
+        searched: Iterable[Parameter],
+        base: Configuration,
+        suggest: Callable[[Parameter], Value],
+    ) -> Configuration:
+        """Ask ``suggest`` for each searched parameter that is active, in order; complete it.
+
+        Raises:
+            DefinitionError: as for ``complete``.
+        """
+        names = {parameter.name for parameter in searched}
+        rest = base.values
+        chosen: dict[str, Value] = {}
+        known: dict[str, Value] = {}
+        for parameter in self.parameters:
+            name = parameter.name
+            if not self.is_active(parameter, known):
+                continue
+            if name in names:
+                chosen[name] = known[name] = suggest(parameter)
+            else:
+                known[name] = rest.get(name, parameter.defaults["stock"])
+        return self.complete(chosen, base)
+
+    def adopt(
+        self, source: Configuration, base: Configuration, allow: Collection[str] = ()
+    ) -> Configuration:
+        """What ``source`` has for all that may be searched; the rest is as in ``base``.
+
+        So the hand tuning can join a search without bringing in what was not allowed, or what
+        the baseline keeps fixed.
+
+        Raises:
+            DefinitionError: as for ``searched`` and ``complete``.
+        """
+        names = {parameter.name for parameter in self.searched(allow)}
+        return self.complete({n: v for n, v in source.items if n in names}, base)
+
+    def exchange(
+        self, base: Configuration, source: Configuration, names: Collection[str]
+    ) -> Configuration:
+        """``base`` with what ``source`` has for the parameters of these names.
+
+        A parameter that becomes active and has no value in either takes its compiled-in one.
+
+        Raises:
+            DefinitionError: a relation between parameters does not hold then.
+        """
+        kept = {name: value for name, value in base.items if name not in names}
+        taken = {name: value for name, value in source.items if name in names}
+        return self._finish({**kept, **taken})
+
+    def needs(self, parameter: Parameter) -> str:
+        """What must hold for a parameter to have an effect, in words; empty if nothing must."""
+        every = [self._describe(condition) for condition in parameter.when]
+        groups = [" and ".join(map(self._describe, group)) for group in parameter.either]
+        return " and ".join([*every, *([f"either {', or '.join(groups)}"] if groups else [])])
+
+    def read_configuration(self, path: str | Path) -> Configuration:
+        """Read a configuration's YAML file, as ``configuration_yaml`` writes it.
+
+        What the file does not name is as in its ``baseline`` (``stock`` unless it says so).
+
+        Raises:
+            DefinitionError: at the file's line. A value for a parameter that has no effect is
+                an error here: whoever wrote it expected one.
+        """
+        root = read_yaml(Path(path))
+        keys = root.mapping(required=("space",), optional=("server", "baseline", "values"))
+        if "server" in keys:
+            keys["server"].one_of((self.server,))
+        if keys["space"].text() != self.name:
+            raise keys["space"].error(f"{keys['space'].text()!r} is not {self.name}, the study's")
+        base = keys["baseline"].one_of(BASELINES) if "baseline" in keys else "stock"
+        nodes = keys["values"].entries() if "values" in keys else {}
+        given = {name: self._read(name, node) for name, node in nodes.items()}
+        try:
+            configuration = self._finish({**self.baseline(base).values, **given})
+        except DefinitionError as error:
+            raise keys.get("values", root).error(str(error)) from None
+        for name in given.keys() - configuration.values.keys():
+            needs = self.needs(self.parameter(name))
+            raise nodes[name].error(f"has no effect unless {needs}; leave it out")
+        return configuration
+
+    def _finish(self, values: Mapping[str, Value]) -> Configuration:
+        final: dict[str, Value] = {}
+        for parameter in self.parameters:
+            if not self.is_active(parameter, final):
+                continue
+            name = parameter.name
+            value = self._checked(name, values.get(name, parameter.defaults["stock"]))
+            if parameter.floor is not None and isinstance(value, int):
+                value = max(value, parameter.floor)
+            final[name] = value
+        for order in self.orders:
+            if not order.holds(final):
+                here = ", ".join(
+                    f"{name} is {self.parameter(name).format(final[name])}"
+                    for name in sorted(order.names)
+                )
+                raise DefinitionError(f"{order.text} does not hold: {here}")
+        return Configuration.of(self.name, final)
+
+    def _checked(self, name: str, value: Value) -> Value:
+        parameter = self.parameter(name)
+        # A floor may be above the range's end; what it gives is allowed.
+        if parameter.floor is not None and value == parameter.floor:
+            return parameter.floor
+        try:
+            return parameter.check(value)
+        except ValueError as error:
+            raise DefinitionError(f"{name}: {error}") from None
+
+    def _read(self, name: str, node: Node) -> Value:
+        parameter = next((p for p in self.parameters if p.name == name), None)
+        if parameter is None:
+            raise DefinitionError(self._unknown(name), path=node.path, line=node.line)
+        try:
+            value = parameter.read(node.text())
+            return value if value == parameter.floor else parameter.check(value)
+        except ValueError as error:
+            raise node.error(str(error)) from None
+
+    def _check_space(self, name: str) -> None:
+        if name != self.name:
+            raise DefinitionError(f"a configuration of {name!r} is none of {self.name!r}")
+
+    def _describe(self, condition: Condition) -> str:
+        other = self.parameter(condition.parameter)
+        words = " or ".join(map(other.format, condition.values))
+        relation = {"in": "", "not in": "not ", "above": "above "}[condition.relation]
+        return f"{condition.parameter} is {relation}{words}"
+
+    def _unknown(self, name: str) -> str:
+        for gone, reason in (*self.left_out, *self.unused):
+            if gone == name:
+                return f"parameter {name!r} is not available here: it {reason}"
+        known = [parameter.name for parameter in self.parameters]
+        hint = did_you_mean(name, known) or f"; known in {self.name}: {', '.join(known)}"
+        return f"unknown parameter {name!r}{hint}"
+
+    def _not_a_trade(self, name: str, trades: Collection[str]) -> str:
+        known = ", ".join(trades) or "nothing in this space"
+        if any(parameter.name == name for parameter in self.parameters):
+            return f"{name!r} trades nothing; what can be allowed: {known}"
+        return f"{self._unknown(name)}; what can be allowed: {known}"
+
+
+def _same_as_base(value: Value, base: Value | None) -> bool:
+    """Whether a proposal is what the base has: then it stays as it is, off the grid or not."""
+    return type(value) is type(base) and value == base
+
+
+def load_space(
+    name_or_path: str,
+    *,
+    server_cores: int,
+    connections: int,
+    memory_bytes: int,
+    server_version: tuple[int, ...],
+    modules: tuple[str, ...],
+) -> Space:
+    """``bind_space`` for a workload of small answers over cleartext HTTP/1.1.
+
+    Args:
+        name_or_path: as there.
+        server_cores: CPUs that the server may use.
+        connections: connections that the workload keeps open.
+        memory_bytes: the target's memory.
+        server_version: ``(1, 22, 1)``.
+        modules: compiled-in modules, without ``--with-`` and ``_module``.
+
+    Raises:
+        DefinitionError: as there.
+    """
+    facts = SpaceFacts(server_cores, connections, memory_bytes, server_version, modules)
+    return bind_space(name_or_path, facts)
+
+
+def bind_space(name_or_path: str, facts: SpaceFacts, force: Collection[str] = ()) -> Space:
+    """Read a built-in space by name (``nginx/static``), or any by the path of its YAML file.
+
+    Args:
+        name_or_path: a file is named by a path that ends with ``.yaml``.
+        facts: of host, server and workload.
+        force: parameters that may be searched although tuner never does (``tuner.space.never``).
+
+    Raises:
+        DefinitionError: there is no such space, its file is wrong, or it searches what is never
+            searched.
+    """
+    path = _find(name_or_path)
+    bound = bind(read_yaml(path), facts, force)
+    forced = dict(bound.forced)
+    if bound.template.endswith(".j2"):
+        # What a template of the user's own writes is seen when it is rendered (tuner.render.reach).
+        named = {name: text_refusal(bound.server, name) for name in force}
+        forced |= {name: reason for name, reason in named.items() if reason}
+    for name in force:
+        if name not in forced:
+            known = [parameter.name for parameter in bound.parameters]
+            unknown = "" if name in known else f" of {bound.name}{did_you_mean(name, known)}"
+            raise DefinitionError(
+                f"{name!r} is no parameter{unknown} that needs to be forced", path="--force"
+            )
+    return Space(
+        name=bound.name,
+        server=bound.server,
+        template=bound.template,
+        summary=bound.summary,
+        parameters=bound.parameters,
+        orders=bound.orders,
+        left_out=bound.left_out,
+        facts=facts,
+        path=path,
+        unused=bound.unused,
+        forced=tuple(forced.items()),
+    )
+
+
+def spaces() -> tuple[str, ...]:
+    """Names of the built-in spaces of servers; ``kernel/net`` goes beside one of them.
+
+    Files that begin with ``_`` are parts of others.
+    """
+    folder = data_dir("spaces")
+    files = folder.glob("*/[!_]*.yaml")
+    found = sorted(str(file.relative_to(folder).with_suffix("")) for file in files)
+    return tuple(name for name in found if name not in _KERNELS)
+
+
+_KERNELS = ("kernel/net",)
+
+
+def _find(name_or_path: str) -> Path:
+    if name_or_path.endswith((".yaml", ".yml")):
+        return Path(name_or_path)
+    known = spaces()
+    if name_or_path not in (*known, *_KERNELS):
+        raise DefinitionError(
+            f"there is no space {name_or_path!r}; built in: {', '.join(known)}"
+            f"{did_you_mean(name_or_path, known)} (a file of your own is named by a path "
+            "that ends with .yaml)",
+            path="--space",
+        )
+    return data_dir("spaces") / f"{name_or_path}.yaml"
+
+
+def configuration_yaml(configuration: Configuration, comment_lines: Iterable[str] = ()) -> str:
+    """Write a configuration as ``Space.read_configuration`` reads it.
+
+    Args:
+        configuration: of any space.
+        comment_lines: text above it, one line each.
+    """
+    comment = "".join(f"# {' '.join(line.split())}".rstrip() + "\n" for line in comment_lines)
+    data = {
+        "server": configuration.space.partition("/")[0],
+        "space": configuration.space,
+        "values": configuration.values,
+    }
+    return comment + yaml.safe_dump(data, sort_keys=False, allow_unicode=True)

@@ -1,0 +1,295 @@
+"""From Optuna's trials and attributes to the record: what the store wrote, read as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from tuner.goals.goals import Goals, goals_of
+from tuner.judge.ranking import pooled_all
+from tuner.judge.scoring import figures_of, trial_excess, trial_losses
+from tuner.measurement.window import Measurement
+from tuner.record.contenders import Contest
+from tuner.record.model import (
+    AblationProtocol,
+    Applied,
+    Beginning,
+    Block,
+    BlockInstance,
+    BlockState,
+    Calibration,
+    ConfigurationRecord,
+    Figures,
+    Original,
+    Protocol,
+    Record,
+    StudyHost,
+    Trial,
+    TrialState,
+)
+from tuner.store.host_part import CONFIGURATION, WINDOW, BegunTrial, Shared, number_of
+
+if TYPE_CHECKING:
+    import optuna
+
+_T = TypeVar("_T")
+HOST = "host:"
+"""Of the search: names a host that shares it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header(Beginning):
+    """What a record begins with."""
+
+    objective: str
+    home: str = ""
+    """Name of the host whose worker began it; empty where one host measures alone."""
+
+
+class Told:
+    """What the blocks of one study's search told; of one that has ended it is worked out once.
+
+    The record is read again before every block, and a block that has ended never changes.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Figures] = {}
+
+    def of(self, blocks: Sequence[Block], goals: Goals) -> list[Block]:
+        """The blocks of the search, each with its figures."""
+        return [
+            block if block.figures else replace(block, figures=self._figures(block, goals))
+            for block in blocks
+            if block.phase == "search"
+        ]
+
+    def _figures(self, block: Block, goals: Goals) -> Figures:
+        found = self._kept.get(block.number)
+        if found is None:
+            found = figures_of(block, goals.objectives, goals.limits)
+            if block.state != "running":
+                self._kept[block.number] = found
+        return found
+
+
+def read_record(
+    attrs: Mapping[str, Any],
+    trials: Sequence[Trial],
+    blocks: Sequence[Block],
+    here: str,
+    hosts: Mapping[str, StudyHost],
+    *,
+    told: Told,
+) -> Record:
+    """The whole record.
+
+    Args:
+        attrs: of the search.
+        trials: without their figures, in their order.
+        blocks: of all hosts.
+        here: the host as which it is read: calibration and protocol are its own, and of the
+            blocks that are no search those that it measured. Empty: as nobody in particular.
+        hosts: that share it, as far as they were read.
+        told: what is known of the blocks from earlier reading.
+    """
+    header = msgspec.convert(attrs["header"], Header)
+    goals = goals_of(header.definition)
+    own = hosts.get(here or _home(header, hosts))
+    place = own or header
+    if here:
+        blocks = [b for b in blocks if b.phase == "search" or b.host == here]
+    search = told.of(blocks, goals)
+    losses = trial_losses(search, goals.first)
+    second = trial_losses(search, goals.second) if goals.second else {}
+    calibration = own.calibration if own else maybe(attrs.get("calibration"), Calibration)
+    effects = [found.effects for found in pooled_all(search, goals, calibration)]
+    excess = {limit.text: trial_excess(search, limit) for limit in goals.limits}
+    return Record(
+        schema_version=attrs["schema_version"],
+        name=header.name,
+        definition=header.definition,
+        tuner_version=header.tuner_version,
+        command=header.command,
+        generator=place.generator,
+        host=place.host,
+        server=place.server,
+        cores=place.cores,
+        notes=place.notes,
+        started_unix_s=header.started_unix_s,
+        ended_unix_s=own.ended_unix_s if own else attrs.get("ended_unix_s"),
+        baseline=header.baseline,
+        configurations={
+            key.removeprefix(CONFIGURATION): msgspec.convert(value, ConfigurationRecord)
+            for key, value in attrs.items()
+            if key.startswith(CONFIGURATION)
+        },
+        calibration=calibration,
+        trials=tuple(
+            replace(
+                trial,
+                losses=losses.get(trial.number, {}),
+                second=second.get(trial.number, {}),
+                excess={text: found.get(trial.number, {}) for text, found in excess.items()},
+                effects=tuple(found[trial.number] for found in effects if trial.number in found),
+            )
+            for trial in trials
+        ),
+        blocks=tuple(blocks),
+        protocol=own.protocol if own else maybe(attrs.get("protocol"), Protocol),
+        importance=attrs.get("importance", {}),
+        ablation=maybe(attrs.get("ablation"), AblationProtocol),
+        original=maybe(attrs.get("original"), Original),
+        applied=msgspec.convert(attrs.get("applied", []), tuple[Applied, ...]),
+        instrument=header.instrument,
+        hosts=hosts,
+        here=here,
+        chosen=tuple(attrs.get("chosen", ())),
+        search_ended="search_ended" in attrs,
+        contest=maybe(attrs.get("contest"), Contest),
+        asked=header.asked,
+    )
+
+
+def maybe(value: object, kind: type[_T]) -> _T | None:
+    """A part of the record that may not be there yet."""
+    return None if value is None else msgspec.convert(value, kind)
+
+
+def read_host(attrs: Mapping[str, Any]) -> StudyHost:
+    """One of several hosts, from what is its own."""
+    return replace(
+        msgspec.convert(attrs["facts"], StudyHost),
+        calibration=maybe(attrs.get("calibration"), Calibration),
+        protocol=maybe(attrs.get("protocol"), Protocol),
+        ended_unix_s=attrs.get("ended_unix_s"),
+    )
+
+
+def _home(header: Header, hosts: Mapping[str, StudyHost]) -> str:
+    """The host that stands for the study where one must: the first that began to confirm."""
+    confirming = [name for name, host in hosts.items() if host.protocol]
+    return header.home if header.home in confirming or not confirming else confirming[0]
+
+
+def read_block(frozen: optuna.trial.FrozenTrial) -> Block:
+    """A block with its windows, as far as it has come."""
+    attrs = frozen.user_attrs
+    windows = [msgspec.convert(v, Measurement) for k, v in attrs.items() if k.startswith(WINDOW)]
+    interrupted = frozen.state.is_finished() and "state" not in attrs
+    windows.sort(key=lambda window: window.started_unix_s)
+    started = attrs["started_unix_s"]
+    # What was cut short ended with its last window: the time until it was taken up again was not
+    # spent on the study.
+    last = windows[-1].started_unix_s + windows[-1].duration_s if windows else started
+    ended = attrs.get("ended_unix_s", last)
+    state: BlockState = "failed" if interrupted else attrs.get("state", "running")
+    return Block(
+        number=frozen.number,
+        phase=attrs["phase"],
+        index=attrs["index"],
+        seed=attrs["seed"],
+        state=state,
+        reason="interrupted" if interrupted else attrs.get("reason", ""),
+        started_unix_s=started,
+        ended_unix_s=ended,
+        instances=tuple(msgspec.convert(i, BlockInstance) for i in attrs["instances"]),
+        windows=tuple(windows),
+        host=attrs.get("host", ""),
+    )
+
+
+def read_trials(trials: Sequence[optuna.trial.FrozenTrial]) -> list[Trial]:
+    """The trials of one host alone, without their figures."""
+    return [_trial(frozen) for frozen in trials if "digest" in frozen.user_attrs]
+
+
+def _trial(frozen: optuna.trial.FrozenTrial) -> Trial:
+    attrs = frozen.user_attrs
+    # A trial whose end was under way when the study was killed has not ended.
+    ended = frozen.state.is_finished()
+    return Trial(
+        number=frozen.number,
+        digest=attrs["digest"],
+        origin=attrs["origin"],
+        state=attrs["state"] if ended else "racing",
+        losses={},
+        message=attrs["message"] if ended else "",
+    )
+
+
+# --- several hosts ------------------------------------------------------------------------------
+
+
+def shared_trials(
+    baseline: str, shared: Sequence[Shared], chosen: Sequence[BegunTrial], here: str, *, over: bool
+) -> list[Trial]:
+    """The trials that the blocks of several hosts tell of, without their figures.
+
+    Args:
+        baseline: its digest; it is the first trial.
+        shared: blocks, in their order.
+        chosen: what this worker means to try and has no block of yet.
+        here: this worker's host.
+        over: the search has ended, and no block of it runs.
+    """
+    begun = [(s.begun.host, trial) for s in shared for trial in s.begun.trials]
+    begun += [(here, trial) for trial in chosen]
+    ends: dict[str, tuple[TrialState, str]] = {}
+    looked: set[str] = set()
+    for block in shared:
+        for digest, end in _ends(block):
+            ends.setdefault(digest, end)
+        figures = block.ended.figures if block.ended else None
+        looked |= {
+            i.digest
+            for i in block.begun.instances
+            if figures and any(i.instance in losses for losses in figures.losses.values())
+        }
+    known = "the baseline itself"
+    found = {baseline: Trial(number_of(baseline), baseline, "baseline", "complete", {}, known)}
+    for host, trial in begun:
+        left: tuple[TrialState, str] = ("racing", "")
+        if over:
+            unseen: tuple[TrialState, str] = ("infeasible", "no valid window")
+            left = ("complete", "") if trial.digest in looked else unseen
+        state, words = ends.get(trial.digest, left)
+        number = number_of(trial.digest)
+        made = Trial(number, trial.digest, trial.origin, state, {}, words, host=host)
+        found.setdefault(trial.digest, made)
+    return list(found.values())
+
+
+def _ends(block: Shared) -> Iterator[tuple[str, tuple[TrialState, str]]]:
+    """Digests of the configurations that are out of the race after a block, and why."""
+    ended = block.ended
+    if ended is None or ended.state != "complete" or block.begun.phase != "search":
+        return
+    for instance in ended.instances:
+        if instance.trial is None:
+            continue
+        if instance.state == "refused" or instance.instance in ended.figures.bad:
+            yield instance.digest, ("infeasible", instance.message)
+        elif instance.state == "dropped":
+            yield instance.digest, ("dropped", instance.message)
+
+
+def in_order(record: Record) -> Record:
+    """The record with its trials numbered from 0, as a report shows them."""
+    places = {trial.number: place for place, trial in enumerate(record.trials)}
+    return replace(
+        record,
+        trials=tuple(replace(t, number=places[t.number]) for t in record.trials),
+        blocks=tuple(
+            replace(
+                block,
+                instances=tuple(
+                    i if i.trial is None else replace(i, trial=places[i.trial])
+                    for i in block.instances
+                ),
+            )
+            for block in record.blocks
+        ),
+    )

@@ -1,0 +1,250 @@
+"""What several hosts share of a record, and what is each one's own.
+
+``NAME/blocks`` has a trial for every block of all hosts, of two attributes: how it began, with the
+configurations that it is the first to try, and how it ended, with the figures that a search needs.
+``NAME/on/HOST`` has another one with the block's windows, an attribute each, written as they end;
+the host's facts, calibration and protocol are attributes of that study. Nobody reads it but its own
+host and whoever reads the whole record: every worker learns of every block, so what a block weighs
+counts once for each of them, and its windows weigh a hundred times what a search needs to know.
+
+A trial is no more than its configuration, and its number follows from that: two workers that
+propose the same at the same time mean the same trial, and the storage is not asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tuner.measurement.window import Measurement
+from tuner.record.model import (
+    Block,
+    BlockInstance,
+    BlockState,
+    ConfigurationRecord,
+    Figures,
+    Origin,
+    Phase,
+)
+from tuner.space.configuration import Value
+
+if TYPE_CHECKING:
+    import optuna
+
+BEGUN, ENDED, RENEWED = "begun", "ended", "renewed"
+"""Attributes of a shared block; the last is the number of its windows, as of some of them."""
+CONFIGURATION = "configuration:"
+WINDOW = "window:"
+_BLOCK = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class BegunTrial:
+    """A configuration that a block is the first to try."""
+
+    space: str
+    digest: str
+    values: Mapping[str, Value]
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A block as it began."""
+
+    phase: Phase
+    index: int
+    seed: int
+    started_unix_s: float
+    host: str
+    lease_s: float
+    instances: tuple[BlockInstance, ...]
+    trials: tuple[BegunTrial, ...]
+    mark: str
+    """Tells a block that was written twice, because the answer to the first time was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a block ended."""
+
+    state: BlockState
+    reason: str
+    measured_share: float
+    ended_unix_s: float
+    instances: tuple[BlockInstance, ...]
+    figures: Figures = field(default_factory=Figures)
+    """Of a shared block; else its windows tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A shared block: what all workers know of it."""
+
+    number: int
+    running: bool
+    begun: Begun
+    ended: Ended | None
+
+    def block(self, windows: Sequence[Measurement] | None) -> Block:
+        """It as one of the record's blocks: with its windows, or with its figures alone."""
+        begun, ended = self.begun, self.ended
+        state: BlockState = ended.state if ended else "running" if self.running else "failed"
+        return Block(
+            number=self.number,
+            phase=begun.phase,
+            index=begun.index,
+            seed=begun.seed,
+            state=state,
+            reason=ended.reason if ended else "" if self.running else "interrupted",
+            started_unix_s=begun.started_unix_s,
+            ended_unix_s=ended.ended_unix_s if ended else last_s(begun, windows or ()),
+            instances=ended.instances if ended else begun.instances,
+            windows=tuple(sorted(windows or (), key=lambda w: w.started_unix_s)),
+            host=begun.host,
+            figures=ended.figures if ended and windows is None else None,
+        )
+
+
+def last_s(begun: Begun, windows: Iterable[Measurement]) -> float:
+    """When the last window ended; the time until a block was taken up again was not spent on it."""
+    return max(
+        (w.started_unix_s + w.duration_s for w in windows),
+        default=begun.started_unix_s,
+    )
+
+
+def number_of(digest: str) -> int:
+    """A trial's number where several hosts share a study, below 2**48."""
+    return int(digest, 16)
+
+
+def read_shared(frozen: optuna.trial.FrozenTrial) -> Shared | None:
+    """A shared block; None for one that was begun and withdrawn, or is one host's alone."""
+    attrs = frozen.user_attrs
+    if BEGUN not in attrs:
+        return None
+    ended = attrs.get(ENDED)
+    if ended is None and frozen.state.is_finished():
+        return None
+    return Shared(
+        number=frozen.number,
+        running=not frozen.state.is_finished(),
+        begun=msgspec.convert(attrs[BEGUN], Begun),
+        ended=None if ended is None else msgspec.convert(ended, Ended),
+    )
+
+
+class Part:
+    """One host's own part of a record: its facts, and the windows of its blocks.
+
+    Args:
+        storage: Optuna's.
+        study: name of the study that is shared.
+        host: whose part it is; it is begun if it is not there.
+    """
+
+    def __init__(self, storage: Any, study: str, host: str) -> None:
+        import optuna
+
+        self.host = host
+        self._storage = storage
+        name = f"{study}/on/{host}"
+        try:
+            self._id = storage.get_study_id_from_name(name)
+        except KeyError:
+            with contextlib.suppress(optuna.exceptions.DuplicatedStudyError):
+                storage.create_new_study([optuna.study.StudyDirection.MAXIMIZE], name)
+            self._id = storage.get_study_id_from_name(name)
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """What is kept of the host itself."""
+        found: dict[str, Any] = self._storage.get_study_user_attrs(self._id)
+        return found
+
+    def keep(self, key: str, value: object) -> None:
+        """Keep something of the host itself."""
+        self._storage.set_study_user_attr(self._id, key, value)
+
+    def begin(self, block: int, texts: Iterable[ConfigurationRecord]) -> int:
+        """Make room for a block's windows; where it is.
+
+        Args:
+            block: number of the block.
+            texts: of the configurations that it is the first to try.
+        """
+        import optuna
+
+        attrs = {CONFIGURATION + text.digest: msgspec.to_builtins(text) for text in texts}
+        template = optuna.trial.create_trial(
+            state=optuna.trial.TrialState.RUNNING, user_attrs={_BLOCK: block, **attrs}
+        )
+        made: int = self._storage.create_new_trial(self._id, template)
+        return made
+
+    def add_window(self, place: int, window: Measurement) -> None:
+        """Keep one window; UpdateFinishedTrialError if the block was ended by another worker."""
+        self._storage.set_trial_user_attr(
+            place, WINDOW + window.window_id, msgspec.to_builtins(window)
+        )
+
+    def close(self, place: int) -> None:
+        """No more windows: from here on the storage refuses them."""
+        import optuna
+
+        with unless_ended():
+            self._storage.set_trial_state_values(place, optuna.trial.TrialState.COMPLETE, [0.0])
+
+    def shut(self, block: int) -> list[Measurement]:
+        """Refuse a block's further windows; those that are there."""
+        for frozen in self._trials():
+            if frozen.user_attrs[_BLOCK] == block and not frozen.state.is_finished():
+                number = frozen.number
+                self.close(self._storage.get_trial_id_from_study_id_trial_number(self._id, number))
+        return self.windows({block}).get(block, [])
+
+    def windows(self, blocks: Container[int]) -> dict[int, list[Measurement]]:
+        """The windows of some of the host's blocks, by block."""
+        return {
+            block: [msgspec.convert(value, Measurement) for value in found.values()]
+            for block, found in self._attrs(WINDOW, blocks).items()
+        }
+
+    def texts(self) -> dict[str, ConfigurationRecord]:
+        """Configurations that blocks of this host were the first to try, by digest."""
+        return {
+            key.removeprefix(CONFIGURATION): msgspec.convert(value, ConfigurationRecord)
+            for found in self._attrs(CONFIGURATION).values()
+            for key, value in found.items()
+        }
+
+    def _attrs(
+        self, prefix: str, blocks: Container[int] | None = None
+    ) -> dict[int, dict[str, Any]]:
+        found: dict[int, dict[str, Any]] = {}
+        for frozen in self._trials():
+            block = frozen.user_attrs[_BLOCK]
+            if blocks is None or block in blocks:
+                attrs = {k: v for k, v in frozen.user_attrs.items() if k.startswith(prefix)}
+                found.setdefault(block, {}).update(attrs)
+        return found
+
+    def _trials(self) -> list[optuna.trial.FrozenTrial]:
+        trials: list[optuna.trial.FrozenTrial] = self._storage.get_all_trials(
+            self._id, deepcopy=False
+        )
+        return trials
+
+
+@contextlib.contextmanager
+def unless_ended() -> Iterator[None]:
+    """What another worker has ended already, or ends at this moment, stays as it is."""
+    import optuna
+
+    with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
+        yield

@@ -1,0 +1,437 @@
+"""One record, several workers, each for a host of its own.
+
+Whatever two workers begin at once is decided by Optuna's numbers, which the storage gives out one
+by one: of two that claim the same, the lower number has it. A block is a lease (``tuner.store.lease``),
+renewed while its windows arrive. Who finds one abandoned ends it; from then on the storage itself
+refuses what its former holder writes. What is where: ``tuner.store.host_part``.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tuner.errors import ClaimedError, StoreError
+from tuner.goals.goals import Goals
+from tuner.judge.scoring import figures_of
+from tuner.measurement.window import Measurement
+from tuner.record.model import Block, ConfigurationRecord, Figures, Origin, Record, StudyHost
+from tuner.space.configuration import Configuration
+from tuner.store.decode import HOST, Header, Told, in_order, read_host, read_record, shared_trials
+from tuner.store.host_part import (
+    BEGUN,
+    ENDED,
+    RENEWED,
+    WINDOW,
+    Begun,
+    BegunTrial,
+    Ended,
+    Part,
+    Shared,
+    last_s,
+    number_of,
+    read_shared,
+    unless_ended,
+)
+from tuner.store.lease import Lease, Watch
+from tuner.store.storage import writes
+
+if TYPE_CHECKING:
+    import optuna
+
+LEASE_S = 120.0
+"""Least time for which a block is its worker's without a sign of life: a deployment may take it."""
+ORPHAN_S = 30.0
+"""So long a trial that another worker began, and that no block measures, is left to that worker."""
+_RENEWALS = 6
+"""In a lease's time, if windows arrive: every one of them would be a write for little."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A block that this worker measures."""
+
+    trial_id: int
+    place: int
+    """Of its windows, in the host's part."""
+    begun: Begun
+    renewed_s: float
+    windows: list[Measurement] = field(default_factory=list)
+
+
+class Sharing:
+    """What a worker knows and does of the others; alone until it has joined.
+
+    Args:
+        storage: Optuna's.
+        search: Optuna's study of the configurations.
+        blocks: that of the blocks.
+        goals: of the study: which figures of a block the others need.
+    """
+
+    def __init__(
+        self, storage: Any, search: optuna.Study, blocks: optuna.Study, goals: Callable[[], Goals]
+    ) -> None:
+        self._storage = storage
+        self._search = search
+        self._blocks = blocks
+        self._blocks_id = storage.get_study_id_from_name(blocks.study_name)
+        self._goals = functools.cache(goals)
+        self._watch = Watch()
+        self._orphans = Watch()
+        self._token = uuid.uuid4().hex
+        self._parts: dict[str, Part] = {}
+        self._seen: list[optuna.trial.FrozenTrial] = []
+        self._ended: dict[int, Shared | None] = {}
+        self._open: dict[int, _Open] = {}
+        self._chosen: dict[int, BegunTrial] = {}
+        self._texts: dict[str, ConfigurationRecord] = {}
+        self.host = ""
+        """The host that this worker measures on; empty while it is alone."""
+        self.pause: Callable[[], None] = functools.partial(time.sleep, 2.0)
+        """Waits a while for the others."""
+
+    @writes
+    def join(
+        self,
+        host: StudyHost,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[], None] | None = None,
+    ) -> None:
+        """Measure on one of several hosts from here on; a former worker of it is shut out.
+
+        Args:
+            host: its facts; what was learnt of it earlier stays in the record.
+            clock: by which the leases of others run out.
+            pause: see ``pause``.
+        """
+        self.host = host.name
+        self._watch, self._orphans = Watch(clock), Watch(clock)
+        self.pause = pause or self.pause
+        facts = msgspec.to_builtins(host)
+        for learnt in ("calibration", "protocol", "ended_unix_s"):
+            del facts[learnt]
+        self.own.keep("facts", facts)
+        self.own.keep("worker", self._token)
+        # Last: whoever reads the record looks for the hosts that are named here.
+        self._search.set_user_attr(HOST + host.name, host.joined_unix_s)
+
+    def part(self, host: str) -> Part:
+        """What is a host's own."""
+        if host not in self._parts:
+            self._parts[host] = Part(self._storage, self._search.study_name, host)
+        return self._parts[host]
+
+    @property
+    def own(self) -> Part:
+        """What is this worker's host's own."""
+        return self.part(self.host)
+
+    def check_worker(self) -> None:
+        """See that this host is still this worker's.
+
+        Raises:
+            StoreError: another worker for it has begun since.
+        """
+        if self.host and self.own.attrs.get("worker") != self._token:
+            raise StoreError(
+                f"another worker for the host {self.host!r} has begun, so this one ends: two would"
+                " disturb each other's windows"
+            )
+
+    @writes
+    def choose(self, digests: Sequence[str]) -> tuple[str, ...]:
+        """Fix what all hosts confirm; the choice that stands, which may be another worker's.
+
+        Two that choose at once choose alike: both from a search in which nothing runs any more.
+        """
+        if not self.host:
+            return tuple(digests)
+        if "chosen" not in self._search.user_attrs:
+            self._search.set_user_attr("chosen", list(digests))
+        return tuple(self._search.user_attrs["chosen"])
+
+    @writes
+    def end_search(self) -> None:
+        """Say to the other workers that the search's time is over: they begin no further block."""
+        if self.host and "search_ended" not in self._search.user_attrs:
+            self._search.set_user_attr("search_ended", self.host)
+
+    # --- blocks and trials of several hosts ---------------------------------------------------
+
+    def open_trial(self, configuration: Configuration, origin: Origin) -> int:
+        """Mean to try a configuration; the storage learns of it with its first block."""
+        number = number_of(configuration.digest)
+        self._chosen[number] = BegunTrial(
+            configuration.space, configuration.digest, configuration.values, origin
+        )
+        return number
+
+    def add_text(self, text: ConfigurationRecord) -> None:
+        """Keep the text of a configuration that is to be tried until its first block."""
+        self._texts[text.digest] = text
+
+    def open_block(self, begun: Begun) -> int:
+        """Begin a block of this host; its number.
+
+        Raises:
+            ClaimedError: another worker began to measure one of its trials first.
+        """
+        import optuna
+
+        trials = {i.trial for i in begun.instances if i.trial is not None}
+        first = tuple(self._chosen[number] for number in sorted(trials & self._chosen.keys()))
+        begun = replace(begun, trials=first)
+        template = optuna.trial.create_trial(
+            state=optuna.trial.TrialState.RUNNING, user_attrs={BEGUN: msgspec.to_builtins(begun)}
+        )
+        trial_id = self._storage.create_new_trial(self._blocks_id, template)
+        running = self.running()
+        mine = [f.number for f in running if _begun(f).get("mark") == begun.mark]
+        number = min(mine)
+        if len(mine) > 1:
+            # It was written again because the answer to the first time was lost.
+            trial_id = self._id_of(number)
+            for again in sorted(mine)[1:]:
+                self._end(self._id_of(again), None)
+        if any(f.number < number and trials_of(f) & trials for f in running):
+            self._end(trial_id, None)
+            raise ClaimedError(f"block {number}: another worker measures one of its trials")
+        texts = [self._texts.pop(t.digest) for t in first if t.digest in self._texts]
+        for known in first:
+            del self._chosen[number_of(known.digest)]
+        place = self.own.begin(number, texts)
+        self._open[number] = _Open(trial_id, place, begun, self._watch.clock())
+        return number
+
+    def add_window(self, block: int, window: Measurement) -> None:
+        """Keep one window, and renew the block's lease from time to time."""
+        held = self._open[block]
+        self.own.add_window(held.place, window)
+        held.windows.append(window)
+        now = self._watch.clock()
+        if now - held.renewed_s >= held.begun.lease_s / _RENEWALS:
+            held.renewed_s = now
+            self._storage.set_trial_user_attr(held.trial_id, RENEWED, len(held.windows))
+
+    def close_block(self, block: int, ended: Ended) -> None:
+        """End a block of this host; its figures follow from its windows."""
+        held = self._open.pop(block)
+        shared = Shared(block, running=True, begun=held.begun, ended=None)
+        ended = replace(ended, figures=self._figures(shared, held.windows))
+        self._storage.set_trial_user_attr(held.trial_id, ENDED, msgspec.to_builtins(ended))
+        self.own.close(held.place)
+        self._end(held.trial_id, ended)
+
+    def _figures(self, shared: Shared, windows: Sequence[Measurement]) -> Figures:
+        goals = self._goals()
+        return figures_of(shared.block(windows), goals.objectives, goals.limits)
+
+    def _end(self, trial_id: int, ended: Ended | None) -> None:
+        import optuna
+
+        states = optuna.trial.TrialState
+        with unless_ended():
+            if ended is not None and ended.state == "complete":
+                values = [ended.measured_share]
+                self._storage.set_trial_state_values(trial_id, states.COMPLETE, values)
+            else:
+                self._storage.set_trial_state_values(trial_id, states.FAIL)
+
+    def _id_of(self, number: int) -> int:
+        found: int = self._storage.get_trial_id_from_study_id_trial_number(self._blocks_id, number)
+        return found
+
+    def chosen(self) -> tuple[BegunTrial, ...]:
+        """What this worker means to try and has no block of yet."""
+        return tuple(self._chosen.values())
+
+    # --- looking at the others ----------------------------------------------------------------
+
+    def look(self) -> list[optuna.trial.FrozenTrial]:
+        """All blocks as the storage has them now."""
+        self._seen = self._blocks.get_trials(deepcopy=False)
+        return self._seen
+
+    def shared(self) -> list[Shared]:
+        """The shared blocks, as of the last look, in their order; one that ended is read once."""
+        found = []
+        for frozen in self._seen:
+            if frozen.number not in self._ended:
+                read = read_shared(frozen)
+                if frozen.state.is_finished():
+                    self._ended[frozen.number] = read
+            else:
+                read = self._ended[frozen.number]
+            if read is not None:
+                found.append(read)
+        return found
+
+    def record(
+        self, attrs: Mapping[str, Any], names: Sequence[str], alone: Sequence[Block], told: Told
+    ) -> Record:
+        """The record of several hosts as of the last look: as one, or as nobody in particular.
+
+        A worker reads of the others no more than their blocks' figures.
+
+        Args:
+            attrs: of the search.
+            names: of the hosts whose parts are read.
+            alone: blocks that were written before anybody joined.
+            told: see ``read_record``.
+        """
+        here, shared = self.host, self.shared()
+        parts = {name: self.part(name) for name in names}
+        # Of a search a worker needs no windows, not even its own.
+        whole = {
+            s.number
+            for s in shared
+            if not here or (s.begun.host == here and s.begun.phase != "search")
+        }
+        windows = {name: part.windows(whole) for name, part in parts.items()}
+        hosts = {name: read_host(part.attrs) for name, part in parts.items()}
+        hosts = dict(sorted(hosts.items(), key=lambda entry: (entry[1].joined_unix_s, entry[0])))
+        over = "search_ended" in attrs and not any(
+            s.running and s.begun.phase == "search" for s in shared
+        )
+        blocks = list(alone)
+        for block in shared:
+            read = block.number in whole
+            own = windows[block.begun.host].get(block.number, []) if read else None
+            blocks.append(block.block(own))
+        header = msgspec.convert(attrs["header"], Header)
+        chosen = self.chosen()
+        trials = shared_trials(header.baseline, shared, chosen, here, over=over)
+        blocks.sort(key=lambda block: block.number)
+        record = read_record(attrs, trials, blocks, here, hosts, told=told)
+        values = [*(t for s in shared for t in s.begun.trials), *chosen]
+        configurations = {
+            t.digest: ConfigurationRecord(t.space, t.digest, t.values, "") for t in values
+        }
+        if not here:
+            for part in parts.values():
+                configurations |= part.texts()
+        record = replace(record, configurations={**configurations, **record.configurations})
+        return record if here else in_order(record)
+
+    @writes
+    def reap(self, *, look: bool = True) -> list[str]:
+        """End the blocks of other hosts whose lease ran out.
+
+        Their windows are kept: finished rounds of a search count, and whatever was not measured
+        is free to be measured by another worker.
+
+        Args:
+            look: at the storage as it is now; else as of the last look.
+
+        Returns:
+            What was done, in words.
+        """
+        if not self.host:
+            return []
+        others = {
+            f.number: f for f in self.running(look=look) if _begun(f).get("host") != self.host
+        }
+        leases = {
+            number: Lease(
+                (len(frozen.user_attrs), frozen.user_attrs.get(RENEWED)),
+                _begun(frozen).get("lease_s", LEASE_S),
+            )
+            for number, frozen in others.items()
+        }
+        return [self.abandon(others[number]) for number in sorted(self._watch.expired(leases))]
+
+    def search_runs_elsewhere(self, *, look: bool = True) -> bool:
+        """Whether another host measures a block of the search now."""
+        return bool(self.host) and any(
+            _begun(frozen).get("phase") == "search" and _begun(frozen).get("host") != self.host
+            for frozen in self.running(look=look)
+        )
+
+    def orphans(self, record: Record) -> set[int]:
+        """Trials that were begun and that nobody measures: free to be measured here.
+
+        Those that this host began, those of a block whose worker is gone, and those of other hosts
+        that have been so for a while: a block that was not valid is repeated by its own worker.
+        """
+        cut = {i.trial for b in record.blocks if b.reason == "interrupted" for i in b.instances}
+        begun = [
+            t
+            for t in record.trials
+            if t.state == "racing" and not t.losses and t.number not in record.busy
+        ]
+        own = {t.number for t in begun if t.host == self.host or t.number in cut}
+        others = {t.number: Lease("begun", ORPHAN_S) for t in begun if t.number not in own}
+        return own | self._orphans.expired(others)
+
+    def running(self, *, look: bool = True) -> list[optuna.trial.FrozenTrial]:
+        """The blocks that have not ended."""
+        return [f for f in (self.look() if look else self._seen) if not f.state.is_finished()]
+
+    def abandon(self, frozen: optuna.trial.FrozenTrial) -> str:
+        """End a block whose worker is gone; in words what became of it."""
+        shared = read_shared(frozen)
+        if shared is not None:
+            return self._abandon_shared(shared)
+        import optuna
+
+        attrs: dict[str, Any] = frozen.user_attrs
+        with unless_ended():
+            if attrs.get("state") == "complete":
+                self._blocks.tell(frozen.number, attrs["measured_share"], skip_if_finished=True)
+                return f"block {frozen.number} was complete, which is now noted"
+            failed = optuna.trial.TrialState.FAIL
+            self._blocks.tell(frozen.number, state=failed, skip_if_finished=True)
+        return _cut_short(frozen.number, "", sum(key.startswith(WINDOW) for key in attrs))
+
+    def _abandon_shared(self, shared: Shared) -> str:
+        number, host = shared.number, shared.begun.host
+        of = f" of {host}" if host != self.host else ""
+        # First, so that what is counted below is all that there will be.
+        windows = self.part(host).shut(number)
+        trial_id = self._id_of(number)
+        if shared.ended is not None:
+            self._end(trial_id, shared.ended)
+            if shared.ended.state == "complete":
+                return f"block {number}{of} was complete, which is now noted"
+            return _cut_short(number, of, len(windows))
+        ended = Ended(
+            state="failed",
+            reason="interrupted",
+            measured_share=0.0,
+            ended_unix_s=last_s(shared.begun, windows),
+            instances=shared.begun.instances,
+            figures=self._figures(shared, windows),
+        )
+        with unless_ended():
+            self._storage.set_trial_user_attr(trial_id, ENDED, msgspec.to_builtins(ended))
+        self._end(trial_id, ended)
+        return _cut_short(number, of, len(windows))
+
+
+def _cut_short(number: int, of: str, windows: int) -> str:
+    return f"block {number}{of} had been cut short; its {windows} windows are kept"
+
+
+def _begun(frozen: optuna.trial.FrozenTrial) -> Mapping[str, Any]:
+    """How a block began, whether it is shared or one host's alone."""
+    found: Mapping[str, Any] = frozen.user_attrs.get(BEGUN, frozen.user_attrs)
+    return found
+
+
+def host_of(block: optuna.trial.FrozenTrial) -> str:
+    """The host that measures a block; empty for one that measures alone."""
+    found: str = _begun(block).get("host", "")
+    return found
+
+
+def trials_of(block: optuna.trial.FrozenTrial) -> set[int]:
+    """Numbers of the trials that a block measures."""
+    return {i["trial"] for i in _begun(block)["instances"] if i["trial"] is not None}

@@ -1,0 +1,205 @@
+"""How a worker that measures alone writes a record; of several: ``tuner.store.several_hosts``.
+
+A trial of ``NAME`` is a configuration with its losses, a trial of ``NAME/blocks`` a block, of which
+every window is an attribute.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tuner.judge.scoring import mean_loss
+from tuner.measurement.window import Measurement
+from tuner.record.model import Block, Origin, TrialState
+from tuner.space.configuration import Configuration, Value
+from tuner.store.decode import read_block
+from tuner.store.host_part import WINDOW, Begun, Ended, unless_ended
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.distributions import BaseDistribution
+
+VALID_CONSTRAINT = "accepted by the server"
+"""Name of the constraint by which samplers and dashboards know what is infeasible."""
+
+
+class Alone:
+    """What it writes, and what it has begun.
+
+    Args:
+        storage: Optuna's.
+        search: Optuna's study of the configurations.
+        blocks: that of the blocks.
+    """
+
+    def __init__(self, storage: Any, search: optuna.Study, blocks: optuna.Study) -> None:
+        self._storage = storage
+        self._search = search
+        self._blocks = blocks
+        self._search_id = storage.get_study_id_from_name(search.study_name)
+        self._blocks_id = storage.get_study_id_from_name(blocks.study_name)
+        self._search_trials: dict[int, optuna.Trial] = {}
+        self._block_trials: dict[int, optuna.Trial] = {}
+        self._finished: dict[int, Block] = {}
+
+    def open_block(self, begun: Begun) -> int:
+        """Begin a block; its number."""
+        return self._create(
+            self._blocks,
+            self._blocks_id,
+            self._block_trials,
+            attrs={
+                "phase": begun.phase,
+                "index": begun.index,
+                "seed": begun.seed,
+                "started_unix_s": begun.started_unix_s,
+                "instances": msgspec.to_builtins(begun.instances),
+            },
+        )
+
+    def add_window(self, block: int, window: Measurement) -> None:
+        """Keep one window."""
+        self._block_trials[block].set_user_attr(
+            WINDOW + window.window_id, msgspec.to_builtins(window)
+        )
+
+    def close_block(self, block: int, ended: Ended) -> None:
+        """End a block."""
+        import optuna
+
+        trial = self._block_trials.pop(block)
+        trial.set_user_attr("instances", msgspec.to_builtins(ended.instances))
+        trial.set_user_attr("reason", ended.reason)
+        trial.set_user_attr("measured_share", ended.measured_share)
+        trial.set_user_attr("ended_unix_s", ended.ended_unix_s)
+        trial.set_user_attr("state", ended.state)
+        with unless_ended():
+            if ended.state == "complete":
+                self._blocks.tell(block, ended.measured_share, skip_if_finished=True)
+            else:
+                failed = optuna.trial.TrialState.FAIL
+                self._blocks.tell(block, state=failed, skip_if_finished=True)
+
+    def open_trial(
+        self,
+        configuration: Configuration,
+        origin: Origin,
+        parameters: Mapping[str, Value],
+        distributions: Mapping[str, BaseDistribution],
+    ) -> int:
+        """Begin a trial; its number. Dimensions whose value lies outside are left out."""
+        inside = {
+            name: domain
+            for name, domain in distributions.items()
+            if name in parameters and _contains(domain, parameters[name])
+        }
+        return self._create(
+            self._search,
+            self._search_id,
+            self._search_trials,
+            attrs={
+                "digest": configuration.digest,
+                "origin": origin,
+                "configuration": configuration.values,
+            },
+            params={name: parameters[name] for name in inside},
+            distributions=inside,
+        )
+
+    def report_loss(self, trial: int, block: int, loss: float) -> None:
+        """Show a trial's loss in a block to Optuna's tools."""
+        # Optuna takes intermediate values of one objective only.
+        if len(self._search.directions) == 1:
+            with unless_ended():
+                self._racing(trial).report(loss, step=block)
+
+    def close_trial(
+        self,
+        number: int,
+        state: TrialState,
+        losses: Mapping[int, float],
+        message: str,
+        *,
+        second: Mapping[int, float] | None,
+        excess: Mapping[str, float] | None,
+    ) -> None:
+        """End a trial with the mean of its losses; see ``Store.close_trial``."""
+        import optuna
+
+        infeasible = state == "infeasible"
+        told = {**(excess or {}), VALID_CONSTRAINT: 1.0 if infeasible else -1.0}
+        with unless_ended():
+            trial = self._racing(number)
+            trial.set_user_attr("state", state)
+            trial.set_user_attr("message", message)
+            # Some are there already if the study was killed between this write and the next.
+            # Those that another worker has just told are warned of, and are there.
+            with contextlib.suppress(UserWarning):
+                for name in told.keys() - trial.constraints.keys():
+                    trial.set_constraint(name, told[name])
+            values = [mean_loss(losses)] + ([] if second is None else [mean_loss(second)])
+            if all(map(math.isfinite, values)) and not infeasible:
+                self._search.tell(number, values, skip_if_finished=True)
+            else:
+                pruned = optuna.trial.TrialState.PRUNED
+                self._search.tell(number, state=pruned, skip_if_finished=True)
+        self._search_trials.pop(number, None)
+
+    def blocks(self, trials: Sequence[optuna.trial.FrozenTrial]) -> list[Block]:
+        """The blocks as plain data; one that has ended never changes, so it is read once."""
+        blocks = []
+        for frozen in trials:
+            if "instances" not in frozen.user_attrs:
+                continue
+            block = self._finished.get(frozen.number) or read_block(frozen)
+            if frozen.state.is_finished():
+                self._finished[frozen.number] = block
+            blocks.append(block)
+        return blocks
+
+    def _racing(self, number: int) -> optuna.Trial:
+        """A trial to be written to; an earlier process may have begun it."""
+        import optuna
+
+        if number not in self._search_trials:
+            trial_id = self._storage.get_trial_id_from_study_id_trial_number(
+                self._search_id, number
+            )
+            self._search_trials[number] = optuna.Trial(self._search, trial_id)
+        return self._search_trials[number]
+
+    def _create(
+        self,
+        study: optuna.Study,
+        study_id: int,
+        kept: dict[int, optuna.Trial],
+        *,
+        attrs: Mapping[str, Any],
+        params: Mapping[str, Value] | None = None,
+        distributions: Mapping[str, BaseDistribution] | None = None,
+    ) -> int:
+        """Begin a trial of either study in one write: a crash leaves the whole of it or nothing."""
+        import optuna
+
+        template = optuna.trial.create_trial(
+            state=optuna.trial.TrialState.RUNNING,
+            params=dict(params or {}),
+            distributions=dict(distributions or {}),
+            user_attrs=dict(attrs),
+        )
+        trial_id = self._storage.create_new_trial(study_id, template)
+        number: int = self._storage.get_trial(trial_id).number
+        kept[number] = optuna.Trial(study, trial_id)
+        return number
+
+
+def _contains(domain: BaseDistribution, value: Value) -> bool:
+    try:
+        return domain._contains(domain.to_internal_repr(value))  # noqa: SLF001 - no public way
+    except ValueError:
+        return False

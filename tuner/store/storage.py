@@ -1,0 +1,289 @@
+"""Optuna storages by their URL: opened, asked again while they do not answer.
+
+``sqlite:///FILE`` serves one host. Several share ``postgresql+psycopg://…``, or reach it through
+Optuna's proxy, ``grpc://HOST:PORT``. A password in a URL goes to the database and nowhere else.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import re
+import time
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+from tuner.errors import DefinitionError, LeaseLostError, StoreError
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+Storage: TypeAlias = "str | BaseStorage"
+"""URL of an Optuna storage, or the storage itself (one in memory, a gRPC proxy)."""
+Say = Callable[[str], None]
+
+PATIENCE_S = 600.0
+"""For so long a storage that does not answer is asked again; a restart takes seconds."""
+DEFAULT_PROXY_PORT = 13_000
+"""Optuna's own."""
+_FIRST_WAIT_S = 0.5
+_LONGEST_WAIT_S = 15.0
+_OPENING_ATTEMPTS = 5
+_PASSWORDS = (
+    re.compile(r"(?<=://)(?P<user>[^\s:/@]*):[^\s@/]+@"),
+    re.compile(r"(?P<key>[?&][a-z]*password=)[^\s&@]+"),
+)
+
+
+def no_words(_: str) -> None:
+    """For those who do not want to hear of retries."""
+
+
+def open_storage(url: Storage, say: Say = no_words) -> Any:
+    """Open a storage; one that is given is given back.
+
+    Args:
+        url: what ``--storage`` holds.
+        say: told when the storage does not answer and is asked again.
+
+    Raises:
+        StoreError: it cannot be opened. No message holds its password.
+    """
+    if not isinstance(url, str):
+        return url
+    if url.startswith("grpc://"):
+        return _Patient(_proxy(url), say)
+    opened = _database(url)
+    return opened if url.startswith("sqlite") else _Patient(opened, say)
+
+
+def refuse_unshared(url: str | None) -> None:
+    """Say why several hosts cannot share this storage, and which they can.
+
+    Raises:
+        DefinitionError: it is SQLite, or none.
+    """
+    if url is not None and not url.startswith("sqlite"):
+        return
+    what = "no storage is named, and the default is a file" if url is None else "SQLite is a file"
+    raise DefinitionError(
+        f"{what} on one host: others cannot lock it (network file systems lose locks, and with them"
+        " windows), so several workers cannot share it. Name a PostgreSQL database:"
+        " --storage postgresql+psycopg://USER@HOST/DATABASE (its password in ~/.pgpass or"
+        " PGPASSWORD), or a proxy in front of one: --storage grpc://HOST:PORT (tuner proxy)",
+        path="--storage",
+    )
+
+
+def refuse_secret(url: str) -> None:
+    """Refuse a password where everybody on this machine can read it.
+
+    Raises:
+        DefinitionError: the URL holds one.
+    """
+    if scrubbed(url) == url:
+        return
+    raise DefinitionError(
+        f"{scrubbed(url)} holds a password, and a command line is shown to everybody on this"
+        " machine (ps): put the whole URL into the environment variable TUNER_STORAGE, or leave the"
+        " password out and keep it in ~/.pgpass (PGPASSFILE), a service file"
+        " (postgresql+psycopg:///?service=NAME) or PGPASSWORD",
+        path="--storage",
+    )
+
+
+def without_secret(url: Storage) -> str:
+    """A storage as messages may name it."""
+    return scrubbed(url) if isinstance(url, str) else "this storage"
+
+
+def scrubbed(text: str) -> str:
+    """Text in which the password of every URL is three stars."""
+    in_front, as_option = _PASSWORDS
+    return as_option.sub(r"\g<key>***", in_front.sub(r"\g<user>:***@", text))
+
+
+def _database(url: str) -> Any:
+    import optuna
+    import sqlalchemy
+
+    options: dict[str, Any] = {}
+    if not url.startswith("sqlite"):
+        # A connection that died while it waited, as after a restart, is replaced unseen.
+        options = {"pool_pre_ping": True}
+    if url.startswith("postgresql"):
+        options["connect_args"] = {"application_name": "tuner", "connect_timeout": 10}
+    # Optuna formats the URL; a brace in a password is no field.
+    template = url.replace("{", "{{").replace("}", "}}")
+    for attempt in range(1, _OPENING_ATTEMPTS + 1):
+        try:
+            made = optuna.storages.RDBStorage(template, engine_kwargs=options)
+        except (sqlalchemy.exc.IntegrityError, sqlalchemy.exc.ProgrammingError) as error:
+            # Several workers that begin at once create the tables at once; all but one fail.
+            if attempt == _OPENING_ATTEMPTS:
+                raise _cannot_open(url, error) from None
+            time.sleep(random.uniform(0.1, 0.5) * attempt)  # noqa: S311 - no secret
+        except (
+            *(sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError),
+            *(ImportError, RuntimeError, ValueError, TypeError),
+        ) as error:
+            raise _cannot_open(url, error) from None
+        else:
+            # Whoever drops a storage drops its connections, also the pooled ones.
+            weakref.finalize(made, made.engine.dispose)
+            return optuna.storages.get_storage(made)
+    raise AssertionError  # pragma: no cover - the loop returns or raises
+
+
+def _cannot_open(url: str, error: Exception) -> StoreError:
+    cause = error.__cause__ or error
+    words = scrubbed(str(getattr(cause, "orig", None) or error))
+    try:
+        password = urlsplit(url).password
+    except ValueError:
+        password = None
+    if password:
+        words = words.replace(password, "***")
+    if isinstance(error, TypeError):
+        words = f"{words} (its encoding must be UTF8: CREATE DATABASE … ENCODING 'UTF8')"
+    if isinstance(error, ImportError) and url.startswith("postgresql"):
+        words = f"{words} (pip install 'tuner[postgresql]' brings the driver psycopg)"
+    return StoreError(f"the storage {without_secret(url)} cannot be opened: {words}")
+
+
+def _proxy(url: str) -> Any:
+    import warnings
+
+    parts = urlsplit(url)
+    try:
+        host, port = parts.hostname, parts.port or DEFAULT_PROXY_PORT
+    except ValueError:
+        host, port = None, 0
+    if not host or parts.path not in {"", "/"}:
+        raise StoreError(f"{without_secret(url)} is no proxy's address; write grpc://HOST:PORT")
+    import optuna
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            proxy = optuna.storages.GrpcStorageProxy(host=host, port=port)
+            proxy.wait_server_ready(timeout=5)
+    except ImportError as error:
+        raise StoreError(
+            f"{without_secret(url)} needs grpcio: pip install 'tuner[grpc]' ({error})"
+        ) from None
+    except ConnectionError:
+        raise StoreError(
+            f"no proxy answers at {host}:{port}; start one there with"
+            " 'tuner proxy --storage postgresql+psycopg://…'"
+        ) from None
+    return proxy
+
+
+class _Patient:
+    """A storage that is asked again while it does not answer, with growing pauses.
+
+    What Optuna asks a storage may be asked twice, but for the creation of a trial: whoever creates
+    one marks it, and finds it by its mark if it is there twice (see ``tuner.store.store``).
+    """
+
+    def __init__(self, storage: Any, say: Say) -> None:
+        self._storage = storage
+        self._say = say
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._storage, name)
+        if name.startswith("_") or not callable(found):
+            return found
+        return functools.partial(self._ask, found)
+
+    def _ask(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        began, wait_s, told = time.monotonic(), _FIRST_WAIT_S, False
+        while True:
+            try:
+                found = method(*args, **kwargs)
+            except Exception as error:
+                waited_s = time.monotonic() - began
+                if not may_answer_again(error) or waited_s > PATIENCE_S:
+                    raise
+                self._say(
+                    f"the storage does not answer ({_first_line(error)}); asked again in"
+                    f" {wait_s:.1f} s, for up to {(PATIENCE_S - waited_s) / 60:.0f} min"
+                )
+                told = True
+                # Spread, so that a thousand workers do not all come back in the same instant.
+                time.sleep(wait_s * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
+                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            else:
+                if told:
+                    self._say("the storage answers again")
+                return found
+
+
+def may_answer_again(error: BaseException) -> bool:
+    """Whether a storage failed because it is gone or starting, not because of what was asked."""
+    import sqlalchemy
+
+    cause = error.__cause__ or error
+    if isinstance(cause, sqlalchemy.exc.OperationalError | sqlalchemy.exc.InterfaceError):
+        return True
+    if isinstance(cause, sqlalchemy.exc.TimeoutError):
+        return True
+    if isinstance(cause, sqlalchemy.exc.PendingRollbackError):
+        # Optuna asks again by itself when reading trials fails, in the transaction that has failed.
+        return True
+    if isinstance(cause, sqlalchemy.exc.DBAPIError):
+        return cause.connection_invalidated
+    code = getattr(error, "code", None)
+    name = getattr(code(), "name", "") if callable(code) else ""
+    return name in {"UNAVAILABLE", "RESOURCE_EXHAUSTED"}
+
+
+def _first_line(error: BaseException) -> str:
+    cause = error.__cause__ or error
+    text = str(getattr(cause, "orig", None) or cause).strip() or type(cause).__name__
+    return scrubbed(text.splitlines()[0])[:160]
+
+
+def failed(error: BaseException) -> bool:
+    """Whether an exception is a storage's own, whatever the kind of storage."""
+    import optuna
+    import sqlalchemy
+
+    kinds = (optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError)
+    return isinstance(error, kinds) or callable(getattr(error, "code", None))
+
+
+def writes(method: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Say plainly that the record cannot be written: a full disk, a database that is gone.
+
+    What the storage refuses because another worker has ended it is a lease that was lost.
+    """
+
+    @functools.wraps(method)
+    def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        import optuna
+
+        try:
+            return method(*args, **kwargs)
+        except optuna.exceptions.UpdateFinishedTrialError as error:
+            raise LeaseLostError(
+                "the lease ran out and another worker has ended the block; what was written is"
+                " kept, what comes later is discarded"
+            ) from error
+        except Exception as error:
+            if not failed(error):
+                raise
+            cause = error.__cause__ or error
+            # The database's own words, without the statement and all that it held.
+            words = scrubbed(str(getattr(cause, "orig", None) or cause))
+            raise StoreError(
+                f"the record cannot be written: {words}; what was written so far is kept, go on"
+                " with --resume once the storage has room and answers"
+            ) from error
+
+    return guarded

@@ -1,0 +1,483 @@
+"""The study's record on an Optuna storage.
+
+Two Optuna studies make one record. ``NAME`` is the search: its trials are the configurations,
+their intermediate values the losses by block. ``NAME/blocks`` holds a trial for every block, with
+one user attribute for every window, written as the window ends; the life of a block (RUNNING,
+COMPLETE, FAIL) is Optuna's own. Only Optuna's public interface is used, so that SQLite,
+PostgreSQL and the gRPC proxy all serve, and optuna-dashboard opens the record as it is.
+
+Who measures alone writes by ``tuner.store.single_host``; of several workers on one record each writes by
+``tuner.store.several_hosts``.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tuner.errors import StoreError
+from tuner.goals.goals import Goals, goals_of
+from tuner.measurement.window import Measurement
+from tuner.record.contenders import Contest
+from tuner.record.model import (
+    SCHEMA_VERSION,
+    AblationProtocol,
+    Applied,
+    BlockInstance,
+    BlockState,
+    Calibration,
+    ConfigurationRecord,
+    Origin,
+    Original,
+    Phase,
+    Protocol,
+    Record,
+    StudyHost,
+    TrialState,
+)
+from tuner.space.configuration import Configuration, Value
+from tuner.store.decode import HOST, Header, Told, read_record, read_trials
+from tuner.store.host_part import CONFIGURATION, Begun, Ended
+from tuner.store.several_hosts import LEASE_S, Sharing, host_of
+from tuner.store.single_host import Alone
+from tuner.store.storage import Say, Storage, no_words, open_storage, without_secret, writes
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.distributions import BaseDistribution
+
+__all__ = ["Header", "Storage", "Store", "list_names", "sqlite_url"]
+
+
+def sqlite_url(folder: Path) -> str:
+    """The default storage: a file in the study's own folder."""
+    return f"sqlite:///{folder / 'record.db'}"
+
+
+class Store:
+    """One study's record, open for reading and writing.
+
+    Args:
+        storage: where it is.
+        search: Optuna's study of the configurations.
+        blocks: that of the blocks.
+        clock: Unix time in seconds; what happened when is told by it.
+    """
+
+    def __init__(
+        self,
+        storage: Any,
+        search: optuna.Study,
+        blocks: optuna.Study,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._search = search
+        self._clock = clock
+        self._told = Told()
+        self._alone = Alone(storage, search, blocks)
+        self.sharing = Sharing(storage, search, blocks, self._goals)
+        """What is known of other workers on this record."""
+
+    def _goals(self) -> Goals:
+        return goals_of(self._search.user_attrs["header"]["definition"])
+
+    @property
+    def host(self) -> str:
+        """Name of the host whose worker this is; empty where one host measures alone."""
+        return self.sharing.host
+
+    @property
+    def _writer(self) -> Alone | Sharing:
+        """Who writes blocks."""
+        return self.sharing if self.host else self._alone
+
+    @classmethod
+    @writes
+    def create(
+        cls,
+        url: Storage,
+        header: Header,
+        clock: Callable[[], float] = time.time,
+        say: Say = no_words,
+        first: StudyHost | None = None,
+    ) -> Store:
+        """Begin a record.
+
+        Args:
+            url: of the storage.
+            header: what is known by now.
+            clock: as for ``Store``.
+            say: told when the storage does not answer and is asked again.
+            first: the first of several hosts that share it; None if there is one only.
+
+        Raises:
+            StoreError: the name is taken in this storage, or the storage cannot be opened.
+        """
+        optuna = _optuna()
+        storage = open_storage(url, say)
+        goals = goals_of(header.definition)
+        try:
+            search = optuna.create_study(
+                storage=storage,
+                study_name=header.name,
+                sampler=_no_sampler(),
+                directions=["minimize"] * len(goals.objectives),
+            )
+            blocks = optuna.create_study(
+                storage=storage,
+                study_name=f"{header.name}/blocks",
+                sampler=_no_sampler(),
+                direction="maximize",
+            )
+        except optuna.exceptions.DuplicatedStudyError as error:
+            raise StoreError(
+                f"a study called {header.name!r} is already in {without_secret(url)}; go on with"
+                " it by --resume, or choose another --name"
+            ) from error
+        name_losses(search, goals)
+        _name_values(blocks, ["share of the block's time in measuring windows"])
+        search.set_user_attr("header", msgspec.to_builtins(header))
+        made = cls(storage, search, blocks, clock)
+        if first:
+            made.sharing.join(first)
+        # Last: a record without it was cut short before it began.
+        search.set_user_attr("schema_version", SCHEMA_VERSION)
+        return made
+
+    @classmethod
+    def open(
+        cls,
+        url: Storage,
+        name: str,
+        clock: Callable[[], float] = time.time,
+        say: Say = no_words,
+    ) -> Store:
+        """Open an existing record.
+
+        Raises:
+            StoreError: there is none of that name, or its schema is not this version's.
+        """
+        optuna = _optuna()
+        storage = open_storage(url, say)
+        where = without_secret(url)
+        try:
+            search = optuna.load_study(storage=storage, study_name=name, sampler=_no_sampler())
+        except KeyError as error:
+            raise StoreError(f"no study called {name!r} in {where}; see 'tuner studies'") from error
+        found = search.user_attrs.get("schema_version")
+        if found is None:
+            raise StoreError(
+                f"{name!r} in {where} was cut short before it began: there is nothing to go on"
+                " with; remove it, or choose another --name"
+            )
+        blocks = optuna.load_study(
+            storage=storage, study_name=f"{name}/blocks", sampler=_no_sampler()
+        )
+        if found != SCHEMA_VERSION:
+            raise StoreError(
+                f"{name!r} has record schema {found}, this tuner reads {SCHEMA_VERSION};"
+                " use the tuner version that wrote it"
+            )
+        return cls(storage, search, blocks, clock)
+
+    # --- what is written once ---------------------------------------------------------------
+
+    @writes
+    def add_configuration(
+        self, configuration: ConfigurationRecord, *, proposed: bool = False
+    ) -> None:
+        """Keep a configuration's values and text, once.
+
+        Args:
+            configuration: with its text.
+            proposed: it is one of a search's many; of several hosts it is kept with the block that
+                tries it first, because every worker reads what is kept with the study.
+        """
+        if self.host and proposed:
+            self.sharing.add_text(configuration)
+            return
+        self._search.set_user_attr(
+            CONFIGURATION + configuration.digest, msgspec.to_builtins(configuration)
+        )
+
+    @writes
+    def set_calibration(self, calibration: Calibration) -> None:
+        """Keep what was learnt of the baseline."""
+        self._keep("calibration", msgspec.to_builtins(calibration))
+
+    def _keep(self, key: str, value: object) -> None:
+        """Keep what is one host's own."""
+        if self.host:
+            self.sharing.own.keep(key, value)
+        else:
+            self._search.set_user_attr(key, value)
+
+    @writes
+    def set_protocol(self, protocol: Protocol) -> None:
+        """Freeze the confirmation.
+
+        Raises:
+            StoreError: another protocol is frozen already; it is never replaced.
+        """
+        attrs = self.sharing.own.attrs if self.host else self._search.user_attrs
+        frozen = attrs.get("protocol")
+        if frozen is not None and frozen["digest"] != protocol.digest:
+            raise StoreError("the confirmation's protocol is frozen already and cannot be replaced")
+        self._keep("protocol", msgspec.to_builtins(protocol))
+
+    @writes
+    def set_ablation(self, ablation: AblationProtocol) -> None:
+        """Freeze the ablation; it is never replaced."""
+        self._search.set_user_attr("ablation", msgspec.to_builtins(ablation))
+
+    @writes
+    def set_original(self, original: Original) -> None:
+        """Keep the confirmation that this study repeats."""
+        self._search.set_user_attr("original", msgspec.to_builtins(original))
+
+    @writes
+    def set_contest(self, contest: Contest) -> None:
+        """Keep what a contest is planned to be, before its first block."""
+        self._search.set_user_attr("contest", msgspec.to_builtins(contest))
+
+    @writes
+    def add_applied(self, applied: Applied) -> None:
+        """Keep what was changed on a host."""
+        so_far = self._search.user_attrs.get("applied", [])
+        self._search.set_user_attr("applied", [*so_far, msgspec.to_builtins(applied)])
+
+    @writes
+    def set_importance(self, importance: Mapping[str, float]) -> None:
+        """Keep the parameters' importance."""
+        self._search.set_user_attr("importance", dict(importance))
+
+    @writes
+    def set_ended(self) -> None:
+        """Say that the study came to its end."""
+        self._keep("ended_unix_s", self._clock())
+
+    # --- blocks -----------------------------------------------------------------------------
+
+    @writes
+    def open_block(
+        self,
+        phase: Phase,
+        index: int,
+        seed: int,
+        instances: Sequence[BlockInstance],
+        *,
+        lease_s: float = LEASE_S,
+    ) -> int:
+        """Begin a block; its number.
+
+        Args:
+            lease_s: for so long it may go without a window before others take it for abandoned.
+
+        Raises:
+            ClaimedError: another worker began to measure one of its trials first.
+            StoreError: another worker took this host over.
+        """
+        self.sharing.check_worker()
+        return self._writer.open_block(
+            Begun(
+                phase=phase,
+                index=index,
+                seed=seed,
+                started_unix_s=self._clock(),
+                host=self.host,
+                lease_s=lease_s,
+                instances=tuple(instances),
+                trials=(),
+                mark=uuid.uuid4().hex,
+            )
+        )
+
+    @writes
+    def add_window(self, block: int, window: Measurement) -> None:
+        """Keep one window, as soon as it has ended.
+
+        Raises:
+            LeaseLostError: the block was taken for abandoned and ended by another worker.
+        """
+        self._writer.add_window(block, window)
+
+    @writes
+    def close_block(
+        self,
+        block: int,
+        state: BlockState,
+        reason: str,
+        instances: Sequence[BlockInstance],
+        measured_share: float,
+    ) -> None:
+        """End a block. Whatever is not ``complete`` keeps its windows and its reason.
+
+        Raises:
+            LeaseLostError: as ``add_window``.
+        """
+        ended = Ended(state, reason, measured_share, self._clock(), tuple(instances))
+        self._writer.close_block(block, ended)
+
+    # --- trials -----------------------------------------------------------------------------
+
+    @writes
+    def open_trial(
+        self,
+        configuration: Configuration,
+        origin: Origin,
+        parameters: Mapping[str, Value],
+        distributions: Mapping[str, BaseDistribution],
+    ) -> int:
+        """Begin a trial with a configuration that was chosen elsewhere; its number.
+
+        Of several hosts nothing is written before the block that tries it first, and the number
+        follows from the configuration: see ``tuner.store.host_part``.
+
+        Args:
+            configuration: what will run.
+            origin: who proposed it.
+            parameters: the searched dimensions, as Optuna knows them.
+            distributions: their domains; dimensions whose value lies outside are left out.
+        """
+        if self.host:
+            return self.sharing.open_trial(configuration, origin)
+        return self._alone.open_trial(configuration, origin, parameters, distributions)
+
+    @writes
+    def report_loss(self, trial: int, block: int, loss: float) -> None:
+        """Show a trial's loss in a block to Optuna's tools; the record itself is the windows."""
+        # Of several hosts, blocks tell all.
+        if not self.host:
+            self._alone.report_loss(trial, block, loss)
+
+    @writes
+    def close_trial(
+        self,
+        number: int,
+        state: TrialState,
+        losses: Mapping[int, float],
+        message: str,
+        *,
+        second: Mapping[int, float] | None = None,
+        excess: Mapping[str, float] | None = None,
+    ) -> None:
+        """End a trial with the mean of its losses; one that has ended stays as it is.
+
+        Of several hosts nothing is written: what became of a trial follows from its blocks. An
+        infeasible one is told as violating a constraint, so that every sampler knows.
+
+        Args:
+            number: of the trial.
+            state: what becomes of it.
+            losses: by block number.
+            message: why.
+            second: losses of the second objective, where there are two.
+            excess: how far beyond each limit; told as constraints too.
+        """
+        if not self.host:
+            self._alone.close_trial(number, state, losses, message, second=second, excess=excess)
+
+    # --- recovery and reading ---------------------------------------------------------------
+
+    def recover(self) -> list[str]:
+        """After a crash or an interruption: end orphaned blocks, take orphaned trials up again.
+
+        Every window that had ended is kept. A trial that was racing goes on racing. Of several
+        hosts only the blocks of this one are ended: the others may be running.
+
+        Returns:
+            What was done, in words.
+        """
+        mine = [f for f in self.sharing.running() if host_of(f) == self.host]
+        done = [(f.user_attrs.get("state"), self.sharing.abandon(f)) for f in mine]
+        # One that was complete but for its last write lost nothing.
+        return [words for state, words in done if state != "complete"]
+
+    def record(self) -> Record:
+        """The whole record as plain data; as this host sees it once it has joined.
+
+        Raises:
+            StoreError: it is damaged, or was written by another version.
+        """
+        try:
+            attrs = self._search.user_attrs
+            names = [key.removeprefix(HOST) for key in attrs if key.startswith(HOST)]
+            blocks = self._alone.blocks(self.sharing.look())
+            if names:
+                read = [self.host] if self.host else names
+                return self.sharing.record(attrs, read, blocks, self._told)
+            trials = read_trials(self._search.get_trials(deepcopy=False))
+            return read_record(attrs, trials, blocks, "", {}, told=self._told)
+        except (msgspec.ValidationError, KeyError) as error:
+            raise StoreError(
+                f"the record of {self._search.study_name!r} is damaged, or of another version of"
+                f" tuner: {error}"
+            ) from error
+
+    def importance(
+        self, trials: Sequence[optuna.trial.FrozenTrial] | None = None
+    ) -> Mapping[str, float]:
+        """Share of each parameter in the spread of the losses (PED-ANOVA, Watanabe 2023).
+
+        Of the first objective. Empty where there are too few finished trials to say.
+
+        Args:
+            trials: to be used instead of the stored ones, which several hosts do not have.
+        """
+        optuna = _optuna()
+        study = self._search
+        if trials is not None:
+            study = optuna.create_study(directions=self._search.directions)
+            study.add_trials(trials)
+        several = len(study.directions) > 1
+        target = (lambda trial: trial.values[0]) if several else None
+        with warnings.catch_warnings():
+            # Of too few trials Optuna warns, and calls all parameters equally important.
+            warnings.simplefilter("error", UserWarning)
+            try:
+                found: Mapping[str, float] = optuna.importance.get_param_importances(
+                    study, target=target
+                )
+            except (ValueError, RuntimeError, UserWarning):
+                return {}
+        return found
+
+
+def list_names(url: Storage) -> list[str]:
+    """Names of the studies in a storage."""
+    names: list[str] = _optuna().get_all_study_names(open_storage(url))
+    whole = {name.removesuffix("/blocks") for name in names if name.endswith("/blocks")}
+    return sorted(name for name in names if name in whole)
+
+
+def name_losses(search: optuna.Study, goals: Goals) -> None:
+    """Say in an Optuna study what the values of its trials are."""
+    _name_values(
+        search, [f"ln({o.text} / baseline's), smaller is better" for o in goals.objectives]
+    )
+
+
+def _name_values(study: optuna.Study, names: Sequence[str]) -> None:
+    with warnings.catch_warnings():
+        # Experimental since 3.2; without it, dashboards would show "objective 0".
+        warnings.simplefilter("ignore", _optuna().exceptions.ExperimentalWarning)
+        study.set_metric_names(list(names))
+
+
+def _optuna() -> Any:
+    """Optuna, imported late: it costs most of a second, which ``--help`` need not pay."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _no_sampler() -> Any:
+    """The cheapest sampler: proposals are made in tuner.search, never by the record's studies."""
+    return _optuna().samplers.RandomSampler()

@@ -1,1 +1,0 @@
-"""Servers' languages read: words, lines and blocks, and nothing of what they mean."""

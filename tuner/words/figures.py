@@ -1,0 +1,97 @@
+"""Figures and names as all reports write them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from tuner.record.model import Phase
+from tuner.space.configuration import Value
+from tuner.stats.paired import PairedEstimate
+
+UNKNOWN = "–"
+"""In place of a figure that the record does not hold."""
+
+PHASE_NAMES: Mapping[Phase, str] = {
+    "capacity": "capacity",
+    "aa": "A/A",
+    "search": "search",
+    "confirm": "confirmation",
+    "load-points": "load points",
+    "ablate": "ablation",
+    "minimal": "check of the smallest difference",
+    "contest": "common blocks",
+    "ladder": "ladder",
+}
+
+
+def figure(value: float, unit: str) -> str:
+    """A value in its unit, three significant digits: ``85.1 µs``, ``1.24 ms``, ``5,000/s``."""
+    if not math.isfinite(value):
+        return UNKNOWN
+    if unit == "µs":
+        return duration_us(value)
+    if unit == "share":
+        return f"{100 * value:.1f} %"
+    if unit in {"/s", "requests/s"}:
+        return f"{value:,.0f}/s"
+    text = significant(value)
+    return f"{text} {unit}" if unit else text
+
+
+def duration_us(value: float) -> str:
+    """Microseconds, milliseconds or seconds, whichever has one to three digits."""
+    for limit, scale, unit in ((1e3, 1.0, "µs"), (1e6, 1e3, "ms")):
+        if float(f"{value:.3g}") < limit:
+            return f"{significant(value / scale)} {unit}"
+    return f"{significant(value / 1e6)} s"
+
+
+def significant(value: float) -> str:
+    """Three significant digits, never in exponent form: ``0.083``, ``85.1``, ``1,240``."""
+    if value == 0:
+        return "0"
+    digits = 2 - math.floor(math.log10(abs(float(f"{value:.3g}"))))
+    return f"{value:,.{max(0, min(6, digits))}f}"
+
+
+def ratio(value: float) -> str:
+    """A ratio to three decimals."""
+    return f"{value:.3f}" if math.isfinite(value) else UNKNOWN
+
+
+def interval(estimate: PairedEstimate) -> str:
+    """The interval of a ratio, or that there is none."""
+    if not estimate.is_finite:
+        return "not finite yet"
+    return f"{estimate.low:.3f} to {estimate.high:.3f}"
+
+
+def setting(value: Value | None) -> str:
+    """A parameter's value; ``off`` and ``on`` for switches, ``not set`` where inactive."""
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def seconds(value: float) -> str:
+    """``42 s``, ``11 min 43 s``, ``2 h 05 min``."""
+    if not math.isfinite(value):
+        return UNKNOWN
+    whole = round(value)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def moment(unix_s: float) -> str:
+    """An instant in UTC, to the second."""
+    if not math.isfinite(unix_s):
+        return UNKNOWN
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,158 @@
+"""When requests arrive: independently, evenly, in a recorded pattern, or by a profile of rates.
+
+A pattern says how arrivals are spread, and the study says how many there are: recorded instants
+are stretched, and a profile is scaled, so that their mean is the study's rate. So the same burst
+is offered to every configuration at the same load point.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.errors import DefinitionError
+from tuner.reading.located import Node
+
+Process = Literal["poisson", "constant"]
+PROCESSES: tuple[Process, ...] = get_args(Process)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Recorded instants, of which every window replays a stretch."""
+
+    path: str
+    offsets_s: tuple[float, ...]
+    """Ascending, the first is 0; the last is when the recording starts over."""
+
+    @property
+    def rate_per_s(self) -> float:
+        """Mean rate of the recording."""
+        return (len(self.offsets_s) - 1) / self.offsets_s[-1]
+
+    def __str__(self) -> str:
+        return f"recorded ({self.path})"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One piece of a profile."""
+
+    share: float
+    """Of the window, relative to the other pieces."""
+    start: float
+    end: float
+    """Rate at its beginning and end, relative to the other pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Rates one after another over every window: a ladder, or ramps."""
+
+    steps: tuple[Step, ...]
+
+    def pieces(self, rate_per_s: float, duration_s: float) -> list[tuple[float, float, float]]:
+        """(seconds, rate at the beginning, rate at the end) with this mean over the window."""
+        whole = sum(step.share for step in self.steps)
+        mean = sum(step.share * (step.start + step.end) / 2 for step in self.steps) / whole
+        lasts = [round(step.share / whole * duration_s, 9) for step in self.steps]
+        lasts[-1] = duration_s - sum(lasts[:-1])
+        return [
+            (seconds, step.start * rate_per_s / mean, step.end * rate_per_s / mean)
+            for step, seconds in zip(self.steps, lasts, strict=True)
+        ]
+
+    def __str__(self) -> str:
+        return f"a profile of {len(self.steps)} rates"
+
+
+Arrival: TypeAlias = "Process | Recorded | Profile"
+
+
+def stretch(
+    recorded: Recorded, *, rate_per_s: float, duration_s: float, seed: int
+) -> NDArray[np.float64]:
+    """The instants of one window, seconds from its start: a stretch of the recording.
+
+    Time runs faster or slower so that the recording's mean rate becomes ``rate_per_s``. Where it
+    begins follows from the seed alone, so all arms of a round replay the same stretch; after the
+    recording's end it starts over.
+    """
+    factor = recorded.rate_per_s / rate_per_s
+    offsets = np.asarray(recorded.offsets_s[:-1]) * factor
+    period_s = recorded.offsets_s[-1] * factor
+    start_s = float(np.random.default_rng(seed).random()) * period_s
+    rounds = math.ceil((start_s + duration_s) / period_s)
+    instants = np.concatenate([offsets + turn * period_s for turn in range(rounds)]) - start_s
+    return instants[(instants >= 0) & (instants < duration_s)]
+
+
+def read_arrival(node: Node, folder: Path) -> Arrival:
+    """``poisson``, ``constant``, ``{instants: FILE}`` or ``{rates: [{for, rate, to}]}``.
+
+    Raises:
+        DefinitionError: at the line of the workload, or of the file of instants.
+    """
+    if isinstance(node.content, str):
+        return node.one_of(PROCESSES)
+    keys = node.mapping(optional=("instants", "rates"))
+    if len(keys) != 1:
+        raise node.error("allowed: poisson, constant, {instants: FILE} or {rates: [...]}")
+    if "rates" in keys:
+        return _profile(keys["rates"])
+    path = folder / keys["instants"].text()
+    return Recorded(str(path), read_instants(path))
+
+
+def _profile(node: Node) -> Profile:
+    steps = []
+    for item in node.sequence():
+        keys = item.mapping(required=("for", "rate"), optional=("to",))
+        start = keys["rate"].real(0, 1e9)
+        end = keys["to"].real(0, 1e9) if "to" in keys else start
+        steps.append(Step(keys["for"].duration_s(1e-6, 1e6), start, end))
+    if not any(step.start + step.end > 0 for step in steps):
+        raise node.error("at least one rate above 0 is needed")
+    return Profile(tuple(steps))
+
+
+def read_instants(path: Path) -> tuple[float, ...]:
+    """Seconds, one per line, ascending from anywhere; ``#`` begins a comment.
+
+    Returns:
+        Offsets from the first.
+
+    Raises:
+        DefinitionError: with the line.
+    """
+    found: list[float] = []
+    try:
+        with path.open(encoding="ascii", errors="replace") as lines:
+            for number, line in enumerate(lines, 1):
+                text = line.partition("#")[0].strip()
+                if text:
+                    found.append(_instant(text, found, str(path), number))
+    except OSError as error:
+        raise DefinitionError(f"cannot be read: {error.strerror}", path=str(path)) from None
+    if len(found) < 2 or found[-1] <= found[0]:
+        raise DefinitionError("two different instants are needed at least", path=str(path))
+    return tuple(instant - found[0] for instant in found)
+
+
+def _instant(text: str, before: list[float], path: str, line: int) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise DefinitionError(f"expected seconds, found {text[:40]!r}", path=path, line=line)
+    if before and value < before[-1]:
+        raise DefinitionError(
+            f"{text} comes before {before[-1]}; instants must ascend", path=path, line=line
+        )
+    return value

@@ -1,0 +1,160 @@
+"""What lies between generator and server: what a workload asks for, and what was agreed on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from tuner.reading.located import Node
+
+Protocol = Literal["http1", "http2", "http3"]
+PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
+NEGOTIATED: Mapping[Protocol, str] = {"http1": "http/1.1", "http2": "h2", "http3": "http/3"}
+"""The names of ALPN (RFC 7301; ``http/3`` for h3, RFC 9114), as generators report them."""
+
+_OLD_NAME = "http/1.1"
+_MOST_STREAMS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """The client's side of TLS, as a workload asks for it."""
+
+    server_name: str = "localhost"
+    """Asked for by SNI, and held against the certificate."""
+    ca_file: str = ""
+    """PEM of what is trusted; empty: the authority of the lab, which signs its certificates."""
+    verify: bool = True
+    resume: bool = True
+    """Whether later connections resume the session of an earlier one."""
+    version: str = ""
+    cipher: str = ""
+    group: str = ""
+    """What must be agreed on; empty: whatever both sides prefer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What a workload asks of its connections."""
+
+    protocol: Protocol = "http1"
+    tls: Tls | None = None
+    """None: cleartext; HTTP/2 is then spoken with prior knowledge (RFC 9113, 3.3)."""
+    streams: int = 1
+    """Requests that a connection may carry at the same time."""
+    requests_per_connection: int | None = None
+    """A connection is closed and opened again after so many: handshake load."""
+
+    @property
+    def words(self) -> str:
+        """``h2 over TLS, 8 streams``."""
+        parts = [NEGOTIATED[self.protocol] + (" over TLS" if self.tls else ", cleartext")]
+        if self.streams > 1:
+            parts.append(f"{self.streams} streams on each connection")
+        if self.requests_per_connection:
+            parts.append(f"a new connection every {self.requests_per_connection} requests")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """What generator and server agreed on in a window, as far as the generator tells.
+
+    Where connections differ, names are joined by `` + ``.
+    """
+
+    tls_version: str = ""
+    """Empty: cleartext, or not told."""
+    cipher: str = ""
+    group: str = ""
+    full: int = 0
+    """TLS handshakes made in full, from the preparations on."""
+    resumed: int = 0
+    handshakes: int = 0
+    """Connections opened during the measured part."""
+    handshake_p50_us: float = 0.0
+    handshake_p99_us: float = 0.0
+    """From the first packet until a request could be sent, during the measured part or, where
+    none was opened then, before it."""
+    blocked: int = 0
+    """Requests that waited on a shared connection because the client could not write yet."""
+    blocked_p99_us: float = 0.0
+
+
+CLEARTEXT = Agreed()
+
+
+def unlike(asked: Wire, protocol: str, agreed: Agreed) -> str:
+    """How what was agreed differs from what was asked, in words; empty if it does not.
+
+    Args:
+        asked: by the workload.
+        protocol: by ALPN's name; empty where no connection came to it.
+        agreed: what else the window told; what it left out is not held against it.
+    """
+    tls = asked.tls or Tls()
+    pairs = [
+        ("protocol", NEGOTIATED[asked.protocol], protocol),
+        ("TLS version", tls.version, agreed.tls_version),
+        ("cipher", tls.cipher, agreed.cipher),
+        ("group", tls.group, agreed.group),
+    ]
+    return "; ".join(
+        f"asked for {what} {wanted}, and {found} was agreed on"
+        for what, wanted, found in pairs
+        if wanted and found and _plain(wanted) != _plain(found)
+    )
+
+
+def _plain(name: str) -> str:
+    """One spelling of a name: libraries write TLS13_AES_…, TLS_AES_… and TLSv1.3, TLSv1_3."""
+    return re.sub(r"[^a-z0-9]", "", name.lower()).replace("tls13", "tls").replace("tlsv1", "tls1")
+
+
+def read_wire(keys: Mapping[str, Node], folder: Path) -> Wire:
+    """The connections of a workload's file.
+
+    Args:
+        keys: those of ``protocol``, ``tls``, ``streams`` and ``requests_per_connection`` that
+            are given.
+        folder: where paths count from.
+
+    Raises:
+        DefinitionError: they do not go together.
+    """
+    protocol = _protocol(keys["protocol"]) if "protocol" in keys else "http1"
+    tls = _tls(keys["tls"], folder) if "tls" in keys else None
+    if protocol == "http3" and tls is None:
+        raise keys["protocol"].error("http3 is always encrypted; add: tls: on")
+    streams = keys["streams"].integer(1, _MOST_STREAMS) if "streams" in keys else 1
+    if streams > 1 and protocol == "http1":
+        raise keys["streams"].error("http1 carries one request at a time; use http2 or http3")
+    every = keys.get("requests_per_connection")
+    return Wire(protocol, tls, streams, None if every is None else every.integer(1, 10**9))
+
+
+def _protocol(node: Node) -> Protocol:
+    return "http1" if node.text() == _OLD_NAME else node.one_of(PROTOCOLS)
+
+
+def _tls(node: Node, folder: Path) -> Tls | None:
+    if isinstance(node.content, str):
+        return Tls() if node.boolean() else None
+    keys = node.mapping(optional=("server_name", "ca", "verify", "resume", "expect"))
+    expect = (
+        keys["expect"].mapping(optional=("version", "cipher", "group")) if "expect" in keys else {}
+    )
+    ca = str(folder / keys["ca"].text()) if "ca" in keys else ""
+    if ca and not Path(ca).is_file():
+        raise keys["ca"].error(f"there is no file {ca}")
+    wanted = {name: found.text() for name, found in expect.items()}
+    return Tls(
+        server_name=keys["server_name"].text() if "server_name" in keys else "localhost",
+        ca_file=ca,
+        verify=keys["verify"].boolean() if "verify" in keys else True,
+        resume=keys["resume"].boolean() if "resume" in keys else True,
+        **wanted,
+    )

@@ -1,0 +1,362 @@
+"""A workload: what is asked of the server, and what a right answer looks like."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from tuner.errors import DefinitionError
+from tuner.paths import data_dir
+from tuner.reading.located import Node, did_you_mean, parse_real, read_yaml
+from tuner.workload.arrivals import Arrival, read_arrival
+from tuner.workload.site import FILE_KINDS, FileKind, SiteFile, content
+from tuner.workload.wire import Wire, read_wire
+
+Checked = Literal["sample", "all"]
+CHECKED: tuple[Checked, ...] = get_args(Checked)
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
+TARGET = re.compile(r"/[!-~]*")
+_FIELD_VALUE = re.compile(r"[\t -~\x80-\U0010ffff]*")
+SITE_PATH = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+(; ?charset=[A-Za-z0-9-]+)?")
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+_SET_BY_GENERATOR = ("connection", "content-length", "transfer-encoding")
+LARGEST_SITE = 64 << 20
+LARGEST_BACKEND_BODY = 256 << 10
+MOST_BACKENDS = 16
+INDEX = "index.html"
+OWN_SITE = "own"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One kind of request, with its share of the mix."""
+
+    weight: float
+    """Share, relative to the other requests'."""
+    method: str
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    expect_status: int | None
+    """None: any status is right."""
+    expect_length: int | None
+    """Bytes of the response's body; None: not checked."""
+    expect_sha256: str | None
+    """Of the response's body, 64 hex digits; None: not checked."""
+    checked: Checked = "sample"
+    """On which answers the hash is checked; status and length are on all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """What the servers behind the proxy answer, whatever they are asked."""
+
+    body: bytes
+    content_type: str
+    count: int = 1
+    """So many of them, alike; the server under test spreads its requests over them."""
+    serves_site: bool = False
+    """It holds the site and answers with its files; there is no one body then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The load that a study offers."""
+
+    name: str
+    summary: str
+    wire: Wire
+    requests: tuple[Request, ...]
+    connections: int
+    arrival: Arrival
+    timeout_s: float
+    """A request without an answer after this long is an error."""
+    site: tuple[SiteFile, ...]
+    backend: Backend | None
+    """Set if the server under test is a proxy."""
+    own_site: bool = False
+    """Whether the files are the user's own, where the server under test has them."""
+
+
+def load_workload(name_or_path: str) -> Workload:
+    """Read a built-in workload by name, or any by the path of its YAML file.
+
+    What the site or the backend will answer is known, so status 200, length and hash are
+    expected of every answer unless the file says otherwise: a configuration that changes what
+    clients get is found out, however fast it is.
+
+    Raises:
+        DefinitionError: there is no such workload, or its file is wrong.
+    """
+    path = _find(name_or_path)
+    return _workload(read_yaml(path), path.parent)
+
+
+def _find(name_or_path: str) -> Path:
+    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
+        return Path(name_or_path)
+    folder = data_dir("studies") / "workloads"
+    known = sorted(file.stem for file in folder.glob("*.yaml"))
+    if name_or_path not in known:
+        raise DefinitionError(
+            f"there is no workload {name_or_path!r}; built in: {', '.join(known)}"
+            f"{did_you_mean(name_or_path, known)} (a file of your own is named by a path "
+            "that ends with .yaml)",
+            path="--workload",
+        )
+    return folder / f"{name_or_path}.yaml"
+
+
+_WIRE = ("protocol", "tls", "streams", "requests_per_connection")
+_KEYS = ("summary", "connections", "arrival", "timeout", "site", "backend")
+
+
+def _workload(root: Node, folder: Path) -> Workload:
+    keys = root.mapping(required=("workload", "requests"), optional=(*_WIRE, *_KEYS))
+    own_site = "site" in keys and keys["site"].content == OWN_SITE
+    site = _site(keys["site"]) if "site" in keys and not own_site else ()
+    backend = _backend(keys["backend"]) if "backend" in keys else None
+    if not site and not own_site and (backend is None or backend.serves_site):
+        raise root.error("a workload needs a 'site' or a 'backend' to ask")
+    answers = {file.path: content(file) for file in site}
+    requests = tuple(
+        request
+        for node in keys["requests"].sequence()
+        for request in _requests(node, None if own_site else answers, backend, folder)
+    )
+    if not requests:
+        raise keys["requests"].error("at least one request is needed")
+    return Workload(
+        name=keys["workload"].text(),
+        summary=keys["summary"].text() if "summary" in keys else "",
+        wire=read_wire({key: keys[key] for key in _WIRE if key in keys}, folder),
+        requests=requests,
+        connections=keys["connections"].integer(1, 100_000) if "connections" in keys else 32,
+        arrival=read_arrival(keys["arrival"], folder) if "arrival" in keys else "poisson",
+        timeout_s=keys["timeout"].duration_s(0.01, 300) if "timeout" in keys else 5.0,
+        site=site,
+        backend=backend,
+        own_site=own_site,
+    )
+
+
+def _site(node: Node) -> tuple[SiteFile, ...]:
+    files: dict[str, SiteFile] = {}
+    for item in node.sequence():
+        keys = item.mapping(required=("path", "size"), optional=("kind",))
+        path = keys["path"].text()
+        if not SITE_PATH.fullmatch(path):
+            raise keys["path"].error(
+                f"{path!r} is no plain path; allowed: letters, digits, '.', '_', '-' between "
+                "slashes, such as /css/site.css"
+            )
+        if path in files:
+            raise keys["path"].error(f"{path!r} is given twice")
+        kind = keys["kind"].one_of(FILE_KINDS) if "kind" in keys else _kind_of(path)
+        files[path] = SiteFile(path, keys["size"].size(0, LARGEST_SITE), kind)
+    for path in files:
+        if any(other.startswith(path + "/") for other in files):
+            raise node.error(f"{path!r} cannot be a file and a folder")
+    total = sum(file.size_bytes for file in files.values())
+    if total > LARGEST_SITE:
+        raise node.error(f"the site has {total} bytes; allowed: {LARGEST_SITE} in all")
+    return tuple(files.values())
+
+
+def _kind_of(path: str) -> FileKind:
+    suffix = path.rpartition(".")[2].replace("txt", "text")
+    return next((kind for kind in FILE_KINDS if kind == suffix), "binary")
+
+
+def _backend(node: Node) -> Backend:
+    keys = node.mapping(optional=("body", "content_type", "size", "count", "serves"))
+    count = keys["count"].integer(1, MOST_BACKENDS) if "count" in keys else 1
+    if "serves" in keys:
+        keys["serves"].one_of(("site",))
+        if "body" in keys:
+            raise keys["body"].error("a backend serves the site, or answers a body; leave one out")
+        return Backend(b"", "", count, serves_site=True)
+    if "body" not in keys:
+        raise node.error("what it answers is missing: a 'body', or 'serves: site'")
+    body = keys["body"].text()
+    if "size" in keys:
+        # Blanks are the one padding that leaves JSON what it is.
+        body = body.ljust(keys["size"].size(0, LARGEST_BACKEND_BODY))
+    if any(ord(char) < 32 and char not in "\t\n\r" for char in body) or "\x7f" in body:
+        raise keys["body"].error("control characters are not allowed, but for tabs and line ends")
+    data = body.encode()
+    if len(data) > LARGEST_BACKEND_BODY:
+        raise keys["body"].error(f"{len(data)} bytes; allowed: {LARGEST_BACKEND_BODY}")
+    media = keys["content_type"].text() if "content_type" in keys else "application/json"
+    if not _MEDIA_TYPE.fullmatch(media):
+        raise keys["content_type"].error(f"{media!r} is no media type such as application/json")
+    return Backend(data, media, count)
+
+
+def _requests(
+    node: Node, answers: Mapping[str, bytes] | None, backend: Backend | None, folder: Path
+) -> list[Request]:
+    """What one entry asks: one request, or those of a file of URLs, which share its weight."""
+    entries = node.entries()
+    if "urls" not in entries:
+        return [_request(node, answers, backend, folder)]
+    keys = node.mapping(required=("urls",), optional=("weight", "headers", "expect"))
+    path = folder / keys["urls"].text()
+    lines = read_urls(path)
+    whole = sum(weight for _, _, weight, _ in lines)
+    share = keys["weight"].real(0, 1e9) if "weight" in keys else 1.0
+    shared = {key: node for key, node in entries.items() if key in {"headers", "expect"}}
+    made = []
+    for method, target, weight, line in lines:
+        texts = {"method": method, "path": target, "weight": repr(share * weight / whole)}
+        nodes = {key: Node(str(path), line, key, text) for key, text in texts.items()}
+        made.append(
+            _request(Node(str(path), line, "", {**nodes, **shared}), answers, backend, folder)
+        )
+    return made
+
+
+def read_urls(path: Path) -> list[tuple[str, str, float, int]]:
+    """A file of URLs: ``[METHOD] TARGET [WEIGHT]`` in each line; ``#`` begins a comment line.
+
+    TARGET is a path, or a URL whose scheme and host are left out: the server is the study's.
+
+    Returns:
+        Method, path, weight and line number of each.
+
+    Raises:
+        DefinitionError: with the line.
+    """
+    found = []
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        words = line.split()
+        if not words or line.startswith("#"):
+            continue
+        method = words.pop(0) if not words[0].startswith(("/", "http://", "https://")) else "GET"
+        target = words.pop(0) if words else ""
+        weight = words.pop(0) if words else "1"
+        try:
+            share = parse_real(weight)
+        except ValueError:
+            share = 0.0
+        path_only = re.sub(r"^https?://[^/]*", "", target) or "/"
+        if not target or words or share <= 0:
+            raise DefinitionError(
+                f"expected [METHOD] TARGET [WEIGHT], found {line.strip()[:80]!r}",
+                path=str(path),
+                line=number,
+            )
+        found.append((method, path_only, share, number))
+    if not found:
+        raise DefinitionError("holds no URL", path=str(path))
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise DefinitionError(f"cannot be read: {error.strerror}", path=str(path)) from None
+
+
+def _body(keys: Mapping[str, Node], folder: Path) -> bytes:
+    if "body_file" not in keys:
+        return keys["body"].text().encode() if "body" in keys else b""
+    if "body" in keys:
+        raise keys["body"].error("a body and a body_file; one request has one body")
+    path = folder / keys["body_file"].text()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise keys["body_file"].error(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _request(
+    node: Node, answers: Mapping[str, bytes] | None, backend: Backend | None, folder: Path
+) -> Request:
+    keys = node.mapping(
+        required=("path",),
+        optional=("weight", "method", "headers", "body", "body_file", "expect"),
+    )
+    method = keys["method"].text() if "method" in keys else "GET"
+    if not _TOKEN.fullmatch(method):
+        raise keys["method"].error(f"{method!r} is no HTTP method such as GET")
+    path = keys["path"].text()
+    if not TARGET.fullmatch(path):
+        raise keys["path"].error(
+            f"{path!r} is not allowed; a path starts with '/' and holds neither blanks nor "
+            "characters beyond ASCII (write them as %20, %C3%A9)"
+        )
+    status, length, sha256, checked = _expect(keys.get("expect"))
+    fixed = backend is not None and not backend.serves_site
+    answer = backend.body if backend and fixed else _lookup(path, answers or {})
+    # What the user's own files hold is not known here, so only the status is expected.
+    if answer is None and status is None and answers is not None:
+        raise keys["path"].error(
+            f"the site has no {path!r}; it has: {', '.join(answers)} (to ask for what is not "
+            "there, say what to expect: expect: {status: 404})"
+        )
+    if status is None:
+        status = 200
+    headers = _headers(keys["headers"]) if "headers" in keys else ()
+    # HEAD has the length in a header and no body to look at.
+    free = "expect" in keys and "body" in keys["expect"].entries()
+    if answer is not None and status == 200 and method != "HEAD" and not free:
+        length = len(answer) if length is None else length
+        sha256 = hashlib.sha256(answer).hexdigest() if sha256 is None else sha256
+    weight = keys["weight"].real(0, 1e9) if "weight" in keys else 1.0
+    if weight <= 0:
+        raise keys["weight"].error("allowed: a number above 0")
+    return Request(
+        weight=weight,
+        method=method,
+        path=path,
+        headers=headers,
+        body=_body(keys, folder),
+        expect_status=status,
+        expect_length=length,
+        expect_sha256=sha256,
+        checked=checked,
+    )
+
+
+def _lookup(path: str, answers: Mapping[str, bytes]) -> bytes | None:
+    plain = path.partition("?")[0]
+    return answers.get(plain + INDEX if plain.endswith("/") else plain)
+
+
+def _expect(node: Node | None) -> tuple[int | None, int | None, str | None, Checked]:
+    if node is None:
+        return None, None, None, "sample"
+    keys = node.mapping(optional=("status", "length", "sha256", "check", "body"))
+    if "body" in keys:
+        keys["body"].one_of(("any",))
+    sha256 = keys["sha256"].text() if "sha256" in keys else None
+    if sha256 is not None and not _SHA256.fullmatch(sha256):
+        raise keys["sha256"].error(f"expected 64 hexadecimal digits, found {sha256!r}")
+    return (
+        keys["status"].integer(200, 599) if "status" in keys else None,
+        keys["length"].integer(0, 1 << 40) if "length" in keys else None,
+        None if sha256 is None else sha256.lower(),
+        keys["check"].one_of(CHECKED) if "check" in keys else "sample",
+    )
+
+
+def _headers(node: Node) -> tuple[tuple[str, str], ...]:
+    headers: list[tuple[str, str]] = []
+    for name, value in node.entries().items():
+        text = value.text()
+        if not _TOKEN.fullmatch(name):
+            raise value.error(f"{name!r} is no header name")
+        if name.lower() in _SET_BY_GENERATOR:
+            raise value.error(f"{name!r} is set by the load generator")
+        if not _FIELD_VALUE.fullmatch(text):
+            raise value.error("a header's value holds no line breaks or control characters")
+        headers.append((name, text))
+    return tuple(headers)
