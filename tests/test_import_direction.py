@@ -1,8 +1,8 @@
 """Imports point one way: edges → phases → adapters → pure logic and data → errors.
 
-A new room of the house is listed in `ROOMS` below, in the layer where it belongs; the test fails
-until it is. Imports inside functions count for the direction (they are dependencies all the same),
-not for cycles (they happen after loading).
+`ROOMS` lists the rooms of the house in order. A new room takes its place there; the test fails
+until it does. Imports inside functions count for the direction (they are dependencies all the
+same), not for cycles (they happen after loading).
 """
 
 from __future__ import annotations
@@ -19,90 +19,46 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[1]
 
-# Room (a module or a package right under tuner/) → layer. A room imports from its own layer and
-# from those below it.
-ROOMS = {
-    # 0: what everything stands on
-    "errors": 0,
-    "paths": 0,
-    # 1: data types and pure logic
-    "ablation": 1,
-    "alike": 1,
-    "access_log": 1,
-    "arrivals": 1,
-    "capacity": 1,
-    "clocks": 1,
-    "configuration": 1,
-    "confirmation": 1,
-    "contenders": 1,
-    "contest": 1,
-    "constraint": 1,
-    "error_log": 1,
-    "experiment": 1,
-    "expression": 1,
-    "facts": 1,
-    "goals": 1,
-    "instrument": 1,
-    "kernel": 1,
-    "ladder": 1,
-    "latency": 1,
-    "lateness": 1,
-    "lease": 1,
-    "limits": 1,
-    "located": 1,
-    "log_mix": 1,
-    "measurement": 1,
-    "metric": 1,
-    "objective": 1,
-    "never": 1,
-    "never_list": 1,
-    "parameter": 1,
-    "plan": 1,
-    "published": 1,
-    "reach": 1,
-    "record": 1,
-    "render": 1,
-    "record_file": 1,
-    "resources": 1,
-    "scoring": 1,
-    "site": 1,
-    "space": 1,
-    "space_facts": 1,
-    "space_file": 1,
-    "space_needs": 1,
-    "space_when": 1,
-    "stalls": 1,
-    "standing": 1,
-    "stats": 1,
-    "study": 1,
-    "syntax": 1,
-    "systemd": 1,
-    "text": 1,
-    "wire": 1,
-    "workload": 1,
-    # 2: adapters, which touch the world
-    "alone": 2,
-    "hosts": 2,
-    "lint": 2,
-    "load": 2,
-    "own": 2,
-    "search": 2,
-    "servers": 2,
-    "part": 2,
-    "sharing": 2,
-    "storage": 2,
-    "store": 2,
-    "stored": 2,
-    # 3: what a study does, in terms of ports; the simulated lab plugs into the same ports
-    "phases": 3,
-    "testing": 3,
-    # 4: edges
-    "__main__": 4,
-    "cli": 4,
-    "export": 4,
-    "report": 4,
-}
-PURE_LAYER = 1
+# The rooms of the house (modules and packages right under tuner/), from the ground up. A room
+# imports from the rooms above its own line only, so each room is one layer.
+ROOMS = (
+    # what everything stands on
+    "errors",
+    "paths",
+    # pure logic and plain data
+    "stats",
+    "reading",
+    "machine",
+    "workload",
+    "measurement",
+    "space",
+    "goals",
+    "render",
+    "record",
+    "definition",
+    "words",
+    "judge",
+    # adapters, which touch the world
+    "load",
+    "hosts",
+    "servers",
+    "own",
+    "store",
+    "search",
+    "lint",
+    # what a study does, in terms of ports; the simulated lab plugs into the same ports
+    "phases",
+    "testing",
+    # edges
+    "report",
+    "export",
+    "app",
+    "cli",
+    "__main__",
+)
+LAYER = {name: layer for layer, name in enumerate(ROOMS)}
+PURE = LAYER["judge"]
+"""The last room that must not touch the world."""
 
 # Room → rooms it must not import, with the reason.
 FORBIDDEN = {
@@ -176,11 +132,11 @@ def room(name: str) -> str | None:
 
 
 def unlisted(top: Path) -> list[str]:
-    """Return a message for every room that has no layer."""
+    """Return a message for every room that has no place in ROOMS."""
     rooms = {room(name) for name in modules(top)} - {None}
     return [
         f"tuner/{name} is new: list it in ROOMS of tests/test_import_direction.py"
-        for name in sorted(map(str, rooms - ROOMS.keys()))
+        for name in sorted(map(str, rooms - LAYER.keys()))
     ]
 
 
@@ -192,15 +148,15 @@ def wrong_directions(top: Path) -> list[str]:
         source, target = room(found.module), room(found.target)
         if source is None and found.target.startswith("tuner."):
             messages.append(f"{where}: the package itself imports nothing")
-        if source is None or source not in ROOMS:
+        if source is None or source not in LAYER:
             continue
         library = found.target.split(".")[0]
-        if ROOMS[source] <= PURE_LAYER and library in WORLDLY:
+        if LAYER[source] <= PURE and library in WORLDLY:
             messages.append(f"{where}: pure logic does not touch the world")
-        if target is None or target == source or target not in ROOMS:
+        if target is None or target == source or target not in LAYER:
             continue
-        if ROOMS[target] > ROOMS[source]:
-            messages.append(f"{where}: layer {ROOMS[source]} must not know layer {ROOMS[target]}")
+        if LAYER[target] > LAYER[source]:
+            messages.append(f"{where}: {source} lies below {target} and must not know it")
         forbidden, reason = FORBIDDEN.get(source, (set(), ""))
         if target in forbidden:
             messages.append(f"{where}: {reason}")
@@ -226,13 +182,13 @@ def cycle(top: Path) -> list[str]:
     return []
 
 
-def test_every_room_has_a_layer() -> None:
+def test_every_room_has_its_place() -> None:
     """A new room is placed in the house on purpose."""
     assert unlisted(TOP) == []
 
 
 def test_imports_point_one_way() -> None:
-    """No layer knows the layers above it, and the confined rooms stay confined."""
+    """No room knows the rooms above it, and the confined rooms stay confined."""
     assert wrong_directions(TOP) == []
 
 
@@ -244,10 +200,10 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 @pytest.mark.parametrize(
     ("file", "text", "complaint"),
     [
-        ("space.py", "from tuner import phases", "layer 1 must not know layer 3"),
-        ("stats/power.py", "import tuner.latency", "NumPy and SciPy only"),
-        ("space.py", "def f():\n    import subprocess", "does not touch the world"),
-        ("space.py", "from .store import x", "layer 1 must not know layer 2"),
+        ("space/space.py", "from tuner import phases", "space lies below phases"),
+        ("stats/power.py", "import tuner.paths", "NumPy and SciPy only"),
+        ("space/space.py", "def f():\n    import subprocess", "does not touch the world"),
+        ("space/space.py", "from ..store import x", "space lies below store"),
         ("report/page.py", "from ..load import port", "function of the record alone"),
         ("testing/lab.py", "from tuner.phases import confirm", "behind the ports"),
         ("__init__.py", "from tuner.cli import main", "imports nothing"),
@@ -272,7 +228,7 @@ def test_an_import_in_the_right_direction_passes(tmp_path: Path) -> None:
     assert wrong_directions(tmp_path) == []
 
 
-def test_a_room_without_a_layer_is_found(tmp_path: Path) -> None:
+def test_a_room_without_a_place_is_found(tmp_path: Path) -> None:
     """The message says where to list it."""
     (tmp_path / "tuner" / "attic").mkdir(parents=True)
     (tmp_path / "tuner" / "attic" / "__init__.py").touch()
@@ -287,7 +243,10 @@ def test_a_room_without_a_layer_is_found(tmp_path: Path) -> None:
         ("import tuner.facts", True),
         ("from .facts import x", True),
         ("def f():\n    import tuner.facts", False),
-        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import tuner.facts", False),
+        (
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import tuner.facts",
+            False,
+        ),
     ],
 )
 def test_a_circle_is_found_where_it_would_hurt(tmp_path: Path, back: str, found: bool) -> None:

@@ -1,1 +1,5 @@
-"""TODO room."""
+"""Applications: what the commands do, put together from phases and adapters.
+
+Takes a definition.
+Gives a finished study and its files. The only room that builds real adapters.
+"""

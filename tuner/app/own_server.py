@@ -14,7 +14,7 @@ from tuner.machine.facts import HostFacts, ServerFacts
 from tuner.own.caddy import in_place as caddy_in_place
 from tuner.own.caddy import server as caddy
 from tuner.own.caddy.home import ThisMachine
-from tuner.own.nginx import in_place
+from tuner.own.nginx import in_place as nginx_in_place
 from tuner.own.nginx import server as nginx
 from tuner.own.server import Own, OwnServer, Wishes
 from tuner.servers import catalog
@@ -125,7 +125,7 @@ def read(
         lent = premises.service()
         if server.name == "caddy":
             return caddy_in_place.read(wishes, workload, lent.home(server.binary))
-        return in_place.read(wishes, workload, lent.files())
+        return nginx_in_place.read(wishes, workload, lent.files())
     if server.name == "caddy":
         own = caddy.read(wishes, workload, ThisMachine(server.binary))
         return replace(own, target=premises.target)

@@ -126,10 +126,10 @@ class Objective:
         return math.nan if found is None else found.ln_rate
 
     def difference_ln(self, own: Sequence[Measurement], other: Sequence[Measurement]) -> float:
-        """Log ratio of two arms' figures in a block, from all their windows there.
+        """Return the log ratio of two arms' figures in a block, from all their windows there.
 
-        By rounds (``tuner.goals.metric.difference_ln``); a capacity has none, its windows lie at several
-        rates. NaN where nothing can be said.
+        The ratio is taken by rounds (``tuner.goals.metric.difference_ln``). A capacity has no
+        rounds, since its windows lie at several rates. NaN where nothing can be said.
         """
         if self.slo is None:
             return difference_ln(own, other, self.value)

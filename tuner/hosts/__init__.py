@@ -1,1 +1,5 @@
-"""Hosts behind one port: the one adapter is Ansible, for the local lab as for a fleet."""
+"""Hosts: deployment through Ansible, and the kernel's counters, here and over SSH.
+
+Takes instances to start and the inventory.
+Gives ports, processes and facts; it leaves no instance behind.
+"""

@@ -1,1 +1,5 @@
-"""What is plainly wrong in a server's configuration, found by reading it."""
+"""Lint: rules that find plain mistakes in a server's configuration.
+
+Takes a parsed configuration.
+Gives findings with file, line and remedy.
+"""

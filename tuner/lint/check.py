@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import DefinitionError
-from tuner.lint import caddy_rules as caddy
-from tuner.lint import nginx_rules as nginx
+from tuner.lint import caddy_rules, nginx_rules
 from tuner.lint.finding import Finding, LintFacts
 from tuner.own.nginx.tree import parse
 
@@ -32,9 +31,9 @@ def lint_file(path: Path, server: str, facts: LintFacts, binary: str) -> tuple[F
         DefinitionError: it cannot be read, or is no configuration; with its line.
     """
     if server == "nginx":
-        return nginx.lint(parse(path), facts)
+        return nginx_rules.lint(parse(path), facts)
     if server == "caddy":
-        return caddy.lint(_caddy_json(path, binary), str(path), facts)
+        return caddy_rules.lint(_caddy_json(path, binary), str(path), facts)
     raise DefinitionError(
         f"there are no rules for {server}; allowed: {', '.join(LINTED)}", path="--server"
     )

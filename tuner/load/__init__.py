@@ -1,1 +1,5 @@
-"""Load generators behind one port: tuner-loadgen (native), and wrk2 and h2load where they are."""
+"""Load generators behind one protocol: tuner-loadgen, and wrk2 and h2load where installed.
+
+Takes a plan of windows.
+Gives one `Measurement` for each window.
+"""

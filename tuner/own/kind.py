@@ -12,7 +12,7 @@ from tuner.workload.wire import Wire
 
 
 class OfKind:
-    """The part of ``tuner.servers.server.Server`` that is the adapter's, whoever's the files are."""
+    """The part of ``tuner.servers.server.Server`` that no configuration changes."""
 
     __slots__ = ()
     kind: ClassVar[Server]

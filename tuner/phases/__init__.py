@@ -1,1 +1,5 @@
-"""The phases of a study: functions of a bench and of what the phases before them found."""
+"""Phases of a study: calibrate, search, confirm, ablate, compare.
+
+Takes a bench of ports and what the phases before found.
+Gives blocks in the record; each phase resumes from there.
+"""

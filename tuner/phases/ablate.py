@@ -1,4 +1,4 @@
-"""The ablation: a confirmed winner taken apart, on fresh blocks. ``tuner.judge.ablation`` decides."""
+"""The ablation takes a confirmed winner apart on fresh blocks; ``tuner.judge.ablation`` decides."""
 
 from __future__ import annotations
 

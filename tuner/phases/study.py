@@ -245,10 +245,10 @@ def gated(bench: Bench, plan: StudyPlan, utilisation: float) -> Bench:
 
 
 def seeking(gates: Gates) -> Gates:
-    """The gates of windows that seek a limit: to fail at a rate is what some of them are for.
+    """Return the gates of windows that seek a limit: some of them are there to fail at a rate.
 
-    Requests that fail or come late count as a limit that is missed (``tuner.goals.capacity``), and at
-    the lower rates that a slower candidate needs, windows of the same length hold fewer samples.
+    Requests that fail or come late count as a missed limit (``tuner.goals.capacity``). At the
+    lower rates that a slower candidate needs, windows of the same length hold fewer samples.
     """
     return replace(
         gates, rate_error=1.0, error_share=1.0, samples_needed=max(1, gates.samples_needed // 4)

@@ -1,1 +1,5 @@
-"""TODO room."""
+"""Rendering: template and configuration become the text of a server's file.
+
+Takes a template of `templates/`, a configuration and where the instance runs.
+Gives text, quoted by the server's own rules.
+"""

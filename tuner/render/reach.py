@@ -1,8 +1,8 @@
 """How far searched values reach in a template of the user's own: nowhere that is never searched.
 
 A template's constants are the user's affair, and the same in both arms of a comparison. A value of
-the search could change a directive of the never-list (``tuner.space.never``) by whatever way a template
-has: so every configuration's text is held against the text of the same without its searched values.
+the search could change a directive of the never-list (``tuner.space.never``) in any way that a
+template offers. So every configuration's text is compared with its text without searched values.
 """
 
 from __future__ import annotations

@@ -1,1 +1,5 @@
-"""What to try next: Optuna proposes, successive halving decides who is measured again."""
+"""Search: which configurations are measured next.
+
+Takes the record of the trials so far.
+Gives proposals from Optuna, and the schedule of looks at them.
+"""

@@ -1,9 +1,10 @@
 """One record, several workers, each for a host of its own.
 
 Whatever two workers begin at once is decided by Optuna's numbers, which the storage gives out one
-by one: of two that claim the same, the lower number has it. A block is a lease (``tuner.store.lease``),
-renewed while its windows arrive. Who finds one abandoned ends it; from then on the storage itself
-refuses what its former holder writes. What is where: ``tuner.store.host_part``.
+by one: of two that claim the same, the lower number has it. A block is a lease
+(``tuner.store.lease``), renewed while its windows arrive. A worker that finds an abandoned block
+ends it; from then on the storage itself refuses what its former holder writes. The layout is in
+``tuner.store.host_part``.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ one user attribute for every window, written as the window ends; the life of a b
 COMPLETE, FAIL) is Optuna's own. Only Optuna's public interface is used, so that SQLite,
 PostgreSQL and the gRPC proxy all serve, and optuna-dashboard opens the record as it is.
 
-Who measures alone writes by ``tuner.store.single_host``; of several workers on one record each writes by
-``tuner.store.several_hosts``.
+``tuner.store.single_host`` writes where one host measures, ``tuner.store.several_hosts`` where
+several workers share a record.
 """
 
 from __future__ import annotations

@@ -1,1 +1,5 @@
-"""Fakes and simulations that ship with tuner, because users test their studies too."""
+"""Fakes and simulations, shipped because users test their studies too.
+
+Takes a seed and a model of the host.
+Gives the same ports as a real lab.
+"""

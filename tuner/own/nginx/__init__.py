@@ -1,1 +1,1 @@
-"""TODO room."""
+"""The user's own Nginx: its files read, changed where parameters stand, and patched."""
