@@ -12,9 +12,10 @@ from tests.report.test_contest_pages import met
 from tuner.export.index import write_index
 from tuner.export.results import write_results
 from tuner.export.run import run_files, write_run
-from tuner.judge.contest_results import brief, contest_data, evaluate_contest
+from tuner.judge.contest_results import evaluate_contest
 from tuner.judge.results import evaluate
 from tuner.record.file import read_record
+from tuner.report.contest import brief, contest_data
 from tuner.testing.sample_record import sample_record
 
 

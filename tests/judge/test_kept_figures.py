@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from tuner.judge.contest_results import contest_data, evaluate_contest
+from tuner.judge.contest_results import evaluate_contest
 from tuner.judge.results import evaluate
 from tuner.record.file import read_record
+from tuner.report.contest import contest_data
 from tuner.report.data import as_data
 
 RESULTS = Path(__file__).resolve().parents[2] / "studies" / "results"

@@ -16,19 +16,14 @@ from tests.report.conftest import HOSTILE
 from tests.report.test_browser import CHROMIUM, visit
 from tests.report.test_html import parsed
 from tuner.judge.contest import arm_figures, plan_contest
-from tuner.judge.contest_results import (
-    ContestResult,
-    arm_table,
-    brief,
-    evaluate_contest,
-    text_lines,
-)
+from tuner.judge.contest_results import ContestResult, evaluate_contest
 from tuner.measurement.resources import ProcessUsage, Resources
 from tuner.measurement.window import Measurement
 from tuner.phases.block import Arm
 from tuner.phases.contest import run_contest
 from tuner.phases.ladder import run_ladder
 from tuner.record.contenders import Alike, Contender, Contest, Ladder, Published, PublishedRow
+from tuner.report.contest import arm_table, brief, text_lines
 from tuner.report.contest_pages import contest_html, contest_markdown, contest_pictures
 from tuner.space.configuration import Value
 from tuner.testing.lab import Effect

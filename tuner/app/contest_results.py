@@ -14,8 +14,9 @@ from tuner.app.progress import TerminalProgress
 from tuner.app.results import write_files
 from tuner.errors import HostError
 from tuner.judge.contest import counted
-from tuner.judge.contest_results import contest_data, evaluate_contest, text_lines
+from tuner.judge.contest_results import evaluate_contest
 from tuner.record.model import Record
+from tuner.report.contest import contest_data, text_lines
 from tuner.store.store import Store, list_names, sqlite_url
 from tuner.words.terminal import fitted, output_width
 

@@ -10,8 +10,9 @@ from tuner.app.session import STUDIES
 from tuner.definition.experiment import list_experiments
 from tuner.definition.study import list_studies
 from tuner.errors import TunerError
-from tuner.judge.contest_results import evaluate_contest, headline
+from tuner.judge.contest_results import evaluate_contest
 from tuner.judge.results import evaluate
+from tuner.report.contest import headline
 from tuner.store.store import Store, list_names, sqlite_url
 from tuner.words.terminal import duration
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from tuner.judge.contest_results import brief, evaluate_contest
+from tuner.judge.contest_results import evaluate_contest
 from tuner.judge.results import evaluate
 from tuner.record.file import read_record
 from tuner.record.model import Record
+from tuner.report.contest import brief
 from tuner.report.markdown import plain
 from tuner.words.figures import moment
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from tuner.export.configuration import comment
 from tuner.export.results import folded, picture
-from tuner.judge.contest_results import ContestResult, brief
+from tuner.judge.contest_results import ContestResult
 from tuner.record.contenders import Contender
 from tuner.record.file import write_record
+from tuner.report.contest import brief
 from tuner.report.contest_pages import contest_markdown, contest_pictures
 from tuner.report.pictures import write_pictures
 from tuner.space.space import configuration_yaml

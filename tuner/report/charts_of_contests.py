@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tuner.judge.contest_results import ContestResult, chart_name, compared_figures, pair_name
+from tuner.judge.contest_results import ContestResult
 from tuner.report.charts_of_ratios import Look, ratio_layers, ratio_row
+from tuner.report.contest import chart_name, compared_figures, pair_name
 from tuner.report.embed import Spec
 from tuner.report.ladder import ladder_charts, usage_charts
 from tuner.report.vega import layered, specification

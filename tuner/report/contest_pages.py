@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tuner.judge.contest_results import (
+from tuner.judge.contest_results import ContestResult
+from tuner.record.contenders import Contest
+from tuner.report.apart import apart
+from tuner.report.contest import (
     COMPARED_HEAD,
     LADDER_HEAD,
     RUNG_HEAD,
-    ContestResult,
     arm_table,
     brief,
     chart_name,
@@ -24,8 +26,6 @@ from tuner.judge.contest_results import (
     ratio_rows,
     rung_rows,
 )
-from tuner.record.contenders import Contest
-from tuner.report.apart import apart
 from tuner.report.embed import Spec
 from tuner.report.html import page
 from tuner.report.markdown import code, plain, table_of
