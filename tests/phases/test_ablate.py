@@ -15,7 +15,13 @@ from tuner.goals.objective import Objective
 from tuner.judge.ablation import Ablation, Part, blocks_at_least, contrasts
 from tuner.judge.results import evaluate
 from tuner.judge.scoring import BASELINE
-from tuner.judge.taken_apart import ablation_data, ablation_note
+from tuner.judge.taken_apart import (
+    ablation_data,
+    ablation_note,
+    ablation_rows,
+    ablation_sentence,
+    minimal_changes,
+)
 from tuner.phases.ablate import run_ablation
 from tuner.phases.study import calibrate, confirm
 from tuner.record.model import Contrast, Record
@@ -108,6 +114,18 @@ def test_changes_that_need_each_other_are_both_kept() -> None:
     assert parts["mode"].added is not None
     assert parts["mode"].added.low < 1 < parts["mode"].added.high
     assert kept(made.record(), found) == {"fast", "mode"}
+
+
+def test_a_setting_that_only_becomes_active_is_not_said_to_be_kept() -> None:
+    """``fast`` makes ``boost`` active, at its compiled-in value: the tuned one is left out."""
+    made = rig(truth=one_matters, seed=2)
+    found = ablated(made, SPACE.complete({"fast": True, "boost": 100, "mode": "b"}, STOCK))
+    study = evaluate(made.record())
+    assert found.minimal == SPACE.complete({"fast": True}, STOCK).digest
+    assert [change.name for change in minimal_changes(study)] == ["fast"]
+    findings = {row.names: row.finding for row in ablation_rows(study)}
+    assert findings == dict.fromkeys(("boost", "mode"), "not shown to matter") | {"fast": "matters"}
+    assert "1 setting keeps the gain: fast." in ablation_sentence(study)
 
 
 def test_a_single_change_needs_no_check() -> None:

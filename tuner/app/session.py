@@ -387,6 +387,7 @@ def describe(found: Preflight, configuration: Configuration) -> ConfigurationRec
         adapter.file_name,
         adapter.export_files(own, found.space, found.server, placement),
         settings_of(configuration, found.kernel),
+        found.space.inactive(configuration),
     )
 
 

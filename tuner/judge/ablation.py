@@ -18,6 +18,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from tuner.record.changes import changes_between
 from tuner.errors import DefinitionError
 from tuner.goals.goals import Goals
 from tuner.goals.objective import Objective
@@ -172,7 +173,8 @@ def complete(record: Record, phase: Phase) -> list[Block]:
 
 def _groups(space: Space, baseline: Configuration, tuned: Configuration) -> list[frozenset[str]]:
     """Sets of changed names, each of which can be exchanged alone."""
-    groups = [frozenset({name}) for name in tuned.differences(baseline)]
+    changed = changes_between(baseline.values, tuned.values, space.inactive(baseline))
+    groups = [frozenset({change.name}) for change in changed]
     while True:
         stuck = next((g for g in groups if not _possible(space, baseline, tuned, g)), None)
         if stuck is None:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tuner.record.changes import Change, changes_of
 from tuner.goals.goals import Goals, goals_of
 from tuner.goals.objective import Objective
 from tuner.judge.ablation import Ablation
@@ -18,7 +19,7 @@ from tuner.judge.arms import Figure, PairedBlock, Spectrum, excluded_share, figu
 from tuner.judge.checks import findings, sentinel
 from tuner.judge.claims import LimitClaim, ObjectiveClaim, limit_claims, objective_claims, together
 from tuner.judge.confirmation import Comparison, Tally, comparisons, estimand, tally_of
-from tuner.judge.difference import Change, changes, two_parts, unified_difference
+from tuner.judge.difference import two_parts, unified_difference
 from tuner.judge.history import (
     AASpread,
     LoadPoint,
@@ -193,7 +194,7 @@ def _evaluate(record: Record) -> StudyResult:
     configurations = record.configurations
     known = digest in configurations and record.baseline in configurations
     both = (configurations[record.baseline], configurations[digest]) if known else None
-    changed = changes(*both) if both else ()
+    changed = changes_of(*both) if both else ()
     ablation = evaluate_ablation(record, goals)
     unshared: tuple[str, ...] = ()
     if verdict and verdict.kind is VerdictKind.BETTER and not ablation:

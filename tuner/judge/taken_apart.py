@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.record.changes import Change, changes_of
 from tuner.judge.ablation import Ablation, Check, Part, told_by
-from tuner.judge.difference import Change, changes
 from tuner.judge.results import StudyResult
+from tuner.space.parameter import same
 from tuner.stats.paired import PairedEstimate
 from tuner.stats.words import counted, p_in_words, percent
 from tuner.words.figures import UNKNOWN, interval, ratio, setting
@@ -146,14 +147,21 @@ def ablation_data(study: StudyResult) -> dict[str, Any]:
 
 
 def minimal_changes(study: StudyResult) -> tuple[Change, ...]:
-    """What the smallest difference that keeps the gain changes; empty if none was found."""
+    """Return what the smallest difference that keeps the gain changes; empty if none was found."""
     configurations, found = study.record.configurations, study.ablation
     if found is None or found.minimal is None or found.minimal not in configurations:
         return ()
     named = {name for contrast in found.protocol.contrasts for name in contrast.names}
-    every = changes(configurations[study.record.baseline], configurations[found.minimal])
-    # What only became active, with the value that it has anyway, is no change of its own.
-    return tuple(change for change in every if change.name in named)
+    every = changes_of(configurations[study.record.baseline], configurations[found.minimal])
+    candidate = configurations.get(study.candidate or "")
+    tuned = candidate.values if candidate else {}
+    # Records of older versions do not say which value a setting takes when it becomes active. What
+    # the smallest difference keeps was contrasted, and has the tuned value.
+    return tuple(
+        change
+        for change in every
+        if change.name in named and change.name in tuned and same(change.tuned, tuned[change.name])
+    )
 
 
 def _shown(matter: Sequence[str], total: int) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 
+from tuner.record.changes import changes_between
 from tuner.errors import DefinitionError
 from tuner.space.configuration import Configuration, Value
 from tuner.space.parameter import OWN, Parameter
@@ -160,11 +161,12 @@ def changed(
             differs from that where a floor of the lab raised a value.
         apart: groups whose parameters need nothing of each other: only what changes is wanted.
     """
-    own = {**bound.said, **(reference.values if reference else {})}
     values = configuration.values
+    before = (reference.values, bound.space.inactive(reference)) if reference else (bound.said, {})
+    changes = {change.name for change in changes_between(before[0], values, before[1])}
     for group in groups_of(bound.space, groups):
         names = [name for name in names_of(bound.space, group) if name in values]
-        other = [name for name in names if values[name] != own[name]]
+        other = [name for name in names if name in changes]
         if other:
             named = other if apart(group) else names
             yield (

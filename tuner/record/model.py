@@ -43,6 +43,9 @@ class ConfigurationRecord:
     """Text of further files that belong to an export, by name."""
     kernel: Mapping[str, str] = field(default_factory=dict)
     """What the kernel is set to, by its own names; empty unless that is part of the study."""
+    inactive: Mapping[str, Value] = field(default_factory=dict)
+    """Values that settings without effect here take when they become active; empty in records of
+    older versions."""
 
     @property
     def configuration(self) -> Configuration:

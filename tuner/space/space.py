@@ -99,16 +99,22 @@ class Space:
         known = [each for each in (*BASELINES, OWN) if each in self.parameters[0].defaults]
         if name not in known:
             raise DefinitionError(f"unknown baseline {name!r}; allowed: {', '.join(known)}")
-        # What is no part of the user's file is as it is where nothing is said of it.
-        defaults = {p.name: p.defaults.get(name, p.defaults["stock"]) for p in self.parameters}
-        return self.complete(defaults, Configuration.of(self.name, {}))
+        return self.complete(self._defaults(name), Configuration.of(self.name, {}))
+
+    def inactive(self, configuration: Configuration) -> dict[str, Value]:
+        """Return the values that parameters inactive here take when they become active.
+
+        They are those that ``complete`` and ``exchange`` give to a parameter without a value.
+        """
+        active = configuration.values
+        return {p.name: self._unset(p) for p in self.parameters if p.name not in active}
 
     def complete(self, values: Mapping[str, Value], base: Configuration) -> Configuration:
         """Make a whole configuration of some values; the rest is as in ``base``.
 
         Numbers are rounded to their parameter's grid, inactive parameters have no value, and
         floors hold. A parameter that is active here and not in ``base`` takes its compiled-in
-        value, as the server would.
+        value, or what a configuration of the user's says of it, as the server would.
 
         Raises:
             DefinitionError: an unknown parameter, a wrong type, a value out of range, or a
@@ -148,7 +154,7 @@ class Space:
             if name in names:
                 chosen[name] = known[name] = suggest(parameter)
             else:
-                known[name] = rest.get(name, parameter.defaults["stock"])
+                known[name] = rest[name] if name in rest else self._unset(parameter)
         return self.complete(chosen, base)
 
     def adopt(
@@ -170,7 +176,7 @@ class Space:
     ) -> Configuration:
         """``base`` with what ``source`` has for the parameters of these names.
 
-        A parameter that becomes active and has no value in either takes its compiled-in one.
+        A parameter that becomes active and has no value in either takes that of ``inactive``.
 
         Raises:
             DefinitionError: a relation between parameters does not hold then.
@@ -204,7 +210,7 @@ class Space:
         nodes = keys["values"].entries() if "values" in keys else {}
         given = {name: self._read(name, node) for name, node in nodes.items()}
         try:
-            configuration = self._finish({**self.baseline(base).values, **given})
+            configuration = self._finish({**self._defaults(base), **given})
         except DefinitionError as error:
             raise keys.get("values", root).error(str(error)) from None
         for name in given.keys() - configuration.values.keys():
@@ -218,10 +224,8 @@ class Space:
             if not self.is_active(parameter, final):
                 continue
             name = parameter.name
-            value = self._checked(name, values.get(name, parameter.defaults["stock"]))
-            if parameter.floor is not None and isinstance(value, int):
-                value = max(value, parameter.floor)
-            final[name] = value
+            value = values[name] if name in values else self._unset(parameter)
+            final[name] = _raised(parameter, self._checked(name, value))
         for order in self.orders:
             if not order.holds(final):
                 here = ", ".join(
@@ -230,6 +234,15 @@ class Space:
                 )
                 raise DefinitionError(f"{order.text} does not hold: {here}")
         return Configuration.of(self.name, final)
+
+    def _defaults(self, baseline: str) -> dict[str, Value]:
+        """Return every parameter's value in a baseline; what that does not have is compiled in."""
+        return {p.name: p.defaults.get(baseline, p.defaults["stock"]) for p in self.parameters}
+
+    def _unset(self, parameter: Parameter) -> Value:
+        """Return what a parameter is where no configuration has a value of it."""
+        value = parameter.defaults.get(OWN, parameter.defaults["stock"])
+        return _raised(parameter, value)
 
     def _checked(self, name: str, value: Value) -> Value:
         parameter = self.parameter(name)
@@ -274,6 +287,13 @@ class Space:
         if any(parameter.name == name for parameter in self.parameters):
             return f"{name!r} trades nothing; what can be allowed: {known}"
         return f"{self._unknown(name)}; what can be allowed: {known}"
+
+
+def _raised(parameter: Parameter, value: Value) -> Value:
+    """Return the value, or the parameter's floor if that is higher."""
+    if parameter.floor is not None and isinstance(value, int):
+        return max(value, parameter.floor)
+    return value
 
 
 def _same_as_base(value: Value, base: Value | None) -> bool:
