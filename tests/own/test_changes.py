@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.own.test_table import space
-from tuner.record.changes import changes_between
 from tuner.own.bound import Bound
 from tuner.own.nginx.edits import change_texts
 from tuner.own.nginx.serving import Serving, serving
 from tuner.own.nginx.table import bind, changes
 from tuner.own.nginx.tree import parse
 from tuner.own.patch import APPLIED, exported
+from tuner.record.changes import changes_between
 from tuner.space.configuration import Configuration, Value
 from tuner.space.parameter import Parameter
 

@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     for name, reason in {
         "none.yaml": "No such file or directory",
-        ".": "Is a directory",
+        ".": "is a folder",
         "binary.yaml": "is not UTF-8 text",
     }.items():
         with pytest.raises(DefinitionError, match=reason):

@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuner.record.changes import Change, changes_between, changes_of
 from tuner.judge.ablation import contrasts
+from tuner.record.changes import Change, changes_between, changes_of
 from tuner.record.model import ConfigurationRecord
 from tuner.space.configuration import Configuration, Value
 from tuner.space.facts import SpaceFacts

@@ -17,6 +17,7 @@ import numpy as np
 
 from tuner.errors import DefinitionError
 from tuner.reading.access_log import Entry, Tally
+from tuner.reading.inputs import open_input
 from tuner.words.terminal import duration
 from tuner.workload.arrivals import Recorded
 from tuner.workload.log_mix import Mix, Serve, make_mix
@@ -34,6 +35,7 @@ Examples:
 _MOST_BAD = 0.5
 _QUIET_S = 2.0
 _EVERY_LINES = 20_000
+_LONGEST_LINE = 1 << 20
 
 
 @click.group(epilog=_EPILOG)
@@ -143,7 +145,7 @@ def _entries(tally: Tally, path: Path, *, quiet: bool) -> Iterator[Entry]:
         with _open(path) as raw:
             size = path.stat().st_size if path.is_file() else 0
             packed = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-            lines = (line.decode("utf-8", "replace").rstrip("\r\n") for line in packed)
+            lines = (line.decode("utf-8", "replace").rstrip("\r\n") for line in _lines_of(packed))
             numbered = enumerate(lines, 1)
             watched = numbered if quiet else _watched(numbered, raw, size, name)
             yield from tally.add(watched, name)
@@ -154,7 +156,19 @@ def _entries(tally: Tally, path: Path, *, quiet: bool) -> Iterator[Entry]:
 
 def _open(path: Path) -> IO[bytes]:
     # Closing standard input with it does no harm: nothing else reads it.
-    return sys.stdin.buffer if str(path) == "-" else path.open("rb")
+    return sys.stdin.buffer if str(path) == "-" else open_input(path)
+
+
+def _lines_of(stream: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+    """Yield the lines of a log; the rest of one beyond ``_LONGEST_LINE`` is skipped.
+
+    Servers limit what they log of a request, so nothing of a log is lost.
+    """
+    whole = True
+    while line := stream.readline(_LONGEST_LINE):
+        if whole:
+            yield line
+        whole = line.endswith(b"\n")
 
 
 def _watched(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import DefinitionError
+from tuner.reading.inputs import INVENTORY_BYTES, open_input
 
 TARGETS, GENERATORS, BACKENDS = "targets", "generators", "backends"
 ALIVE = (
@@ -168,6 +169,8 @@ def read_inventory(path: str, *, generators: bool = True) -> Inventory:
     """
     if not Path(path).exists():
         raise DefinitionError("there is no such inventory", path=path)
+    if not Path(path).is_dir():
+        open_input(path, INVENTORY_BYTES).close()
     command = [_beside_python("ansible-inventory"), "-i", str(Path(path).resolve()), "--list"]
     environment = {**os.environ, "ANSIBLE_DEPRECATION_WARNINGS": "0", **configuration_file()}
     # A file that cannot be read shall not look like an empty inventory.

@@ -18,7 +18,6 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from tuner.record.changes import changes_between
 from tuner.errors import DefinitionError
 from tuner.goals.goals import Goals
 from tuner.goals.objective import Objective
@@ -26,6 +25,7 @@ from tuner.judge.confirmation import named
 from tuner.judge.limits import limit_found
 from tuner.judge.scoring import BASELINE, windows_of
 from tuner.measurement.window import Measurement
+from tuner.record.changes import changes_between
 from tuner.record.model import AblationProtocol, Block, Contrast, Phase, Protocol, Record
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space

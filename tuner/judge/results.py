@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tuner.record.changes import Change, changes_of
 from tuner.goals.goals import Goals, goals_of
 from tuner.goals.objective import Objective
 from tuner.judge.ablation import Ablation
@@ -34,6 +33,7 @@ from tuner.judge.history import (
 )
 from tuner.judge.outcome import Status, outcome, overruled, too_fine
 from tuner.judge.usage import PARTS, unread, usage
+from tuner.record.changes import Change, changes_of
 from tuner.record.model import Protocol, Record
 from tuner.stats.diagnostics import Finding
 from tuner.stats.holm import holm

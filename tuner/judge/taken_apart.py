@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.record.changes import Change, changes_of
 from tuner.judge.ablation import Ablation, Check, Part, told_by
 from tuner.judge.results import StudyResult
+from tuner.record.changes import Change, changes_of
 from tuner.space.parameter import same
 from tuner.stats.paired import PairedEstimate
 from tuner.stats.words import counted, p_in_words, percent

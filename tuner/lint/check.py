@@ -13,6 +13,7 @@ from tuner.errors import DefinitionError
 from tuner.lint import caddy_rules, nginx_rules
 from tuner.lint.finding import Finding, LintFacts
 from tuner.own.nginx.tree import parse
+from tuner.reading.inputs import CONFIGURATION_BYTES, read_input_text
 
 LINTED = ("nginx", "caddy")
 """Servers that there are rules for."""
@@ -41,10 +42,7 @@ def lint_file(path: Path, server: str, facts: LintFacts, binary: str) -> tuple[F
 
 def _caddy_json(path: Path, binary: str) -> Mapping[str, Any]:
     if path.suffix == ".json":
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise DefinitionError(f"cannot be read: {error.strerror}", path=str(path)) from None
+        text = read_input_text(path, CONFIGURATION_BYTES)
     else:
         command = [binary, "adapt", "--config", str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 
-from tuner.record.changes import changes_between
 from tuner.errors import DefinitionError
+from tuner.record.changes import changes_between
 from tuner.space.configuration import Configuration, Value
 from tuner.space.parameter import OWN, Parameter
 from tuner.space.space import Space

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 from pathlib import Path
 from typing import Protocol
+
+from tuner.errors import DefinitionError
+from tuner.reading.inputs import CONFIGURATION_BYTES, read_input
 
 
 class Files(Protocol):
@@ -28,7 +32,12 @@ class Here:
 
     def read(self, path: str) -> bytes:
         """See ``Files.read``."""
-        return Path(path).read_bytes()
+        try:
+            return read_input(path, CONFIGURATION_BYTES)
+        except DefinitionError as error:
+            if isinstance(error.__cause__, OSError):
+                raise error.__cause__ from None
+            raise OSError(errno.EINVAL, error.message) from None
 
     def matches(self, pattern: str) -> list[str]:
         """See ``Files.matches``."""

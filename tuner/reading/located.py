@@ -20,6 +20,7 @@ from typing import TypeVar
 import yaml
 
 from tuner.errors import DefinitionError
+from tuner.reading.inputs import read_input_text
 
 _T = TypeVar("_T")
 _Word = TypeVar("_Word", bound=str)
@@ -217,13 +218,7 @@ def read_yaml(path: Path) -> Node:
     Raises:
         DefinitionError: the file cannot be read, or is no plain YAML.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise DefinitionError(f"cannot be read: {error.strerror}", path=str(path)) from None
-    except UnicodeDecodeError:
-        raise DefinitionError("is not UTF-8 text", path=str(path)) from None
-    return parse_yaml(text, str(path))
+    return parse_yaml(read_input_text(path), str(path))
 
 
 def parse_yaml(text: str, path: str) -> Node:

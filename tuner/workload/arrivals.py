@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.errors import DefinitionError
+from tuner.reading.inputs import INSTANTS_BYTES, open_input
 from tuner.reading.located import Node
 
+_LONGEST_LINE = 1 << 16
 Process = Literal["poisson", "constant"]
 PROCESSES: tuple[Process, ...] = get_args(Process)
 
@@ -132,9 +134,9 @@ def read_instants(path: Path) -> tuple[float, ...]:
     """
     found: list[float] = []
     try:
-        with path.open(encoding="ascii", errors="replace") as lines:
-            for number, line in enumerate(lines, 1):
-                text = line.partition("#")[0].strip()
+        with open_input(path, INSTANTS_BYTES) as stream:
+            for number, line in enumerate(iter(lambda: stream.readline(_LONGEST_LINE), b""), 1):
+                text = line.decode("ascii", "replace").partition("#")[0].strip()
                 if text:
                     found.append(_instant(text, found, str(path), number))
     except OSError as error:

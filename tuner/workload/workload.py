@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 from tuner.errors import DefinitionError
 from tuner.paths import data_dir
+from tuner.reading.inputs import BODY_BYTES, URLS_BYTES, read_input
 from tuner.reading.located import Node, did_you_mean, parse_real, read_yaml
 from tuner.workload.arrivals import Arrival, read_arrival
 from tuner.workload.site import FILE_KINDS, FileKind, SiteFile, content
@@ -234,7 +235,8 @@ def read_urls(path: Path) -> list[tuple[str, str, float, int]]:
         DefinitionError: with the line.
     """
     found = []
-    for number, line in enumerate(_text(path).splitlines(), 1):
+    text = read_input(path, URLS_BYTES).decode("utf-8", "replace")
+    for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if not words or line.startswith("#"):
             continue
@@ -258,13 +260,6 @@ def read_urls(path: Path) -> list[tuple[str, str, float, int]]:
     return found
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise DefinitionError(f"cannot be read: {error.strerror}", path=str(path)) from None
-
-
 def _body(keys: Mapping[str, Node], folder: Path) -> bytes:
     if "body_file" not in keys:
         return keys["body"].text().encode() if "body" in keys else b""
@@ -272,9 +267,9 @@ def _body(keys: Mapping[str, Node], folder: Path) -> bytes:
         raise keys["body"].error("a body and a body_file; one request has one body")
     path = folder / keys["body_file"].text()
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise keys["body_file"].error(f"{path} cannot be read: {error.strerror}") from None
+        return read_input(path, BODY_BYTES)
+    except DefinitionError as error:
+        raise keys["body_file"].error(f"{path} {error.message}") from None
 
 
 def _request(
