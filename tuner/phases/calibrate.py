@@ -15,6 +15,7 @@ from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
 from tuner.judge.plan import CLOSED, FIXED, USUAL, Budget, Design, Overhead, StudyPlan
 from tuner.judge.scoring import BASELINE, counted_windows, differences
+from tuner.measurement.bottleneck import generator_is_limit
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, InvalidBlockError, repeat_until_complete
 from tuner.record.model import Block, Calibration, Record
@@ -26,7 +27,6 @@ LOAD_SHARE = 0.7
 """Offered rate as a share of the baseline's capacity: busy, and clear of the cliff."""
 OTHER_LOAD_SHARES = (0.5, 0.85)
 """Reported beside it, because p99 near saturation is a cliff."""
-_BUSY = 0.95
 _DEAREST = Overhead(deploy_s=4.0, gap_s=0.05, switch_s=15.0)
 """More than Ansible and SSH need on a controller that is not overloaded."""
 _LOWERED = ", lowered because the baseline was not steady there"
@@ -47,8 +47,7 @@ class Capacity:
 def measure_capacity(bench: Bench, baseline: Configuration, server_cores: int) -> Capacity:
     """Saturate the baseline in a closed loop, in a few short windows.
 
-    Where the generator was busy all the time and the server was not, the server's capacity is at
-    least this.
+    Where the generator was the limit, the server's capacity is at least this.
     """
     spec = BlockSpec(
         phase="capacity",
@@ -62,10 +61,7 @@ def measure_capacity(bench: Bench, baseline: Configuration, server_cores: int) -
     bench.progress.phase("capacity of the baseline", spec.plan.cost_s(1))
     windows = repeat_until_complete(bench, spec).windows
     per_s = min(window.completed_per_s for window in windows if window.valid)
-    busy = statistics.median(window.generator_busy_share for window in windows)
-    cpu = [w.server_cpu_s / w.duration_s for w in windows if w.server_cpu_s is not None]
-    idle_server = bool(cpu) and statistics.median(cpu) < 0.9 * min(server_cores, 1)
-    return Capacity(per_s, busy > _BUSY and idle_server)
+    return Capacity(per_s, generator_is_limit(windows, server_cores))
 
 
 def overhead(record: Record, *, exclusive: bool = False) -> Overhead:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tuner.errors import HostError, InstrumentError
 from tuner.judge.contest import ContestPlan, block_cost_s, counted
 from tuner.judge.plan import BlockPlan, plan_blocks
+from tuner.measurement.bottleneck import generator_is_limit
 from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete, run_block
@@ -24,7 +24,6 @@ from tuner.phases.study import (
 )
 
 CAPACITY = BlockPlan(rounds=3, window_s=0.5, first_warmup_s=0.4, warmup_s=0.1)
-_BUSY = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +64,7 @@ def measure_capacities(bench: Bench, arms: Sequence[Arm], server_cores: int) -> 
         if not windows or max(w.completed_per_s for w in windows) <= 0:
             continue
         per_s[arm.label] = min(window.completed_per_s for window in windows)
-        cpu = [w.server_cpu_s / w.duration_s for w in windows if w.server_cpu_s is not None]
-        busy = statistics.median(window.generator_busy_share for window in windows)
-        if busy > _BUSY and cpu and statistics.median(cpu) < 0.9 * server_cores:
+        if generator_is_limit(windows, server_cores):
             bound.append(arm.label)
         note = ", the generator's limit" if arm.label in bound else ""
         bench.progress.note(f"{arm.label}: {per_s[arm.label]:,.0f} requests/s{note}")

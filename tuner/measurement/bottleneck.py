@@ -1,0 +1,30 @@
+"""The bottleneck of a closed loop: the server, or the generator that should saturate it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from tuner.measurement.window import Measurement
+
+_BUSY = 0.95
+"""Busy share of the generator's CPUs from which it has nothing left to give."""
+_SATURATED = 0.9
+"""Share of the server's CPUs from which the server counts as saturated."""
+
+
+def generator_is_limit(windows: Sequence[Measurement], server_cores: int) -> bool:
+    """Return whether the generator, and not the server, limits the throughput of a closed loop.
+
+    The generator was busy all the time and the server left some of its CPUs idle, so the capacity
+    is at least the measured throughput. A server whose CPU time is unknown gets no such excuse.
+
+    Args:
+        windows: those of one arm in a closed loop.
+        server_cores: number of CPUs that the server may use.
+    """
+    used = [w.server_cpu_s / w.duration_s for w in windows if w.server_cpu_s is not None]
+    if not used:
+        return False
+    busy = statistics.median(window.generator_busy_share for window in windows)
+    return busy > _BUSY and statistics.median(used) < _SATURATED * server_cores
