@@ -38,6 +38,60 @@ def test_packed_logs_are_read_and_several_are_one(tuner: Tuner) -> None:
     assert '{path: "/", weight: 16}' in done.out
 
 
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P"
+
+
+@pytest.mark.parametrize("serve", ["site", "backend"])
+def test_secrets_of_a_log_are_not_in_what_is_made_of_it(tuner: Tuner, serve: str) -> None:
+    """They are counted by kind, the lab answers what they became, and nobody else may read it."""
+    uuid = "123e4567-e89b-12d3-a456-426614174000"
+    targets = [
+        f"/reset/{JWT}",
+        f"/u/{uuid}/cart",
+        f"/x.css?session={JWT}&q=blue",
+        "/u/a%40b.org",
+    ]
+    Path("access.log").write_text(
+        "\n".join([line("GET", target) for target in targets] + [f"not a request {JWT}"])
+    )
+    Path("shop.yaml").touch(0o644)
+    done = tuner(
+        *("workload", "from-log", "access.log", "--output", "shop.yaml", "--as", serve),
+        *("--instants", "shop.instants"),
+    )
+    assert done.code == 0
+    assert (
+        "not kept  2 values of queries, 1 JSON Web Tokens, 1 UUIDs, 1 e-mail addresses" in done.err
+    )
+    made = Path("shop.yaml").read_text()
+    for secret in (JWT, JWT[:20], uuid, "a@b", "a%40b", "blue"):
+        assert secret not in made + done.err
+    workload = load_workload("shop.yaml")
+    paths = {"/reset/JWT", "/u/UUID/cart", "/x.css?session=&q=", "/u/EMAIL"}
+    assert {request.path for request in workload.requests} == paths
+    if serve == "site":
+        assert {file.path for file in workload.site} == {path.partition("?")[0] for path in paths}
+    for name in ("shop.yaml", "shop.instants"):
+        assert Path(name).stat().st_mode & 0o777 == 0o600
+
+
+def test_values_of_queries_are_kept_if_asked_for(tuner: Tuner) -> None:
+    """But for what looks like a secret."""
+    Path("access.log").write_text(line("GET", f"/x.css?v=12&session={JWT}"))
+    done = tuner("workload", "from-log", "access.log", "--keep-query")
+    assert '"/x.css?v=12&session=JWT"' in done.out
+
+
+def test_a_file_that_cannot_be_written_is_named(tuner: Tuner) -> None:
+    """In one line."""
+    Path("access.log").write_text(LOG)
+    done = tuner("workload", "from-log", "access.log", "--output", "none/shop.yaml")
+    assert (done.code, done.err) == (
+        2,
+        "tuner: none/shop.yaml: cannot be written: No such file or directory\n",
+    )
+
+
 def test_instants_can_be_replayed(tuner: Tuner) -> None:
     """Ascending, spread within the seconds that the log tells."""
     Path("access.log").write_text(LOG)

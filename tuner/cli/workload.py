@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sys
 import time
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, cast
 
@@ -18,6 +19,7 @@ import numpy as np
 from tuner.errors import DefinitionError
 from tuner.reading.access_log import Entry, Tally
 from tuner.reading.inputs import open_input
+from tuner.reading.redaction import said_of
 from tuner.words.terminal import duration
 from tuner.workload.arrivals import Recorded
 from tuner.workload.log_mix import Mix, Serve, make_mix
@@ -65,6 +67,11 @@ def command() -> None:
     type=click.Path(path_type=Path),
     help="Write when requests arrived, for `arrival: {instants: FILE}`.",
 )
+@click.option(
+    "--keep-query",
+    is_flag=True,
+    help="Keep the values of queries [dropped]; likely secrets in them are replaced all the same.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 def from_log(
     logs: tuple[Path, ...],
@@ -74,14 +81,18 @@ def from_log(
     top: int,
     serve: str | None,
     instants: Path | None,
+    keep_query: bool,
     quiet: bool,
 ) -> None:
     """A workload that asks what the clients of access LOGS asked.
 
     Combined format or JSON lines (Nginx, Caddy, Apache), plain or .gz; `-` is standard input.
-    Weights are the frequencies, sizes and statuses those of most answers.
+    Weights are the frequencies, sizes and statuses those of most answers. Values of queries are
+    dropped, and what looks like a secret in a path becomes a word such as TOKEN. Only you can read
+    the files written.
     """
-    tally, arrived = _read(logs, keep=instants is not None, quiet=quiet)
+    tally = Tally(keep_query=keep_query)
+    arrived = _read(tally, logs, keep=instants is not None, quiet=quiet)
     if not tally.good or tally.bad > _MOST_BAD * (tally.good + tally.bad):
         where = "; ".join(f"{file}:{line}: {wrong}" for file, line, wrong in tally.bad_lines)
         raise DefinitionError(
@@ -102,7 +113,7 @@ def from_log(
     if output is None:
         click.echo(mix.text, nl=False)
     else:
-        output.write_text(mix.text, encoding="utf-8")
+        _write(output, [mix.text])
     if instants is not None:
         _write_instants(instants, arrived)
     for line in _said(tally, mix, output, instants):
@@ -130,13 +141,14 @@ def show(name: str, as_json: bool) -> None:
         click.echo(line)
 
 
-def _read(logs: tuple[Path, ...], *, keep: bool, quiet: bool) -> tuple[Tally, array[float]]:
-    tally, arrived = Tally(), array("d")
+def _read(tally: Tally, logs: tuple[Path, ...], *, keep: bool, quiet: bool) -> array[float]:
+    """Gather the logs; when each request arrived, if that is to be kept."""
+    arrived = array("d")
     for path in logs:
         for entry in _entries(tally, path, quiet=quiet):
             if keep:
                 arrived.append(entry.unix_s)
-    return tally, arrived
+    return arrived
 
 
 def _entries(tally: Tally, path: Path, *, quiet: bool) -> Iterator[Entry]:
@@ -190,10 +202,23 @@ def _write_instants(path: Path, arrived: array[float]) -> None:
     moments = np.sort(np.asarray(arrived))
     if len(moments) and (moments == np.floor(moments)).all():
         moments = np.sort(moments + np.random.default_rng(1).random(len(moments)))
-    with path.open("w", encoding="ascii") as file:
-        file.writelines(
-            f"{moment:.6f}\n" for moment in moments - (moments[0] if len(moments) else 0)
-        )
+    first = moments[0] if len(moments) else 0
+    _write(path, (f"{moment:.6f}\n" for moment in moments - first))
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    """Write a file that nobody else can read: a log says what people did.
+
+    Raises:
+        DefinitionError: it cannot be written.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            os.fchmod(descriptor, 0o600)
+            file.writelines(lines)
+    except OSError as error:
+        raise DefinitionError(f"cannot be written: {error.strerror}", path=str(path)) from None
 
 
 def _said(tally: Tally, mix: Mix, output: Path | None, instants: Path | None) -> list[str]:
@@ -205,6 +230,8 @@ def _said(tally: Tally, mix: Mix, output: Path | None, instants: Path | None) ->
         )
     ]
     lines += [f"left out  {n / tally.good:6.1%}  {reason}" for reason, n in mix.left_out]
+    if tally.redacted:
+        lines.append(f"not kept  {said_of(tally.redacted)}")
     if tally.bad:
         lines.append(f"{tally.bad:,} lines are no requests, the first of them:")
         lines += [f"  {file}:{line}: {wrong}" for file, line, wrong in tally.bad_lines]

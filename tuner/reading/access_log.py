@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from tuner.reading.redaction import redact
+
 _COMBINED = re.compile(
     r"\S+ \S+ .*?\[(?P<time>[^\]]+)\] "
     r'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>\d{3}) (?P<size>\d+|-)'
@@ -26,6 +28,10 @@ _REQUEST = re.compile(r"(?P<method>[!#$%&'*+.^_`|~0-9A-Za-z-]+) (?P<target>\S+)(
 _ORIGIN = re.compile(r"https?://[^/]*")
 _TIME = "%d/%b/%Y:%H:%M:%S %z"
 _SHOWN = 5
+_LONGEST_TARGET = 8192
+"""Longest request line that Nginx and Apache take by default."""
+_LATEST_UNIX_S = 253_402_300_799.0
+"""The year 9999."""
 _MOST_KINDS = 200_000
 """Kinds of requests that are counted apart; the rarest are given up when there are more."""
 
@@ -60,7 +66,7 @@ def _combined(line: str) -> Entry:
     try:
         unix_s = _unix_s(found["time"])
     except ValueError:
-        raise ValueError(f"no time such as 10/Oct/2025:13:55:36 +0000: {found['time']!r}") from None
+        raise ValueError("no time such as 10/Oct/2025:13:55:36 +0000") from None
     size = 0 if found["size"] == "-" else int(found["size"])
     return _entry(unix_s, found["request"], found["status"], size)
 
@@ -76,6 +82,8 @@ def _json(line: str) -> Entry:
         fields = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"no JSON: {error.msg}") from None
+    except RecursionError:
+        raise ValueError("no JSON: nested too deep") from None
     inner = fields.get("request")
     if isinstance(inner, Mapping):
         request = f"{inner.get('method', '')} {inner.get('uri', '')}"
@@ -105,22 +113,27 @@ def _moment(fields: Mapping[str, Any]) -> float:
     for read in (lambda text: datetime.fromisoformat(text).timestamp(), _unix_s):
         try:
             return read(str(found))
-        except ValueError:
+        except (ValueError, OverflowError):
             continue
-    raise ValueError(f"no time (msec, ts, time_iso8601, time_local): {found!r}")
+    raise ValueError("no time (msec, ts, time_iso8601, time_local)")
 
 
 def _entry(unix_s: float, request: str, status: object, size: object) -> Entry:
+    # Messages quote nothing of a request: it may hold a secret.
     found = _REQUEST.fullmatch(request)
     if found is None:
-        raise ValueError(f"no request: {request[:60]!r}")
+        raise ValueError("no request")
     target = _ORIGIN.sub("", found["target"]) or "/"
     if not target.startswith("/"):
-        raise ValueError(f"no path: {target[:60]!r}")
+        raise ValueError("no path")
+    if len(target) > _LONGEST_TARGET:
+        raise ValueError(f"a target of {len(target):,} characters")
+    if not 0 <= unix_s <= _LATEST_UNIX_S:
+        raise ValueError("no time after 1970")
     try:
         return Entry(unix_s, found["method"], target, int(str(status)), int(float(str(size))))
-    except ValueError:
-        raise ValueError(f"no status: {status!r}") from None
+    except (ValueError, OverflowError):
+        raise ValueError("no status, or no size") from None
 
 
 @dataclass
@@ -150,8 +163,15 @@ class Kind:
 
 @dataclass
 class Tally:
-    """What a log holds, gathered line by line in bounded memory."""
+    """What a log holds, gathered line by line in bounded memory.
 
+    Targets are kept as ``tuner.reading.redaction`` leaves them.
+    """
+
+    keep_query: bool = False
+    """Whether values of queries are kept."""
+    redacted: Counter[str] = field(default_factory=Counter)
+    """What was left out of targets: how often, by its kind in words."""
     kinds: dict[tuple[str, str], Kind] = field(default_factory=dict)
     good: int = 0
     bad: int = 0
@@ -183,7 +203,9 @@ class Tally:
         self.first_unix_s = min(self.first_unix_s, entry.unix_s)
         self.last_unix_s = max(self.last_unix_s, entry.unix_s)
         self.per_second[int(entry.unix_s)] += 1
-        kind = self.kinds.setdefault((entry.method, entry.target), Kind())
+        found = redact(entry.target, keep_query=self.keep_query)
+        self.redacted.update(found.kinds)
+        kind = self.kinds.setdefault((entry.method, found.target), Kind())
         kind.count += 1
         kind.statuses[entry.status] += 1
         if entry.status == 200 and len(kind.sizes) < 1_000:

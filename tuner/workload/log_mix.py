@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from tuner.reading.access_log import Kind, Tally
+from tuner.reading.redaction import said_of
 from tuner.workload.workload import INDEX, LARGEST_BACKEND_BODY, LARGEST_SITE, SITE_PATH, TARGET
 
 Serve = Literal["site", "backend"]
@@ -118,6 +119,8 @@ def _comments(
         f"# {tally.rate_per_s:,.1f}/s on average, at most {tally.peak_per_s:,} in one second.",
         f"# The requests below are {covered / tally.good:.1%} of them.",
     ]
+    if tally.redacted:
+        lines.append(f"# Not kept: {said_of(tally.redacted)}.")
     lines += [f"# Left out, {count / tally.good:.1%}: {reason}." for reason, count in left_out]
     return [line.replace("\n", " ") for line in lines]
 

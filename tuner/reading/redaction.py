@@ -1,0 +1,123 @@
+"""What a log says of people, left out: values of queries, and parts of paths that may be secrets.
+
+A rule looks at the form of a text alone, so it finds what is likely a secret, and no more; the
+rules are in docs/workloads.md. What is replaced becomes a word in capitals that any server can
+serve: ``/reset/TOKEN``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from urllib.parse import unquote
+
+QUERY = "values of queries"
+_PARAMETER = "values of path parameters"
+_WORDS = {
+    "JWT": "JSON Web Tokens",
+    "EMAIL": "e-mail addresses",
+    "UUID": "UUIDs",
+    "HEX": "long hexadecimal numbers",
+    "TOKEN": "texts that look random",
+}
+_JWT = re.compile(r"eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}(\.[A-Za-z0-9_-]*)*")
+# image@2x.png names a resolution.
+_EMAIL = re.compile(
+    r"(?<![^\s/@:;,=&?])[^\s/@:;,=&?]+@(?!\d+(?:\.\d+)?x\.)[^\s/@:;,=&?]+\.[A-Za-z]{2,}"
+)
+_UUID = re.compile(r"(?i)(?<![0-9a-f])[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])")
+_HEX = re.compile(r"(?i)(?<![0-9a-z])(?:0x)?[0-9a-f]{32,}(?![0-9a-z])")
+_RUN = re.compile(r"[A-Za-z0-9_+/=-]{20,}")
+_TURNS = 0.2
+"""Least share of neighbours of two kinds (capital, small letter, digit) in what looks random: a
+random base64 text has 0.64, a hexadecimal one 0.47, words in one case have none."""
+_NAME = re.compile(r"[A-Za-z0-9_.\[\]-]{1,40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """A target with what was left out of it."""
+
+    target: str
+    kinds: tuple[str, ...]
+    """What was left out or replaced, in words, once for each place."""
+
+
+@lru_cache(maxsize=1 << 12)
+def redact(target: str, *, keep_query: bool = False) -> Redacted:
+    """Return a request's target without values of its query, and without likely secrets.
+
+    Args:
+        target: path, and perhaps a query.
+        keep_query: keep the query's values, other than likely secrets.
+    """
+    kinds: list[str] = []
+    path, mark, query = target.partition("?")
+    segments = [_segment(segment, kinds) for segment in path.split("/")]
+    if mark:
+        query = "&".join(_pair(pair, kinds, keep=keep_query) for pair in re.split("[&;]", query))
+    return Redacted("/".join(segments) + mark + query, tuple(kinds))
+
+
+def said_of(kinds: Counter[str]) -> str:
+    """Return how many of which kind were left out, in words; empty if none."""
+    return ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
+
+
+def _segment(text: str, kinds: list[str]) -> str:
+    """Return one segment of a path, whose parameters (``;jsessionid=…``) lose their values."""
+    name, *parameters = text.split(";")
+    words = [_secrets(name, kinds)]
+    for parameter in parameters:
+        key, _, value = parameter.partition("=")
+        if value:
+            kinds.append(_PARAMETER)
+        words.append(f"{_secrets(key, kinds)}=" if "=" in parameter else _secrets(key, kinds))
+    return ";".join(words)
+
+
+def _pair(text: str, kinds: list[str], *, keep: bool) -> str:
+    name, mark, value = text.partition("=")
+    if keep:
+        return _secrets(name, kinds) + mark + _secrets(value, kinds)
+    if not mark or not _NAME.fullmatch(name):
+        # Without a name of its own it is a value: ?reset-3f9a
+        value, name, mark = text, "", ""
+    if value:
+        kinds.append(QUERY)
+    return _secrets(name, kinds) + mark
+
+
+def _secrets(text: str, kinds: list[str]) -> str:
+    """Return a text with its likely secrets replaced."""
+    # Escapes may hide one: user%40example.org.
+    plain = unquote(text)
+    found = plain
+    for word, pattern in (("JWT", _JWT), ("EMAIL", _EMAIL), ("UUID", _UUID), ("HEX", _HEX)):
+        found, count = pattern.subn(word, found)
+        kinds += [_WORDS[word]] * count
+    runs = [run for run in _RUN.findall(found) if _looks_random(run)]
+    kinds += [_WORDS["TOKEN"]] * len(runs)
+    if runs:
+        found = _RUN.sub(lambda run: "TOKEN" if _looks_random(run[0]) else run[0], found)
+    return text if found == plain else _quoted(found)
+
+
+def _looks_random(text: str) -> bool:
+    kinds = [
+        "0" if c.isdigit() else "A" if c.isupper() else "a" if c.islower() else "" for c in text
+    ]
+    turns = sum(bool(one and other) and one != other for one, other in pairwise(kinds))
+    return "0" in kinds and turns >= _TURNS * len(text)
+
+
+def _quoted(text: str) -> str:
+    """Return a text as part of a target, what is not plain escaped."""
+    return re.sub(
+        r"[^A-Za-z0-9_.~+@:,!$*'()-]",
+        lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "replace")),
+        text,
+    )
