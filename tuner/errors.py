@@ -11,13 +11,15 @@ The tree, with the exit code of the command that ends with it::
     │   └── ClaimedError            another worker was first
     └── Interrupted           130   Ctrl-C or SIGTERM; what was measured is in the record
 
-Exit code 4 is not an error: ``--fail-if`` was given and the verdict matched it.
+Exit code 4 is not an error: ``--fail-if`` was given and the verdict matched it. Exit code 70
+(``EX_SOFTWARE`` of sysexits.h) is a bug: an exception that is not in this tree.
 """
 
 from __future__ import annotations
 
 EXIT_OK = 0
 EXIT_FAIL_IF = 4
+EXIT_BUG = 70
 
 
 class TunerError(Exception):

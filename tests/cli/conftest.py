@@ -72,7 +72,7 @@ def run_main(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 @contextmanager
 def kept_handlers() -> Iterator[None]:
     """Give back the handlers that a command puts in place."""
-    numbers = (signal.SIGTERM, signal.SIGHUP)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     kept = [signal.getsignal(number) for number in numbers]
     yield
     for number, handler in zip(numbers, kept, strict=True):

@@ -115,7 +115,7 @@ def test_help_does_not_load_the_view() -> None:
     """Rich is loaded by what draws, not by `tuner --help`."""
     program = (
         "import sys; sys.argv = ['tuner', '--help']\n"
-        "from tuner.cli import cli\n"
+        "from tuner.cli.commands import cli\n"
         "cli.main(standalone_mode=False)\n"
         "sys.exit('rich' in sys.modules)"
     )

@@ -1,0 +1,212 @@
+"""How a command ends when something is broken that is not the user's input."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shlex
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Tuner
+from tuner.app.writing import cannot_write, writing
+from tuner.cli import unforeseen
+from tuner.errors import EXIT_BUG, HostError
+from tuner.servers import nginx
+
+TOP = Path(__file__).parents[2]
+URL = "postgresql+psycopg://tuner:hunter2@db/tuner"
+
+
+def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of shell in which ``tuner`` is this tree's."""
+    tuner = f"{shlex.quote(sys.executable)} -m tuner"
+    return subprocess.run(
+        ["bash", "-c", line.replace("tuner", tuner, 1)],
+        cwd=TOP,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        check=False,
+    )
+
+
+def broken(*_: object) -> None:
+    """Raise what no handler expects, with a password in its text."""
+    raise ZeroDivisionError(f"cannot divide {URL}")
+
+
+def test_a_bug_is_one_line_and_a_file_with_the_details(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Exit code 70; the file is its owner's alone and holds the traceback without passwords."""
+    monkeypatch.setattr(nginx, "detect", broken)
+    monkeypatch.setenv("PGPASSWORD", "sesame")
+    done = tuner("optimize", "--workload", "sesame.yaml", "--workload", "static")
+    assert done.code == EXIT_BUG
+    line = re.fullmatch(
+        r"tuner met an error it does not know: ZeroDivisionError: cannot divide (\S+); details in"
+        r" (\S+) \(please report it\)\n",
+        done.err,
+    )
+    assert line is not None, done.err
+    path = Path(line[2])
+    assert path.parent == tmp_path / "state" / "tuner" / "errors"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    text = path.read_text()
+    assert "tuner optimize" in text
+    assert "test_ending.py" in text
+    for secret in ("hunter2", "sesame"):
+        assert secret not in text + done.err
+
+
+def test_where_no_file_can_be_written_the_line_says_where_it_happened(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last frames take the file's place."""
+    monkeypatch.setattr(nginx, "detect", broken)
+    monkeypatch.setattr(unforeseen, "_folders", lambda: iter([Path("/proc/no/such")]))
+    done = tuner("optimize")
+    assert done.code == EXIT_BUG
+    assert re.search(r"; at tests/cli/test_ending\.py:\d+ < tuner/\S+:\d+ < ", done.err)
+    assert len(done.err.splitlines()) == 1
+
+
+def test_ctrl_c_during_an_import_is_an_interruption() -> None:
+    """Exit code 130 and no traceback, wherever it comes."""
+    program = (
+        "import sys\n"
+        "class Slow:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'click': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Slow())\n"
+        "sys.argv = ['tuner', 'studies']\n"
+        "from tuner.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=TOP, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    """``tuner --help | head -c 1``: nothing is printed about it."""
+    done = shell("set -o pipefail; tuner workload show static | head -c 1")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("line", ["tuner --help", "tuner space schema", "tuner --version"])
+@pytest.mark.parametrize(
+    ("to", "reason"), [("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")]
+)
+def test_output_that_goes_nowhere_is_an_error(line: str, to: str, reason: str) -> None:
+    """Exit code 3 and one line on standard error, as other programs do."""
+    done = shell(f"{line} >{to}")
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"tuner: standard output: cannot be written: {reason}")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("to", ["/dev/full", "&-"])
+def test_messages_that_go_nowhere_do_not_hide_the_result(to: str) -> None:
+    """Standard output and the exit code stay what they are."""
+    assert shell(f"tuner --version 2>{to}").returncode == 0
+    assert shell(f"tuner report nope 2>{to}").returncode == 2
+
+
+def test_a_closed_stream_is_no_place_for_a_record(tmp_path: Path) -> None:
+    """A file that is opened next must not get number 1, where child processes would write."""
+    program = (
+        "import os, sys\n"
+        "from tuner.cli import streams\n"
+        "streams.prepare()\n"
+        f"sys.exit(os.open({str(tmp_path / 'record')!r}, os.O_CREAT | os.O_WRONLY) <= 2)"
+    )
+    line = shlex.join([sys.executable, "-c", program]) + " <&- >&- 2>&-"
+    assert subprocess.run(["bash", "-c", line], cwd=TOP, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "locale",
+    [
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"LC_ALL": "xx_XX.nonsense", "LANG": "yy"},
+        {"LC_ALL": "POSIX"},
+    ],
+    ids=lambda locale: ",".join(locale.values()),
+)
+def test_a_locale_without_the_characters_gets_the_nearest_ones(locale: dict[str, str]) -> None:
+    """No ``UnicodeEncodeError``: what ASCII lacks is written with what it has."""
+    done = shell("tuner report nämö", **locale)
+    assert done.returncode == 2
+    assert "no study called" in done.stderr
+    program = (
+        "from tuner.cli import streams\n"
+        "streams.prepare()\n"
+        "print('p99 \\u2264 5 \\u00b5s \\u2026 \\u6f22 \\udcff', flush=True)"
+    )
+    plain = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=TOP,
+        env={**os.environ, **locale},
+        capture_output=True,
+        check=True,
+    ).stdout
+    assert plain in (
+        b"p99 <= 5 us ... \\u6f22 \xff\n",
+        "p99 ≤ 5 µs … 漢 ".encode() + b"\xff\n",
+    )
+
+
+def test_a_full_disk_is_said_with_its_file_and_the_way_out(tmp_path: Path) -> None:
+    """``No space left on device`` is the host's; any other reason has its own remedy."""
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert str(cannot_write(full, "report.md", "choose --output")) == (
+        "report.md: cannot be written: No space left on device; make room there"
+    )
+    (tmp_path / "file").write_text("")
+    refused = r"file/x: cannot be written: Not a directory; a file is"
+    with pytest.raises(HostError, match=refused), writing("x"):
+        (tmp_path / "file" / "x").mkdir()
+
+
+def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
+    """The current folder may be removed while a shell stands in it."""
+    (tmp_path / "gone").mkdir()
+    line = f"cd {shlex.quote(str(tmp_path / 'gone'))}; rmdir ../gone; tuner report x.json --quiet"
+    done = shell(line, PYTHONPATH=str(TOP))
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (2, 3)
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal (proc(5))."""
+    caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
+
+
+def test_a_terminated_command_says_so() -> None:
+    """SIGTERM while it works: exit code 130, one line."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tuner", "workload", "from-log", "-"],
+        cwd=TOP,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    while not catches(process.pid, signal.SIGTERM):
+        os.sched_yield()
+    process.terminate()
+    out, err = process.communicate()
+    assert (process.returncode, out, err) == (130, "", "tuner: terminated\n")

@@ -1,0 +1,97 @@
+"""The tree of commands, each imported when it is called.
+
+So ``tuner --help`` costs no more than click.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+
+import click
+
+from tuner import __version__
+
+_COMMANDS = {
+    "worker": "Share a study with other workers, each on a host of its own.",
+    "proxy": "Serve a storage to many workers by gRPC.",
+    "optimize": "Search, then prove: is there a better configuration for this workload?",
+    "compare": "Prove one configuration against another, under the same protocol.",
+    "ablate": "Take a winner apart: which changes matter, and which can be left out.",
+    "replicate": "Confirm a study's winner again, on another day or another host.",
+    "run": "Run a published experiment here: stock, published and tuned side by side.",
+    "ladder": "Latency against rate: the knee, and the highest rate within a limit.",
+    "measure": "Measure one configuration, without any claim.",
+    "report": "Write a study's report again, or set several side by side.",
+    "dashboard": "Open a study's record in optuna-dashboard.",
+    "export": "Write a study's configuration, with where it comes from.",
+    "apply": "Put a study's recommendation on the hosts of an inventory, one by one.",
+    "rollback": "Give those hosts their own files back.",
+    "studies": "List the studies that ship with tuner and those in this folder.",
+    "workload": "Make a workload from an access log, check or show one.",
+    "space": "Show, check and explain what may be searched.",
+    "doctor": "Say whether this machine can measure, or what a configuration has plainly wrong.",
+}
+
+_RESUMED_BY_THE_SAME_LINE = ("worker", "ablate")
+
+_EPILOG = """
+\b
+Examples:
+  tuner optimize --server nginx --objective p99
+  tuner optimize --study studies/proxy.yaml --time 20m --name proxy-before-release
+  tuner compare before.yaml after.yaml --fail-if worse
+  tuner ablate quickstart && tuner export quickstart --minimal
+  tuner report quickstart
+
+\b
+Exit codes:
+  0   done                        3   host, server, generator, record or output failed
+  2   wrong option, file, value   4   the verdict matched --fail-if
+  1   doctor --config found something wrong
+  70  a bug in tuner; the message names a file with the details
+  130 interrupted; everything that was measured is kept, and the message says how to go on
+"""
+
+
+class _Commands(click.Group):
+    """Commands that are imported when called, listed without being imported."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module = importlib.import_module(f"tuner.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(
+    cls=_Commands,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="tuner")
+def cli() -> None:
+    """Find the best web server configuration for your workload, and prove that it is better."""
+
+
+def way_on(words: Sequence[str]) -> str:
+    """Return how to resume an interrupted command; empty if it cannot be resumed.
+
+    Args:
+        words: of the command line.
+    """
+    name = next((word for word in words if word in _COMMANDS), "")
+    command = cli.get_command(click.Context(cli), name)
+    if name in _RESUMED_BY_THE_SAME_LINE:
+        return "; everything that was measured is kept, run the same line to go on"
+    if command and any(parameter.name == "resume" for parameter in command.params):
+        return "; everything that was measured is kept, go on with --resume"
+    return ""

@@ -1,0 +1,94 @@
+"""The last resort: an exception that is no ``TunerError`` is a bug, reported in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shlex
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tuner import __version__
+from tuner.store.storage import scrubbed
+
+_LONGEST_TEXT = 200
+_LAST_FRAMES = 3
+_SECRETS = ("PGPASSWORD", "TUNER_STORAGE")
+"""Environment variables whose values are written nowhere."""
+
+
+def report(error: BaseException, words: Sequence[str]) -> str:
+    """Write the details of an error to a file, and return the line that says so.
+
+    Args:
+        error: what was raised.
+        words: of the command line.
+    """
+    lines = str(error).splitlines() or [""]
+    text = _clean(f"{type(error).__name__}: {lines[0]}".rstrip(": "))
+    if len(text) > _LONGEST_TEXT:
+        text = text[:_LONGEST_TEXT] + "…"
+    written = _write(_details(error, words))
+    where = f"details in {written}" if written else f"at {_last_frames(error)}"
+    return f"tuner met an error it does not know: {text}; {where} (please report it)"
+
+
+def _details(error: BaseException, words: Sequence[str]) -> str:
+    head = (
+        f"tuner {__version__}, Python {platform.python_version()}, {platform.platform()}",
+        time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        shlex.join(["tuner", *words]),
+    )
+    return _clean("\n".join((*head, "", *traceback.format_exception(error))))
+
+
+def _clean(text: str) -> str:
+    """Return text without the passwords of URLs and of the environment."""
+    text = scrubbed(text)
+    for name in _SECRETS:
+        if secret := os.environ.get(name):
+            text = text.replace(secret, "***")
+    return text
+
+
+def _write(text: str) -> Path | None:
+    """Write a file that only its owner reads; return None where none can be written."""
+    name = time.strftime("error-%Y%m%d-%H%M%S-") + f"{os.getpid()}.txt"
+    for folder in _folders():
+        path = folder / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError:
+            continue
+        try:
+            with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+        except OSError:
+            # Half a report on a full disk helps nobody.
+            path.unlink(missing_ok=True)
+        else:
+            return path
+    return None
+
+
+def _folders() -> Iterator[Path]:
+    """The folders for the report, best first."""
+    # Without a home folder, or a folder for temporary files, there is one less.
+    with contextlib.suppress(RuntimeError):
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        yield Path(state) / "tuner" / "errors"
+    with contextlib.suppress(OSError):
+        yield Path(tempfile.gettempdir())
+
+
+def _last_frames(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)[-_LAST_FRAMES:]
+    package = str(Path(__file__).parents[1].parent) + os.sep
+    return " < ".join(
+        f"{frame.filename.removeprefix(package)}:{frame.lineno}" for frame in reversed(frames)
+    )
