@@ -22,6 +22,18 @@ EXIT_FAIL_IF = 4
 EXIT_BUG = 70
 
 
+_LONGEST_QUOTE = 80
+"""Characters of a wrong value that a message repeats."""
+
+
+def quoted(value: object) -> str:
+    """Return a value in quotes for a message; a long one is cut: ``'abc…' (1,234 characters)``."""
+    text = str(value)
+    if len(text) <= _LONGEST_QUOTE:
+        return repr(value)
+    return f"{text[: _LONGEST_QUOTE - 1] + '…'!r} ({len(text):,} characters)"
+
+
 class TunerError(Exception):
     """Base of all errors meant for the user: one message, no traceback."""
 

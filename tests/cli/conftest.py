@@ -40,6 +40,8 @@ class Outcome:
 
 
 Tuner = Callable[..., Outcome]
+SHORT = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet")
+STUDY = Path("studies/mine")
 
 
 @pytest.fixture
@@ -121,6 +123,18 @@ class Deployer:
     def stop(self) -> None:
         """See ``Deployer.stop``."""
         self._deployer.stop()
+
+
+@pytest.fixture(scope="session")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder ``studies/mine`` of a study that came to its end."""
+    folder = tmp_path_factory.mktemp("done")
+    with pytest.MonkeyPatch.context() as patch, kept_handlers():
+        patch.chdir(folder)
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        simulate(patch)
+        assert run_main(patch, "optimize", *SHORT, "--name", "mine") == 0
+    return folder / STUDY
 
 
 @pytest.fixture

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import re
 import shlex
+import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
+import types
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Tuner
 from tuner.app.writing import cannot_write, writing
 from tuner.cli import unforeseen
-from tuner.errors import EXIT_BUG, HostError
+from tuner.errors import EXIT_BUG, HostError, InstrumentError
+from tuner.hosts import local
+from tuner.load import native
+from tuner.load.place import Here
 from tuner.servers import nginx
 
 TOP = Path(__file__).parents[2]
@@ -210,3 +220,138 @@ def test_a_terminated_command_says_so() -> None:
     process.terminate()
     out, err = process.communicate()
     assert (process.returncode, out, err) == (130, "", "tuner: terminated\n")
+
+
+@pytest.fixture
+def read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing can be made in the current folder, not even by root."""
+    make, opened = Path.mkdir, Path.open
+
+    def refuse(path: Path) -> None:
+        if tmp_path in (path.absolute(), *path.absolute().parents) and "state" not in path.parts:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    def mkdir(path: Path, *given: Any, **named: Any) -> None:
+        refuse(path)
+        make(path, *given, **named)
+
+    def open_(path: Path, mode: str = "r", *given: Any, **named: Any) -> Any:
+        if set(mode) & set("wax"):
+            refuse(path)
+        return opened(path, mode, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", mkdir)
+        patch.setattr(Path, "open", open_)
+        yield
+
+
+@pytest.mark.usefixtures("host", "read_only")
+@pytest.mark.parametrize("command", ["optimize", "measure"])
+def test_a_folder_that_is_not_writable_is_refused_with_the_way_out(
+    tuner: Tuner, command: str
+) -> None:
+    """Exit code 3, before anything is measured."""
+    done = tuner(command, "--time", "10s", "--rate", "600", "--name", "mine", "--quiet")
+    assert done.code == 3
+    assert done.err == (
+        "tuner: studies/mine: cannot be written: Read-only file system; results go to studies/ of"
+        " the folder where tuner runs; use another\n"
+    )
+
+
+def test_a_workload_that_cannot_be_written_names_the_option(tuner: Tuner) -> None:
+    """``-o`` and ``--instants`` into a folder that is not there."""
+    line = '1.2.3.4 - - [10/Oct/2025:13:55:36 +0000] "GET / HTTP/1.1" 200 612 "-" "-"\n'
+    Path("access.log").write_text(line)
+    for option in ("--output", "--instants"):
+        done = tuner("workload", "from-log", "access.log", option, "nowhere/shop")
+        assert done.code == 3
+        assert done.err == (
+            "tuner: nowhere/shop: cannot be written: No such file or directory; name another file"
+            f" with {option}\n"
+        )
+
+
+def test_an_access_log_given_as_workload_is_refused_with_the_line_that_converts_it(
+    tuner: Tuner,
+) -> None:
+    """No matter how it is named, plain, JSON or packed; and its lines are not repeated."""
+    plain = '1.2.3.4 - - [10/Oct/2025:13:55:36 +0000] "GET / HTTP/1.1" 200 612 "-" "-"\n' * 1000
+    object_ = '{"ts": 1.5, "request": {"method": "GET", "uri": "/"}, "status": 200, "size": 9}\n'
+    for name, content in (
+        ("access.log", plain.encode()),
+        ("./access.txt", plain.encode()),
+        ("access.json.log", object_.encode()),
+        ("access.log.gz", gzip.compress(plain.encode())),
+    ):
+        Path(name).write_bytes(content)
+        done = tuner("optimize", "--workload", name)
+        assert done.code == 2
+        assert done.err == (
+            f"tuner: {Path(name)}: is an access log; make a workload of it: tuner workload from-log"
+            f" {Path(name)} -o mine.yaml\n"
+        )
+
+
+def test_a_wrong_value_is_repeated_in_part(tuner: Tuner) -> None:
+    """80 characters of it at most, and its length."""
+    Path("s.yaml").write_text("a" * 5_000)
+    done = tuner("optimize", "--study", "s.yaml")
+    assert done.code == 2
+    assert done.err == (
+        f"tuner: s.yaml:1: expected a mapping, found '{'a' * 79}…' (5,000 characters)\n"
+    )
+    for options in (("--objective", "b" * 5_000), ("--time", "b" * 5_000), ("--slo", "b" * 5_000)):
+        done = tuner("optimize", "--objective", "capacity", *options)
+        assert done.code == 2
+        assert len(done.err) < 500, done.err
+
+
+def test_more_connections_than_the_limits_allow_are_refused(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the limit of open files, or by the range of ports, before anything is started."""
+    facts = local.facts()
+    monkeypatch.setattr(local, "facts", lambda: replace(facts, file_limit=20_000))
+    done = tuner("measure", "--connections", "100000")
+    assert done.code == 2
+    assert "tuner: --connections: 100,000 connections need 100,064 open files" in done.err
+    assert "ulimit -n 100064" in done.err
+    monkeypatch.setattr(local, "facts", lambda: replace(facts, file_limit=1 << 20))
+    done = tuner("measure", "--connections", "100000")
+    assert done.code == 2
+    assert "ip_local_port_range" in done.err
+    assert not Path("studies").exists()
+
+
+def test_samples_that_the_generator_could_not_write_are_its_error() -> None:
+    """With the generator's own reason."""
+    line: dict[str, object] = {
+        "stalls": {},
+        "samples": None,
+        "warnings": ["samples: Too many open files"],
+    }
+    with pytest.raises(InstrumentError, match="could not write its samples: samples: Too many"):
+        native._window(line, Here(Path("x")))
+
+
+def test_a_busy_port_of_the_dashboard_is_said(
+    tuner: Tuner, done: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 3, with the address and the option that changes it."""
+
+    def run_server(_url: str, *, host: str, port: int) -> None:
+        with socket.socket() as another:
+            another.bind((host, port))
+
+    extra = types.ModuleType("optuna_dashboard")
+    monkeypatch.setattr(extra, "run_server", run_server, raising=False)
+    monkeypatch.setitem(sys.modules, "optuna_dashboard", extra)
+    shutil.copytree(done, "studies/mine")
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        ended = tuner("dashboard", "mine", "--port", str(port))
+    assert ended.code == 3
+    assert f"the dashboard cannot listen on 127.0.0.1:{port}: Address already in use" in ended.err
+    assert "name another --port or --host" in ended.err

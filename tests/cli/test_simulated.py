@@ -13,7 +13,7 @@ import optuna
 import pytest
 import yaml
 
-from tests.cli.conftest import Tuner, kept_handlers, run_main, simulate
+from tests.cli.conftest import SHORT, STUDY, Tuner
 from tests.phases.rig import NAME
 from tests.store.workers import begin, simulated, whole, work
 from tuner.errors import Interrupted
@@ -22,21 +22,6 @@ from tuner.judge.scoring import mean_loss
 from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import Effect, Faults, SimulatedHost
 from tuner.testing.simulate import Stalls
-
-SHORT = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet")
-STUDY = Path("studies/mine")
-
-
-@pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder ``studies/mine`` of a study that came to its end."""
-    folder = tmp_path_factory.mktemp("done")
-    with pytest.MonkeyPatch.context() as patch, kept_handlers():
-        patch.chdir(folder)
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        simulate(patch)
-        assert run_main(patch, "optimize", *SHORT, "--name", "mine") == 0
-    return folder / STUDY
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from tuner.app.progress import TerminalProgress
+from tuner.app.writing import writing
 from tuner.definition.study import StudyDefinition
 from tuner.export import PATCH_NAME, export_files
 from tuner.judge.results import StudyResult, evaluate
@@ -49,9 +50,19 @@ def resumption(definition: StudyDefinition, *command: str) -> str:
         definition: of the study.
         command: with the arguments by which it is found again.
     """
-    line = shlex.join(["tuner", *command, "--resume", "--name", definition.name])
-    # Its URL may hold a password.
-    return line if definition.storage is None else f"{line}, and the same --storage"
+    words = (*command, "--resume", "--name", definition.name)
+    return same_storage(definition.storage, *words)
+
+
+def same_storage(storage: str | None, *command: str) -> str:
+    """Return a command line to be run again, without the storage's URL.
+
+    Args:
+        storage: as given by ``--storage``; its URL may hold a password.
+        command: with its arguments.
+    """
+    line = shlex.join(["tuner", *command])
+    return line if storage is None else f"{line}, and the same --storage"
 
 
 def write(record: Record, folder: Path, progress: TerminalProgress) -> StudyResult:
@@ -61,9 +72,8 @@ def write(record: Record, folder: Path, progress: TerminalProgress) -> StudyResu
 
     progress.note("writing the report")
     study = evaluate(record)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "report.html").write_text(render_html(study), encoding="utf-8")
-    (folder / "report.md").write_text(render_markdown(study), encoding="utf-8")
+    pages = {"report.html": render_html(study), "report.md": render_markdown(study)}
+    write_files(folder, pages)
     write_export(study, folder / "best")
     return study
 
@@ -75,7 +85,8 @@ def write_export(
     files = export_files(study, candidate=candidate, minimal=minimal)
     # A patch that an earlier recommendation left would be applied by mistake.
     if PATCH_NAME not in files:
-        (folder / PATCH_NAME).unlink(missing_ok=True)
+        with writing(folder):
+            (folder / PATCH_NAME).unlink(missing_ok=True)
     return write_files(folder, files)
 
 
@@ -84,8 +95,9 @@ def write_files(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
     written = []
     for name, text in files.items():
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text.encode() if isinstance(text, str) else text)
         written.append(path)
     return written
 
@@ -112,5 +124,6 @@ def write_junit(studies: list[StudyResult], path: Path) -> None:
     """Write what a CI server reads."""
     from tuner.report.junit import render_junit
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render_junit(studies), encoding="utf-8")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render_junit(studies), encoding="utf-8")

@@ -16,10 +16,11 @@ from pathlib import Path
 import click
 
 from tuner import __version__
-from tuner.app import notes, own_server
+from tuner.app import connections, notes, own_server
 from tuner.app.in_place import Seat
 from tuner.app.premises import Lab, Premises, open_premises
 from tuner.app.progress import TerminalProgress
+from tuner.app.writing import writing
 from tuner.definition.published import carried_over
 from tuner.definition.study import PUBLISHED, StudyDefinition
 from tuner.errors import DefinitionError, HostError
@@ -120,6 +121,7 @@ def preflight(
     if definition.connections is not None:
         workload = replace(workload, connections=definition.connections)
     own_server.check(definition, workload)
+    connections.check(definition, workload)
     premises = open_premises(
         definition.inventory, serves=definition.server if definition.in_place else ""
     )
@@ -330,7 +332,8 @@ def create_store(
         say: told when the storage does not answer.
         asked: the options of a command that makes several studies, of which this is one.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder, f"results go to {STUDIES}/ of the folder where tuner runs; use another"):
+        folder.mkdir(parents=True, exist_ok=True)
     definition = found.definition
     kept = definition.as_dict()
     if definition.storage is not None:

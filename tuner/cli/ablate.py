@@ -50,8 +50,9 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
     study = evaluate(store.record())
     _check_better(study)
     folder = STUDIES / name
+    again = results.same_storage(storage, "ablate", name, "--time", time)
     with (
-        results.kept(store, folder, progress, "the same line"),
+        results.kept(store, folder, progress, again),
         open_bench(found, folder, progress, store) as (bench, spec),
     ):
         for done in store.recover():

@@ -7,7 +7,7 @@ import click
 from tuner.app import contest_results
 from tuner.app.session import STUDIES, open_store
 from tuner.cli import options
-from tuner.errors import DefinitionError
+from tuner.errors import DefinitionError, HostError
 from tuner.report.optunas import in_memory
 from tuner.stats.words import counted
 from tuner.store.store import sqlite_url
@@ -51,4 +51,10 @@ def command(name: str, storage: str | None, host: str, port: int) -> None:
             path="tuner dashboard",
         ) from error
     click.echo(f"http://{host}:{port}/ shows {shown}; Ctrl-C ends it", err=True)
-    optuna_dashboard.run_server(opened, host=host, port=port)
+    try:
+        optuna_dashboard.run_server(opened, host=host, port=port)
+    except OSError as error:
+        raise HostError(
+            f"the dashboard cannot listen on {host}:{port}: {error.strerror or error}; name another"
+            " --port or --host"
+        ) from error

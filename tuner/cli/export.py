@@ -9,6 +9,7 @@ import click
 
 from tuner.app import contest_results, results
 from tuner.app.session import STUDIES, open_store
+from tuner.app.writing import writing
 from tuner.cli import options
 from tuner.errors import DefinitionError
 from tuner.export import PATCH_NAME, export_files
@@ -87,7 +88,9 @@ def command(
     if kept is not None:
         from tuner.export.results import write_results
 
-        _tell(write_results(study, kept), kept)
+        with writing(kept):
+            written = _listed(write_results(study, kept), kept)
+        _print(written)
         return
     own = "minimal" if minimal and kind == "config" else _FORMATS[kind]
     files = _maker(kind)(study, candidate=candidate, minimal=minimal)
@@ -103,19 +106,25 @@ def _export_run(name: str, output: Path | None, kept: Path | None) -> None:
     if not found:
         raise DefinitionError(f"{name!r} was interrupted before anything was compared", path="NAME")
     if kept is not None:
-        _tell(write_run(found, kept), kept)
+        with writing(kept):
+            written = _listed(write_run(found, kept), kept)
+        _print(written)
         return
     folder = output or STUDIES / name / "configurations"
     for path in results.write_files(folder, run_files(found)):
         click.echo(path)
 
 
-def _tell(written: list[Path], kept: Path) -> None:
-    """The paths written; a folder of results called so gets its list anew."""
+def _listed(written: list[Path], kept: Path) -> list[Path]:
+    """Write the list of a folder called results anew, and return all paths written."""
     from tuner.export.index import write_index
 
     index = write_index(kept.parent) if kept.parent.name == "results" else None
-    for path in [*written, *([index] if index else [])]:
+    return [*written, *([index] if index else [])]
+
+
+def _print(paths: list[Path]) -> None:
+    for path in paths:
         click.echo(path)
 
 

@@ -12,6 +12,7 @@ import click
 from tuner.app import contest_results, results
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, open_store
+from tuner.app.writing import writing
 from tuner.cli import options
 from tuner.errors import DefinitionError
 from tuner.judge.contest_results import evaluate_contest
@@ -136,7 +137,8 @@ def _draw_run(records: Sequence[Record], folder: Path, formats: tuple[Format, ..
     found = contest_pictures([evaluate_contest(record) for record in records])
     specs = {name: spec for drawn in found for name, (spec, _) in drawn.items()}
     titles = {name: title for drawn in found for name, (_, title) in drawn.items()}
-    write_pictures(specs, titles, folder, formats)
+    with writing(folder):
+        write_pictures(specs, titles, folder, formats)
 
 
 def _no_junit(junit: Path | None) -> None:
@@ -151,7 +153,8 @@ def _draw(study: StudyResult, folder: Path, formats: tuple[Format, ...]) -> None
     from tuner.report.charts import charts, titles
     from tuner.report.pictures import write_pictures
 
-    write_pictures(charts(study), titles(study), folder, formats)
+    with writing(folder):
+        write_pictures(charts(study), titles(study), folder, formats)
 
 
 def _side_by_side(

@@ -16,6 +16,7 @@ from typing import IO, cast
 import click
 import numpy as np
 
+from tuner.app.writing import writing
 from tuner.errors import DefinitionError
 from tuner.reading.access_log import Entry, Tally
 from tuner.reading.inputs import open_input
@@ -113,9 +114,11 @@ def from_log(
     if output is None:
         click.echo(mix.text, nl=False)
     else:
-        _write(output, [mix.text])
+        with writing(output, "name another file with --output"):
+            _write(output, [mix.text])
     if instants is not None:
-        _write_instants(instants, arrived)
+        with writing(instants, "name another file with --instants"):
+            _write_instants(instants, arrived)
     for line in _said(tally, mix, output, instants):
         click.echo(line, err=True)
 

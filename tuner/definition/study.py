@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import DefinitionError
+from tuner.errors import DefinitionError, quoted
 from tuner.goals.constraint import Constraint
 from tuner.goals.goals import Goals, parse_goals
 from tuner.machine.facts import SERVER_NAMES
@@ -225,7 +225,7 @@ def _find(name_or_path: str) -> Path:
     known = sorted(file.stem for file in data_dir("studies").glob("*.yaml"))
     if name_or_path not in known:
         raise DefinitionError(
-            f"there is no study {name_or_path!r}; built in: {', '.join(known)}"
+            f"there is no study {quoted(name_or_path)}; built in: {', '.join(known)}"
             f"{did_you_mean(name_or_path, known)} (a file of your own is named by a path "
             "that ends with .yaml)",
             path="--study",
@@ -342,11 +342,11 @@ def _name(node: Node | None, file: Path) -> str:
     where = node or Node(str(file), None, "name", name)
     if not _NAME.fullmatch(name):
         raise where.error(
-            f"{name!r} is no name; allowed: up to 64 letters, digits, '.', '_' and '-', the "
+            f"{quoted(name)} is no name; allowed: up to 64 letters, digits, '.', '_' and '-', the "
             "first a letter or a digit"
         )
     if name in RESERVED_NAMES:
-        raise where.error(f"{name!r} is reserved; choose another name")
+        raise where.error(f"{quoted(name)} is reserved; choose another name")
     return name
 
 
@@ -368,7 +368,7 @@ def _baselines(node: Node, known: Sequence[str], published: str) -> tuple[str, .
     names = tuple(_baseline(item, known, published) for item in items)
     for item, name in zip(items, names, strict=True):
         if names.count(name) > 1:
-            raise item.error(f"{name!r} stands twice")
+            raise item.error(f"{quoted(name)} stands twice")
     if not 1 <= len(names) <= MOST_BASELINES:
         raise node.error(f"write 1 to {MOST_BASELINES} baselines; the first is the study's")
     return names
@@ -424,7 +424,9 @@ def _layer(node: Node) -> str:
 def _published(node: Node) -> str:
     text = node.text()
     if not _is_file(text):
-        raise node.error(f"{text!r} is no file; write the path of a configuration's YAML file")
+        raise node.error(
+            f"{quoted(text)} is no file; write the path of a configuration's YAML file"
+        )
     return text
 
 

@@ -54,7 +54,9 @@ def write_index(folder: Path) -> Path | None:
         records.sort(key=lambda record: record.started_unix_s)
         parts.append("\n".join(_entry(place.name, records)))
     path = folder / "README.md"
-    path.write_text("\n".join(part if part.endswith("\n") else f"{part}\n" for part in parts))
+    path.write_text(
+        "\n".join(part if part.endswith("\n") else f"{part}\n" for part in parts), encoding="utf-8"
+    )
     return path
 
 

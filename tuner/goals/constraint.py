@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tuner.errors import quoted
 from tuner.goals.metric import Metric, difference_ln, typical_ln
 from tuner.measurement.window import Measurement
 
@@ -57,21 +58,23 @@ class Constraint:
         """
         match = _TEXT.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text!r} is no limit; {_GRAMMAR}")
+            raise ValueError(f"{quoted(text)} is no limit; {_GRAMMAR}")
         name, sign, right = match.groups()
         metric = Metric.parse(name)
         wanted = ">=" if metric.larger_is_better else "<="
         if sign[0] != wanted[0]:
-            raise ValueError(f"{text!r}: {name} can be limited by {wanted} only, found {sign!r}")
+            raise ValueError(
+                f"{quoted(text)}: {name} can be limited by {wanted} only, found {quoted(sign)}"
+            )
         factor = _FACTOR.fullmatch(right)
         if factor:
             limit = float(factor[1] or 1)
             if metric.name == "errors":
-                raise ValueError(f"{text!r}: errors need a limit of their own, such as 0.1%")
+                raise ValueError(f"{quoted(text)}: errors need a limit of their own, such as 0.1%")
         else:
             limit = _amount(right, metric, text)
         if limit <= 0 and metric.name != "errors":
-            raise ValueError(f"{text!r}: a limit must be above 0")
+            raise ValueError(f"{quoted(text)}: a limit must be above 0")
         shown = f"{factor[1] or 1}x baseline" if factor else right.replace(" ", "")
         return cls(metric, limit, bool(factor), f"{name} {wanted} {shown}")
 
@@ -97,9 +100,9 @@ def _amount(right: str, metric: Metric, text: str) -> float:
     units = _UNITS[metric.unit]
     unit = match[2].lower() if match else ""
     if match is None or unit not in units:
-        found = f"found {right!r}" if right else "there is nothing"
+        found = f"found {quoted(right)}" if right else "there is nothing"
         raise ValueError(
-            f"{text!r}: {found} where a value belongs; allowed: a number with"
+            f"{quoted(text)}: {found} where a value belongs; allowed: a number with"
             f" {_UNIT_WORDS[metric.unit]}, or 1.2x baseline"
         )
     return float(match[1]) * units[unit]

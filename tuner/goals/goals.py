@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tuner.errors import DefinitionError
+from tuner.errors import DefinitionError, quoted
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import CAPACITY, Mode, Objective
 
@@ -153,11 +153,11 @@ def _constraint(text: str) -> Constraint:
 def _check(goals: Goals, slo: str) -> None:
     names = [o.name for o in goals.objectives]
     if len(set(names)) < len(names):
-        raise DefinitionError(f"{names[0]!r} is named twice", path="--objective")
+        raise DefinitionError(f"{quoted(names[0])} is named twice", path="--objective")
     if slo and goals.seek is None:
         raise DefinitionError(
             "only --objective capacity has a latency limit of its own; for other objectives write"
-            f" --constraint {slo!r}",
+            f" --constraint {quoted(slo)}",
             path="--slo",
         )
     alone = {"throughput", CAPACITY} & set(names)
@@ -170,7 +170,7 @@ def _check(goals: Goals, slo: str) -> None:
     if len(alone) > 1 or (alone and (tied or limited)):
         other = (tied or limited or sorted(alone)[1:])[0]
         raise DefinitionError(
-            f"{min(alone)} and {other!r} are measured under different loads; beside"
+            f"{min(alone)} and {quoted(other)} are measured under different loads; beside"
             " throughput or capacity only cpu and memory can be wanted",
             path="--objective" if tied or len(alone) > 1 else "--constraint",
         )
@@ -196,7 +196,7 @@ def _choice(text: str, objectives: Sequence[Objective]) -> Choice:
             return Choice((1.0, 1.0), limit, limit.text)
     first, second = names
     raise DefinitionError(
-        f"{text!r} is no choice; allowed: weights ({first}=2,{second}=1), or a limit on one of"
-        f" the objectives ('{second} <= 1.1x baseline')",
+        f"{quoted(text)} is no choice; allowed: weights ({first}=2,{second}=1), or a limit on one"
+        f" of the objectives ('{second} <= 1.1x baseline')",
         path="--choose",
     )

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tuner.errors import quoted
 from tuner.measurement.window import Measurement
 from tuner.stats.paired import pseudomedians
 
@@ -31,7 +32,7 @@ class Metric:
     def parse(cls, text: str) -> Metric:
         """Read a name; raises ValueError for an unknown one."""
         if text not in OTHERS and quantile_of(text) is None:
-            raise ValueError(f"unknown figure {text!r}; allowed: {ALLOWED}")
+            raise ValueError(f"unknown figure {quoted(text)}; allowed: {ALLOWED}")
         return cls(text)
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tuner.errors import DefinitionError
+from tuner.errors import DefinitionError, quoted
 from tuner.goals.capacity import crossing, points
 from tuner.goals.constraint import Constraint
 from tuner.goals.metric import Metric, difference_ln, quantile_of, typical_ln
@@ -45,7 +45,7 @@ class Objective:
             )
         if text not in PLAIN and quantile_of(text) is None:
             raise DefinitionError(
-                f"unknown objective {text!r}; allowed: {ALLOWED}", path="--objective"
+                f"unknown objective {quoted(text)}; allowed: {ALLOWED}", path="--objective"
             )
         return cls(text)
 
@@ -58,7 +58,8 @@ class Objective:
             raise DefinitionError(str(error), path="--slo") from error
         if limit.relative or limit.metric.quantile is None:
             raise DefinitionError(
-                f"{slo!r} is no latency limit; allowed: a percentile and a time, such as p99<5ms",
+                f"{quoted(slo)} is no latency limit; allowed: a percentile and a time, such as"
+                " p99<5ms",
                 path="--slo",
             )
         return cls(CAPACITY, limit)

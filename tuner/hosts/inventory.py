@@ -180,6 +180,7 @@ def read_inventory(path: str, *, generators: bool = True) -> Inventory:
             command,
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
             timeout=_PATIENCE_S,
             env=environment,

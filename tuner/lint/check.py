@@ -45,7 +45,9 @@ def _caddy_json(path: Path, binary: str) -> Mapping[str, Any]:
         text = read_input_text(path, CONFIGURATION_BYTES)
     else:
         command = [binary, "adapt", "--config", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False
+        )
         if done.returncode != 0:
             raise DefinitionError(f"is no Caddyfile: {_reason(done.stderr)}", path=str(path))
         text = done.stdout

@@ -334,6 +334,10 @@ def _control(answer: Next) -> str:
 def _window(line: Mapping[str, Any], place: Place) -> RawWindow:
     """One line of the generator's output as plain data; its samples are read and removed."""
     stalls = line["stalls"]
+    if line["samples"] is None:
+        # The generator goes on without them and says why.
+        words = "; ".join(line["warnings"]) or "no reason given"
+        raise InstrumentError(f"the generator could not write its samples: {words}")
     try:
         samples = parse_samples(place.taken(line["samples"]), line["samples"])
     except (OSError, HostError) as error:

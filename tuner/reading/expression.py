@@ -12,6 +12,8 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 
+from tuner.errors import quoted
+
 Number = int | float
 
 _BINARY: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
@@ -43,9 +45,9 @@ def evaluate(text: str, names: Mapping[str, Number]) -> Number:
     try:
         value = _value(_parse(text), names)
     except (ZeroDivisionError, OverflowError) as error:
-        raise ExpressionError(f"{text!r}: {error}") from None
+        raise ExpressionError(f"{quoted(text)}: {error}") from None
     if not math.isfinite(value):
-        raise ExpressionError(f"{text!r} is not a finite number")
+        raise ExpressionError(f"{quoted(text)} is not a finite number")
     return value
 
 
@@ -66,7 +68,7 @@ def _parse(text: str) -> ast.expr:
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError):
-        raise ExpressionError(f"{text!r} is not arithmetic; {_ALLOWED}") from None
+        raise ExpressionError(f"{quoted(text)} is not arithmetic; {_ALLOWED}") from None
 
 
 def _value(node: ast.expr, names: Mapping[str, Number]) -> Number:
@@ -76,7 +78,7 @@ def _value(node: ast.expr, names: Mapping[str, Number]) -> Number:
         case ast.Name(id=name):
             if name not in names:
                 known = ", ".join(sorted(names)) or "none here"
-                raise ExpressionError(f"unknown name {name!r}; known: {known}")
+                raise ExpressionError(f"unknown name {quoted(name)}; known: {known}")
             return names[name]
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_value(operand, names)
@@ -87,4 +89,4 @@ def _value(node: ast.expr, names: Mapping[str, Number]) -> Number:
         ):
             return _FUNCTIONS[name](*(_value(arg, names) for arg in args))
         case _:
-            raise ExpressionError(f"{ast.unparse(node)!r} is not allowed; {_ALLOWED}")
+            raise ExpressionError(f"{quoted(ast.unparse(node))} is not allowed; {_ALLOWED}")

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import yaml
 
-from tuner.errors import DefinitionError
+from tuner.errors import DefinitionError, quoted
 from tuner.reading.inputs import read_input_text
 
 _T = TypeVar("_T")
@@ -45,17 +45,17 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
 def parse_integer(text: str) -> int:
     """``1000`` or ``1_000``; raises ValueError."""
     if not _INTEGER.fullmatch(text):
-        raise ValueError(f"expected an integer, found {text!r}")
+        raise ValueError(f"expected an integer, found {quoted(text)}")
     return int(text)
 
 
 def parse_real(text: str) -> float:
     """A finite decimal number; raises ValueError."""
     if not any(char.isdigit() for char in text) or not _REAL.fullmatch(text):
-        raise ValueError(f"expected a number, found {text!r}")
+        raise ValueError(f"expected a number, found {quoted(text)}")
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"expected a finite number, found {text!r}")
+        raise ValueError(f"expected a finite number, found {quoted(text)}")
     return value
 
 
@@ -63,7 +63,7 @@ def parse_size(text: str) -> int:
     """Bytes; ``k``, ``m`` and ``g`` are powers of 1024, as in Nginx. Raises ValueError."""
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise ValueError(f"expected a size such as 512, 64k or 2m, found {text!r}")
+        raise ValueError(f"expected a size such as 512, 64k or 2m, found {quoted(text)}")
     return int(match[1]) * _SIZE_UNIT[match[2].lower()]
 
 
@@ -79,7 +79,7 @@ def parse_duration_s(text: str) -> float:
     """Seconds; ``ms``, ``s``, ``m`` or ``h`` may follow the number. Raises ValueError."""
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise ValueError(f"expected a duration such as 90s or 10m, found {text!r}")
+        raise ValueError(f"expected a duration such as 90s or 10m, found {quoted(text)}")
     return float(match[1]) * _DURATION_UNIT[match[2]]
 
 
@@ -131,7 +131,9 @@ class Node:
         for key, node in entries.items():
             if key not in known:
                 hint = did_you_mean(key, known) or f"; allowed: {', '.join(known)}"
-                raise DefinitionError(f"unknown key {key!r}{hint}", path=node.path, line=node.line)
+                raise DefinitionError(
+                    f"unknown key {quoted(key)}{hint}", path=node.path, line=node.line
+                )
         for key in required:
             if key not in entries or entries[key].is_null:
                 raise self.error(f"{key!r} is missing")
@@ -161,13 +163,13 @@ class Node:
         for word in allowed:
             if word == text:
                 return word
-        raise self.error(f"{text!r} is not allowed; allowed: {', '.join(allowed)}")
+        raise self.error(f"{quoted(text)} is not allowed; allowed: {', '.join(allowed)}")
 
     def boolean(self) -> bool:
         """A switch: true, false, on, off, yes or no."""
         value = SWITCH.get(self.text().lower())
         if value is None:
-            raise self.error(f"expected on or off, found {self.text()!r}")
+            raise self.error(f"expected on or off, found {quoted(self.text())}")
         return value
 
     def integer(self, low: int, high: int) -> int:
@@ -208,7 +210,7 @@ class Node:
         if self.is_null:
             return "nothing"
         if isinstance(self.content, str):
-            return repr(self.content)
+            return quoted(self.content)
         return "a list" if isinstance(self.content, tuple) else "a mapping"
 
 
@@ -278,7 +280,9 @@ class _Builder:
                 raise self._error(item, "a key must be text")
             if name.content in entries:
                 first = entries[name.content].line
-                raise self._error(item, f"{name.content!r} is given twice; first in line {first}")
+                raise self._error(
+                    item, f"{quoted(name.content)} is given twice; first in line {first}"
+                )
             value = self._node(next(events), events, name.content, depth + 1)
             entries[name.content] = value
         return Node(self.path, line, key, entries)

@@ -92,6 +92,7 @@ def ask(*command: str, stdin: str | None = None) -> tuple[str, str]:
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_PATIENCE_S,
             check=False,
         )

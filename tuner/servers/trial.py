@@ -53,7 +53,9 @@ class Here:
 
     def said(self, command: Sequence[str], *, cwd: str | None = None) -> tuple[int, str, str]:
         """See ``Place``."""
-        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=cwd, capture_output=True, text=True, errors="replace", check=False
+        )
         return done.returncode, done.stdout, done.stderr
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from tuner.errors import quoted
 from tuner.reading.located import SWITCH, Node
 from tuner.space.configuration import Value
 from tuner.space.facts import SpaceFacts
@@ -92,7 +93,7 @@ def _group(
             )
         elif name not in earlier:
             raise wanted.error(
-                f"{name!r} is no earlier parameter; earlier: {', '.join(earlier) or 'none'}"
+                f"{quoted(name)} is no earlier parameter; earlier: {', '.join(earlier) or 'none'}"
             )
         else:
             found.append(_condition(wanted, earlier[name]))

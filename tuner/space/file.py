@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tuner.errors import DefinitionError
+from tuner.errors import DefinitionError, quoted
 from tuner.machine.facts import SERVER_NAMES
 from tuner.reading.expression import ExpressionError, evaluate, names_in
 from tuner.reading.located import Node, parse_duration_s, parse_size, read_yaml
@@ -92,14 +92,14 @@ def bind(root: Node, facts: SpaceFacts, force: Collection[str] = ()) -> BoundFil
     server = keys["server"].one_of((*SERVER_NAMES, "kernel"))
     name = keys["space"].text()
     if not _SPACE_NAME.fullmatch(name) or not name.startswith(f"{server}/"):
-        raise keys["space"].error(f"{name!r} is no name of a space; write {server}/NAME")
+        raise keys["space"].error(f"{quoted(name)} is no name of a space; write {server}/NAME")
     bound: dict[str, Parameter] = {}
     left_out: dict[str, Unavailable] = {}
     forced: dict[str, str] = {}
     names = _KERNEL_NAME if server == "kernel" else _NAME
     for key, node in parameter_nodes(root):
         if not names.fullmatch(key) or key in RESERVED:
-            raise node.error(f"{key!r} is no name; allowed: a-z, 0-9 and _")
+            raise node.error(f"{quoted(key)} is no name; allowed: a-z, 0-9 and _")
         try:
             parameter = _parameter(node, key, facts, bound, left_out)
         except Unavailable as missing:
@@ -141,7 +141,9 @@ def parameter_nodes(root: Node) -> Iterator[tuple[str, Node]]:
 def _included(node: Node) -> Iterator[Node]:
     for item in node.sequence() if isinstance(node.content, tuple) else (node,):
         if not _FILE_NAME.fullmatch(item.text()):
-            raise item.error(f"{item.text()!r} is no file beside this one that ends with .yaml")
+            raise item.error(
+                f"{quoted(item.text())} is no file beside this one that ends with .yaml"
+            )
         path = Path(item.path).parent / item.text()
         if not path.is_file():
             raise item.error(f"there is no file {path}")
@@ -152,7 +154,7 @@ def _fresh(parameters: Node, seen: dict[str, Node]) -> Iterator[tuple[str, Node]
     for key, node in parameters.entries().items():
         if key in seen:
             first = seen[key]
-            raise node.error(f"{key!r} is given twice; first in {first.path}:{first.line}")
+            raise node.error(f"{quoted(key)} is given twice; first in {first.path}:{first.line}")
         seen[key] = node
         yield key, node
 
@@ -199,7 +201,7 @@ def _parameter(
     )
     unit = keys["unit"].text() if "unit" in keys else ""
     if unit and not _UNIT.fullmatch(unit):
-        raise keys["unit"].error(f"{unit!r} is no unit such as bytes, seconds or requests")
+        raise keys["unit"].error(f"{quoted(unit)} is no unit such as bytes, seconds or requests")
     low, high = _range(keys["range"], facts, kind, unit) if "range" in keys else (0, 0)
     floor = None
     if "floor" in keys:
@@ -259,7 +261,7 @@ def _is_fixed(keys: Mapping[str, Node]) -> bool:
 def _leader(node: Node, earlier: Mapping[str, Parameter]) -> str:
     name = node.text()
     if name not in earlier or earlier[name].neutral:
-        raise node.error(f"{name!r} is no earlier parameter that trades something")
+        raise node.error(f"{quoted(name)} is no earlier parameter that trades something")
     return name
 
 
@@ -307,7 +309,7 @@ def _choices(node: Node) -> tuple[str, ...]:
 def _word(node: Node) -> str:
     word = node.text()
     if not _WORD.fullmatch(word):
-        raise node.error(f"{word!r} is no plain word")
+        raise node.error(f"{quoted(word)} is no plain word")
     return word
 
 
@@ -346,7 +348,7 @@ def _default(node: Node, draft: Parameter, facts: SpaceFacts) -> Value:
             raise node.error(str(error)) from None
         return _number(node, facts, draft.kind, draft.unit)
     if draft.kind == "choice" and value not in draft.choices:
-        raise node.error(f"{text!r} is not allowed; allowed: {draft.allowed}")
+        raise node.error(f"{quoted(text)} is not allowed; allowed: {draft.allowed}")
     return value
 
 
@@ -359,7 +361,7 @@ def _order(
     text = node.text()
     match = _ORDER.fullmatch(text)
     if match is None:
-        raise node.error(f"{text!r} is no relation such as 'a < b' or 'a <= 2 * b'")
+        raise node.error(f"{quoted(text)} is no relation such as 'a < b' or 'a <= 2 * b'")
     left, right = match[1].strip(), match[3].strip()
     try:
         names = names_in(left) | names_in(right)
@@ -368,5 +370,5 @@ def _order(
     about = frozenset(name for name in names if name in bound or name not in facts.names)
     for name in sorted(about - left_out.keys()):
         if name not in bound or bound[name].kind not in ("integer", "real"):
-            raise node.error(f"{name!r} is no parameter with a number")
+            raise node.error(f"{quoted(name)} is no parameter with a number")
     return Order(text, left, right, match[2] == "<", tuple(facts.names.items()), about)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tuner.errors import quoted
 from tuner.reading.located import (
     SWITCH,
     format_size,
@@ -141,9 +142,9 @@ class Parameter:
             if same(value, listed):
                 return listed
         if not right or (isinstance(value, float) and not math.isfinite(value)):
-            raise ValueError(f"{value!r} is not allowed; allowed: {self.allowed}")
+            raise ValueError(f"{quoted(value)} is not allowed; allowed: {self.allowed}")
         if self.kind == "choice" and value not in self.choices:
-            raise ValueError(f"{value!r} is not allowed; allowed: {self.allowed}")
+            raise ValueError(f"{quoted(value)} is not allowed; allowed: {self.allowed}")
         if self.kind in ("boolean", "choice") or isinstance(value, str):
             return value
         if not self.low <= value <= self.high:
@@ -176,7 +177,7 @@ class Parameter:
                 return int(seconds)
             return parse_integer(text) if self.kind == "integer" else parse_real(text)
         except (KeyError, ValueError):
-            raise ValueError(f"{text!r} is not allowed; allowed: {self.allowed}") from None
+            raise ValueError(f"{quoted(text)} is not allowed; allowed: {self.allowed}") from None
 
     def format(self, value: Value) -> str:
         """Write a value as the server and the user do: ``on``, ``64k``, ``75s``."""

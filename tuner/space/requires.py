@@ -9,6 +9,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 
+from tuner.errors import quoted
 from tuner.reading.located import Node, parse_integer, parse_size
 from tuner.space.facts import SpaceFacts
 from tuner.workload.wire import PROTOCOLS
@@ -84,7 +85,7 @@ def version_holds(node: Node, condition: str, version: tuple[int, ...]) -> bool:
 def _version_holds(node: Node, condition: str, version: tuple[int, ...]) -> bool:
     match = _VERSION.fullmatch(condition)
     if match is None:
-        raise node.error(f"{condition!r} is no condition on the version such as >= 1.9.10")
+        raise node.error(f"{quoted(condition)} is no condition on the version such as >= 1.9.10")
     wanted = tuple(int(part) for part in match[2].split("."))
     # 1.22 and 1.22.0 are the same version.
     length = max(len(wanted), len(version))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from tuner.errors import DefinitionError
+from tuner.errors import DefinitionError, quoted
 from tuner.paths import data_dir
 from tuner.reading.located import Node, did_you_mean, read_yaml
 from tuner.space.configuration import Configuration, Value
@@ -98,7 +98,7 @@ class Space:
         """
         known = [each for each in (*BASELINES, OWN) if each in self.parameters[0].defaults]
         if name not in known:
-            raise DefinitionError(f"unknown baseline {name!r}; allowed: {', '.join(known)}")
+            raise DefinitionError(f"unknown baseline {quoted(name)}; allowed: {', '.join(known)}")
         return self.complete(self._defaults(name), Configuration.of(self.name, {}))
 
     def inactive(self, configuration: Configuration) -> dict[str, Value]:
@@ -205,7 +205,9 @@ class Space:
         if "server" in keys:
             keys["server"].one_of((self.server,))
         if keys["space"].text() != self.name:
-            raise keys["space"].error(f"{keys['space'].text()!r} is not {self.name}, the study's")
+            raise keys["space"].error(
+                f"{quoted(keys['space'].text())} is not {self.name}, the study's"
+            )
         base = keys["baseline"].one_of(BASELINES) if "baseline" in keys else "stock"
         nodes = keys["values"].entries() if "values" in keys else {}
         given = {name: self._read(name, node) for name, node in nodes.items()}
@@ -266,7 +268,7 @@ class Space:
 
     def _check_space(self, name: str) -> None:
         if name != self.name:
-            raise DefinitionError(f"a configuration of {name!r} is none of {self.name!r}")
+            raise DefinitionError(f"a configuration of {quoted(name)} is none of {self.name!r}")
 
     def _describe(self, condition: Condition) -> str:
         other = self.parameter(condition.parameter)
@@ -277,15 +279,15 @@ class Space:
     def _unknown(self, name: str) -> str:
         for gone, reason in (*self.left_out, *self.unused):
             if gone == name:
-                return f"parameter {name!r} is not available here: it {reason}"
+                return f"parameter {quoted(name)} is not available here: it {reason}"
         known = [parameter.name for parameter in self.parameters]
         hint = did_you_mean(name, known) or f"; known in {self.name}: {', '.join(known)}"
-        return f"unknown parameter {name!r}{hint}"
+        return f"unknown parameter {quoted(name)}{hint}"
 
     def _not_a_trade(self, name: str, trades: Collection[str]) -> str:
         known = ", ".join(trades) or "nothing in this space"
         if any(parameter.name == name for parameter in self.parameters):
-            return f"{name!r} trades nothing; what can be allowed: {known}"
+            return f"{quoted(name)} trades nothing; what can be allowed: {known}"
         return f"{self._unknown(name)}; what can be allowed: {known}"
 
 
@@ -351,7 +353,7 @@ def bind_space(name_or_path: str, facts: SpaceFacts, force: Collection[str] = ()
             known = [parameter.name for parameter in bound.parameters]
             unknown = "" if name in known else f" of {bound.name}{did_you_mean(name, known)}"
             raise DefinitionError(
-                f"{name!r} is no parameter{unknown} that needs to be forced", path="--force"
+                f"{quoted(name)} is no parameter{unknown} that needs to be forced", path="--force"
             )
     return Space(
         name=bound.name,
@@ -388,7 +390,7 @@ def _find(name_or_path: str) -> Path:
     known = spaces()
     if name_or_path not in (*known, *_KERNELS):
         raise DefinitionError(
-            f"there is no space {name_or_path!r}; built in: {', '.join(known)}"
+            f"there is no space {quoted(name_or_path)}; built in: {', '.join(known)}"
             f"{did_you_mean(name_or_path, known)} (a file of your own is named by a path "
             "that ends with .yaml)",
             path="--space",

@@ -282,8 +282,8 @@ def writes(method: Callable[_P, _T]) -> Callable[_P, _T]:
             # The database's own words, without the statement and all that it held.
             words = scrubbed(str(getattr(cause, "orig", None) or cause))
             raise StoreError(
-                f"the record cannot be written: {words}; what was written so far is kept, go on"
-                " with --resume once the storage has room and answers"
+                f"the record cannot be written: {words}; what was written so far is kept, and the"
+                " command can go on once the storage has room and answers"
             ) from error
 
     return guarded

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from tuner.errors import DefinitionError
+from tuner.errors import DefinitionError, quoted
 from tuner.paths import data_dir
-from tuner.reading.inputs import BODY_BYTES, URLS_BYTES, read_input
+from tuner.reading.access_log import parse_line
+from tuner.reading.inputs import BODY_BYTES, URLS_BYTES, open_input, read_input
 from tuner.reading.located import Node, did_you_mean, parse_real, read_yaml
 from tuner.workload.arrivals import Arrival, read_arrival
 from tuner.workload.site import FILE_KINDS, FileKind, SiteFile, content
@@ -96,17 +97,36 @@ def load_workload(name_or_path: str) -> Workload:
         DefinitionError: there is no such workload, or its file is wrong.
     """
     path = _find(name_or_path)
+    if _is_log(path):
+        raise DefinitionError(
+            f"is an access log; make a workload of it: tuner workload from-log {path} -o mine.yaml",
+            path=str(path),
+        )
     return _workload(read_yaml(path), path.parent)
 
 
+def _is_log(path: Path) -> bool:
+    """Return whether a file is an access log rather than a workload, by its first line."""
+    with open_input(path) as file:
+        begins = file.read(len(_GZIP))
+        line = begins + file.readline(_LONGEST_LINE)
+    if begins == _GZIP:
+        return True
+    try:
+        parse_line(line.decode("utf-8", "replace").rstrip("\r\n"))
+    except ValueError:
+        return False
+    return True
+
+
 def _find(name_or_path: str) -> Path:
-    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
+    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml", ".log", ".gz")):
         return Path(name_or_path)
     folder = data_dir("studies") / "workloads"
     known = sorted(file.stem for file in folder.glob("*.yaml"))
     if name_or_path not in known:
         raise DefinitionError(
-            f"there is no workload {name_or_path!r}; built in: {', '.join(known)}"
+            f"there is no workload {quoted(name_or_path)}; built in: {', '.join(known)}"
             f"{did_you_mean(name_or_path, known)} (a file of your own is named by a path "
             "that ends with .yaml)",
             path="--workload",
@@ -114,6 +134,8 @@ def _find(name_or_path: str) -> Path:
     return folder / f"{name_or_path}.yaml"
 
 
+_GZIP = b"\x1f\x8b"
+_LONGEST_LINE = 65_536
 _WIRE = ("protocol", "tls", "streams", "requests_per_connection")
 _KEYS = ("summary", "connections", "arrival", "timeout", "site", "backend")
 
@@ -154,16 +176,16 @@ def _site(node: Node) -> tuple[SiteFile, ...]:
         path = keys["path"].text()
         if not SITE_PATH.fullmatch(path):
             raise keys["path"].error(
-                f"{path!r} is no plain path; allowed: letters, digits, '.', '_', '-' between "
+                f"{quoted(path)} is no plain path; allowed: letters, digits, '.', '_', '-' between "
                 "slashes, such as /css/site.css"
             )
         if path in files:
-            raise keys["path"].error(f"{path!r} is given twice")
+            raise keys["path"].error(f"{quoted(path)} is given twice")
         kind = keys["kind"].one_of(FILE_KINDS) if "kind" in keys else _kind_of(path)
         files[path] = SiteFile(path, keys["size"].size(0, LARGEST_SITE), kind)
     for path in files:
         if any(other.startswith(path + "/") for other in files):
-            raise node.error(f"{path!r} cannot be a file and a folder")
+            raise node.error(f"{quoted(path)} cannot be a file and a folder")
     total = sum(file.size_bytes for file in files.values())
     if total > LARGEST_SITE:
         raise node.error(f"the site has {total} bytes; allowed: {LARGEST_SITE} in all")
@@ -196,7 +218,9 @@ def _backend(node: Node) -> Backend:
         raise keys["body"].error(f"{len(data)} bytes; allowed: {LARGEST_BACKEND_BODY}")
     media = keys["content_type"].text() if "content_type" in keys else "application/json"
     if not _MEDIA_TYPE.fullmatch(media):
-        raise keys["content_type"].error(f"{media!r} is no media type such as application/json")
+        raise keys["content_type"].error(
+            f"{quoted(media)} is no media type such as application/json"
+        )
     return Backend(data, media, count)
 
 
@@ -250,7 +274,7 @@ def read_urls(path: Path) -> list[tuple[str, str, float, int]]:
         path_only = re.sub(r"^https?://[^/]*", "", target) or "/"
         if not target or words or share <= 0:
             raise DefinitionError(
-                f"expected [METHOD] TARGET [WEIGHT], found {line.strip()[:80]!r}",
+                f"expected [METHOD] TARGET [WEIGHT], found {quoted(line.strip()[:80])}",
                 path=str(path),
                 line=number,
             )
@@ -281,11 +305,11 @@ def _request(
     )
     method = keys["method"].text() if "method" in keys else "GET"
     if not _TOKEN.fullmatch(method):
-        raise keys["method"].error(f"{method!r} is no HTTP method such as GET")
+        raise keys["method"].error(f"{quoted(method)} is no HTTP method such as GET")
     path = keys["path"].text()
     if not TARGET.fullmatch(path):
         raise keys["path"].error(
-            f"{path!r} is not allowed; a path starts with '/' and holds neither blanks nor "
+            f"{quoted(path)} is not allowed; a path starts with '/' and holds neither blanks nor "
             "characters beyond ASCII (write them as %20, %C3%A9)"
         )
     status, length, sha256, checked = _expect(keys.get("expect"))
@@ -294,7 +318,7 @@ def _request(
     # What the user's own files hold is not known here, so only the status is expected.
     if answer is None and status is None and answers is not None:
         raise keys["path"].error(
-            f"the site has no {path!r}; it has: {', '.join(answers)} (to ask for what is not "
+            f"the site has no {quoted(path)}; it has: {', '.join(answers)} (to ask for what is not "
             "there, say what to expect: expect: {status: 404})"
         )
     if status is None:
@@ -334,7 +358,7 @@ def _expect(node: Node | None) -> tuple[int | None, int | None, str | None, Chec
         keys["body"].one_of(("any",))
     sha256 = keys["sha256"].text() if "sha256" in keys else None
     if sha256 is not None and not _SHA256.fullmatch(sha256):
-        raise keys["sha256"].error(f"expected 64 hexadecimal digits, found {sha256!r}")
+        raise keys["sha256"].error(f"expected 64 hexadecimal digits, found {quoted(sha256)}")
     return (
         keys["status"].integer(200, 599) if "status" in keys else None,
         keys["length"].integer(0, 1 << 40) if "length" in keys else None,
@@ -348,9 +372,9 @@ def _headers(node: Node) -> tuple[tuple[str, str], ...]:
     for name, value in node.entries().items():
         text = value.text()
         if not _TOKEN.fullmatch(name):
-            raise value.error(f"{name!r} is no header name")
+            raise value.error(f"{quoted(name)} is no header name")
         if name.lower() in _SET_BY_GENERATOR:
-            raise value.error(f"{name!r} is set by the load generator")
+            raise value.error(f"{quoted(name)} is set by the load generator")
         if not _FIELD_VALUE.fullmatch(text):
             raise value.error("a header's value holds no line breaks or control characters")
         headers.append((name, text))

@@ -78,6 +78,7 @@ class ThisMachine:
                 [self.binary, *arguments],
                 capture_output=True,
                 text=True,
+                errors="replace",
                 check=False,
                 cwd=cwd,
                 timeout=_PATIENCE_S,
