@@ -82,16 +82,6 @@ def test_values_of_queries_are_kept_if_asked_for(tuner: Tuner) -> None:
     assert '"/x.css?v=12&session=JWT"' in done.out
 
 
-def test_a_file_that_cannot_be_written_is_named(tuner: Tuner) -> None:
-    """In one line."""
-    Path("access.log").write_text(LOG)
-    done = tuner("workload", "from-log", "access.log", "--output", "none/shop.yaml")
-    assert (done.code, done.err) == (
-        2,
-        "tuner: none/shop.yaml: cannot be written: No such file or directory\n",
-    )
-
-
 def test_instants_can_be_replayed(tuner: Tuner) -> None:
     """Ascending, spread within the seconds that the log tells."""
     Path("access.log").write_text(LOG)

@@ -413,7 +413,7 @@ def test_a_full_disk_is_said_and_nothing_that_was_written_is_lost(
         for index in range(100):
             again.open_block("search", index, 7, planned("baseline"))
 
-    with pytest.raises(StoreError, match=r"cannot be written: .*full.*--resume"):
+    with pytest.raises(StoreError, match=r"cannot be written: .*full.*can go on once"):
         fill()
     record = Store.open(sqlite_url(tmp_path), NAME).record()
     assert len(record.blocks[0].windows) == 1

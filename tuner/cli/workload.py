@@ -210,18 +210,11 @@ def _write_instants(path: Path, arrived: array[float]) -> None:
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    """Write a file that nobody else can read: a log says what people did.
-
-    Raises:
-        DefinitionError: it cannot be written.
-    """
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            os.fchmod(descriptor, 0o600)
-            file.writelines(lines)
-    except OSError as error:
-        raise DefinitionError(f"cannot be written: {error.strerror}", path=str(path)) from None
+    """Write a file that nobody else can read: a log says what people did."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(descriptor, 0o600)
+        file.writelines(lines)
 
 
 def _said(tally: Tally, mix: Mix, output: Path | None, instants: Path | None) -> list[str]:
