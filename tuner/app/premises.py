@@ -386,7 +386,7 @@ class Fleet:
                 return found
             for host in measuring:
                 remote.refuse_machine(binary, host.name, found[host.name].machine)
-            names = remote.pattern([*stale, *bare]).replace(":", ", ")
+            names = ", ".join(dict.fromkeys(host.name for host in (*stale, *bare)))
             click.echo(f"provision  {names}", err=True)
             remote.provision(
                 playbooks, servers=serving, hosts=measuring, loadgen=binary, program=program

@@ -11,6 +11,7 @@ from typing import Any
 
 from tuner.errors import HostError
 from tuner.hosts.deployer import InstanceSpec, InstanceState
+from tuner.hosts.inventory import host_pattern
 from tuner.hosts.playbooks import LOCAL_INVENTORY, Playbooks
 
 __all__ = ["KERNEL_FOLDER", "LOCAL_INVENTORY", "AnsibleDeployer", "Loan"]
@@ -146,7 +147,7 @@ class AnsibleDeployer:
 
     @property
     def _both(self) -> str:
-        return ":".join(dict.fromkeys((self._target, self._backend)))
+        return host_pattern((self._target, self._backend))
 
     def _deploy(
         self, hosts: str, folder: Path, instances: Sequence[InstanceSpec]
@@ -173,7 +174,7 @@ class AnsibleDeployer:
         }
 
     def _play(self, playbook: str, hosts: str, **variables: Any) -> Mapping[str, Mapping[str, Any]]:
-        return self._playbooks.run(playbook, {"tuner_hosts": hosts, **variables})
+        return self._playbooks.run(playbook, {"tuner_hosts": host_pattern([hosts]), **variables})
 
 
 def _states(

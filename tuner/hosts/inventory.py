@@ -7,12 +7,15 @@ https://docs.ansible.com/ansible/latest/cli/ansible-inventory.html
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
+import re
 import shlex
+import stat
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,9 @@ SSH_ARGS = ("-o", "ControlMaster=auto", "-o", "ControlPersist=60s", *ALIVE)
 """For Ansible's own connections: one TCP connection for all its tasks."""
 _PATIENCE_S = 60
 _KEPT = 1_000
+_NAME = re.compile(r"\w[\w.@%+=/-]*")
+_SELECTING = frozenset({"all", "ungrouped"})
+"""Names of Ansible's own groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,16 @@ class Host:
 
     name: str
     variables: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        """Raise `DefinitionError` unless name and address are plain names."""
+        refuse_name(self.name)
+        if self.connects_to.startswith("-"):
+            raise DefinitionError(
+                f"host {self.name} has the ansible_host {self.connects_to!r}, which SSH would take"
+                " for an option",
+                path="--inventory",
+            )
 
     @property
     def address(self) -> str:
@@ -105,7 +121,7 @@ class Host:
             command += ["-o", "StrictHostKeyChecking=no"]
         for extra in ("ansible_ssh_common_args", "ansible_ssh_extra_args"):
             command += shlex.split(str(given.get(extra, "")))
-        return [*command, self.connects_to, shlex.join(inner)]
+        return [*command, "--", self.connects_to, shlex.join(inner)]
 
     def _host_key_checking(self) -> object:
         """On, unless the user turned it off where Ansible users do."""
@@ -205,6 +221,14 @@ def parse_inventory(told: Mapping[str, Any], path: str, *, generators: bool = Tr
         names = dict.fromkeys(_names(told, group))
         return tuple(Host(name, variables.get(name, {})) for name in names)
 
+    for group, entry in told.items():
+        both = told.keys() & set(entry.get("hosts", ()))
+        if group != "_meta" and both:
+            raise DefinitionError(
+                f"{min(both)!r} is the name of a host and of a group, so Ansible cannot tell which"
+                " is meant; rename one",
+                path=path,
+            )
     found = {group: members(group) for group in (TARGETS, GENERATORS, BACKENDS)}
     for group, what in ((TARGETS, "serves"), (GENERATORS, "offers the load")):
         if not found[group] and (group == TARGETS or generators):
@@ -217,10 +241,52 @@ def parse_inventory(told: Mapping[str, Any], path: str, *, generators: bool = Tr
     return Inventory(path, found[TARGETS], found[GENERATORS], found[BACKENDS])
 
 
+def host_pattern(names: Iterable[str]) -> str:
+    """Return Ansible's pattern for these hosts, and no others.
+
+    Raises:
+        DefinitionError: a name that Ansible reads as more than the name of a host.
+    """
+    plain = tuple(dict.fromkeys(names))
+    for name in plain:
+        refuse_name(name)
+    pattern = ",".join(plain)
+    # Without a comma Ansible splits at colons, which an IPv6 address has.
+    return f"{pattern}," if ":" in pattern else pattern
+
+
+def refuse_name(name: str) -> None:
+    """Raise `DefinitionError` unless Ansible reads this as the name of one host or group.
+
+    Ansible selects hosts by patterns: ``all``, ``web*``, ``!web``, ``~regex``, ``web[0]``.
+    https://docs.ansible.com/ansible/latest/inventory_guide/intro_patterns.html
+    """
+    if name in _SELECTING or not (_NAME.fullmatch(name) or _is_address(name)):
+        raise DefinitionError(
+            f"{name!r} cannot be the name of a host: Ansible reads it as a pattern that selects"
+            " hosts; use letters, digits and . _ - @ in it",
+            path="--inventory",
+        )
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
 def configuration_file() -> dict[str, str]:
-    """``ANSIBLE_CONFIG`` for a run in another folder: what Ansible would find from here."""
+    """Return ``ANSIBLE_CONFIG`` for a run in another folder: what Ansible would find from here.
+
+    Like Ansible, it leaves out a file in a folder that everybody can write to.
+    https://docs.ansible.com/ansible/latest/reference_appendices/config.html#avoiding-security-risks-with-ansible-cfg-in-the-current-directory
+    """
     here = Path("ansible.cfg")
     if "ANSIBLE_CONFIG" in os.environ or not here.is_file():
+        return {}
+    if Path.cwd().stat().st_mode & stat.S_IWOTH:
         return {}
     return {"ANSIBLE_CONFIG": str(here.resolve())}
 

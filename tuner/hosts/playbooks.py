@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import sys
 import threading
@@ -15,11 +16,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuner.errors import HostError, Interrupted, UnreachableError
-from tuner.hosts.inventory import SSH_ARGS, configuration_file
+from tuner.hosts.inventory import SSH_ARGS, configuration_file, refuse_name
+from tuner.hosts.reason import reason
 from tuner.paths import data_dir
+from tuner.render.unsafe_yaml import unsafe_yaml
+
+if TYPE_CHECKING:
+    from ansible_runner import Runner
 
 LOCAL_INVENTORY: Mapping[str, Any] = {
     "targets": {
@@ -31,6 +37,8 @@ LOCAL_INVENTORY: Mapping[str, Any] = {
         }
     }
 }
+_PATTERNS = frozenset({"tuner_hosts", "tuner_servers", "tuner_generators", "tuner_loadgen_hosts"})
+"""Variables that name the hosts of a play (``hosts:`` in ``playbooks/``)."""
 _KEPT_OUTPUT = 2_000
 """Characters of Ansible's own output that an error message quotes: its last words."""
 _PATIENCE_S = 600
@@ -53,6 +61,9 @@ class Played:
 @dataclass(frozen=True, slots=True)
 class Playbooks:
     """Runs what lies in ``playbooks/``.
+
+    The only way from tuner to Ansible. Variables travel as a file of data (`unsafe_yaml`),
+    so none of them is evaluated as a template, whatever it holds.
 
     Args:
         work: folder on this machine for Ansible's own files.
@@ -81,6 +92,7 @@ class Playbooks:
         """Run one playbook, whose failure on a host is that host's own affair.
 
         Raises:
+            DefinitionError: a variable that names hosts would select others.
             Interrupted: a signal came meanwhile.
         """
         # Imported here: it costs a noticeable part of a second, which --help need not pay.
@@ -95,26 +107,27 @@ class Playbooks:
             if event["event"] == "runner_on_ok":
                 results[data["host"]] = data["res"]
             elif event["event"] in {"runner_on_failed", "runner_on_unreachable"}:
-                failed[str(data.get("host"))] = f"{data.get('task')}: {_told(data['res'])}"
+                failed[str(data.get("host"))] = f"{data.get('task')}: {reason(data['res'])}"
                 if event["event"] == "runner_on_unreachable":
                     lost.add(str(data.get("host")))
             return False
 
         folder = data_dir("playbooks")
-        private = self.work / "ansible"
-        private.mkdir(parents=True, exist_ok=True)
+        for name in _PATTERNS & variables.keys():
+            for host in str(variables[name]).removesuffix(",").split(","):
+                refuse_name(host)
+        private = _prepared(self.work / "ansible", variables)
         inventory = self.inventory
         with _stoppable() as asked_to_stop:
             runner = ansible_runner.run(
                 private_data_dir=str(private),
                 playbook=str(folder / playbook),
                 inventory=inventory if isinstance(inventory, str) else dict(inventory),
-                extravars=dict(variables),
-                envvars={**_environment(folder, self.work), **self.settings},
+                envvars={**_environment(folder, private), **self.settings},
+                suppress_env_files=True,
                 event_handler=keep,
                 cancel_callback=asked_to_stop,
                 quiet=True,
-                rotate_artifacts=3,
                 timeout=_PATIENCE_S,
             )
         if runner.status in ("canceled", "timeout"):
@@ -124,18 +137,33 @@ class Playbooks:
         words = ""
         if runner.rc != 0:
             words = "; ".join(f"{host}: {told}" for host, told in failed.items())
-            words = words or runner.stdout.read()[-_KEPT_OUTPUT:].strip() or runner.status
+            words = words or _end(runner)
         return Played(results, failed, frozenset(lost), words)
 
 
-def _told(result: Mapping[str, Any]) -> str:
-    """What a task that failed says; of a module that could not even begin, its last words."""
-    items = [item for item in result.get("results", ()) if item.get("failed")]
-    if items:
-        return "; ".join(dict.fromkeys(map(_told, items)))
-    message = str(result.get("msg", result))
-    last = str(result.get("module_stderr", "")).strip().rpartition("\n")[2]
-    return f"{message}: {last}" if last else message
+def _prepared(private: Path, variables: Mapping[str, Any]) -> Path:
+    """Return ansible-runner's folder, empty but for the variables.
+
+    ansible-runner takes options, environment and plugins from files in its folder, and a study's
+    folder may come from someone else.
+    """
+    shutil.rmtree(private, ignore_errors=True)
+    environment = private / "env"
+    environment.mkdir(mode=0o700, parents=True)
+    (environment / "extravars").write_text(unsafe_yaml(dict(variables)), encoding="utf-8")
+    return private
+
+
+def _end(runner: Runner) -> str:
+    """Return why ``ansible-playbook`` ended where no task says so."""
+    if runner.status == "timeout":
+        return f"it took longer than {_PATIENCE_S} s"
+    with runner.stdout as stream:
+        said: str = stream.read()[-_KEPT_OUTPUT:].strip()
+    if runner.rc is None:
+        # A signal ended it: pexpect, by which ansible-runner starts it, then has no exit code.
+        return f"ansible-playbook was killed{f'; its last words: {said}' if said else ''}"
+    return said or f"ansible-playbook ended with exit code {runner.rc} and no words"
 
 
 def _end_workers(private: Path) -> None:
@@ -177,14 +205,17 @@ def _stoppable() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def _environment(playbooks: Path, work: Path) -> dict[str, str]:
+def _environment(playbooks: Path, private: Path) -> dict[str, str]:
     """Ansible's settings: those that make a run short, and its files under the study's folder."""
     bins = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
     return {
         "PATH": os.pathsep.join(bins),
         "ANSIBLE_LIBRARY": str(playbooks / "library"),
         "ANSIBLE_MODULE_UTILS": str(playbooks / "module_utils"),
-        "ANSIBLE_HOME": str(work / "ansible-home"),
+        "ANSIBLE_HOME": str(private / "home"),
+        # A module's result may hold facts: they must not stand in for variables of a playbook.
+        "ANSIBLE_INJECT_FACT_VARS": "0",
+        "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_PIPELINING": "1",
         "ANSIBLE_GATHERING": "explicit",
         "ANSIBLE_LOCALHOST_WARNING": "0",

@@ -15,7 +15,7 @@ from typing import Any
 
 from tuner.errors import HostError
 from tuner.hosts.agent import Agent
-from tuner.hosts.inventory import Host, Inventory
+from tuner.hosts.inventory import Host, Inventory, host_pattern
 from tuner.hosts.kernel import names_to_look_at, seen
 from tuner.hosts.local import host_facts
 from tuner.hosts.playbooks import Playbooks
@@ -158,8 +158,8 @@ def provision(
 
 
 def pattern(hosts: Sequence[Host]) -> str:
-    """Ansible's pattern for these hosts, and no others."""
-    return ":".join(dict.fromkeys(host.name for host in hosts))
+    """Return Ansible's pattern for these hosts, and no others."""
+    return host_pattern(host.name for host in hosts)
 
 
 def checksum(path: Path) -> str:

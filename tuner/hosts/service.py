@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tuner.errors import HostError
-from tuner.hosts.inventory import Host
+from tuner.hosts.inventory import Host, host_pattern
 from tuner.hosts.playbooks import Playbooks
 from tuner.render.systemd import Unit
 
@@ -114,7 +114,7 @@ class Services:
         results = self._playbooks.run(
             "service.yml",
             {
-                "tuner_hosts": host.name,
+                "tuner_hosts": host_pattern([host.name]),
                 "tuner_guard": SERVICE_FOLDER,
                 "tuner_owner": change.owner,
                 "tuner_service_name": change.service,
@@ -179,7 +179,7 @@ class Services:
     def _ask(self, hosts: Sequence[Host], state: str) -> Mapping[str, Mapping[str, Any]]:
         path = self._work / "files.json"
         path.write_text("{}")
-        names = ":".join(host.name for host in hosts)
+        names = host_pattern(host.name for host in hosts)
         return self._playbooks.run(
             "service.yml",
             {
@@ -195,7 +195,7 @@ class Services:
 def _of(hosts: Sequence[Host], owner: str) -> dict[str, str]:
     """What ``restore.yml`` is told."""
     return {
-        "tuner_hosts": ":".join(host.name for host in hosts),
+        "tuner_hosts": host_pattern(host.name for host in hosts),
         "tuner_guard": SERVICE_FOLDER,
         "tuner_owner": owner,
     }

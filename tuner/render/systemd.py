@@ -7,11 +7,20 @@ so that whoever looks at one sees the other, and taking both away leaves the uni
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tuner.errors import StoreError
+
 DROP_IN = "tuner.conf"
 VARIABLES = "tuner.env"
+_SEARCHED = re.compile(r"(GOGC|GOMEMLIMIT|GOMAXPROCS)=[A-Za-z0-9.%-]*")
+"""Variables of Go's runtime (https://pkg.go.dev/runtime#hdr-Environment_Variables).
+
+A record may come from someone else, and others (``LD_PRELOAD``) run code. No quotes and no
+backslash, which systemd reads (systemd.exec(5)).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +52,19 @@ def unit_of(service: str, environment: str) -> Unit | None:
 
     Returns:
         None: there are no variables.
+
+    Raises:
+        StoreError: a line sets something else than a variable that tuner searches.
     """
     rows = [row for row in environment.splitlines() if row and not row.startswith("#")]
     if not rows:
         return None
+    for row in rows:
+        if not _SEARCHED.fullmatch(row):
+            raise StoreError(
+                f"{row!r} is no variable that tuner sets for {service}; allowed: GOGC, GOMEMLIMIT"
+                " and GOMAXPROCS, each with a plain value"
+            )
     folder = drop_ins(service)
     files = {f"{folder}/{DROP_IN}": drop_in(folder), f"{folder}/{VARIABLES}": environment}
     return Unit(files, dict(row.split("=", 1) for row in rows))
