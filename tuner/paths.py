@@ -1,4 +1,4 @@
-"""Where the files lie that are not Python: definitions, playbooks, and the load generator.
+"""Where the files lie that are not Python, and names of files that come from outside.
 
 They stand at the top of a checkout and travel in the wheel as `tuner/_data`; the generator is
 installed beside the `tuner` command.
@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import shutil
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from tuner.errors import DefinitionError, InstrumentError
+from tuner.errors import DefinitionError, InstrumentError, StoreError
 
 DataKind = Literal["templates", "spaces", "playbooks", "studies"]
 
@@ -40,6 +41,46 @@ def data_dir(kind: DataKind) -> Path:
         message = "missing from this installation of tuner; install it again"
         raise DefinitionError(message, path=str(folder))
     return folder
+
+
+def inside(folder: Path, name: str) -> Path:
+    """Return the path of a file below a folder, by a name that comes from outside.
+
+    Args:
+        folder: where it belongs; may itself be reached through a link.
+        name: relative, with ``/`` between its parts.
+
+    Raises:
+        StoreError: the name is absolute, leaves the folder, or leads out of it by a link.
+    """
+    parts = name.split("/")
+    if not {"", ".", ".."}.isdisjoint(parts) or any(not part.isprintable() for part in parts):
+        raise StoreError(
+            f"{name!r} is not the name of a file in a folder; nothing was written to {folder}"
+        )
+    path = folder.joinpath(*parts)
+    # The file itself too: a link in its place would be written through.
+    for place in (path, *path.parents[: len(parts) - 1]):
+        if place.is_symlink():
+            raise StoreError(
+                f"{place} is a link, and {name!r} would be written to where it leads; nothing was"
+                " written; remove the link"
+            )
+    return path
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
+    """Write files by their names below a folder, all or none; return their paths.
+
+    Raises:
+        StoreError: see `inside`.
+    """
+    paths = {name: inside(folder, name) for name in files}
+    for name, path in paths.items():
+        content = files[name]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return list(paths.values())
 
 
 def loadgen_binary() -> Path:

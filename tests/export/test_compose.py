@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tuner.app.results import write_files
 from tuner.errors import DefinitionError
 from tuner.export.compose import compose
 from tuner.judge.results import StudyResult, evaluate
+from tuner.paths import write_files
 from tuner.testing.sample_record import sample_record
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.export.unsafe import read
 from tuner.export.ansible import role, variables
 from tuner.judge.results import StudyResult, evaluate
 from tuner.testing.sample_record import sample_record
@@ -60,18 +61,18 @@ def test_every_file_says_where_it_comes_from(study: StudyResult, caddy: StudyRes
     for name, text in (*files.items(), *role(caddy).items()):
         assert study.record.name in text, name
         assert "Better: " in text, name
-    defaults = yaml.safe_load(files["tuned_nginx/defaults/main.yml"])
+    defaults = read(files["tuned_nginx/defaults/main.yml"])
     values = study.record.configurations[study.candidate].values
     assert defaults["tuned_nginx_parameters"] == dict(values)
     assert defaults["tuned_nginx_provenance"]["configuration"] == study.candidate
-    assert yaml.safe_load(variables(study)["nginx.yml"])["tuned_nginx_parameters"] == dict(values)
+    assert read(variables(study)["nginx.yml"])["tuned_nginx_parameters"] == dict(values)
 
 
 @pytest.mark.parametrize("server", ["nginx", "caddy"])
 def test_names_are_those_of_the_role(study: StudyResult, caddy: StudyResult, server: str) -> None:
     """Each variable begins with the role's name, and each has its description."""
     files = role({"nginx": study, "caddy": caddy}[server])
-    defaults = yaml.safe_load(files[f"tuned_{server}/defaults/main.yml"])
+    defaults = read(files[f"tuned_{server}/defaults/main.yml"])
     specs = yaml.safe_load(files[f"tuned_{server}/meta/argument_specs.yml"])
     assert all(name.startswith(f"tuned_{server}_") for name in defaults)
     assert set(specs["argument_specs"]["main"]["options"]) == set(defaults)

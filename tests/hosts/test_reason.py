@@ -35,7 +35,9 @@ if how == "has no Python":
 if how == "says nothing":
     module.fail_json(msg="")
 """
-SHELL: dict[str, object] = {"ansible.builtin.shell": {"cmd": "echo out; echo why it broke >&2; exit 3"}}
+SHELL: dict[str, object] = {
+    "ansible.builtin.shell": {"cmd": "echo out; echo why it broke >&2; exit 3"}
+}
 TASKS: Mapping[str, tuple[dict[str, object], str]] = {
     "raises": ({"breaks": {"how": "raises"}}, "the disk is on fire"),
     "is killed": ({"breaks": {"how": "is killed"}}, "killed by SIGKILL"),

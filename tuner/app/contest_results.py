@@ -53,8 +53,8 @@ def write_pages(records: Sequence[Record], folder: Path, progress: TerminalProgr
     progress.note("writing the report")
     results = [evaluate_contest(record) for record in records]
     pages = {"report.html": contest_html(results), "report.md": contest_markdown(results)}
-    write_files(folder, pages)
-    write_files(folder / "configurations", run_files(results))
+    files = {f"configurations/{name}": text for name, text in run_files(results).items()}
+    write_files(folder, {**pages, **files})
 
 
 @contextlib.contextmanager

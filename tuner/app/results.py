@@ -10,11 +10,13 @@ from pathlib import Path
 
 import click
 
+from tuner import paths
 from tuner.app.progress import TerminalProgress
 from tuner.app.writing import writing
 from tuner.definition.study import StudyDefinition
 from tuner.export import PATCH_NAME, export_files
 from tuner.judge.results import StudyResult, evaluate
+from tuner.paths import inside
 from tuner.record.model import Record
 from tuner.report.data import as_data
 from tuner.store.store import Store
@@ -73,33 +75,24 @@ def write(record: Record, folder: Path, progress: TerminalProgress) -> StudyResu
     progress.note("writing the report")
     study = evaluate(record)
     pages = {"report.html": render_html(study), "report.md": render_markdown(study)}
-    write_files(folder, pages)
-    write_export(study, folder / "best")
-    return study
-
-
-def write_export(
-    study: StudyResult, folder: Path, *, candidate: bool = False, minimal: bool = False
-) -> list[Path]:
-    """Write the configuration to be used; the paths written."""
-    files = export_files(study, candidate=candidate, minimal=minimal)
+    files = export_files(study)
     # A patch that an earlier recommendation left would be applied by mistake.
     if PATCH_NAME not in files:
         with writing(folder):
-            (folder / PATCH_NAME).unlink(missing_ok=True)
-    return write_files(folder, files)
+            inside(folder, f"best/{PATCH_NAME}").unlink(missing_ok=True)
+    write_files(folder, {**pages, **{f"best/{name}": text for name, text in files.items()}})
+    return study
 
 
 def write_files(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
-    """Write files by their path below a folder; the paths written."""
-    written = []
-    for name, text in files.items():
-        path = folder / name
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text.encode() if isinstance(text, str) else text)
-        written.append(path)
-    return written
+    """Write files by their names below a folder; return their paths.
+
+    Raises:
+        HostError: the folder cannot be written to.
+        StoreError: a name leads out of the folder.
+    """
+    with writing(folder):
+        return paths.write_files(folder, files)
 
 
 def show(record: Record, folder: Path, *, as_json: bool, junit: Path | None = None) -> StudyResult:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from tuner.app import contest_results, results
+from tuner.app import contest_results
+from tuner.app.results import write_files
 from tuner.app.session import STUDIES, open_store
 from tuner.app.writing import writing
 from tuner.cli import options
@@ -94,8 +95,7 @@ def command(
         return
     own = "minimal" if minimal and kind == "config" else _FORMATS[kind]
     files = _maker(kind)(study, candidate=candidate, minimal=minimal)
-    for path in results.write_files(output or STUDIES / name / own, files):
-        click.echo(path)
+    _write(files, output, name, own)
 
 
 def _export_run(name: str, output: Path | None, kept: Path | None) -> None:
@@ -110,8 +110,17 @@ def _export_run(name: str, output: Path | None, kept: Path | None) -> None:
             written = _listed(write_run(found, kept), kept)
         _print(written)
         return
-    folder = output or STUDIES / name / "configurations"
-    for path in results.write_files(folder, run_files(found)):
+    _write(run_files(found), output, name, "configurations")
+
+
+def _write(files: Mapping[str, str | bytes], output: Path | None, name: str, own: str) -> None:
+    """Write to a folder of the user's, or to one in the study's, and print the paths."""
+    if output is None:
+        # Below the study's own folder, where a link may not stand in for the one that is meant.
+        written = write_files(STUDIES / name, {f"{own}/{file}": files[file] for file in files})
+    else:
+        written = write_files(output, files)
+    for path in written:
         click.echo(path)
 
 

@@ -11,6 +11,7 @@ from tuner.export import unit
 from tuner.export.configuration import choose, comment, provenance
 from tuner.judge.results import StudyResult
 from tuner.record.model import ConfigurationRecord
+from tuner.render.unsafe_yaml import IndentedDumper, trusted, unsafe_yaml
 from tuner.servers.catalog import server as server_of
 from tuner.servers.usual_place import UsualPlace
 
@@ -32,7 +33,9 @@ def variables(
     lines = provenance(study, chosen)
     name = study.record.server.name
     return {
-        f"{name}.yml": "---\n" + _wrapped(lines) + _yaml(_values(study, chosen, f"{ROLE}_{name}"))
+        f"{name}.yml": "---\n"
+        + _wrapped(lines)
+        + unsafe_yaml(_values(study, chosen, f"{ROLE}_{name}"))
     }
 
 
@@ -57,7 +60,7 @@ def role(study: StudyResult, *, candidate: bool = False, minimal: bool = False) 
     if variables:
         # It lies apart from the server's file, so it says itself where it comes from.
         more[place.environment] = comment(lines) + variables
-    defaults = {
+    own = {
         f"{name}_path": place.path,
         f"{name}_owner": "root",
         f"{name}_group": "root",
@@ -67,16 +70,16 @@ def role(study: StudyResult, *, candidate: bool = False, minimal: bool = False) 
         f"{name}_validate": place.validate,
         f"{name}_service": place.service,
         **unit.defaults(name, place, variables),
-        **_values(study, chosen, name),
     }
+    defaults = {**trusted(own), **_values(study, chosen, name)}
     return {
         f"{name}/README.md": _readme(name, place, lines),
-        f"{name}/defaults/main.yml": head + _yaml(defaults),
+        f"{name}/defaults/main.yml": head + unsafe_yaml(defaults),
         f"{name}/files/{place.file}": comment(lines) + chosen.text,
         **{f"{name}/files/{file}": text for file, text in more.items()},
         f"{name}/handlers/main.yml": head + _handlers(name, place),
         f"{name}/meta/argument_specs.yml": head + _yaml(_arguments(name, place)),
-        f"{name}/meta/main.yml": head + _yaml(_meta(name, study)),
+        f"{name}/meta/main.yml": head + _yaml(_meta(name)),
         f"{name}/tasks/main.yml": head + _tasks(name, place),
         "site.yml": head + _playbook(name),
     }
@@ -134,12 +137,12 @@ def _playbook(name: str) -> str:
 """
 
 
-def _meta(name: str, study: StudyResult) -> dict[str, object]:
+def _meta(name: str) -> dict[str, object]:
     return {
         "galaxy_info": {
             "role_name": name,
             "author": "tuner",
-            "description": f"The configuration that the study {study.record.name} recommends.",
+            "description": "The configuration that a study recommends.",
             "license": "Apache-2.0",
             "min_ansible_version": "2.15",
             "platforms": [
@@ -196,15 +199,9 @@ defaults, are in `defaults/main.yml`.
 """
 
 
-class _Indented(yaml.SafeDumper):
-    """Lists stand further in than what holds them, as yamllint asks."""
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 - PyYAML's signature
-        super().increase_indent(flow, indentless=False)
-
-
 def _yaml(value: object) -> str:
-    text: str = yaml.dump(value, Dumper=_Indented, sort_keys=False, allow_unicode=True, width=96)
+    """Return our own words as YAML; what comes from a record goes through `unsafe_yaml`."""
+    text: str = yaml.dump(value, Dumper=IndentedDumper, sort_keys=False, width=96)
     return text
 
 

@@ -6,6 +6,7 @@ measured there, so figures of it are no figures of the study.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -65,8 +66,28 @@ def compose(
         placement = replace(EXPORT, listen=listen, upstreams=(), run_dir="/tmp")  # noqa: S108 - in a container of its own
         files["backend/nginx.conf"] = render_backend(workload, placement)
     services["load"] = _load(study, workload)
-    text = yaml.safe_dump({"services": services}, sort_keys=False, allow_unicode=True, width=96)
+    text = yaml.safe_dump({"services": _literal(services)}, sort_keys=False, width=96)
     return {"compose.yaml": comment(lines) + _HOW + text, **files}
+
+
+class _Interpolated(str):
+    """Text of our own, in which Compose replaces variables."""
+
+    __slots__ = ()
+
+
+def _literal(value: object) -> object:
+    """Return data in which Compose replaces nothing: it reads ``$`` as the start of a variable.
+
+    https://docs.docker.com/reference/compose-file/interpolation/
+    """
+    if isinstance(value, dict):
+        return {key: _literal(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_literal(each) for each in value]
+    if isinstance(value, str):
+        return str(value) if isinstance(value, _Interpolated) else value.replace("$", "$$")
+    return value
 
 
 _HOW = (
@@ -81,7 +102,7 @@ def _server(study: StudyResult, place: UsualPlace, files: Collection[str]) -> di
         volumes.append("./site:/var/www/html:ro")
     environment = f"server/{place.environment}"
     return {
-        "image": f"{place.image}:{study.record.server.version}",
+        "image": f"{place.image}:{_tag(study.record.server.version)}",
         "ports": [f"127.0.0.1:{_PORT}:80"],
         "volumes": volumes,
         **({"env_file": [f"./{environment}"]} if environment in files else {}),
@@ -91,6 +112,21 @@ def _server(study: StudyResult, place: UsualPlace, files: Collection[str]) -> di
             "org.tuner.verdict": str(study.verdict.kind) if study.verdict else "none",
         },
     }
+
+
+def _tag(version: str) -> str:
+    """Return a version as the tag of an image.
+
+    Raises:
+        DefinitionError: it would name another image.
+    """
+    if not re.fullmatch(r"\w[\w.-]{0,127}", version, re.ASCII):
+        raise DefinitionError(
+            f"the record's server has the version {version!r}, which no image has; use --format"
+            " role",
+            path="--format",
+        )
+    return version
 
 
 def _backend() -> dict[str, object]:
@@ -108,7 +144,7 @@ def _load(study: StudyResult, workload: Workload) -> dict[str, object]:
     rate = round(calibration.rate_per_s) if calibration else 1000
     path = workload.requests[0].path if workload.requests else "/"
     # Compose reads every variable, whichever service is started: none may be demanded.
-    binary = "${TUNER_LOADGEN:-./tuner-loadgen}:/usr/local/bin/tuner-loadgen:ro"
+    binary = _Interpolated("${TUNER_LOADGEN:-./tuner-loadgen}:/usr/local/bin/tuner-loadgen:ro")
     return {
         "image": "debian:stable-slim",
         "profiles": ["load"],

@@ -8,6 +8,7 @@ from pathlib import Path
 from tuner.export.ansible import variables
 from tuner.export.configuration import export_files
 from tuner.judge.results import StudyResult
+from tuner.paths import inside, write_files
 from tuner.record.file import write_record
 from tuner.report.charts import charts, titles
 from tuner.report.markdown import render_markdown
@@ -27,19 +28,14 @@ def write_results(study: StudyResult, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     specs, names = charts(study), titles(study)
     written = write_pictures(specs, names, folder / "charts", ["svg"])
-    report = folder / "report.md"
-    report.write_text(_page(study, list(specs), names), encoding="utf-8")
-    record = folder / "record.json.gz"
+    written += write_files(folder, {"report.md": _page(study, list(specs), names)})
+    record = inside(folder, "record.json.gz")
     write_record(study.record, record)
-    written += [report, record]
+    written.append(record)
     kinds = [("baseline", False)] if study.candidate is None else [("tuned", True)]
     for name, candidate in kinds:
         files = export_files(study, candidate=candidate) | variables(study, candidate=candidate)
-        for file, text in files.items():
-            path = folder / name / file
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            written.append(path)
+        written += write_files(folder, {f"{name}/{file}": text for file, text in files.items()})
     return written
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from tuner.export.configuration import comment
 from tuner.export.results import folded, picture
 from tuner.judge.contest_results import ContestResult
+from tuner.paths import inside, write_files
 from tuner.record.contenders import Contender
 from tuner.record.file import write_record
 from tuner.report.contest import brief
@@ -64,20 +65,14 @@ def write_run(results: Sequence[ContestResult], folder: Path) -> list[Path]:
         rest = [picture(name, titles) for name in mine if name not in opened]
         drawn = [picture(name, titles) for name in opened]
         shown[result.contest.case] = [*drawn, _COLOURS, *folded(rest)]
-    report = folder / "report.md"
-    report.write_text(contest_markdown(results, shown), encoding="utf-8")
-    written.append(report)
+    written += write_files(folder, {"report.md": contest_markdown(results, shown)})
     for result in results:
         case = result.contest.case
-        path = folder / (f"record-{safe(case)}.json.gz" if case else "record.json.gz")
+        path = inside(folder, f"record-{safe(case)}.json.gz" if case else "record.json.gz")
         write_record(result.record, path)
         written.append(path)
-    for name, text in run_files(results).items():
-        path = folder / "configurations" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        written.append(path)
-    return written
+    files = {f"configurations/{name}": text for name, text in run_files(results).items()}
+    return written + write_files(folder, files)
 
 
 def safe(name: str) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tuner.errors import HostError
+from tuner.paths import inside
 from tuner.report.embed import CONFIG, Spec
 
 Format = Literal["svg", "png"]
@@ -50,7 +51,7 @@ def write_pictures(
     folder.mkdir(parents=True, exist_ok=True)
     jobs = [
         {
-            "path": str(folder / f"{name}.{kind}"),
+            "path": str(inside(folder, f"{name}.{kind}")),
             "spec": standalone(spec, titles.get(name, "")),
             "scale": _SCALE,
         }
