@@ -7,24 +7,22 @@ from dataclasses import dataclass
 import pytest
 from scipy import stats
 
+from tests.seeds import RARE
+
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """Bounds of a count among independent studies that chance crosses once in a hundred times.
-
-    Seeds are fixed, so a correct implementation that passes once passes always; the bounds say
-    that it did not need a lucky seed.
-    """
+    """Bounds for a count among independent studies; chance crosses one with at most ``RARE``."""
 
     studies: int
 
     def most(self, probability: float) -> int:
         """The largest count that an event of at most this probability may reach."""
-        return int(stats.binom.isf(0.01, self.studies, probability))
+        return int(stats.binom.isf(RARE, self.studies, probability))
 
     def least(self, probability: float) -> int:
         """The smallest count that an event of at least this probability must reach."""
-        return int(stats.binom.ppf(0.01, self.studies, probability))
+        return int(stats.binom.ppf(RARE, self.studies, probability))
 
 
 @pytest.fixture(

@@ -7,6 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from tests import seeds
+from tests.seeds import simulate, simulate_requests
 from tests.stats.conftest import Tolerance
 from tuner.stats.diagnostics import (
     ALARM_LEVEL,
@@ -22,7 +24,8 @@ from tuner.stats.diagnostics import (
     variance_shares,
 )
 from tuner.stats.paired import FloatArray, estimate
-from tuner.testing.simulate import Noise, Stalls, simulate, simulate_requests
+from tuner.testing import simulate as simulation
+from tuner.testing.simulate import Noise, Stalls
 
 
 def test_healthy_studies_are_rarely_warned(studies: int, tolerance: Tolerance) -> None:
@@ -43,7 +46,7 @@ def test_the_other_warnings_keep_their_level_too(studies: int, tolerance: Tolera
     Starts with exactly the share of the variance from which on more windows gain nothing, a steady
     baseline, stalls and invalid windows that hit both arms alike.
     """
-    rng = np.random.default_rng(44)
+    rng = seeds.rng(44)
     blocks, rounds = 12, 4
     alarms = {"variance-shares": 0, "baseline-drift": 0, "stall-shares": 0, "invalid-windows": 0}
     for _ in range(studies):
@@ -67,7 +70,9 @@ def test_carry_over_raises_the_order_warning() -> None:
     Starts that differ ten times as much do not hide it.
     """
     noise = Noise(ar_sd=0.02, restart_sd=0.5, burst_probability=0.0, order_step=0.05)
-    windows = simulate(42, studies=1, blocks=12, ratios=(1.0, 0.9), rounds=4, noise=noise)
+    windows = simulation.simulate(
+        42, studies=1, blocks=12, ratios=(1.0, 0.9), rounds=4, noise=noise
+    )
     finding = order_effect(windows.ln_value[0], windows.position[0])
     assert finding.raised
     assert finding.figure == pytest.approx(0.05, abs=0.015)
@@ -77,7 +82,7 @@ def test_carry_over_raises_the_order_warning() -> None:
 def test_order_effect_of_single_rounds() -> None:
     """With one round per block the effect is seen too, past the difference between the arms."""
     noise = Noise(ar_sd=0.01, restart_sd=0.01, burst_probability=0.0, order_step=0.05)
-    windows = simulate(43, studies=1, blocks=14, ratios=(1.0, 0.5), noise=noise)
+    windows = simulation.simulate(43, studies=1, blocks=14, ratios=(1.0, 0.5), noise=noise)
     finding = order_effect(windows.ln_value[0], windows.position[0])
     assert finding.raised
     assert finding.figure == pytest.approx(0.05, abs=0.02)
@@ -191,7 +196,7 @@ def test_stalls_of_the_host_leave_ratio_and_blocks_alone(
         invalid += sum(unequal_stalls_p(block) <= 0.01 for block in shares[:, 0])
         centre.append((tails[..., 1] - tails[..., 0]).mean(axis=(1, 2)))
     d = np.concatenate(centre)
-    assert d.mean() == pytest.approx(0.0, abs=4 * d.std() / math.sqrt(d.size))
+    assert d.mean() == pytest.approx(0.0, abs=seeds.SIGMAS * d.std() / math.sqrt(d.size))
     assert invalid <= tolerance.most(0.01)
 
 

@@ -6,6 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import seeds
+from tests.stats.conftest import Tolerance
 from tuner.stats.family import jointly
 from tuner.stats.verdict import Verdict, VerdictKind, judge
 
@@ -42,7 +44,7 @@ def test_six_blocks_are_too_few_for_two_claims() -> None:
 @given(st.integers(0, 2**32 - 1), st.floats(-0.2, 0.2))
 def test_p_is_at_most_the_level_exactly_where_there_is_a_claim(seed: int, shift: float) -> None:
     """The p that Holm adjusts and the interval that the verdict rests on say the same."""
-    d = (shift + 0.08 * np.random.default_rng(seed).standard_normal(10)).tolist()
+    d = (shift + 0.08 * seeds.rng(seed).standard_normal(10)).tolist()
     (alone,) = verdicts(d)
     ((_, p),) = jointly([alone], [d])
     assert (p <= 0.05) == (alone.kind in {VerdictKind.BETTER, VerdictKind.WORSE})
@@ -50,10 +52,10 @@ def test_p_is_at_most_the_level_exactly_where_there_is_a_claim(seed: int, shift:
 
 def test_false_claims_of_either_figure_are_as_rare_as_of_one() -> None:
     """Both true ratios on the margin, 600 studies of ten blocks: at most 5 % and their noise."""
-    random = np.random.default_rng(3)
+    random = seeds.rng(3)
     false = 0
     for _ in range(600):
         both = np.log(0.97) + 0.05 * random.standard_normal((2, 10))
         found = jointly(verdicts(*both.tolist()), list(both))
         false += any(v.kind is VerdictKind.BETTER for v, _ in found)
-    assert false / 600 <= 0.05 + 2.33 * (0.05 * 0.95 / 600) ** 0.5
+    assert false <= Tolerance(600).most(0.05)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
+from tests import seeds
+from tests.stats.conftest import Tolerance
 from tuner.stats.holm import holm
 
 
@@ -28,9 +29,9 @@ def test_adjusted_values_keep_the_order_and_stay_probabilities() -> None:
 
 def test_any_false_claim_is_as_rare_as_promised() -> None:
     """Ten true hypotheses, 2,000 times: at least one is rejected in at most 5 % and its noise."""
-    rng = np.random.default_rng(1)
+    rng = seeds.rng(1)
     false = sum(min(holm(list(rng.random(10)))) <= 0.05 for _ in range(2_000))
-    assert false / 2_000 <= 0.05 + 2.33 * (0.05 * 0.95 / 2_000) ** 0.5
+    assert false <= Tolerance(2_000).most(0.05)
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, float("nan")])

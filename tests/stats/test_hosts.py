@@ -7,6 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from tests import seeds
+from tests.stats.conftest import Tolerance
 from tuner.stats.hosts import across_hosts
 
 BLOCKS = 12
@@ -26,7 +28,7 @@ def study(
 
 def rates(studies: int, hosts: int, tau: float) -> tuple[float, float, float]:
     """Shares of studies: true mean covered, new host predicted, somebody called an outlier."""
-    rng = np.random.default_rng([hosts, round(1000 * tau)])
+    rng = seeds.rng(100_000 * hosts + round(1000 * tau))
     covered = predicted = named = 0
     mean = math.log(0.9)
     for _ in range(studies):
@@ -45,7 +47,7 @@ def rates(studies: int, hosts: int, tau: float) -> tuple[float, float, float]:
 def test_the_interval_covers_the_mean_over_hosts(hosts: int, tau: float) -> None:
     """At least nominally, with two hosts too, whether they differ or not."""
     covered, _, _ = rates(SHORT, hosts, tau)
-    assert covered >= 0.95 - 2.33 * math.sqrt(0.95 * 0.05 / SHORT)
+    assert covered * SHORT >= Tolerance(SHORT).least(0.95)
 
 
 @pytest.mark.proof
@@ -54,16 +56,15 @@ def test_the_interval_covers_the_mean_over_hosts(hosts: int, tau: float) -> None
 def test_coverage_prediction_and_outliers_at_length(hosts: int, tau: float) -> None:
     """95 % of the means, about 95 % of new hosts, at most 5 % of studies with a false outlier."""
     covered, predicted, named = rates(LONG, hosts, tau)
-    error = 2.33 * math.sqrt(0.95 * 0.05 / LONG)
-    assert covered >= 0.95 - error
-    assert named <= 0.05 + error
+    assert covered * LONG >= Tolerance(LONG).least(0.95)
+    assert named * LONG <= Tolerance(LONG).most(0.05)
     if hosts >= 5:
         assert predicted >= 0.92
 
 
 def test_blocks_of_all_hosts_in_one_heap_claim_too_much() -> None:
     """Why hosts are the unit: of hosts that differ, pooled blocks are often wrong."""
-    rng = np.random.default_rng(4)
+    rng = seeds.rng(4)
     heap = own = 0
     for _ in range(SHORT):
         rows = study(rng, 5, tau=0.1)
@@ -72,7 +73,7 @@ def test_blocks_of_all_hosts_in_one_heap_claim_too_much() -> None:
         found = across_hosts(rows)
         own += not found.low <= 1 <= found.high
     assert heap / SHORT > 0.3
-    assert own / SHORT <= 0.05 + 2.33 * math.sqrt(0.05 * 0.95 / SHORT)
+    assert own <= Tolerance(SHORT).most(0.05)
 
 
 def test_a_host_on_which_the_gain_turns_round_is_named() -> None:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from tests.measurement.windows import window
+from tests.seeds import simulate
 from tests.stats.conftest import Tolerance
 from tuner.goals.constraint import Constraint
 from tuner.judge.limits import LimitFound, limit_found
 from tuner.measurement.window import Measurement
-from tuner.testing.simulate import Noise, simulate
+from tuner.testing.simulate import Noise
 
 BLOCKS = 12
 MIB = 2**20

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import seeds
 from tuner.stats.polish import arm_levels
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -15,7 +16,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 @given(SEEDS)
 def test_what_whole_rounds_share_changes_nothing(seed: int) -> None:
     """However large it is."""
-    rng = np.random.default_rng(seed)
+    rng = seeds.rng(seed)
     arms = rng.normal(0, 1, 6)
     levels = arm_levels(arms[:, None] + rng.normal(0, 5, 4))
     assert levels - levels[0] == pytest.approx(arms - arms[0], abs=1e-6)
@@ -24,7 +25,7 @@ def test_what_whole_rounds_share_changes_nothing(seed: int) -> None:
 @given(SEEDS)
 def test_one_disturbed_window_and_a_missing_one_change_nothing(seed: int) -> None:
     """Medians do not follow a single window, in whichever round and arm."""
-    rng = np.random.default_rng(seed)
+    rng = seeds.rng(seed)
     arms = rng.normal(0, 1, 6)
     values = arms[:, None] + rng.normal(0, 1, 5)
     first, second = rng.permutation(6)[:2]
@@ -36,7 +37,7 @@ def test_one_disturbed_window_and_a_missing_one_change_nothing(seed: int) -> Non
 
 def test_the_noise_of_a_bad_baseline_does_not_decide_between_candidates() -> None:
     """By differences one round decides, the one in which the baseline was in the middle."""
-    rng = np.random.default_rng(1)
+    rng = seeds.rng(1)
     blocks = rng.normal(0, 0.1, (300, 9, 4))
     blocks[:, 0] *= 3
     polished = [levels[1] - levels[2] for levels in map(arm_levels, blocks)]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from tests import seeds
+from tests.seeds import simulate
 from tests.stats.conftest import Tolerance
 from tuner.stats.power import pooled_sigma
 from tuner.stats.race import (
@@ -18,7 +19,7 @@ from tuner.stats.race import (
     neighbour_correlation,
     sign_test_p,
 )
-from tuner.testing.simulate import Noise, simulate
+from tuner.testing.simulate import Noise
 
 
 @given(st.integers(1, 30), st.data())
@@ -66,16 +67,17 @@ def test_equal_candidates_survive_nine_times_in_ten(studies: int, tolerance: Tol
     losses = windows.ln_value[:, 0, :, 1] - windows.ln_value[:, 0, :, 0]
     allowance = drop_allowance(float(windows.differences().std()))
     assert sum(is_hopeless(row, allowance=allowance) for row in losses) <= tolerance.most(0.10)
-    assert sum(is_hopeless(row, allowance=0.0) for row in losses) > tolerance.most(0.10)
+    # The true rate is 31 %.
+    assert sum(is_hopeless(row, allowance=0.0) for row in losses) > 0.10 * studies
 
 
-def test_the_allowance_is_honest_about_its_few_degrees_of_freedom(
-    studies: int, tolerance: Tolerance
-) -> None:
+def test_the_allowance_is_honest_about_its_few_degrees_of_freedom(studies: int) -> None:
     """sigma_d from three A/A blocks of three, as in a study: still at most 10 % are dropped.
 
     With the normal quantile it would be more.
     """
+    # The two quantiles part one study in 75: none of 1,300 but by a chance of 3e-8.
+    studies = max(studies, 1_300)
     aa = simulate(33, studies=studies, blocks=3, ratios=(1.0,) * 3, rounds=4).between()
     found = [pooled_sigma(list(study)) for study in aa]
     windows = simulate(34, studies=studies, blocks=1, ratios=(1.0, 1.0), rounds=4)
@@ -92,7 +94,7 @@ def test_the_allowance_is_honest_about_its_few_degrees_of_freedom(
             for row, noise in zip(losses, found, strict=True)
         )
 
-    assert dropped(student=True) <= tolerance.most(0.10)
+    assert dropped(student=True) <= Tolerance(studies).most(0.10)
     assert dropped(student=True) < dropped(student=False)
 
 
@@ -112,7 +114,8 @@ def test_a_look_in_every_block_would_lose_good_candidates(
     first = sum(is_hopeless(study[0], allowance=allowance) for study in losses)
     ever = sum(any(is_hopeless(row, allowance=allowance) for row in study) for study in losses)
     assert first <= tolerance.most(0.10)
-    assert ever > tolerance.most(0.10)
+    # The true rate is 39 %.
+    assert ever > 0.10 * studies
 
 
 def test_hopeless_candidates_are_dropped(studies: int, tolerance: Tolerance) -> None:
@@ -125,7 +128,7 @@ def test_hopeless_candidates_are_dropped(studies: int, tolerance: Tolerance) -> 
 
 def test_neighbours_correlate_where_the_host_drifts() -> None:
     """Shared level, own noise: the correlation is the share of the shared variance."""
-    rng = np.random.default_rng(8)
+    rng = seeds.rng(8)
     shared = rng.normal(0, 0.2, (3_000, 1))
     groups = list(shared + rng.normal(0, 0.1, (3_000, 3)))
     assert neighbour_correlation(groups) == pytest.approx(0.04 / 0.05, abs=0.02)

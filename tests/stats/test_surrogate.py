@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import seeds
 from tuner.stats.paired import FloatArray
 from tuner.stats.surrogate import Surrogate, fit
 
@@ -42,7 +43,7 @@ def fitted(rng: np.random.Generator, count: int) -> tuple[Surrogate, FloatArray]
 @given(st.integers(0, 2**32 - 1))
 def test_what_was_not_measured_is_known_better_than_a_look_would_tell(seed: int) -> None:
     """Fifty looks at others say more of a configuration than one at itself."""
-    rng = np.random.default_rng(seed)
+    rng = seeds.rng(seed)
     surrogate, measured = fitted(rng, 50)
     new = points(rng, 60)
     mean, _ = surrogate.posterior(apart(new, measured), apart(new, new))
@@ -51,13 +52,13 @@ def test_what_was_not_measured_is_known_better_than_a_look_would_tell(seed: int)
 
 def test_what_changes_nothing_separates_nothing() -> None:
     """A parameter's weight is learnt."""
-    surrogate, _ = fitted(np.random.default_rng(1), 80)
+    surrogate, _ = fitted(seeds.rng(1), 80)
     assert surrogate.weights[0] > 3 * max(surrogate.weights[2:])
 
 
 def test_its_doubts_are_as_large_as_its_errors() -> None:
     """Values lie within two standard deviations about as often as a normal distribution has it."""
-    rng = np.random.default_rng(2)
+    rng = seeds.rng(2)
     inside = []
     for _ in range(10):
         surrogate, measured = fitted(rng, 30)
@@ -69,7 +70,7 @@ def test_its_doubts_are_as_large_as_its_errors() -> None:
 
 def test_draws_have_the_posteriors_mean_and_spread() -> None:
     """Together too: neighbours go up and down together."""
-    rng = np.random.default_rng(3)
+    rng = seeds.rng(3)
     surrogate, measured = fitted(rng, 20)
     new = points(rng, 5)
     across, among = apart(new, measured), apart(new, new)
@@ -81,7 +82,7 @@ def test_draws_have_the_posteriors_mean_and_spread() -> None:
 
 def test_what_nobody_has_looked_at_may_be_the_best_and_what_never_helped_is_not() -> None:
     """One draw's best lies often in a branch without a look, and seldom in one seen to be bad."""
-    rng = np.random.default_rng(4)
+    rng = seeds.rng(4)
     new = points(rng, 40)
     new[:, 0] = np.arange(40) % 2
 
