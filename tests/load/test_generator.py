@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from tests.hosts.nginxes import NGINX, ask, needs_nginx
+from tests.load.wrk2s import wrk2
 from tests.phases.rig import STOCK, WORKLOAD
 from tuner.errors import InstrumentError
 from tuner.hosts import local
@@ -138,31 +139,36 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Endpoint,
         process.wait()
 
 
-def real(name: str) -> LoadGenerator:
-    """A real generator on this machine's cores; skips where it is not installed."""
+def real(name: str, folder: Path) -> LoadGenerator:
+    """Return a generator on this machine's cores; wrk2 is a stand-in where it is not installed."""
     cores = split_cores(sorted(os.sched_getaffinity(0)), backend=False)
     if name == "native":
         return NativeGenerator(loadgen_binary(), cores, StallRule())
+    if name == "wrk2":
+        return Wrk2Generator(cores, wrk2(folder))
     if shutil.which(name) is None:
-        pytest.skip(f"no {name} on the PATH: its adapter was not held against the real one")
-    return Wrk2Generator(cores) if name == "wrk2" else H2loadGenerator(cores)
+        pytest.skip(f"no {name} in this system's packages (.ci/require {name})")
+    return H2loadGenerator(cores)
 
 
 REAL = [pytest.param(name, marks=needs_nginx) for name in LOADS]
+TIMED = pytest.mark.parametrize(
+    "case", ["simulated", pytest.param("native", marks=needs_nginx)], indirect=True, scope="module"
+)
+"""The generators that report when each request was due."""
 
 
 @pytest.fixture(scope="module", params=["simulated", *REAL])
-def case(request: pytest.FixtureRequest) -> Case:
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     """One generator."""
     if request.param == "simulated":
         return simulated()
-    return Case(real(request.param), workload(), *request.getfixturevalue("served"))
+    generator = real(request.param, tmp_path_factory.mktemp("generator"))
+    return Case(generator, workload(), *request.getfixturevalue("served"))
 
 
-def samples(case: Case, raw: RawWindow) -> Samples:
-    """The window's requests one by one, where the generator tells them with their due times."""
-    if not case.generator.instrument.tells_stalls:
-        pytest.skip(f"{case.generator.instrument.load} does not tell when requests were due")
+def samples(raw: RawWindow) -> Samples:
+    """Return the window's requests one by one."""
     assert isinstance(raw.samples, Samples)
     return raw.samples
 
@@ -205,10 +211,11 @@ class TestLoadGenerator:
         starts = [w.started_unix_s for w in told]
         assert all(b - a >= DURATION_S for a, b in pairwise(starts))
 
+    @TIMED
     def test_every_request_has_its_three_times_and_an_outcome(self, case: Case) -> None:
         """Intended ascending within the window, then written, then completed; nothing lost."""
         (raw,) = run(case, case.spec(0, case.one))
-        told = samples(case, raw)
+        told = samples(raw)
         count = len(told.intended_ns)
         assert count == raw.offered
         assert abs(count - RATE_PER_S * DURATION_S) < 5 * (RATE_PER_S * DURATION_S) ** 0.5
@@ -247,10 +254,11 @@ class TestLoadGenerator:
                 with pytest.raises(InstrumentError, match=re.escape(refusal)):
                     run(case, case.spec(0, case.one, mode=mode))
 
+    @TIMED
     def test_the_schedule_follows_from_the_seed_alone(self, case: Case) -> None:
         """Every arm of a round is offered the very same arrivals; another seed gives others."""
         windows = (case.spec(0, case.one), case.spec(0, case.other), case.spec(1, case.one, seed=8))
-        one, other, third = (samples(case, raw).intended_ns for raw in run(case, *windows))
+        one, other, third = (samples(raw).intended_ns for raw in run(case, *windows))
         assert (one == other).all()
         assert one.tolist() != third.tolist()
 
@@ -334,9 +342,9 @@ class TestLoadGenerator:
 
 
 @pytest.mark.integration
-def test_the_native_generator_watches_its_cores() -> None:
+def test_the_native_generator_watches_its_cores(tmp_path: Path) -> None:
     """Stalls without load: what preflight tells of the host's noise."""
-    generator = real("native")
+    generator = real("native", tmp_path)
     assert isinstance(generator, WatchesStalls)
     seen = generator.stalls(0.2)
     assert len(seen["cpus"]) >= 1
