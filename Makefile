@@ -60,22 +60,40 @@ $(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
 	@touch $@
 
+# Studies own the machine's cores, so everything real runs in one worker, one after another, while
+# the other worker runs what only computes (tests/conftest.py).
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
+# As in pyproject.toml.
+EVERY_RUN := not proof and not systemd and (not fleet or every_run)
+SYSTEM := nginx nghttpx h2load compose chromium postgresql tools hosts
+
+# As root, one run. A user with sudo needs two: first, as root, the tests that need root.
 .PHONY: test
-test: nginx nghttpx chromium postgresql lint lint-rust test-rust ## All that must pass: lints, types, tests, a study, the wheel
-	$(BIN)/python -m pytest $(ARGS)
+test: $(SYSTEM) lint lint-rust test-rust ## All that must pass: lints, types, tests, a study, the wheel
+	@if [ "$$(id -u)" -eq 0 ] || [ -n "$(ARGS)" ]; then \
+		$(PYTEST) $(ARGS); \
+	elif sudo -n true 2>/dev/null; then \
+		echo "tuner: as root, for hosts in namespaces and accounts of their own:"; \
+		sudo env "PATH=$$PATH" PYTHONDONTWRITEBYTECODE=1 \
+			$(PYTEST) -p no:cacheprovider -m "root and $(EVERY_RUN)"; \
+		$(PYTEST) -m "not root and $(EVERY_RUN)"; \
+	else \
+		echo "tuner: left out: tests on remote hosts, which need root or sudo without a password"; \
+		$(PYTEST); \
+	fi
 
-# Not all systems have a package of it; the tests that need it are then skipped, and say so.
-.PHONY: nghttpx
-nghttpx:
-	@.ci/require nghttpx || true
+# Not all systems have a package of these; the tests that need one are then skipped, and say so.
+.PHONY: nghttpx h2load compose
+nghttpx h2load compose:
+	@.ci/require $@ || true
 
-.PHONY: postgresql
-postgresql:
-	@.ci/require postgresql
+.PHONY: postgresql chromium tools hosts
+postgresql chromium tools hosts:
+	@.ci/require $@
 
-.PHONY: chromium
-chromium:
-	@.ci/require chromium
+.PHONY: fresh
+fresh: ## The README's two commands in a bare Debian root, as root or AS=user with sudo (needs root)
+	.ci/fresh $(or $(AS),root)
 
 .PHONY: lint
 lint: develop ## ruff and mypy
@@ -103,6 +121,24 @@ fuzz: ## Millions of inputs against the generator's readers (INPUTS=5000000 for 
 .PHONY: proof
 proof: develop ## The long simulations behind the statistics
 	$(BIN)/python -m pytest -m proof $(ARGS)
+
+.PHONY: roam
+roam: develop ## Property tests with new examples each time, a thousand per test
+	$(PYTEST) -m hypothesis --hypothesis-profile roam $(ARGS)
+
+# The files that draw from tests/seeds.py.
+SEEDED = $(shell grep -rlE 'from tests(\.seeds)? import (seeds|.*simulate|.*rng)' tests --include='test_*.py')
+.PHONY: seeds
+seeds: develop ## Statistical tests under 50 seeds (SEEDS="1 2 3" for others)
+	for seed in $(or $(SEEDS),{1..50}); do \
+		echo "seed $$seed"; TUNER_TEST_SEED=$$seed $(PYTEST) -q $(SEEDED) $(ARGS); \
+	done
+
+.PHONY: hashes
+hashes: develop ## All tests under 20 seeds of Python's hashes (ARGS="-m 'not integration'" for some)
+	for seed in $(or $(SEEDS),{1..20}); do \
+		echo "hash seed $$seed"; PYTHONHASHSEED=$$seed $(PYTEST) -q $(ARGS); \
+	done
 
 .PHONY: test-fleet
 test-fleet: develop ## Studies and faults on real hosts, in namespaces of this machine (needs root)

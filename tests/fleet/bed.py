@@ -125,6 +125,10 @@ def base_root(packages: Sequence[str] = PACKAGES) -> Path:
     # By what is in it, so that a change of the list builds another one.
     name = hashlib.sha256(" ".join((SUITE, *packages)).encode()).hexdigest()[:8]
     CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
+    state = CACHE.lstat()
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o022:
+        # Anybody may make a folder in /var/tmp, and hosts run what is in here as root.
+        raise OSError(f"{CACHE} is not a folder that only root may write; remove it")
     root = CACHE / f"{SUITE}-{name}"
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -11,7 +11,7 @@ from tests.cli.conftest import kept_handlers, run_main, simulate
 from tests.fleet.bed import Bed, BedHost, bed, refusal, systemd_refusal
 from tests.fleet.services import Service, restored
 
-INITS = ("sysvinit", pytest.param("systemd", marks=pytest.mark.fleet))
+INITS = ("sysvinit", pytest.param("systemd", marks=[pytest.mark.fleet, pytest.mark.systemd]))
 """What may be a target's process 1, and so what controls its service."""
 
 

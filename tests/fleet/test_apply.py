@@ -39,6 +39,7 @@ def applied(recommended: Path) -> list[tuple[str, str]]:
     return [(entry.host, entry.what) for entry in record.applied]
 
 
+@pytest.mark.every_run
 def test_canary_then_rollback(hosts: Bed, recommended: Path) -> None:
     """One host runs with it, the other is not touched; then both are as before, and it is noted."""
     before = {name: own_files(host) for name, host in hosts.hosts.items()}

@@ -29,7 +29,7 @@ LAB = "/var/tmp/tuner-deployment-test"  # noqa: S108 - on the bed's host
 SLOW = "sleep 299"
 SLOW_INSTANCES = 6
 """The module waits ten seconds for each."""
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 """Less than the module would wait by itself."""
 
 
@@ -118,6 +118,7 @@ def test_what_is_interrupted_does_not_go_on_there(
     until("the removal", lambda: not folder(web).exists(), PATIENCE_S)
 
 
+@pytest.mark.every_run
 def test_who_stops_a_lab_stops_a_deployment_that_still_runs(
     deploying: subprocess.Popen[bytes], hosts: Bed, web: BedHost, tmp_path: Path
 ) -> None:

@@ -127,7 +127,7 @@ def goes_on(study: Study) -> None:
     assert max(trials.values(), default=1) == 1
 
 
-@pytest.mark.parametrize("who", ["web", "load"])
+@pytest.mark.parametrize("who", [pytest.param("web", marks=pytest.mark.every_run), "load"])
 def test_a_host_that_dies_costs_no_window(study: Study, hosts: Bed, who: str) -> None:
     """Target or generator: the study ends with the reason, or repeats the block, and goes on."""
     before = study.windows()

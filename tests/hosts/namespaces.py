@@ -30,11 +30,14 @@ def _allowed() -> bool:
     return tried.returncode == 0
 
 
-needs_namespace = pytest.mark.skipif(
-    not _allowed(),
-    reason="no network namespace of its own (needs root, unshare, nsenter, ip): no setting of a"
-    " kernel was changed, and none put back",
-)
+needs_namespace = [
+    pytest.mark.root,
+    pytest.mark.skipif(
+        not _allowed(),
+        reason="no network namespace of its own (needs root, unshare, nsenter, ip): no setting of a"
+        " kernel was changed, and none put back",
+    ),
+]
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
     made.close()
 
 
+@pytest.mark.root
 def test_one_folder_that_is_closed_keeps_all_below_it_out(tmp_path: Path, agent: Agent) -> None:
     """Root itself may read everything; the account of the instances may not."""
     if os.geteuid() != 0:

@@ -43,6 +43,7 @@ def test_a_container_that_may_change_nothing() -> None:
         seen({**FOUND, "missing": missing})
 
 
+@pytest.mark.root
 @pytest.mark.skipif(
     os.geteuid() != 0 or not os.access("/proc/sys/net/core/somaxconn", os.W_OK),
     reason="no setting of this kernel can be changed: nothing real was looked at",

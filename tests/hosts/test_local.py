@@ -70,6 +70,7 @@ def test_the_lab_lies_in_the_studys_folder_where_its_account_can_reach_it(tmp_pa
         assert inside == (closed / "one").resolve() / "lab"
 
 
+@pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs instances as another account")
 def test_an_open_study_folder_is_used_by_root_too() -> None:
     """All its parents can be entered by everybody."""

@@ -27,7 +27,7 @@ TOP = Path(__file__).resolve().parents[2]
 DRIVER = TOP / "tests" / "hosts" / "switching.py"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TOP)}
 STARTED = ["before", "one"]
-real = [*needs_nginx, needs_namespace]
+real = [*needs_nginx, *needs_namespace]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -182,3 +183,94 @@ def test_no_suitable_python_says_which_is_needed(machine: Machine) -> None:
     done = machine.require("python")
     assert done.returncode == 1
     assert "Python 3.11 or newer is needed; found: Python 3.9.2" in done.stderr
+
+
+def test_hosts_of_the_tests_bring_debootstrap_and_ssh(machine: Machine) -> None:
+    """Without them every test on a remote host would be skipped."""
+    done = machine.require("hosts")
+    assert done.returncode == 0, done.stderr
+    brought = {word for call in machine.log() if "install" in call for word in call.split()}
+    assert {"debootstrap", "openssh-client", "iproute2", "util-linux", "patch"} <= brought
+
+
+def test_without_root_and_sudo_the_tests_on_hosts_are_left_out_aloud(machine: Machine) -> None:
+    """It is no error: everything else is still tested."""
+    machine.program("id", "echo 1000")
+    done = machine.require("hosts")
+    assert done.returncode == 0
+    assert "left out: tests on remote hosts" in done.stderr
+    assert not [call for call in machine.log() if call.startswith("apt-get")]
+
+
+@pytest.mark.parametrize(
+    ("what", "package"), [("h2load", "nghttp2-client"), ("compose", "docker-compose")]
+)
+def test_a_second_opinion_comes_from_debians_package(
+    machine: Machine, what: str, package: str
+) -> None:
+    """A skip means that the program cannot be had, not that nobody asked for it."""
+    assert machine.require(what).returncode == 0
+    (install,) = [call for call in machine.log() if "install" in call]
+    assert install.endswith(f" {package}")
+
+
+@pytest.mark.parametrize(
+    ("owner", "packages"),
+    [
+        ("cargo", "rustfmt rust-clippy"),
+        ("cargo-web", "rustfmt-web rust-web-clippy"),
+        ("cargo-1.89", "rustfmt-1.89 rust-1.89-clippy"),
+    ],
+)
+def test_lints_come_from_the_package_that_cargo_came_from(
+    machine: Machine, owner: str, packages: str
+) -> None:
+    """The plain clippy is of another Rust than Debian's cargo-web."""
+    lints = machine.folder / "lints"
+    machine.program(
+        "cargo",
+        f'case "$1" in --version) echo "cargo 1.96.0 (abc 2026-01-01)";; *) [ -e {lints} ];; esac',
+    )
+    machine.program("cc", "")
+    machine.program("dpkg-query", f'echo "{owner}: /usr/bin/cargo"')
+    machine.program("apt-get", f'case "$*" in *install*) : > {lints};; esac')
+    done = machine.require("rust-lints")
+    assert done.returncode == 0, done.stderr
+    (install,) = [call for call in machine.log() if "install" in call]
+    assert install.endswith(f" {packages}")
+
+
+def test_rustup_adds_its_own_lints(machine: Machine) -> None:
+    """Named first, as every installation is."""
+    lints = machine.folder / "lints"
+    machine.program(
+        "cargo",
+        f'case "$1" in --version) echo "cargo 1.96.0 (abc 2026-01-01)";; *) [ -e {lints} ];; esac',
+    )
+    machine.program("cc", "")
+    machine.program("rustup", f": > {lints}")
+    done = machine.require("rust-lints")
+    assert done.returncode == 0, done.stderr
+    assert "rustfmt and clippy are missing" in done.stderr
+    assert "rustup component add rustfmt clippy" in machine.log()
+
+
+def test_a_debian_without_python_gets_one(machine: Machine) -> None:
+    """A minimal root has none."""
+    made = machine.folder / "bin" / "python3"
+    machine.program("apt-get", f'case "$*" in *install*) /bin/ln -sf /bin/true {made};; esac')
+    done = machine.require("python")
+    assert (done.returncode, done.stdout) == (0, "python3\n"), done.stderr
+    (install,) = [call for call in machine.log() if "install" in call]
+    assert install.endswith(" python3 python3-venv")
+
+
+def test_make_test_requires_everything_that_a_test_could_skip_for() -> None:
+    """Each of these is something that .ci/require knows."""
+    makefile = (TOP / "Makefile").read_text(encoding="utf-8")
+    (system,) = re.findall(r"^SYSTEM := (.*)$", makefile, re.MULTILINE)
+    known = re.findall(
+        r"^    ([a-z0-9-]+)\) require_", (TOP / ".ci/require").read_text(), re.MULTILINE
+    )
+    assert {"hosts", "h2load", "nghttpx", "chromium", "postgresql", "tools"} <= set(system.split())
+    assert set(system.split()) <= set(known)

@@ -15,7 +15,8 @@ import pytest
 TOP = Path(__file__).resolve().parents[2]
 KINDS = ("templates", "spaces", "playbooks", "studies")
 
-pytestmark = pytest.mark.integration
+# It builds and installs; no server runs, so it need not wait for the real ones.
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("wheel")]
 
 
 @dataclass(frozen=True, slots=True)
