@@ -7,24 +7,17 @@ Everything that a template writes passes through the server's own rules for quot
 from __future__ import annotations
 
 import difflib
-import functools
-import re
-import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
-import jinja2
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
 from tuner.errors import DefinitionError
-from tuner.paths import data_dir
-from tuner.reading.located import format_size
+from tuner.render.confined import own_sources, write_confined
+from tuner.render.engine import Job, Written, fill, write
 from tuner.render.reach import is_own, refuse_reach, unsearched
 from tuner.render.syntax import NGINX, Syntax
-from tuner.space.configuration import Configuration, Value
+from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 from tuner.workload.wire import Protocol, Wire
 from tuner.workload.workload import Workload
@@ -32,10 +25,6 @@ from tuner.workload.workload import Workload
 TEMP_PATHS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 BACKEND_TEMPLATE = "nginx/backend"
 
-_MASK = re.compile(r"[01]*")
-_TEMPLATE_NAME = re.compile(r"[a-z]+/[A-Za-z0-9._-]+")
-_FAILURES = (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError)
-"""What a template's own words can raise."""
 # Well below the 4096 bytes that Nginx reads at once (NGX_CONF_BUFFER in ngx_conf_file.c).
 _LONGEST_CHUNK = 3000
 
@@ -122,8 +111,8 @@ def render(
     if syntax.server != space.server:
         # Quoted by another server's rules, a value might become a directive of this one.
         raise DefinitionError(f"{space.name} is a space of {space.server}, not of {syntax.server}")
-    text, used = _written(template, configuration, space, placement, syntax)
-    unused = sorted(configuration.values.keys() - used - {*syntax.environment})
+    written = _written(template, configuration, space, placement, syntax)
+    unused = sorted(configuration.values.keys() - written.used - {*syntax.environment})
     if unused:
         raise DefinitionError(f"does not write {', '.join(unused)}", path=f"template {template}")
     if is_own(template):
@@ -134,14 +123,14 @@ def render(
         refuse_reach(
             space,
             syntax,
-            text,
-            _written(template, plain, space, place, syntax)[0],
+            written.text,
+            _written(template, plain, space, place, syntax).text,
             (
                 environment_of(configuration, space, syntax),
                 environment_of(plain, space, syntax),
             ),
         )
-    return text
+    return written.text
 
 
 def _written(
@@ -150,26 +139,22 @@ def _written(
     space: Space,
     placement: Placement,
     syntax: Syntax,
-) -> tuple[str, frozenset[str]]:
-    """The text of a configuration, and the names that the template asked for."""
-    values = _Values(configuration)
-
-    def active(*names: str) -> list[str]:
-        return [name for name in names if values[name] is not None]
-
-    text = _render(
+) -> Written:
+    """Write a configuration, by a template of the user's in a process with limits."""
+    job = Job(
         template,
-        space.path.parent,
+        own_sources(template, space) if is_own(template) else (),
         syntax,
-        p=values,
-        text=_Texts(values, space, syntax),
-        active=active,
-        version=space.facts.server_version,
-        space=space.name,
-        digest=configuration.digest,
-        placement=placement,
+        configuration.values,
+        {name: space.parameter(name) for name in configuration.values},
+        {
+            "version": space.facts.server_version,
+            "space": space.name,
+            "digest": configuration.digest,
+            "placement": placement,
+        },
     )
-    return text, frozenset(values._used)  # noqa: SLF001 - public names would be parameters' names
+    return write_confined(job) if is_own(template) else write(job)
 
 
 def environment_of(configuration: Configuration, space: Space, syntax: Syntax) -> dict[str, str]:
@@ -197,18 +182,16 @@ def render_backend(workload: Workload, placement: Placement) -> str:
         raise DefinitionError(f"workload {workload.name!r} has no backend")
     chunks = [Markup(chunk) for chunk in _chunks(workload.backend.body.decode())]  # noqa: S704
     names = [Markup(f"$part{number}") for number in range(len(chunks))]  # noqa: S704 - a constant
-    return _render(
-        BACKEND_TEMPLATE,
-        None,
-        NGINX,
-        content_type=workload.backend.content_type,
+    context = {
+        "content_type": workload.backend.content_type,
         # Nginx reads no parameter beyond 4096 bytes; it puts the pieces together for each answer.
-        parts=list(zip(names, chunks, strict=True)) if len(chunks) > 1 else [],
-        body=chunks[0] if len(chunks) == 1 else Markup("").join(names),
-        dollar=b"$" in workload.backend.body,
-        serves_site=workload.backend.serves_site,
-        placement=placement,
-    )
+        "parts": list(zip(names, chunks, strict=True)) if len(chunks) > 1 else [],
+        "body": chunks[0] if len(chunks) == 1 else Markup("").join(names),
+        "dollar": b"$" in workload.backend.body,
+        "serves_site": workload.backend.serves_site,
+        "placement": placement,
+    }
+    return fill(BACKEND_TEMPLATE, (), NGINX, context)
 
 
 def unified_diff(before: str, after: str, names: tuple[str, str]) -> str:
@@ -217,111 +200,6 @@ def unified_diff(before: str, after: str, names: tuple[str, str]) -> str:
         before.splitlines(), after.splitlines(), names[0], names[1], lineterm=""
     )
     return "".join(f"{line}\n" for line in lines)
-
-
-class _Values:
-    """Values by parameter name, None where inactive; remembers what a template asked for.
-
-    Its own names are private, since a template's ``p.name`` must always mean a parameter.
-    """
-
-    def __init__(self, configuration: Configuration) -> None:
-        self._values = configuration.values
-        self._used: set[str] = set()
-
-    def __getitem__(self, name: str) -> Value | None:
-        self._used.add(name)
-        return self._values.get(name)
-
-
-class _Texts:
-    """Values as the server writes them, with their unit: ``64k``, ``75s``; None where inactive."""
-
-    def __init__(self, values: _Values, space: Space, syntax: Syntax) -> None:
-        self._values = values
-        self._space = space
-        self._syntax = syntax
-
-    def __getitem__(self, name: str) -> str | None:
-        value = self._values[name]
-        return None if value is None else self._syntax.write(self._space.parameter(name), value)
-
-
-def _finalize(syntax: Syntax, value: object) -> Markup:
-    """Jinja2 passes every ``{{ … }}`` through this; Markup is what already is quoted."""
-    if isinstance(value, jinja2.Undefined):
-        str(value)  # raises, and names what is undefined
-    if isinstance(value, Markup):
-        return value
-    if value is None:
-        raise ValueError(
-            "there is no value to write (inactive here, or no parameter of this space)"
-        )
-    try:
-        return Markup(syntax.quote(value))  # noqa: S704 - quoted
-    except DefinitionError as error:
-        # Where it stands in the template is told by whoever renders it.
-        raise ValueError(error.message) from None
-
-
-def _fail(message: str) -> None:
-    raise DefinitionError(message)
-
-
-def _render(template: str, beside: Path | None, syntax: Syntax, **context: Any) -> str:
-    if not _MASK.fullmatch(context["placement"].cpu_mask):
-        raise DefinitionError(f"{context['placement'].cpu_mask!r} is no mask of CPUs such as 0110")
-    environment, name = _environment(template, beside, syntax)
-    try:
-        text = environment.get_template(name).render(context)
-    except jinja2.TemplateNotFound as error:
-        raise DefinitionError(
-            f"there is no template {error.name!r}", path=f"template {template}"
-        ) from None
-    except jinja2.TemplateSyntaxError as error:
-        raise DefinitionError(str(error.message), path=error.name, line=error.lineno) from None
-    except _FAILURES as error:
-        raise _at_its_line(error, template) from None
-    return text.rstrip("\n") + "\n"
-
-
-def _at_its_line(error: Exception, template: str) -> DefinitionError:
-    """What went wrong while a template was rendered, where Jinja2's traceback says."""
-    frames = traceback.extract_tb(error.__traceback__)
-    for frame in reversed(frames):
-        if frame.filename.endswith(".j2"):
-            source = f": {frame.line}" if frame.line else ""
-            words = str(error).rstrip(".")
-            return DefinitionError(f"{words}{source}", path=frame.filename, line=frame.lineno)
-    return DefinitionError(str(error), path=f"template {template}")
-
-
-@functools.lru_cache(maxsize=8)
-def _environment(
-    template: str, beside: Path | None, syntax: Syntax
-) -> tuple[jinja2.Environment, str]:
-    loaders: list[jinja2.BaseLoader] = [jinja2.FileSystemLoader(data_dir("templates"))]
-    name = f"{template}.{syntax.suffix}.j2"
-    if template.endswith(".j2") and beside is not None:
-        loaders.insert(0, jinja2.FileSystemLoader(beside))
-        name = template
-    elif not _TEMPLATE_NAME.fullmatch(template):
-        raise DefinitionError(f"{template!r} is no name of a template such as nginx/static")
-    # Sandboxed: a template from elsewhere writes text and does nothing else. What it writes is
-    # quoted by `finalize`; autoescape makes macros and blocks Markup, so nothing is quoted twice.
-    environment = ImmutableSandboxedEnvironment(
-        loader=jinja2.ChoiceLoader(loaders),
-        undefined=jinja2.StrictUndefined,
-        autoescape=True,
-        # With the context, constants are not folded beforehand, past the quotes.
-        finalize=jinja2.pass_context(lambda _, value: _finalize(syntax, value)),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.globals["fail"] = _fail
-    environment.filters["size"] = format_size
-    return environment, name
 
 
 def _chunks(body: str) -> Iterator[str]:

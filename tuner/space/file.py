@@ -31,6 +31,7 @@ _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNIT = re.compile(r"[A-Za-z][A-Za-z /]{0,31}")
 _SPACE_NAME = re.compile(r"[a-z]+/[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\.ya?ml")
+_TEMPLATE_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\.j2")
 _ORDER = re.compile(r"([^<>=]+)(<=?)([^<>=]+)")
 
 
@@ -66,6 +67,8 @@ class BoundFile:
     name: str
     server: str
     template: str
+    templates: tuple[str, ...]
+    """Further templates beside the file that the template may be made of."""
     summary: str
     parameters: tuple[Parameter, ...]
     orders: tuple[Order, ...]
@@ -114,6 +117,7 @@ def bind(root: Node, facts: SpaceFacts, force: Collection[str] = ()) -> BoundFil
         name=name,
         server=server,
         template=keys["template"].text() if "template" in keys else name,
+        templates=_templates(keys["templates"]) if "templates" in keys else (),
         summary=keys["summary"].text() if "summary" in keys else "",
         parameters=tuple(bound.values()),
         orders=tuple(order for order in orders if order.names <= bound.keys()),
@@ -121,6 +125,13 @@ def bind(root: Node, facts: SpaceFacts, force: Collection[str] = ()) -> BoundFil
         unused=tuple((n, str(r)) for n, r in left_out.items() if r.workload),
         forced=tuple(forced.items()),
     )
+
+
+def _templates(node: Node) -> tuple[str, ...]:
+    for item in node.sequence():
+        if not _TEMPLATE_FILE.fullmatch(item.text()):
+            raise item.error(f"{item.text()!r} is no file beside this one that ends with .j2")
+    return tuple(item.text() for item in node.sequence())
 
 
 def parameter_nodes(root: Node) -> Iterator[tuple[str, Node]]:
@@ -177,7 +188,7 @@ def _never(parameter: Parameter, server: str, node: Node, force: Collection[str]
     return ""
 
 
-_OPTIONAL = ("template", "summary", "order", "include")
+_OPTIONAL = ("template", "templates", "summary", "order", "include")
 _PARAMETER_KEYS = (
     *("range", "scale", "step", "unit", "choices", "special", "when", "requires"),
     *("trades", "belongs_to", "floor", "fixed", "apply", "directive", "about", "link"),

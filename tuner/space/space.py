@@ -50,6 +50,8 @@ class Space:
     """The file it was read from."""
     unused: tuple[tuple[str, str], ...] = ()
     """Parameters that this workload makes pointless, with the reason."""
+    templates: tuple[str, ...] = ()
+    """Further template files beside it that the template may be made of."""
     forced: tuple[tuple[str, str], ...] = ()
     """Parameters that are never searched, were it not for the user's word; with the reason."""
 
@@ -359,6 +361,7 @@ def bind_space(name_or_path: str, facts: SpaceFacts, force: Collection[str] = ()
         name=bound.name,
         server=bound.server,
         template=bound.template,
+        templates=bound.templates,
         summary=bound.summary,
         parameters=bound.parameters,
         orders=bound.orders,
