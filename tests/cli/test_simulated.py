@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import types
@@ -397,6 +398,49 @@ def test_measure_tells_figures_without_a_claim(tuner: Tuner, host: SimulatedHost
     assert found["rate_per_s"] == 600
     assert all(window["stall_free_p99_us"] > 0 for window in found["windows"])
     assert host.windows > 0
+
+
+def test_a_measurement_without_a_valid_window_says_why(tuner: Tuner, host: SimulatedHost) -> None:
+    """Exit code 3, no ``nan`` anywhere, and valid JSON; ``studies`` lists it as what it is."""
+    host.faults = Faults(starved=range(6, 10_000))
+    short = ("measure", "--time", "10s", "--rate", "600", "--quiet", "--name")
+    plain = tuner(*short, "mine")
+    assert plain.code == 3, plain.err
+    assert "windows is valid, so there are no figures; the first: " in plain.err
+    assert "nan" not in plain.out
+    found = tuner(*short, "other", "--json")
+    assert found.code == 3
+
+    def refuse(word: str) -> None:
+        pytest.fail(f"{word} is no JSON")
+
+    windows = json.loads(found.out, parse_constant=refuse)["windows"]
+    assert all(window["invalid"] for window in windows)
+    row = json.loads(tuner("studies", "--json").out)["here"][0]
+    assert (row["kind"], row["status"]) == ("measurement", "measured")
+    assert row["sentence"].startswith("No valid window: ")
+    again = tuner("optimize", "--resume", "--name", "mine")
+    assert again.code == 2
+    assert "'mine' is a measurement, which cannot be resumed" in again.err
+
+
+def test_studies_tells_the_kind_of_each_record(
+    tuner: Tuner, done: Path, host: SimulatedHost
+) -> None:
+    """A study, a measurement with its figures, and a comparison."""
+    shutil.copytree(done, STUDY)
+    short = ("--time", "10s", "--rate", "600", "--quiet", "--name")
+    assert tuner("measure", "hand", *short, "look").code == 0
+    host.faults = Faults(interrupted={host.windows + 20})
+    assert tuner("compare", "stock", "hand", *short, "pair").code == 130
+    here = {row["name"]: row for row in json.loads(tuner("studies", "--json").out)["here"]}
+    assert {name: row["kind"] for name, row in here.items()} == {
+        "mine": "study",
+        "look": "measurement",
+        "pair": "comparison",
+    }
+    said = r"hand: p99 [0-9.,]+ (µs|ms) at 600/s, median of \d+ of \d+ windows"
+    assert re.fullmatch(said, here["look"]["sentence"])
 
 
 def test_studies_lists_what_ships_and_what_is_here(tuner: Tuner, done: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.results import write_files
 from tuner.errors import HostError
@@ -84,7 +84,7 @@ def kept(folder: Path, progress: TerminalProgress, again: str) -> Iterator[None]
 def show(records: Sequence[Record], folder: Path, *, as_json: bool) -> None:
     """Say the outcome on standard output."""
     if as_json:
-        click.echo(json.dumps(as_data(records, folder), indent=2))
+        print_json(as_data(records, folder))
         return
     width = output_width()
     for record in records:

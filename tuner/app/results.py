@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import click
 
 from tuner import paths
+from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.writing import writing
 from tuner.definition.study import StudyDefinition
@@ -103,7 +103,7 @@ def show(record: Record, folder: Path, *, as_json: bool, junit: Path | None = No
     if junit is not None:
         write_junit([study], junit)
     if as_json:
-        click.echo(json.dumps(as_data(study, folder), indent=2))
+        print_json(as_data(study, folder))
         return study
     for line in verdict_lines(study):
         click.echo(line)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from tuner.app import results
 from tuner.app.premises import sweep_strays
+from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
 from tuner.app.session import STUDIES, open_bench
@@ -60,7 +60,7 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
         run_ablation(calibrate(bench, spec), found.space, limit_s, study.gained)
     study = evaluate(store.record())
     if as_json:
-        click.echo(json.dumps(_as_data(study), indent=2))
+        print_json(_as_data(study))
         return
     for line in ablation_lines(study):
         click.echo(line)

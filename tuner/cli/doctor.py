@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ import click
 
 from tuner.app.notes import noise_notes
 from tuner.app.premises import sweep_strays
+from tuner.app.printing import print_json
 from tuner.cli.lint import lint_command
 from tuner.errors import HostError, TunerError
 from tuner.hosts import local
@@ -64,7 +64,7 @@ def command(as_json: bool, quick: bool, config: Path | None, server: str | None)
     rows = [row for check in checks for row in _safely(check)]
     if as_json:
         keys = ("what", "state", "text")
-        click.echo(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=2))
+        print_json([dict(zip(keys, row, strict=True)) for row in rows])
     else:
         for what, state, text in rows:
             colour = {_OK: "green", _WARN: "yellow", _FAIL: "red"}[state]

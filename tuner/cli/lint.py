@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from tuner.app.printing import print_json
 from tuner.errors import HostError
 from tuner.hosts import local
 from tuner.lint.check import LINTED, lint_file
@@ -33,7 +33,7 @@ def lint_command(config: Path, server: str | None, *, as_json: bool) -> None:
     found = findings(config, server)
     wrong = [one for one in found if one.severity == "wrong"]
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in found], indent=2))
+        print_json([asdict(one) for one in found])
     else:
         for line in lines(found):
             click.echo(line)

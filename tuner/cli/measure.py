@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -11,10 +10,13 @@ from typing import Any
 import click
 
 from tuner.app.premises import sweep_strays
+from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, create_store, free_name, open_bench, preflight
 from tuner.cli import options
 from tuner.definition.study import DEFAULT_STUDY, load_study
+from tuner.errors import HostError
+from tuner.judge.kinds import first_reason
 from tuner.measurement.window import Measurement
 from tuner.phases.measure import Measured, measure_one
 
@@ -61,25 +63,52 @@ def command(
     with progress.live(), open_bench(found, folder, progress, store) as (bench, spec):
         measured = measure_one(bench, spec)
     if as_json:
-        click.echo(json.dumps(_as_data(measured), indent=2))
+        print_json(_as_data(measured))
+    else:
+        for line in _lines(measured, stall_free=found.leaves_out_stalls):
+            click.echo(line)
+        for note in found.notes:
+            click.echo(f"note      {note}")
+    _check_valid(measured.windows)
+
+
+def _check_valid(windows: Sequence[Measurement]) -> None:
+    """See that there is something to believe.
+
+    Raises:
+        HostError: no window is valid.
+    """
+    if any(window.valid for window in windows):
         return
-    for line in _lines(measured, stall_free=found.leaves_out_stalls):
-        click.echo(line)
-    for note in found.notes:
-        click.echo(f"note      {note}")
+    raise HostError(
+        f"none of {len(windows)} windows is valid, so there are no figures; the first:"
+        f" {first_reason(windows) or 'none was measured'}; `tuner doctor` shows what disturbs this"
+        " host"
+    )
 
 
 def _lines(measured: Measured, *, stall_free: bool) -> list[str]:
-    windows = measured.windows
+    capacity = f"capacity  {measured.capacity.per_s:,.0f} requests/s (closed loop)"
+    if not measured.windows:
+        return [capacity]
+    first = measured.windows[0]
     lines = [
-        f"capacity  {measured.capacity.per_s:,.0f} requests/s (closed loop)",
+        capacity,
         (
-            f"load      {_load(measured)},"
-            f" {windows[0].connections} connections, {len(windows)} windows"
-            f" of {windows[0].duration_s:.1f} s"
+            f"load      {_load(measured)}, {first.connections} connections,"
+            f" {len(measured.windows)} windows of {first.duration_s:.1f} s"
         ),
-        f"{'corrected latency, µs':<24}{'median':>10}{'lowest':>10}{'highest':>10}",
     ]
+    windows = [window for window in measured.windows if window.valid]
+    if windows:
+        lines += _figures(windows, stall_free=stall_free)
+    wrong = [window for window in measured.windows if not window.valid]
+    return lines + [f"invalid   {w.window_id}: {'; '.join(w.invalid)}" for w in wrong]
+
+
+def _figures(windows: Sequence[Measurement], *, stall_free: bool) -> list[str]:
+    """Return the table of latencies, and what the connections were, of valid windows."""
+    lines = [f"{'corrected latency, µs':<24}{'median':>10}{'lowest':>10}{'highest':>10}"]
     for kind, picture in (("stall-free", "stall_free"), ("raw", "raw"))[0 if stall_free else 1 :]:
         for name in _FIGURES:
             values = [getattr(window, picture).value_us(name) for window in windows]
@@ -90,9 +119,7 @@ def _lines(measured: Measured, *, stall_free: bool) -> list[str]:
         shares = [window.excluded_share for window in windows]
         words = f"{min(shares):.1%} to {max(shares):.1%} of requests"
         lines.append(f"excluded  {words}, by the stall rule")
-    lines += _connections(windows)
-    lines += [f"invalid   {w.window_id}: {'; '.join(w.invalid)}" for w in windows if not w.valid]
-    return lines
+    return lines + _connections(windows)
 
 
 def _connections(windows: Sequence[Measurement]) -> list[str]:

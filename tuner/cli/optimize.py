@@ -24,6 +24,7 @@ from tuner.app.session import (
 from tuner.cli import options
 from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError
+from tuner.judge.kinds import kind_of
 from tuner.phases.study import run_study
 from tuner.store.store import Store
 
@@ -114,7 +115,14 @@ def _resume(given: dict[str, Any]) -> tuple[StudyDefinition, Store, Preflight]:
     definition, store, found = reopen(
         given["name"] or newest(STUDIES), given["storage"], path="--resume"
     )
-    asked = store.record().asked
+    record = store.record()
+    if kind_of(record) == "measurement":
+        raise DefinitionError(
+            f"{definition.name!r} is a measurement, which cannot be resumed; name a study with"
+            " --name",
+            path="--resume",
+        )
+    asked = record.asked
     if asked:
         raise DefinitionError(
             f"{definition.name!r} was begun by tuner {asked['command']}, and has no search; go on"

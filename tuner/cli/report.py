@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tuner.app import contest_results, results
+from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, open_store
 from tuner.app.writing import writing
@@ -73,7 +73,7 @@ def command(
     where).
     """
     if as_schema:
-        click.echo(json.dumps(schema(), indent=2))
+        print_json(schema())
         return
     if not names:
         raise DefinitionError("name a study; 'tuner studies' lists those here", path="NAME")
@@ -174,7 +174,7 @@ def _side_by_side(
     )
     if as_json:
         found = [as_data(study, own) for study, (_, own) in zip(studies, opened, strict=True)]
-        click.echo(json.dumps(found, indent=2))
+        print_json(found)
         return
     for line in side_lines(studies):
         click.echo(line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import random
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
+from tuner.app.printing import print_json
 from tuner.cli.space_text import as_data, explain_lines, show_lines
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts import local
@@ -93,7 +93,7 @@ def show(
     """
     bound = _bind(name, workload, force, assume)
     if as_json:
-        click.echo(json.dumps(as_data(bound.space, bound.server, bound.workload), indent=2))
+        print_json(as_data(bound.space, bound.server, bound.workload))
         return
     width = output_width()
     for line in show_lines(
@@ -203,7 +203,7 @@ def check(
             "refused": wrong,
             "reasons": dict(words),
         }
-        click.echo(json.dumps(data, indent=2))
+        print_json(data)
     else:
         for line in _check_lines(bound, baselines, samples, words):
             _say(line, output_width())

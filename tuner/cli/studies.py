@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
+from typing import Literal
 
 import click
 
+from tuner.app.printing import print_json
 from tuner.app.session import STUDIES
 from tuner.definition.experiment import list_experiments
 from tuner.definition.study import list_studies
 from tuner.errors import TunerError
 from tuner.judge.contest_results import evaluate_contest
+from tuner.judge.kinds import Kind, kind_of, measurement_sentence
 from tuner.judge.results import evaluate
+from tuner.record.model import Record
 from tuner.report.contest import headline
 from tuner.store.store import Store, list_names, sqlite_url
 from tuner.words.terminal import duration
@@ -39,9 +42,7 @@ def command(as_json: bool) -> None:
         for name in list_names(sqlite_url(record.parent))
     ]
     if as_json:
-        click.echo(
-            json.dumps({"shipped": shipped, "experiments": experiments, "here": here}, indent=2)
-        )
+        print_json({"shipped": shipped, "experiments": experiments, "here": here})
         return
     click.echo("Shipped (tuner optimize --study NAME):")
     for row in shipped:
@@ -52,17 +53,26 @@ def command(as_json: bool) -> None:
         click.echo(f"  {known.name:<28} {known.summary}; {servers}; {duration(known.time_s)}")
     click.echo("\nHere (tuner report NAME):" if here else f"\nHere: none in {STUDIES}/ yet")
     for row in here:
-        click.echo(f"  {row['name']:<20} {row['sentence']}")
+        click.echo(f"  {row['name']:<20} {row['kind']:<12} {row['sentence']}")
 
 
 def _outcome(name: str, url: str) -> dict[str, str]:
     """A study's outcome; one that cannot be read must not hide the others."""
+    kind: Kind | Literal["unknown"]
     try:
         record = Store.open(url, name).record()
-        if record.contest is not None:
-            contest = evaluate_contest(record)
-            return {"name": name, "status": "contest", "sentence": headline(contest)}
-        study = evaluate(record)
+        kind = kind_of(record)
+        status, sentence = _said(record, kind)
     except TunerError as error:
-        return {"name": name, "status": "unreadable", "sentence": str(error)}
-    return {"name": name, "status": study.status, "sentence": study.sentence}
+        kind, status, sentence = "unknown", "unreadable", str(error)
+    return {"name": name, "kind": kind, "status": status, "sentence": sentence}
+
+
+def _said(record: Record, kind: Kind) -> tuple[str, str]:
+    """Return the status of a record and its outcome in a sentence."""
+    if record.contest is not None:
+        return "contest", headline(evaluate_contest(record))
+    if kind == "measurement":
+        return "measured", measurement_sentence(record)
+    study = evaluate(record)
+    return study.status, study.sentence

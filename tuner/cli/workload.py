@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import IO, cast
 import click
 import numpy as np
 
+from tuner.app.printing import print_json
 from tuner.app.writing import writing
 from tuner.errors import DefinitionError
 from tuner.reading.access_log import Entry, Tally
@@ -138,7 +138,7 @@ def show(name: str, as_json: bool) -> None:
     """What a workload asks, how often, and which answer is right."""
     workload = load_workload(name)
     if as_json:
-        click.echo(json.dumps(_as_data(workload), indent=2))
+        print_json(_as_data(workload))
         return
     for line in _lines(workload):
         click.echo(line)
