@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.store.database import Database, binaries, database
+from tuner.hosts.locks import VARIABLE
 
 # The same examples in every run, and no judgement by the clock: this machine may be busy.
 settings.register_profile("tuner", deadline=None, derandomize=True, database=None)
@@ -40,6 +41,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             real = item.get_closest_marker("integration") is not None
             file = str(item.path.relative_to(config.rootpath))
             item.add_marker(pytest.mark.xdist_group("real" if real else file))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Locks of the cores that are this session's own: other sessions may run beside it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, str(tmp_path_factory.mktemp("locks")))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -30,6 +30,7 @@ from json import dumps, loads
 from tuner_processes import environment_of, the_run_of
 
 from tuner.hosts.access import is_enterable, is_readable
+from tuner.hosts.locks import Holder, Locks, take_cores
 from tuner.hosts.log_end import log_end
 from tuner.hosts.proc import counters
 
@@ -131,6 +132,7 @@ class Agent:
     def __init__(self):
         self.folders = []
         self.ticker = None
+        self.locks = Locks()
         self.sampler = Sampler()
         self.sampler.start()
 
@@ -225,6 +227,11 @@ class Agent:
                 return {"first": first}
             first = taken[-1] + 1
         return {"first": None}
+
+    def take_cores(self, cpus, mine):
+        """Take the locks of these cores, until this process ends."""
+        taken = take_cores(self.locks, cpus, Holder(*mine))
+        return {"cpu": taken.cpu, "holder": taken.holder, "unusable": taken.unusable}
 
     def watch(self, command):
         """Start the ticker."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Tuner
 from tests.space.test_kernel import SEEN
-from tuner.app import premises
-from tuner.hosts import kernel, local
-from tuner.hosts.ansible import Loan
+from tuner.hosts import kernel, local, playbooks, sweep
 from tuner.hosts.kernel import seen
+from tuner.paths import data_dir
 from tuner.space.configuration import Value
 from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import Effect, SimulatedHost
@@ -46,26 +46,31 @@ def test_without_root_it_is_refused_with_the_way_out(
 def test_what_a_killed_study_borrowed_is_given_back_by_the_next_command(
     tuner: Tuner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Also where its lab is gone: the claim says that it had the kernel's settings."""
-    stopped = []
-
-    class Deployer:
-        def __init__(self, lab: Path, _work: Path, *, loan: object, **_: object) -> None:
-            self._which = (str(lab), loan)
-
-        def stop(self) -> None:
-            stopped.append(self._which)
-
-    monkeypatch.setattr(premises, "AnsibleDeployer", Deployer)
-    made = local.claim(tmp_path / "study", tmp_path / "lab", tmp_path / "work", kernel=True)
-    path = next(Path(tmp_path / "state").rglob("*.json"))
-    path.write_text(json.dumps({**asdict(made), "started": made.started + 1}))
-    tuner("studies")
-    assert stopped == []
-    done = tuner("compare", "stock", "stock")
-    assert stopped == [(str(tmp_path / "lab"), Loan())]
-    assert "and put the kernel's settings back" in done.err
-    assert local.claims() == []
+    """By the kernel's own guard, and no playbook; what another study borrowed stays."""
+    folder, lab = tmp_path / "kernel", tmp_path / "lab"
+    folder.mkdir()
+    for source, name in (("tuner_kernel_guard.py", "guard.py"), ("tuner_guard.py",) * 2):
+        shutil.copy(data_dir("playbooks") / "files" / source, folder / name)
+    lent = {
+        "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "namespace": str(Path("/proc/self/ns/net").readlink()),
+        "values": {},
+        "applied": {},
+        "deadline": 0.0,
+    }
+    saved = folder / "saved.json"
+    monkeypatch.setattr(sweep, "KERNEL_FOLDER", str(folder))
+    monkeypatch.setattr(playbooks.Playbooks, "play", lambda *_: pytest.fail("a playbook ran"))
+    for owner, left in (("another study", True), (str(lab), False)):
+        saved.write_text(json.dumps({**lent, "owner": owner}))
+        made = local.claim(tmp_path / "study", lab, tmp_path / "work", kernel=True)
+        local.keep(replace(made, started=made.started + 1))
+        tuner("studies")
+        assert local.strays()
+        done = tuner("compare", "stock", "stock")
+        assert "and put the kernel's settings back" in done.err
+        assert saved.exists() is left
+        assert local.claims() == []
 
 
 def test_the_winner_has_settings_of_the_kernel_and_the_host_has_its_own_again(

@@ -15,7 +15,7 @@ import pytest
 from tuner.app.progress import TerminalProgress
 
 _STUDY = """
-from tuner.cli.progress import TerminalProgress
+from tuner.app.progress import TerminalProgress
 import threading
 progress = TerminalProgress(quiet={quiet})
 with progress.live():

@@ -116,9 +116,9 @@ def test_a_dead_study_leaves_a_stray() -> None:
 def test_a_process_id_that_is_used_again_is_another_process(tmp_path: Path) -> None:
     """The start time tells them apart."""
     mine = claim_here(tmp_path)
-    assert local._alive(mine)
-    assert not local._alive(replace(mine, started=mine.started - 1))
-    assert not local._alive(replace(mine, pid=2**22 + 1))
+    assert mine.alive
+    assert not replace(mine, started=mine.started - 1).alive
+    assert not replace(mine, pid=2**22 + 1).alive
 
 
 def test_a_study_is_run_by_one_process_at_a_time(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +26,8 @@ from tuner.hosts.in_place_deployer import owner_of
 from tuner.hosts.inventory import Host, Inventory, read_inventory
 from tuner.hosts.log_end import log_end
 from tuner.hosts.playbooks import Playbooks
+from tuner.hosts.sweep import stop_lab
+from tuner.hosts.turn import Turn
 from tuner.hosts.watch import RemoteWatch
 from tuner.load.generator import LoadGenerator
 from tuner.load.h2load import H2loadGenerator
@@ -86,6 +88,14 @@ class Premises(Protocol):
 
     def cores(self, *, backend: bool) -> CoreSplit:
         """Which CPUs serve, and which offer the load."""
+        ...
+
+    def take_cores(self, turn: Turn, cores: CoreSplit) -> None:
+        """Take these cores for this command's turn.
+
+        Raises:
+            HostError: another study has them.
+        """
         ...
 
     def detect(self, server: Server) -> ServerFacts:
@@ -177,6 +187,9 @@ class ThisMachine:
         """See ``Premises.cores``."""
         return split_cores(self._host.cpus, backend=backend)
 
+    def take_cores(self, turn: Turn, cores: CoreSplit) -> None:
+        """See ``Premises.take_cores``: a turn on this machine begins with its cores."""
+
     def detect(self, server: Server) -> ServerFacts:
         """See ``Premises.detect``."""
         return server.detect()
@@ -207,14 +220,24 @@ class ThisMachine:
     def lab(self, folder: Path, loan: Loan | None) -> Iterator[Lab]:
         """See ``Premises.lab``."""
         place, work = local.lab_folder(folder), (folder / "work").resolve()
-        deployer = AnsibleDeployer(place, work, user=local.lab_user(), loan=loan)
         claim = local.claim(folder, place, work, kernel=loan is not None)
+
+        def started(programs: Iterable[str], pids: Iterable[int]) -> None:
+            nonlocal claim
+            claim = local.with_started(claim, programs, pids)
+            local.keep(claim)
+
+        deployer = AnsibleDeployer(place, work, user=local.lab_user(), loan=loan, started=started)
         try:
             ports = local.free_ports
             yield Lab(deployer, work, LOOPBACK, LOOPBACK, ports, ports, counters.read, log_end)
         finally:
             with undisturbed():
-                deployer.stop()
+                try:
+                    deployer.stop()
+                except (HostError, OSError):
+                    # A full disk is one reason; this way needs no room.
+                    stop_lab(claim)
                 shutil.rmtree(place, ignore_errors=True)
                 shutil.rmtree(work, ignore_errors=True)
                 local.release(claim)
@@ -231,6 +254,7 @@ class Fleet:
     def __init__(self, inventory: Inventory, *, serves: str = "") -> None:
         self._inventory = inventory
         self._serves = serves
+        self._turn: tuple[Turn, CoreSplit] | None = None
         self._connections = remote.Connections(inventory)
         self._path = str(Path(inventory.path).resolve())
         try:
@@ -273,6 +297,22 @@ class Fleet:
             return CoreSplit(generator, target, target, shared=False)
         share = max(1, len(target) // 3)
         return CoreSplit(generator, target[:-share], target[-share:], shared=False)
+
+    def take_cores(self, turn: Turn, cores: CoreSplit) -> None:
+        """See ``Premises.take_cores``; each host's agent holds the locks there."""
+        self._turn = turn, cores
+        hosts = self._inventory
+        wanted: dict[str, set[int]] = {}
+        for host, cpus in (
+            (hosts.generator, cores.generator),
+            (hosts.target, cores.server),
+            (hosts.backend, cores.backend),
+        ):
+            wanted.setdefault(host.name, set()).update(cpus)
+        for host in hosts.in_use:
+            agent = self._connections.agent(host)
+            if wanted.get(host.name):
+                turn.take_cores(wanted[host.name], agent.take_cores, host.name)
 
     def detect(self, server: Server) -> ServerFacts:
         """See ``Premises.detect``."""
@@ -324,6 +364,9 @@ class Fleet:
     def lab(self, folder: Path, loan: Loan | None) -> Iterator[Lab]:
         """See ``Premises.lab``."""
         hosts = self._inventory
+        if self._turn:
+            # Of several fleets of one command, the one whose agents hold the locks may be closed.
+            self.take_cores(*self._turn)
         place, work = lab_folder(folder), (folder / "work").resolve()
         deployer = _deployer(hosts, place, work, self._connections, loan)
         claim = local.claim(folder, place, work, kernel=loan is not None, inventory=self._path)
@@ -394,33 +437,6 @@ class Fleet:
             return dict(remote.read_facts(playbooks, hosts.in_use)) if bare else found
 
 
-def sweep_strays() -> list[str]:
-    """Stop what studies left running whose process is gone; what was done, in words."""
-    done = []
-    for stray in local.strays():
-        place, work = Path(stray.lab), Path(stray.work)
-        if stray.inventory:
-            try:
-                _sweep_remote(stray, place, work)
-            except (HostError, DefinitionError) as error:
-                done.append(
-                    f"what the dead study {stray.study} left on its hosts could not be stopped"
-                    f" yet: {error}"
-                )
-                continue
-            words = f"stopped what the dead study {stray.study} had left on its hosts"
-            done.append(words + ", and gave the service its own files back" * stray.in_place)
-        elif place.exists() or stray.kernel:
-            loan = Loan() if stray.kernel else None
-            AnsibleDeployer(place, work, user="", loan=loan).stop()
-            shutil.rmtree(place, ignore_errors=True)
-            words = f"stopped what the dead study {stray.study} had left running"
-            done.append(words + ", and put the kernel's settings back" * stray.kernel)
-        shutil.rmtree(work, ignore_errors=True)
-        local.release(stray)
-    return done
-
-
 def lab_folder(study: Path) -> Path:
     """Where the instances of this machine's study live on another host."""
     whose = f"{socket.gethostname()}:{study.resolve()}"
@@ -447,7 +463,13 @@ def _deployer(
     )
 
 
-def _sweep_remote(stray: local.Claim, place: Path, work: Path) -> None:
+def restore_stray(stray: local.Claim) -> None:
+    """Take down what a dead study left on the hosts of its inventory.
+
+    Raises:
+        HostError, DefinitionError: that cannot be done now.
+    """
+    place, work = Path(stray.lab), Path(stray.work)
     inventory = read_inventory(stray.inventory)
     connections = remote.Connections(inventory)
     try:

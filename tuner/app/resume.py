@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tuner.app.session import Preflight, describe, open_store, preflight
+from tuner.app.progress import TerminalProgress
+from tuner.app.session import STUDIES, Preflight, describe, open_store, preflight
+from tuner.app.turn import take_turn
 from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError
 from tuner.record.model import Record
@@ -10,20 +12,23 @@ from tuner.store.store import Store
 
 
 def reopen(
-    name: str, storage: str | None, *, path: str
+    name: str, storage: str | None, progress: TerminalProgress, *, path: str
 ) -> tuple[StudyDefinition, Store, Preflight]:
     """Open a study to measure more for it.
 
     Args:
         name: of the study.
         storage: as given by ``--storage``.
+        progress: where it is said what was waited for, and what was stopped.
         path: what the user gave, for messages.
 
     Raises:
         DefinitionError: there is no such study, or it was begun elsewhere.
+        HostError: another tuner runs it, or measures on the same cores.
     """
     store = open_store(name, storage)
     definition = load_study(DEFAULT_STUDY, store.record().definition)
+    take_turn(STUDIES / name, definition.inventory, progress)
     found = preflight(definition)
     check_same(found, store.record(), path)
     return definition, store, found

@@ -20,6 +20,7 @@ from tuner.app import connections, notes, own_server
 from tuner.app.in_place import Seat
 from tuner.app.premises import Lab, Premises, open_premises
 from tuner.app.progress import TerminalProgress
+from tuner.app.turn import current_turn
 from tuner.app.writing import writing
 from tuner.definition.published import carried_over
 from tuner.definition.study import PUBLISHED, StudyDefinition
@@ -132,6 +133,9 @@ def preflight(
     mine = own_server.read(definition, workload, reads, premises)
     workload = mine.workload if mine else workload
     cores = premises.cores(backend=workload.backend is not None)
+    turn = current_turn()
+    if turn is not None:
+        premises.take_cores(turn, cores)
     facts = space_facts(host, found, workload, len(cores.server))
     space = bind_space(definition.space, facts, definition.force)
     if space.server != definition.server:

@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from tuner.app import results
-from tuner.app.premises import sweep_strays
+from tuner.app import results, turn
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
@@ -35,6 +34,7 @@ Examples:
 @options.storage
 @click.option("--time", metavar="T", default="10m", help="About how long it may take [10m].")
 @options.output
+@turn.option
 def command(name: str, storage: str | None, time: str, as_json: bool, quiet: bool) -> None:
     """Take the confirmed winner of the study NAME apart, on fresh blocks.
 
@@ -43,10 +43,8 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
     An ablation that was interrupted goes on when called again.
     """
     progress = TerminalProgress(quiet=quiet)
-    for done in sweep_strays():
-        progress.note(done)
     limit_s = load_study(DEFAULT_STUDY, {"time": time}).time_s
-    _, store, found = reopen(name, storage, path="NAME")
+    _, store, found = reopen(name, storage, progress, path="NAME")
     study = evaluate(store.record())
     _check_better(study)
     folder = STUDIES / name

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from tuner.app import turn
 from tuner.app.confirming import confirmed
-from tuner.app.premises import sweep_strays
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
 from tuner.app.runs import Asked, find_run
@@ -65,6 +65,7 @@ Examples:
 @options.study
 @options.output
 @options.ci
+@turn.option
 def command(
     baseline: str,
     candidate: str,
@@ -98,10 +99,8 @@ def command(
     if ladder:
         raise DefinitionError("of one server write tuner ladder nginx:A nginx:B", path="--ladder")
     progress = TerminalProgress(quiet=quiet)
-    for done in sweep_strays():
-        progress.note(done)
     take = _reopened if resume else _begun
-    found, other, store = take(arms, study_file, given)
+    found, other, store = take(arms, study_file, given, progress)
     study = confirmed(
         found,
         other,
@@ -118,7 +117,10 @@ def command(
 
 
 def _begun(
-    arms: tuple[str, str], study_file: str | None, given: Mapping[str, Any]
+    arms: tuple[str, str],
+    study_file: str | None,
+    given: Mapping[str, Any],
+    progress: TerminalProgress,
 ) -> tuple[Preflight, Configuration, Store]:
     """A new comparison: what is known of it, B's configuration, its record."""
     baseline, candidate = arms
@@ -128,6 +130,7 @@ def _begun(
     definition = replace(definition, finalists=1, beside=())
     if given["name"] is None:
         definition = replace(definition, name=free_name(f"compare-{definition.name}"))
+    turn.take_turn(STUDIES / definition.name, definition.inventory, progress)
     found = preflight(definition)
     other = read_configuration(candidate, found.space, definition.published)
     if other.digest == found.baseline.digest:
@@ -140,7 +143,10 @@ def _begun(
 
 
 def _reopened(
-    arms: tuple[str, str], study_file: str | None, given: Mapping[str, Any]
+    arms: tuple[str, str],
+    study_file: str | None,
+    given: Mapping[str, Any],
+    progress: TerminalProgress,
 ) -> tuple[Preflight, Configuration, Store]:
     """The comparison of these two to go on with: the named one, or the newest here.
 
@@ -156,7 +162,7 @@ def _reopened(
     name, storage = given["name"], given["storage"]
     if storage is None or name is None:
         name, _ = find_run(name, _asked(arms))
-    definition, store, found = reopen(name, storage, path="--resume")
+    definition, store, found = reopen(name, storage, progress, path="--resume")
     other = read_configuration(arms[1], found.space, definition.published)
     known = store.record().configurations
     if other.digest not in known:

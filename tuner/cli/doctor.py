@@ -9,9 +9,10 @@ from pathlib import Path
 
 import click
 
+from tuner.app import turn
 from tuner.app.notes import noise_notes
-from tuner.app.premises import sweep_strays
 from tuner.app.printing import print_json
+from tuner.app.progress import TerminalProgress
 from tuner.cli.lint import lint_command
 from tuner.errors import HostError, TunerError
 from tuner.hosts import local
@@ -26,6 +27,7 @@ _SELF_TEST_S = 18.0
 _OK, _WARN, _FAIL = "ok", "warning", "missing"
 Row = tuple[str, str, str]
 """What was looked at, how it is, and what it means."""
+Check = Callable[[], list[Row]]
 
 
 @click.command()
@@ -38,6 +40,7 @@ Row = tuple[str, str, str]
     help="Instead, say what a configuration has plainly wrong.",
 )
 @click.option("--server", metavar="NAME", help="Whose configuration it is [by its name].")
+@turn.option
 def command(as_json: bool, quick: bool, config: Path | None, server: str | None) -> None:
     r"""Say whether this machine can run a study, and what will limit its precision.
 
@@ -60,8 +63,11 @@ def command(as_json: bool, quick: bool, config: Path | None, server: str | None)
     if config is not None:
         lint_command(config, server, as_json=as_json)
         return
-    checks = _CHECKS if quick else (*_CHECKS, _self_test)
-    rows = [row for check in checks for row in _safely(check)]
+    checks: tuple[Check, ...] = _CHECKS if quick else (*_CHECKS, _self_test)
+    rows, quiet = _alone()
+    if not quiet:
+        checks = tuple(check for check in checks if check not in _MEASURING)
+    rows += [row for check in checks for row in _safely(check)]
     if as_json:
         keys = ("what", "state", "text")
         print_json([dict(zip(keys, row, strict=True)) for row in rows])
@@ -71,6 +77,14 @@ def command(as_json: bool, quick: bool, config: Path | None, server: str | None)
             click.echo(f"{what:<12} {click.style(f'{state:<8}', fg=colour)} {text}")
     if any(state == _FAIL for _, state, _ in rows):
         raise HostError("this machine cannot run a study yet; see what is missing above")
+
+
+def _alone() -> tuple[list[Row], bool]:
+    """What was left by dead studies, or which study measures now; and whether none does."""
+    try:
+        return [("strays", _WARN, done) for done in turn.look_here(TerminalProgress())], True
+    except HostError as error:
+        return [("cores", _WARN, f"{error}; nothing was measured")], False
 
 
 def _safely(check: Callable[[], list[Row]]) -> list[Row]:
@@ -84,7 +98,7 @@ def _host() -> list[Row]:
     host = local.facts()
     cores = split_cores(host.cpus, backend=False)
     text = f"{host.cpu_model}, {len(host.cpus)} cores, {host.distribution}, Linux {host.kernel}"
-    rows = [
+    return [
         ("host", _OK, f"{text}; virtualisation: {host.virtualisation}"),
         (
             "cores",
@@ -103,7 +117,6 @@ def _host() -> list[Row]:
         ),
         ("open files", _OK if host.file_limit >= 4096 else _WARN, f"limit {host.file_limit}"),
     ]
-    return [*rows, *(("strays", _WARN, done) for done in sweep_strays())]
 
 
 def _servers() -> list[Row]:
@@ -171,4 +184,5 @@ def _ports() -> list[Row]:
     return [("ports", _OK, f"{ports[0]} to {ports[-1]} are free on loopback")]
 
 
+_MEASURING = (_generator, _self_test)
 _CHECKS = (_host, _servers, _ansible, _generator, _ports)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from tuner.app import turn
 from tuner.cli import options
 from tuner.cli.meet import DEFAULT_LIMIT, Match, entries_of, meet
 from tuner.errors import DefinitionError
@@ -27,6 +28,7 @@ Examples:
 @options.study
 @click.option("--resume", is_flag=True, help="Go on with an interrupted one of these arms.")
 @options.output
+@turn.option
 def command(
     arms: tuple[str, ...],
     *,

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tuner.app.premises import sweep_strays
+from tuner.app import turn
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, create_store, free_name, open_bench, preflight
@@ -40,6 +40,7 @@ Examples:
 @options.study_file
 @options.study
 @options.output
+@turn.option
 def command(
     configuration: str, study_file: str | None, as_json: bool, quiet: bool, **given: Any
 ) -> None:
@@ -50,13 +51,12 @@ def command(
     that meets it.
     """
     progress = TerminalProgress(quiet=quiet)
-    for done in sweep_strays():
-        progress.note(done)
     definition = load_study(
         study_file or DEFAULT_STUDY, {**options.overrides(given), "baseline": configuration}
     )
     if given["name"] is None:
         definition = replace(definition, name=free_name(f"measure-{definition.name}"))
+    turn.take_turn(STUDIES / definition.name, definition.inventory, progress)
     found = preflight(definition)
     folder = STUDIES / definition.name
     store = create_store(found, folder)

@@ -19,10 +19,10 @@ from tuner.app.contests import (
     parse_entry,
     tune,
 )
-from tuner.app.premises import sweep_strays
 from tuner.app.progress import TerminalProgress
 from tuner.app.runs import find_run
 from tuner.app.session import STUDIES, Preflight, free_name
+from tuner.app.turn import take_turn
 from tuner.definition.alike import shipped_rules
 from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError, HostError
@@ -86,8 +86,6 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
         DefinitionError, HostError: a server cannot serve the workload here.
     """
     progress = TerminalProgress(quiet=quiet)
-    for done in sweep_strays():
-        progress.note(done)
     called = None
     if resume:
         called, match = _gone_on_with(match)
@@ -99,6 +97,7 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     name = called or given or free_name("-".join(e.label for e in entries))
     place = Place(STUDIES / name, progress, match.as_dict(), resume=resume)
     rules = shipped_rules()
+    take_turn(place.folder, base.inventory, progress)
     found = _look_at(servers, base, options, name)
     wanted = [entry.server for entry in entries if entry.kind == TUNED]
     search_s = SEARCH_SHARE * base.time_s if wanted else 0.0

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from tuner.app import results
-from tuner.app.premises import sweep_strays
+from tuner.app import results, turn
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
 from tuner.app.session import (
@@ -59,6 +58,7 @@ Examples:
 @click.option("--resume", is_flag=True, help="Go on with an interrupted study.")
 @options.output
 @options.ci
+@turn.option
 def command(
     *,
     study_file: str | None,
@@ -75,14 +75,13 @@ def command(
     equivalent or inconclusive), a report, and the configuration.
     """
     progress = TerminalProgress(quiet=quiet)
-    for done in sweep_strays():
-        progress.note(done)
     if resume:
-        definition, store, found = _resume({"study": study_file, **given})
+        definition, store, found = _resume({"study": study_file, **given}, progress)
     else:
         definition = load_study(study_file or DEFAULT_STUDY, options.overrides(given))
         if given["name"] is None:
             definition = replace(definition, name=free_name(definition.name))
+        turn.take_turn(STUDIES / definition.name, definition.inventory, progress)
         found = preflight(definition)
         store = create_store(found, STUDIES / definition.name)
     folder = STUDIES / definition.name
@@ -100,7 +99,9 @@ def command(
     results.show(store.record(), folder, as_json=as_json, junit=junit)
 
 
-def _resume(given: dict[str, Any]) -> tuple[StudyDefinition, Store, Preflight]:
+def _resume(
+    given: dict[str, Any], progress: TerminalProgress
+) -> tuple[StudyDefinition, Store, Preflight]:
     """The study to go on with: the named one, or the newest here."""
     others = [
         key
@@ -113,7 +114,7 @@ def _resume(given: dict[str, Any]) -> tuple[StudyDefinition, Store, Preflight]:
             path="--resume",
         )
     definition, store, found = reopen(
-        given["name"] or newest(STUDIES), given["storage"], path="--resume"
+        given["name"] or newest(STUDIES), given["storage"], progress, path="--resume"
     )
     record = store.record()
     if kind_of(record) == "measurement":

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from tuner.app import turn
 from tuner.app.confirming import confirmed
-from tuner.app.premises import sweep_strays
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
 from tuner.app.runs import Asked, find_run
@@ -53,6 +53,7 @@ Examples:
 )
 @options.output
 @options.ci
+@turn.option
 def command(
     name: str,
     *,
@@ -71,12 +72,10 @@ def command(
     host. It agrees if both point the same way and their 95 % intervals overlap.
     """
     progress = TerminalProgress(quiet=quiet)
-    for done in sweep_strays():
-        progress.note(done)
     if resume:
-        found, candidate, store = _reopened(name, as_name, given)
+        found, candidate, store = _reopened(name, as_name, given, progress)
     else:
-        found, candidate, store = _begun(name, storage, as_name, given)
+        found, candidate, store = _begun(name, storage, as_name, given, progress)
     study = confirmed(
         found,
         candidate,
@@ -93,7 +92,11 @@ def command(
 
 
 def _begun(
-    name: str, storage: str | None, as_name: str | None, given: Mapping[str, Any]
+    name: str,
+    storage: str | None,
+    as_name: str | None,
+    given: Mapping[str, Any],
+    progress: TerminalProgress,
 ) -> tuple[Preflight, Configuration, Store]:
     """A new replication: what is known of it, the winner, its record.
 
@@ -108,6 +111,7 @@ def _begun(
     definition = replace(
         definition, name=as_name or free_name(f"{name}-replica"), finalists=1, beside=()
     )
+    turn.take_turn(STUDIES / definition.name, definition.inventory, progress)
     found = preflight(definition)
     same = (found.baseline.digest, found.server.name) == (
         first.record.baseline,
@@ -128,7 +132,7 @@ def _begun(
 
 
 def _reopened(
-    name: str, as_name: str | None, given: Mapping[str, Any]
+    name: str, as_name: str | None, given: Mapping[str, Any], progress: TerminalProgress
 ) -> tuple[Preflight, Configuration, Store]:
     """The replication of a study to go on with: the named one, or the newest here.
 
@@ -144,7 +148,7 @@ def _reopened(
             path="--resume",
         )
     called, _ = find_run(as_name, _asked(name))
-    _, store, found = reopen(called, None, path="--resume")
+    _, store, found = reopen(called, None, progress, path="--resume")
     record = store.record()
     known = record.configurations
     winners = [kept.configuration for digest, kept in known.items() if digest != record.baseline]

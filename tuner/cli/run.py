@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, replace
 import click
 import msgspec
 
-from tuner.app import contest_results
+from tuner.app import contest_results, turn
 from tuner.app.contests import SEARCH_SHARE, Entry, Meeting, Place, hold, look, tune
-from tuner.app.premises import sweep_strays
 from tuner.app.progress import TerminalProgress
 from tuner.app.runs import find_run
 from tuner.app.session import STUDIES, Preflight, free_name
@@ -55,6 +54,7 @@ Examples:
 @click.option("--name", "called", metavar="NAME", help="Results go to studies/NAME/.")
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run [the newest of it].")
 @options.output
+@turn.option
 def command(
     name: str,
     *,
@@ -75,8 +75,6 @@ def command(
     experiment has it on a ladder of rates. The report sets the published figures beside.
     """
     progress = TerminalProgress(quiet=quiet)
-    for done in sweep_strays():
-        progress.note(done)
     asked = _Asked(name, server, time, only, seed, stalls)
     if resume:
         called, asked = _gone_on_with(asked, called)
@@ -88,6 +86,7 @@ def command(
     cases = _cases(experiment, asked.only)
     called = called or free_name(experiment.name)
     place = Place(STUDIES / called, progress, asked.as_dict(), resume=resume)
+    turn.take_turn(place.folder, None, progress)
     progress.note(f"{experiment.summary}; results in {place.folder}/")
     progress.note(
         f"{duration(experiment.time_s)} for {counted(len(cases), 'case')}; longer where the last"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,8 +11,7 @@ from typing import Any
 
 import click
 
-from tuner.app import results
-from tuner.app.premises import sweep_strays
+from tuner.app import results, turn
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, Preflight, announce, create_store, open_bench, preflight
 from tuner.cli import options
@@ -46,6 +46,7 @@ _OWN = ("name", "storage", "inventory")
 @options.inventory
 @click.option("--host", "as_host", metavar="NAME", help="What to call this host [its host name].")
 @options.output
+@turn.option
 def command(
     name: str,
     *,
@@ -65,10 +66,10 @@ def command(
     refuse_unshared(storage)
     assert storage is not None  # noqa: S101 - refused above
     progress = TerminalProgress(quiet=quiet)
-    for done in sweep_strays():
-        progress.note(done)
     wanted = options.overrides(given)
     definition = _definition(name, storage, study_file, wanted)
+    at_first = as_host or (socket.gethostname() if definition.inventory is None else "")
+    turn.take_turn(STUDIES / name / at_first, definition.inventory, progress)
     found = preflight(definition)
     host = as_host or found.host.hostname
     folder = STUDIES / name / host

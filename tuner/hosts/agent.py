@@ -8,13 +8,14 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import HostError, UnreachableError
-from tuner.hosts import access, log_end, proc
+from tuner.hosts import access, locks, log_end, proc
 from tuner.hosts.inventory import Host
+from tuner.hosts.locks import Holder, Taken
 from tuner.measurement.clocks import Reading
 from tuner.paths import data_dir
 
@@ -43,6 +44,7 @@ class Agent:
         self._host = host
         self._control_path = control_path
         self._process: subprocess.Popen[bytes] | None = None
+        self._cores: tuple[tuple[int, ...], Holder] | None = None
 
     def ask(
         self, what: str, patience_s: float = _PATIENCE_S, **arguments: object
@@ -162,6 +164,12 @@ class Agent:
             )
         return range(first, first + count)
 
+    def take_cores(self, cpus: Collection[int], mine: Holder) -> Taken:
+        """See ``tuner.hosts.locks``, of cores there; held for as long as the channel lasts."""
+        told = self.ask("take_cores", cpus=sorted(cpus), mine=list(mine))
+        self._cores = (tuple(cpus), mine) if told["cpu"] < 0 else None
+        return Taken(told["cpu"], Holder(*told["holder"]), tuple(told["unusable"]))
+
     def clocks(self) -> dict[str, Reading]:
         """Its clocks, ``monotonic_ns`` and ``unix_ns``, each between two instants of ours."""
         asked_ns = time.monotonic_ns()
@@ -197,6 +205,7 @@ class Agent:
         playbooks = data_dir("playbooks")
         sources = {
             access.__name__: Path(access.__file__).read_bytes(),
+            locks.__name__: Path(locks.__file__).read_bytes(),
             log_end.__name__: Path(log_end.__file__).read_bytes(),
             proc.__name__: Path(proc.__file__).read_bytes(),
             "tuner_processes": (playbooks / "module_utils" / "tuner_processes.py").read_bytes(),
@@ -225,7 +234,25 @@ class Agent:
             raise UnreachableError(
                 f"{self._host.name} cannot be reached: {self._last_words()}"
             ) from error
+        if self._cores is not None:
+            self._take_cores_again(*self._cores)
         return process
+
+    def _take_cores_again(self, cpus: Collection[int], mine: Holder) -> None:
+        """Take the cores that the lost channel held.
+
+        Raises:
+            HostError: another study was faster.
+        """
+        self._cores = None
+        taken = self.take_cores(cpus, mine)
+        if taken.cpu >= 0:
+            self.close()
+            self._cores = (tuple(cpus), mine)
+            raise HostError(
+                f"core {taken.cpu} of {self._host.name} is in use by {taken.holder.words} since"
+                " the connection was lost"
+            )
 
     def _last_words(self) -> str:
         process = self._process

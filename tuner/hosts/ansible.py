@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,14 @@ class Loan:
     folder: str = KERNEL_FOLDER
 
 
+Started = Callable[[Iterable[str], Iterable[int]], None]
+"""Called with paths of programs, and with process ids."""
+
+
+def _nothing(_programs: Iterable[str], _pids: Iterable[int]) -> None:
+    """For those who keep no list of what was started."""
+
+
 class AnsibleDeployer:
     """Deploys blocks through ``playbooks/`` with one Ansible run each.
 
@@ -41,6 +49,8 @@ class AnsibleDeployer:
         backend: pattern of the host behind a proxy; by default the target.
         settings: more of Ansible's settings, as environment variables.
         loan: for ``switch``; None if the kernel's settings are not touched.
+        started: called with the programs before they are started, and again with the processes
+            that run since.
     """
 
     def __init__(
@@ -54,8 +64,10 @@ class AnsibleDeployer:
         backend: str = "",
         settings: Mapping[str, str] | None = None,
         loan: Loan | None = None,
+        started: Started = _nothing,
     ) -> None:
         self._lab = lab
+        self._started = started
         self._work = work
         self._user = user
         self._loan = loan
@@ -125,7 +137,7 @@ class AnsibleDeployer:
         for result in results.values():
             if "instances" not in result:
                 return InstanceState(instance.instance, "refused", result["message"], ())
-        return _states(results, [instance])[instance.instance]
+        return self._noted(_states(results, [instance]))[instance.instance]
 
     def stop(self) -> None:
         """See ``Deployer.stop``."""
@@ -155,7 +167,11 @@ class AnsibleDeployer:
         results = self._play(
             "deploy.yml", hosts, tuner_judges=True, **self._wanted(folder, instances)
         )
-        return _states(results, instances)
+        return self._noted(_states(results, instances))
+
+    def _noted(self, states: Mapping[str, InstanceState]) -> Mapping[str, InstanceState]:
+        self._started((), [pid for state in states.values() for pid in state.pids])
+        return states
 
     def _wanted(self, folder: Path, instances: Sequence[InstanceSpec]) -> dict[str, Any]:
         """What is to run, for the module that runs it."""
@@ -167,6 +183,7 @@ class AnsibleDeployer:
             for key in ("kernel", "live_host", "live_adapted", "program", "error_log"):
                 del entry[key]
         wanted.write_text(json.dumps(data))
+        self._started([instance.start[0] for instance in instances], ())
         return {
             "tuner_lab": str(folder),
             "tuner_user": self._user,

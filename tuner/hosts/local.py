@@ -9,8 +9,8 @@ import os
 import runpy
 import socket
 import stat
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,17 @@ class Claim:
     """Of the hosts on which the lab is; empty: it is on this machine."""
     in_place: bool = False
     """Whether the target's own service stands in the lab's place."""
+    cpus: tuple[int, ...] = ()
+    """CPUs of this machine that the lab may use; empty in claims of older versions: any."""
+    programs: tuple[str, ...] = ()
+    """Paths of the programs that were started here."""
+    processes: tuple[tuple[int, int], ...] = ()
+    """What was started here and ran last: process id, and start time as in ``started``."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process that made the claim runs."""
+        return start_time(self.pid) == self.started
 
 
 def claim(
@@ -105,30 +116,62 @@ def claim(
     """Note that this process runs a study; ``release`` it once the lab is stopped.
 
     Raises:
-        HostError: another live process runs this study.
+        HostError: another live process runs this study, or the note cannot be written.
     """
-    folder = _claims_folder()
-    folder.mkdir(parents=True, exist_ok=True)
     mine = Claim(
         os.getpid(),
-        _started(os.getpid()),
+        start_time(os.getpid()),
         str(study.resolve()),
         str(lab),
         str(work),
         kernel,
         inventory,
         in_place,
+        () if inventory else tuple(sorted(os.sched_getaffinity(0))),
     )
     for other in claims():
-        if other.study == mine.study and _alive(other) and other.pid != mine.pid:
+        if other.study == mine.study and other.alive and other.pid != mine.pid:
             raise HostError(f"{study} is being run by process {other.pid}; wait for it or stop it")
-    _claim_path(mine).write_text(json.dumps(asdict(mine)))
+    keep(mine)
     return mine
+
+
+def keep(found: Claim) -> None:
+    """Write a claim to the disk in one step.
+
+    Raises:
+        HostError: it cannot be written.
+    """
+    path = claim_path(found)
+    draft = path.with_suffix(f".{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(asdict(found)))
+        draft.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise HostError(
+            f"{path} cannot be written: {error.strerror}; make room there, or name another folder:"
+            " XDG_STATE_HOME"
+        ) from error
+
+
+def with_started(found: Claim, programs: Iterable[str], pids: Iterable[int]) -> Claim:
+    """Return a claim with what was started for it just now; what has ended is forgotten."""
+    new = [(pid, start_time(pid)) for pid in pids]
+    running = [each for each in (*found.processes, *new) if start_time(each[0]) == each[1]]
+    names = (*found.programs, *(os.path.realpath(name) for name in programs))
+    return replace(
+        found,
+        programs=tuple(dict.fromkeys(names)),
+        processes=tuple(each for each in dict.fromkeys(running) if each[1]),
+    )
 
 
 def strays() -> list[Claim]:
     """Claims whose process is dead: their labs may still run."""
-    return [found for found in claims() if not _alive(found)]
+    return [found for found in claims() if not found.alive]
 
 
 def claims() -> list[Claim]:
@@ -136,16 +179,27 @@ def claims() -> list[Claim]:
     found = []
     for path in sorted(_claims_folder().glob("*.json")):
         with contextlib.suppress(ValueError, TypeError, OSError):
-            found.append(Claim(**json.loads(path.read_text())))
+            found.append(_read_claim(path))
     return found
+
+
+def _read_claim(path: Path) -> Claim:
+    read = Claim(**json.loads(path.read_text()))
+    return replace(
+        read,
+        cpus=tuple(read.cpus),
+        programs=tuple(read.programs),
+        processes=tuple((pid, started) for pid, started in read.processes),
+    )
 
 
 def release(found: Claim) -> None:
     """Forget a claim, once its lab was stopped."""
-    _claim_path(found).unlink(missing_ok=True)
+    claim_path(found).unlink(missing_ok=True)
 
 
-def _claim_path(found: Claim) -> Path:
+def claim_path(found: Claim) -> Path:
+    """Return the file of a claim."""
     return _claims_folder() / (hashlib.sha256(found.study.encode()).hexdigest()[:16] + ".json")
 
 
@@ -154,12 +208,8 @@ def _claims_folder() -> Path:
     return Path(base) / "tuner" / "running"
 
 
-def _alive(found: Claim) -> bool:
-    return _started(found.pid) == found.started
-
-
-def _started(pid: int) -> int:
-    """Field 22 of /proc/PID/stat (proc(5)); 0 if there is no such process."""
+def start_time(pid: int) -> int:
+    """Return field 22 of /proc/PID/stat (proc(5)); 0 if there is no such process."""
     text = _read(f"/proc/{pid}/stat")
     return int(text.rsplit(")", 1)[1].split()[19]) if text else 0
 

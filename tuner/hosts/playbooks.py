@@ -131,7 +131,7 @@ class Playbooks:
                 timeout=_PATIENCE_S,
             )
         if runner.status in ("canceled", "timeout"):
-            _end_workers(private)
+            end_workers(private)
         if asked_to_stop():
             raise Interrupted(f"interrupted during {playbook}")
         words = ""
@@ -166,7 +166,7 @@ def _end(runner: Runner) -> str:
     return said or f"ansible-playbook ended with exit code {runner.rc} and no words"
 
 
-def _end_workers(private: Path) -> None:
+def end_workers(private: Path) -> None:
     """Kill what goes on with a playbook that was ended.
 
     ansible-runner kills the group of ``ansible-playbook``. Its workers have sessions of their own

@@ -1,0 +1,80 @@
+"""A command's turn: the option ``--wait``, the locks, and the sweep of what is in the way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tuner.app.premises import restore_stray
+from tuner.app.progress import TerminalProgress
+from tuner.app.writing import writing
+from tuner.hosts.sweep import Need, sweep
+from tuner.hosts.turn import Turn
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_WAIT = "tuner.wait"
+_TURN = "tuner.turn"
+
+
+def _asked(context: click.Context, _parameter: click.Parameter, value: object) -> None:
+    context.meta[_WAIT] = value
+
+
+def option(function: _F) -> _F:
+    """``--wait``: queue behind another study."""
+    return click.option(
+        "--wait",
+        is_flag=True,
+        expose_value=False,
+        callback=_asked,
+        help="Wait for another study on the same cores to end [refuse, and name it].",
+    )(function)
+
+
+def take_turn(folder: Path, inventory: str | None, progress: TerminalProgress) -> Turn:
+    """Take a study's folder and this machine's cores until the command ends, and clear the way.
+
+    Args:
+        folder: of the study.
+        inventory: of its hosts, whose cores are taken once they are known; None: this machine.
+        progress: where it is said what was waited for, and what was stopped.
+
+    Raises:
+        HostError: another tuner runs the study, or measures on these cores; or the folder cannot
+            be written.
+    """
+    context = click.get_current_context()
+    turn = Turn(folder, wait=context.meta.get(_WAIT, False), say=progress.note)
+    context.call_on_close(turn.end)
+    with writing(folder):
+        turn.take_study()
+    cpus = frozenset() if inventory else frozenset(os.sched_getaffinity(0))
+    turn.take_here(cpus)
+    for done in sweep(Need(folder, cpus, inventory or ""), restore_stray):
+        progress.note(done)
+    context.meta[_TURN] = turn
+    return turn
+
+
+def look_here(progress: TerminalProgress) -> list[str]:
+    """Take this machine's cores for a look at it, and clear the way; what was stopped.
+
+    Raises:
+        HostError: a study measures on them.
+    """
+    context = click.get_current_context()
+    turn = Turn(Path(), wait=context.meta.get(_WAIT, False), say=progress.note)
+    context.call_on_close(turn.end)
+    cpus = frozenset(os.sched_getaffinity(0))
+    turn.take_here(cpus)
+    return sweep(Need(Path(), cpus), restore_stray)
+
+
+def current_turn() -> Turn | None:
+    """Return the turn of the command that runs; None outside of one."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(_TURN)

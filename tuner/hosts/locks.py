@@ -1,0 +1,255 @@
+"""Locks on files, which the kernel releases when their holder dies (flock(2)).
+
+Two uses: one lock for each core, so that no two studies measure on it at the same time, and one
+for each study's folder. The files of the cores lie in a folder that every account of the machine
+can write to, so what stands there is not trusted: a link, a pipe or a closed file is passed over
+with a note, and the holder's own words are cut and stripped before anybody prints them.
+
+The agent runs this file on other hosts, so it stands on the standard library of Python 3.8 alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+VARIABLE = "TUNER_LOCKS"
+"""Environment variable that names another folder for the locks of the cores."""
+_FOLDERS = ("/run/lock", "/tmp")  # noqa: S108 - every account must find the same folder
+_MOST_BYTES = 4_096
+_MOST_CHARACTERS = 300
+
+
+class Holder(NamedTuple):
+    """The process that holds a lock, and its study."""
+
+    pid: int = 0
+    """Of the process that holds the lock; 0: unknown."""
+    study: str = ""
+    folder: str = ""
+    tuner: str = ""
+    """Host, process id and start time of the tuner that measures, which may be elsewhere."""
+
+    @property
+    def words(self) -> str:
+        """Study, folder and process, for a message."""
+        process = f"process {self.pid}" if self.pid else "a process that is not visible"
+        where = self.tuner.split(" ")
+        if len(where) == 3 and where[1] != str(self.pid):
+            process = f"process {where[1]} on {where[0]}"
+        if not self.study:
+            return process
+        return f"the study {self.study} in {self.folder} ({process})"
+
+
+class Locks:
+    """Locks that are held until they are released, or the process ends."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[int, str]] = []
+
+    def take(self, path: str, mine: Holder, mode: int = 0o666) -> Holder | None:
+        """Take one lock.
+
+        Args:
+            path: of its file, which is made if there is none.
+            mine: written into the file, for others to read.
+            mode: of a file that is made.
+
+        Returns:
+            None if the lock is held now; else who holds it.
+
+        Raises:
+            OSError: the file cannot serve as a lock.
+        """
+        while True:
+            descriptor = _opened(path, mode)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                there = _is_at(descriptor, path)
+            except BlockingIOError:
+                holder = _holder(descriptor)
+                os.close(descriptor)
+                return holder
+            except BaseException:
+                os.close(descriptor)
+                raise
+            if there:
+                break
+            # Its last holder removed the file between our two steps.
+            os.close(descriptor)
+        # A file of another account may be closed to us, and a disk full: the lock holds all the
+        # same, it only does not tell whose it is.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(mine._replace(pid=os.getpid())).encode(), 0)
+        self._held.append((descriptor, path))
+        return None
+
+    def add(self, others: Locks) -> None:
+        """Hold what others held."""
+        held, others._held = others._held, []
+        self._held += held
+
+    def release(self, *, remove: bool = False) -> None:
+        """Release all locks.
+
+        Args:
+            remove: whether to remove the files too.
+        """
+        held, self._held = self._held, []
+        for descriptor, path in held:
+            with contextlib.suppress(OSError):
+                if remove:
+                    Path(path).unlink()
+                else:
+                    os.ftruncate(descriptor, 0)
+            os.close(descriptor)
+
+
+class Taken(NamedTuple):
+    """What became of an attempt to take the locks of some cores."""
+
+    cpu: int = -1
+    """The core that another study holds; -1: none."""
+    holder: Holder = Holder()
+    unusable: tuple[str, ...] = ()
+    """Files that cannot serve as locks, each with its reason."""
+
+
+def take_cores(locks: Locks, cpus: Iterable[int], mine: Holder, folder: str = "") -> Taken:
+    """Take the locks of some cores of this machine: all of them, or none.
+
+    A core that the same tuner holds already is passed over. So is one whose file cannot serve as
+    a lock, since any account can put such a file there.
+
+    Args:
+        locks: take what is taken.
+        cpus: the cores.
+        mine: written into the files.
+        folder: of the files; by default the machine's.
+    """
+    folder = folder or cores_folder()
+    unusable = []
+    taken = Locks()
+    for cpu in sorted(set(cpus)):
+        path = str(Path(folder) / f"tuner-core-{cpu}.lock")
+        try:
+            holder = taken.take(path, mine)
+        except OSError as error:
+            unusable.append(f"{path}: {error.strerror or error}")
+            continue
+        if holder is not None and (not holder.tuner or holder.tuner != mine.tuner):
+            taken.release()
+            return Taken(cpu, holder, tuple(unusable))
+    locks.add(taken)
+    return Taken(unusable=tuple(unusable))
+
+
+def cores_folder() -> str:
+    """Return the folder of the locks of the cores, the same for every account of the machine."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        with contextlib.suppress(OSError):
+            Path(named).mkdir(parents=True, exist_ok=True)
+        return named
+    wanted = stat.S_ISVTX | stat.S_IWOTH
+    for folder in _FOLDERS:
+        with contextlib.suppress(OSError):
+            if Path(folder).stat().st_mode & wanted == wanted:
+                return folder
+    return _FOLDERS[-1]
+
+
+def _opened(path: str, mode: int) -> int:
+    """Open a lock's file, which is made if there is none.
+
+    Raises:
+        OSError: it is no file that can be locked.
+    """
+    flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    while True:
+        # Without O_CREAT: with it, nobody may open another account's file in a sticky folder,
+        # not even root (fs.protected_regular, proc_sys_fs(5)).
+        for access in (os.O_RDWR, os.O_RDONLY):
+            try:
+                return _regular(os.open(path, access | flags))
+            except PermissionError:
+                if access == os.O_RDONLY:
+                    raise
+            except FileNotFoundError:
+                break
+        try:
+            made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags, mode)
+        except FileExistsError:
+            continue  # Another process was faster, or it is a link that leads nowhere.
+        # Whatever the umask: other accounts lock the same file.
+        os.fchmod(made, mode)
+        return made
+
+
+def _regular(descriptor: int) -> int:
+    """Return the descriptor of a file that has one name, or close it.
+
+    Raises:
+        OSError: it is something else.
+    """
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1:
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "no file that can be locked")
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except OSError:
+        return False
+
+
+def _holder(descriptor: int) -> Holder:
+    """Return who holds a lock, as far as that can be known.
+
+    The kernel's word comes before the file's, which anybody may have written.
+    """
+    pid = _kernels_pid(descriptor)
+    with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+        said = _plain(json.loads(os.pread(descriptor, _MOST_BYTES, 0)))
+        if pid in (0, said.pid):
+            return said
+    return Holder(pid)
+
+
+def _plain(said: Any) -> Holder:
+    """Return what a lock's file says, fit to be printed.
+
+    Raises:
+        ValueError, TypeError: it says something else.
+    """
+    pid, *texts = said
+    if type(pid) is not int or not all(type(text) is str for text in texts):
+        raise ValueError(said)
+    return Holder(
+        pid,
+        *("".join(c if c.isprintable() else "?" for c in t[:_MOST_CHARACTERS]) for t in texts),
+    )
+
+
+def _kernels_pid(descriptor: int) -> int:
+    """Return the process that holds a flock by /proc/locks (proc_locks(5)); 0 if unknown."""
+    found = os.fstat(descriptor)
+    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+            fields = line.split()
+            if fields[1] == "FLOCK" and fields[5] == f"{device}:{found.st_ino}":
+                return max(0, int(fields[4]))
+    return 0

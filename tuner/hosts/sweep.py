@@ -1,0 +1,231 @@
+"""What dead studies left on this machine: found by their claims, stopped by identity.
+
+A process is stopped if it is one that the study started (by process id and start time, so that an
+id that is used again is another process), if it came from one of those, or if it runs one of the
+study's programs in the study's lab. An editor that has a file of the lab open is none of these.
+No playbook is involved, so the stop works on a full disk and without a working Ansible.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import runpy
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.errors import DefinitionError, HostError
+from tuner.hosts import local
+from tuner.hosts.ansible import KERNEL_FOLDER
+from tuner.hosts.playbooks import end_workers
+from tuner.paths import data_dir
+
+Restore = Callable[[local.Claim], None]
+"""Takes down what a dead study left on other hosts."""
+_PATIENCE_S = 10.0
+"""For this long a process may take to end by itself; then it is killed."""
+_NAMED = 4
+"""Processes that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a command is about to use."""
+
+    study: Path
+    """Folder of the study."""
+    cpus: frozenset[int] = frozenset()
+    """Cores of this machine."""
+    inventory: str = ""
+    """Path of the inventory; empty: this machine."""
+
+    def concerns(self, stray: local.Claim) -> bool:
+        """Return whether what a dead study left is in the way."""
+        if stray.study == str(self.study.resolve()):
+            return True
+        if stray.inventory:
+            mine = str(Path(self.inventory).resolve()) if self.inventory else ""
+            return stray.inventory == mine
+        return bool(self.cpus) and (not stray.cpus or bool(self.cpus & {*stray.cpus}))
+
+
+def sweep(need: Need, restore: Restore) -> list[str]:
+    """Stop what dead studies left in the way; what was done, in words.
+
+    Tuners that start together take turns: one sweeps, the next finds nothing left.
+    """
+    done = []
+    for stray in local.strays():
+        if not need.concerns(stray):
+            continue
+        with _alone_with(stray) as there:
+            if there:
+                done.append(_swept(stray, restore))
+    return done
+
+
+def stop_lab(claim: local.Claim) -> list[str]:
+    """Stop the processes of a study's lab on this machine; what they were, in words.
+
+    Raises:
+        HostError: some do not end.
+    """
+    end_workers(Path(claim.work) / "ansible")
+    stopped = _stop(_processes(claim))
+    if claim.kernel:
+        _restore_kernel(claim.lab)
+    shutil.rmtree(claim.lab, ignore_errors=True)
+    return stopped
+
+
+def _swept(stray: local.Claim, restore: Restore) -> str:
+    study = f"the dead study {stray.study}"
+    try:
+        if stray.inventory:
+            end_workers(Path(stray.work) / "ansible")
+            restore(stray)
+            words = f"stopped what {study} had left on its hosts"
+            words += ", and gave the service its own files back" * stray.in_place
+        else:
+            stopped = stop_lab(stray)
+            words = f"stopped what {study} had left running" if stopped else f"cleared up {study}"
+            words += f": {_listed(stopped)}" if stopped else ""
+            words += ", and put the kernel's settings back" * stray.kernel
+    except (HostError, DefinitionError) as error:
+        return f"what {study} left could not be stopped yet: {error}"
+    shutil.rmtree(stray.work, ignore_errors=True)
+    local.release(stray)
+    return words
+
+
+def _listed(stopped: list[str]) -> str:
+    more = len(stopped) - _NAMED
+    return ", ".join(stopped[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+@contextlib.contextmanager
+def _alone_with(stray: local.Claim) -> Iterator[bool]:
+    """Hold a claim's lock; whether the claim is still there, and its process dead."""
+    try:
+        descriptor = os.open(local.claim_path(stray), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield stray in local.strays()
+    finally:
+        os.close(descriptor)
+
+
+def _processes(claim: local.Claim) -> list[tuple[int, int]]:
+    """Return the processes that a study has left: id and start time."""
+    recorded = [each for each in claim.processes if local.start_time(each[0]) == each[1]]
+    program = data_dir("playbooks") / "module_utils" / "tuner_processes.py"
+    family = runpy.run_path(str(program))["family"]
+    pids = dict.fromkeys(pid for first, _ in recorded for pid in family(first))
+    pids.update(dict.fromkeys(_in_lab(claim)))
+    known = dict(recorded)
+    found = [(pid, known.get(pid) or local.start_time(pid)) for pid in pids]
+    return [each for each in found if each[1]]
+
+
+def _in_lab(claim: local.Claim) -> Iterator[int]:
+    """Processes of the study's programs that were started in its lab.
+
+    A server that was being started as tuner died is in no list yet.
+    """
+    prefix = claim.lab.rstrip("/") + "/"
+    for entry in Path("/proc").iterdir():
+        # Gone in the meantime, or another account's.
+        with contextlib.suppress(OSError):
+            if not entry.name.isdigit():
+                continue
+            program = str((entry / "exe").readlink()).removesuffix(" (deleted)")
+            if program not in claim.programs:
+                continue
+            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            folder = str((entry / "cwd").readlink())
+            if folder.startswith(prefix) or any(
+                word.startswith(prefix) or "=" + prefix in word for word in words.split()
+            ):
+                yield int(entry.name)
+
+
+def _stop(processes: Iterable[tuple[int, int]]) -> list[str]:
+    """Stop processes: ask first, then kill; name and id of each.
+
+    Raises:
+        HostError: some do not end.
+    """
+    with contextlib.ExitStack() as stack:
+        running: dict[int, tuple[int, str]] = {}
+        for pid, started in processes:
+            with contextlib.suppress(OSError):
+                handle = os.pidfd_open(pid)
+                stack.callback(os.close, handle)
+                # Only now: behind this handle the id cannot become another process.
+                if local.start_time(pid) == started:
+                    running[handle] = pid, f"{_name(pid)} (process {pid})"
+        stopped = [words for _, words in running.values()]
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for handle in running:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    signal.pidfd_send_signal(handle, number)
+            running = _left(running)
+            if not running:
+                return stopped
+        words = ", ".join(words for _, words in running.values())
+        raise HostError(f"{words} cannot be stopped; stop it by hand")
+
+
+def _left(running: dict[int, tuple[int, str]]) -> dict[int, tuple[int, str]]:
+    """Wait for processes to end; those that have not."""
+    deadline = time.monotonic() + _PATIENCE_S
+    left = dict(running)
+    poll = select.poll()
+    for handle in left:
+        poll.register(handle, select.POLLIN)
+    while left and time.monotonic() < deadline:
+        for handle, _ in poll.poll(max(0.0, 1_000 * (deadline - time.monotonic()))):
+            poll.unregister(handle)
+            del left[handle]
+    return left
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return "a process"
+
+
+def _restore_kernel(owner: str) -> None:
+    """Have the kernel's guard put back what a study has borrowed, if it still holds.
+
+    Raises:
+        HostError: the guard cannot do it; it tries again by itself.
+    """
+    folder = Path(KERNEL_FOLDER)
+    try:
+        lent_to = json.loads((folder / "saved.json").read_text())["owner"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if lent_to != owner:
+        return
+    command = [sys.executable, "-B", str(folder / "guard.py"), str(folder), "restore"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        raise HostError(
+            f"the kernel's settings: {done.stdout.strip() or done.stderr.strip()}; put them back:"
+            f" python3 {folder}/guard.py {folder} restore"
+        )
