@@ -139,7 +139,7 @@ def test_the_lab_touches_nothing_of_the_host(tmp_path: Path) -> None:
         "the workload has no password",
         "the workload has no certificate",
         "the workload comes from another address",
-        "the lab writes a file instead",
+        "is changed in the lab: a file is written",
         "the lab asks nobody for certificates",
         "the workload's backend stands behind 127.0.0.1:3000",
         "shop.example.com is asked over TLS",

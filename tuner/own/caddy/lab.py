@@ -148,7 +148,7 @@ class _Carrier:
             said = "error.log" if name == "default" else PurePath(f"{name}.log").name
             new = {"output": "file", "filename": f"{self.stand.log_dir}/{said}"}
             if output not in ("file", "stderr", "stdout"):
-                self._say(("logging", "logs", name), "the lab writes a file instead")
+                self._changed(("logging", "logs", name), "a file is written")
             rolled = writer if output == "file" else {}
             logs[name] = {**log, "writer": {**rolled, **new}}
         return {"logs": logs}
@@ -235,7 +235,7 @@ class _Carrier:
             kept["default_logger_name"] = names[0] if names else ""
             if len(names) > 1:
                 place = (*self.serving.server, "logs", "logger_names")
-                self._say(place, f"the lab writes {names[0]} alone of several logs")
+                self._changed(place, f"{names[0]} alone of several logs is written")
         return kept
 
     # --- routes -----------------------------------------------------------------------------
@@ -326,7 +326,7 @@ class _Carrier:
         """The document root: the workload's, or the user's as an absolute path."""
         if not self.stand.root:
             return self._absolute(root)
-        self._say(place, f"{self.stand.root} is served")
+        self._changed(place, f"{self.stand.root} is served")
         return f"{self.stand.root}{self._prefixes.get(place, '')}"
 
     def files(self, place: Place, handler: Mapping[str, Any]) -> Json:
@@ -388,6 +388,9 @@ class _Carrier:
 
     def _say(self, place: Place, why: str) -> None:
         self.notes.append(f"{self.origin.file}: {written(place)} is not carried over: {why}")
+
+    def _changed(self, place: Place, how: str) -> None:
+        self.notes.append(f"{self.origin.file}: {written(place)} is changed in the lab: {how}")
 
 
 def _live(stand: Stand) -> Json:

@@ -254,7 +254,7 @@ class _Carrier:
         # Alone, `auto` would set the affinity anew, over the load generator's CPUs too.
         yield self._with(found, "auto", self.stand.cpu_mask)
         if found.args[:1] != ("auto",):
-            self._say(found, "in the lab, workers are bound to the server's CPUs in turn")
+            self._changed(found, "workers are bound to the server's CPUs in turn")
 
     def _module(self, found: Directive) -> Iterator[Directive]:
         path = str(Path(self.stand.modules_dir) / found.args[0])
@@ -270,7 +270,7 @@ class _Carrier:
             return
         name = PurePath(path).name if not path.startswith(("syslog:", "memory:")) else "other.log"
         if path.startswith(("syslog:", "/dev/", "stderr")):
-            self._say(found, "the lab writes a file instead")
+            self._changed(found, "a file is written")
             name = "other.log"
         yield self._with(found, f"{self.stand.log_dir}/{name}", *found.words[2:])
 
@@ -314,12 +314,12 @@ class _Carrier:
             scheme = {"proxy_pass": "http://", "grpc_pass": "grpc://"}.get(found.name, "")
             path = _path_of(found.args[0]) if speaks else ""
             yield self._with(found, f"{scheme}{target}{path}")
-        if speaks and found.args[0].startswith("https://"):
-            self._say(found, "the lab's backend is asked in cleartext")
         if target == NOBODY:
-            self._say(found, "nothing stands behind it in the lab")
-        else:
-            self.notes.append(f"{found.where}: the workload's backend stands behind {name}")
+            self._changed(found, "nothing stands behind it, and requests there fail")
+            return
+        if found.args[0].startswith("https://"):
+            self._changed(found, "the lab's backend is asked in cleartext")
+        self.notes.append(f"{found.where}: the workload's backend stands behind {name}")
 
     def _upstream(self, found: Directive) -> Iterator[Directive]:
         if self.stand.keep_upstreams:
@@ -343,7 +343,7 @@ class _Carrier:
         for chain in self.serving.chains:
             inside = any(child.key == found.key for child in chain[-1].block or ())
             if inside and not self.stand.own_site:
-                self._say(found, "the workload's own files are served")
+                self._changed(found, "the workload's own files are served")
                 yield self._with(found, f"{self.stand.root}{chain[-1].args[-1]}")
                 return
         yield found
@@ -378,7 +378,7 @@ class _Carrier:
         words = [word for word in (*own, *shared) if word not in _DROPPED_OPTIONS]
         for word in own:
             if word in _DROPPED_OPTIONS:
-                self._say(listen, f"the load generator does not speak {word}")
+                self._changed(listen, f"without {word}, which the load generator does not speak")
         return self._with(listen, self.stand.address, *words)
 
     # --- help -------------------------------------------------------------------------------
@@ -406,6 +406,10 @@ class _Carrier:
     def _say(self, found: Directive, why: str) -> None:
         words = " ".join((found.name, *found.args))
         self.notes.append(f"{found.where}: {words[:80]} is not carried over: {why}")
+
+    def _changed(self, found: Directive, how: str) -> None:
+        words = " ".join((found.name, *found.args))
+        self.notes.append(f"{found.where}: {words[:80]} is changed in the lab: {how}")
 
 
 def _made(name: str, *args: str) -> Directive:
