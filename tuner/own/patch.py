@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 
 PATCH = "own.patch"
 APPLIED = "own"
 """Folder of an export with the changed files."""
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
+_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _NO_END = "\\ No newline at end of file\n"
 
 
@@ -53,6 +54,73 @@ def plain(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
+def lines_of(text: str) -> list[str]:
+    """Return the lines with their ends, as ``patch`` counts them: at line feeds alone.
+
+    Python knows ten more ends of a line.
+    """
+    return _LINES.findall(text)
+
+
+def before_patch(text: str, after: Mapping[str, str]) -> dict[str, str]:
+    """Return the files as they were before an exported patch.
+
+    Args:
+        text: the patch.
+        after: the patched texts, by name in the patch.
+
+    Raises:
+        ValueError: the patch does not lead to these texts.
+    """
+    found = dict(after)
+    rows = iter(_without_marks(text))
+    name, lines, shift = "", [""], 0
+    for row in rows:
+        if row.startswith("+++ "):
+            name, shift = row[4:].rstrip("\n"), 0
+            if name not in after:
+                raise ValueError(f"{name!r} is in the patch, and no file")
+            lines = lines_of(after[name])
+        head = _HUNK.match(row)
+        if head is None:
+            continue
+        old, new = _hunk(rows, int(head[1] or 1), int(head[3] or 1))
+        # An empty range is named by the line before it (POSIX, diff -u).
+        start = int(head[2]) - bool(new) + shift
+        if lines[start : start + len(new)] != new:
+            raise ValueError(f"the patch does not lead to {name!r}")
+        lines[start : start + len(new)] = old
+        shift += len(old) - len(new)
+        found[name] = "".join(lines)
+    return found
+
+
+def _without_marks(text: str) -> list[str]:
+    """The patch's lines; one that has no line feed in its file has none here."""
+    rows: list[str] = []
+    for row in lines_of(text):
+        if row == _NO_END and rows:
+            rows[-1] = rows[-1].removesuffix("\n")
+        else:
+            rows.append(row)
+    return rows
+
+
+def _hunk(rows: Iterator[str], old_count: int, new_count: int) -> tuple[list[str], list[str]]:
+    """Read a hunk: its lines before and after."""
+    old: list[str] = []
+    new: list[str] = []
+    while len(old) < old_count or len(new) < new_count:
+        row = next(rows, "")
+        if row[:1] not in (" ", "-", "+"):
+            raise ValueError("the patch ends within a hunk")
+        if row[0] != "+":
+            old.append(row[1:])
+        if row[0] != "-":
+            new.append(row[1:])
+    return old, new
+
+
 def common_folder(files: Iterable[str], main: str) -> Path:
     """What names in a patch count from: the main file's folder, or one above that holds all."""
     folders = [str(PurePath(file).parent) for file in (main, *files)]
@@ -74,7 +142,6 @@ def patch(before: Mapping[str, str], after: Mapping[str, str], folder: Path) -> 
 
 
 def _one(name: str, before: str, after: str) -> str:
-    # At line feeds alone, as `patch` counts lines; Python knows ten more ends of a line.
-    texts = (_LINES.findall(before), _LINES.findall(after))
+    texts = (lines_of(before), lines_of(after))
     found = difflib.unified_diff(*texts, name, name)
     return "".join(line if line.endswith("\n") else f"{line}\n{_NO_END}" for line in found)
