@@ -5,9 +5,9 @@ host's cores and the server's processes did meanwhile. During a window nothing i
 channel: stalls and samples are kept in memory until they are asked for, because a byte that SSH
 encrypts is work on the host under test.
 
-Sent as source through the channel itself, behind ``tuner.hosts.proc``, ``log_end`` and ``access``,
-and run by the Python there, 3.8 or newer, with the standard library alone. When the channel ends,
-what it started and made is taken away.
+Sent as source through the channel itself, behind ``access``, ``log_end``, ``overlaid`` and ``proc``
+of ``tuner.hosts``, and run by the Python there, 3.8 or newer, with the standard library alone. When
+the channel ends, what it started and made is taken away.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ import time
 from collections import deque
 from json import dumps, loads
 
-from tuner_processes import environment_of, the_run_of
+from tuner_processes import environment_of, runs_of, the_run_of
 
 from tuner.hosts.access import is_enterable, is_readable
 from tuner.hosts.locks import Holder, Locks, take_cores
 from tuner.hosts.log_end import log_end
+from tuner.hosts.overlaid import run_overlaid
 from tuner.hosts.proc import counters
 
 PERIOD_S = 0.05
@@ -162,6 +163,22 @@ class Agent:
             check=False,
         )
         return {"code": done.returncode, "out": done.stdout[-SAID:], "err": done.stderr[-SAID:]}
+
+    def overlaid(self, contents, command, program):
+        """Run a command that sees other contents in some files, as the service's process is."""
+        like = the_run_of(program) if program else 0
+        environment = environment_of(like) if like else None
+        if environment is not None:
+            # systemd's, who would take the command for the service.
+            environment.pop("NOTIFY_SOCKET", None)
+        texts = {path: base64.b64decode(content) for path, content in contents.items()}
+        return run_overlaid(texts, command, like=like, environment=environment)
+
+    def usage(self, program):
+        """CPU time and resident memory of all processes that run a program."""
+        pids = [pid for pid in runs_of(program) if cpu_ns(pid) is not None]
+        cpu = sum(cpu_ns(pid) or 0 for pid in pids)
+        return {"pids": pids, "cpu_ns": cpu, "rss_bytes": sum(rss_bytes(pid) or 0 for pid in pids)}
 
     def which(self, name):
         """Where a program is, the folders of administrators among them."""

@@ -33,8 +33,8 @@ def family(pid):
     return found
 
 
-def runs_of(program, word):
-    """Ids of the processes that run a program with this word on their command line."""
+def runs_of(program, word=None):
+    """Ids of the processes that run a program, with this word on their command line if given."""
     path = os.path.realpath(shutil.which(program) or program)
     found = []
     for entry in os.listdir("/proc"):
@@ -42,7 +42,8 @@ def runs_of(program, word):
             pid = int(entry)
             with open(f"/proc/{pid}/cmdline", "rb") as stream:
                 words = stream.read().split(b"\0")
-            if os.readlink(f"/proc/{pid}/exe") == path and word.encode() in words[1:]:
+            named = word is None or word.encode() in words[1:]
+            if named and os.readlink(f"/proc/{pid}/exe") == path:
                 found.append(pid)
     return sorted(found)
 

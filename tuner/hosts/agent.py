@@ -9,11 +9,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import HostError, UnreachableError
-from tuner.hosts import access, locks, log_end, proc
+from tuner.hosts import access, locks, log_end, overlaid, proc
 from tuner.hosts.inventory import Host
 from tuner.hosts.locks import Holder, Taken
 from tuner.measurement.clocks import Reading
@@ -28,8 +29,21 @@ _BOOT = (
 """Modules under their own names, the last of which is what runs."""
 _PATIENCE_S = 30.0
 """Longest time that an answer may take; then the connection is taken for dead."""
+_VALIDATION_S = 70.0
+"""Longest time that a validator may take: it may resolve names and open many files."""
 _FIRST_PORT, _LAST_PORT = 18_080, 28_000
 """Below Linux's default range of ephemeral ports, so that no client holds one by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The processes of a program, all together, at one instant."""
+
+    pids: tuple[int, ...]
+    cpu_s: float
+    """CPU time since they started, s."""
+    rss_bytes: int
+    """Resident memory; shared pages count for each process."""
 
 
 class Agent:
@@ -95,6 +109,33 @@ class Agent:
             cwd=cwd,
         )
         return told["code"], told["out"], told["err"]
+
+    def overlaid(
+        self, contents: Mapping[str, bytes], command: Sequence[str], program: str = ""
+    ) -> dict[str, Any]:
+        """Run a command there that sees other contents in some files; see ``tuner.hosts.overlaid``.
+
+        Args:
+            contents: by absolute path.
+            command: program and arguments.
+            program: what one process of the service runs (``PROGRAM run``), whose account and
+                environment the command gets; empty: the agent's own.
+
+        Raises:
+            HostError: no single process runs the program.
+        """
+        encoded = {path: base64.b64encode(text).decode() for path, text in contents.items()}
+        given = {"contents": encoded, "command": list(command), "program": program}
+        return self.ask("overlaid", _VALIDATION_S, **given)
+
+    def usage(self, program: str) -> Usage:
+        """Return what all processes of a program use there.
+
+        Raises:
+            HostError: the host is gone.
+        """
+        told = self.ask("usage", program=program)
+        return Usage(tuple(told["pids"]), told["cpu_ns"] / 1e9, told["rss_bytes"])
 
     def which(self, name: str) -> str | None:
         """Path of a program there."""
@@ -207,6 +248,7 @@ class Agent:
             access.__name__: Path(access.__file__).read_bytes(),
             locks.__name__: Path(locks.__file__).read_bytes(),
             log_end.__name__: Path(log_end.__file__).read_bytes(),
+            overlaid.__name__: Path(overlaid.__file__).read_bytes(),
             proc.__name__: Path(proc.__file__).read_bytes(),
             "tuner_processes": (playbooks / "module_utils" / "tuner_processes.py").read_bytes(),
             "__main__": (playbooks / "files" / "tuner_agent.py").read_bytes(),

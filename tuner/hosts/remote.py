@@ -54,13 +54,15 @@ class Connections:
 
     Args:
         inventory: the hosts.
+        hosts: those to be reached; None: the ones that a study uses.
     """
 
-    def __init__(self, inventory: Inventory) -> None:
+    def __init__(self, inventory: Inventory, hosts: Sequence[Host] | None = None) -> None:
         # Short, because the path of a socket has room for some 100 characters (unix(7)).
         _sweep_sockets()
         self._folder = Path(tempfile.mkdtemp(prefix=f"{_SOCKETS}{os.getpid()}-"))
-        self._agents = {host.name: Agent(host, self.path(host)) for host in inventory.in_use}
+        reached = inventory.in_use if hosts is None else hosts
+        self._agents = {host.name: Agent(host, self.path(host)) for host in reached}
 
     @property
     def settings(self) -> Mapping[str, str]:

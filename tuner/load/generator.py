@@ -25,6 +25,9 @@ class Endpoint:
     """``host:port``."""
     pids: tuple[int, ...] = ()
     """Processes whose CPU time and memory belong to the instance, where they can be read."""
+    host: str = ""
+    """Host header and name of TLS, for generators that can ask several hosts by their own names;
+    empty: as the workload says."""
 
 
 @dataclass(frozen=True, slots=True)

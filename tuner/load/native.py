@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -209,14 +210,14 @@ def _instance(wire: Wire, endpoint: Endpoint) -> dict[str, Any]:
     told: dict[str, Any] = {
         "id": endpoint.instance,
         "address": endpoint.address,
-        "host": HOST if wire.tls is None else wire.tls.server_name,
+        "host": endpoint.host or (HOST if wire.tls is None else wire.tls.server_name),
         "pids": list(endpoint.pids),
     }
     if wire.protocol != "http1":
         told["protocol"] = wire.protocol
     if wire.tls is not None:
         told["tls"] = {
-            "server_name": wire.tls.server_name,
+            "server_name": urlsplit(f"//{endpoint.host}").hostname or wire.tls.server_name,
             "ca_file": wire.tls.ca_file or None,
             "verify": wire.tls.verify,
             "resume": wire.tls.resume,
