@@ -82,6 +82,7 @@ class Guard(tuner_guard.Guard):
                     saved["files"][path] = self.keep_old(path, len(saved["files"]))
             before = {path: read(path) for path in saved["files"]}
             refuse_others(saved, before)
+            refuse_unexpected(asked.get("expected", {}), before)
             wanted = {path: self.old_content(old) for path, old in saved["files"].items()}
             wanted.update({path: text.encode() for path, text in texts.items()})
             # Only a new process has another environment.
@@ -318,6 +319,21 @@ def refuse_others(saved, found):
         raise GuardError(
             "something else changed {} while {} had the service; nothing more is tried, and the"
             " files are put back as they were found".format(", ".join(changed), saved["owner"])
+        )
+
+
+def refuse_unexpected(expected, found):
+    """Raise if a file is not as it was when the change was planned.
+
+    Raises:
+        GuardError: something wrote to it since.
+    """
+    changed = [path for path, seen in expected.items() if digest(found.get(path)) != seen]
+    if changed:
+        raise GuardError(
+            "{} changed since this was planned; nothing is changed, plan again".format(
+                ", ".join(changed)
+            )
         )
 
 

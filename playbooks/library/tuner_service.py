@@ -85,6 +85,10 @@ options:
     description: Fail unless the files of the last call still stand.
     type: bool
     default: false
+  expected:
+    description: SHA-256 by path of what O(files) must hold before; others are not compared.
+    type: dict
+    default: {}
   live:
     description:
       - What proves that the service runs with the files; empty, nothing does. Either V(token),
@@ -123,6 +127,7 @@ ARGUMENTS = {
     "lease_s": {"type": "float", "default": 300.0},
     "watched": {"type": "bool", "default": True},
     "continues": {"type": "bool", "default": False},
+    "expected": {"type": "dict", "default": {}},
     "live": {"type": "dict", "default": {}},
     "program": {"type": "str", "default": ""},
     "pid_file": {"type": "str", "default": ""},
@@ -130,7 +135,7 @@ ARGUMENTS = {
 COMMANDS = {"changed": "change", "renewed": "renew", "kept": "keep", "restored": "restore"}
 ASKED = (
     *("owner", "service", "validate", "how", "files", "unit"),
-    *("lease_s", "watched", "continues", "live"),
+    *("lease_s", "watched", "continues", "live", "expected"),
 )
 PATIENCE_S = 240.0
 UNTOLD: dict[str, object] = {"invocation": {}}

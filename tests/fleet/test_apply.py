@@ -39,17 +39,33 @@ def applied(recommended: Path) -> list[tuple[str, str]]:
     return [(entry.host, entry.what) for entry in record.applied]
 
 
+def test_check_shows_it_and_changes_nothing(hosts: Bed, recommended: Path) -> None:
+    """Each host's own server has judged it, and no host has a file more than before."""
+    before = {name: host.files() for name, host in hosts.hosts.items()}
+    inventory = ("--inventory", str(hosts.inventory))
+    done = tuner(recommended, "apply", "mine", *inventory, "--check")
+    assert done.returncode == 0, done.stderr
+    for name in hosts.hosts:
+        assert f"{name}: nginx -t: accepted there" in done.stdout
+        assert f"{name}: then reload of nginx" in done.stdout
+    assert "+++ /etc/nginx/" in done.stdout
+    assert {name: host.files() for name, host in hosts.hosts.items()} == before
+
+
 @pytest.mark.every_run
 def test_canary_then_rollback(hosts: Bed, recommended: Path) -> None:
     """One host runs with it, the other is not touched; then both are as before, and it is noted."""
     before = {name: own_files(host) for name, host in hosts.hosts.items()}
     inventory = ("--inventory", str(hosts.inventory))
-    probe = ("--probe", "http://{host}/", "--probes", "20")
+    probe = ("--probe", "http://{host}/", "--probes", "20", "--yes")
     done = tuner(recommended, "apply", "mine", *inventory, "--canary", "1", *probe)
     assert done.returncode == 0, done.stderr
     assert "one: applied" in done.stdout
     assert "not changed, since --canary is 1: two" in done.stdout
-    assert "sendfile on" in (hosts["one"].root / MAIN).read_text()
+    main = (hosts["one"].root / MAIN).read_text()
+    assert "include /etc/nginx/sites-enabled/*;" in main
+    assert main.startswith("user www-data;")
+    assert own_files(hosts["one"]) != before["one"]
     assert own_files(hosts["two"]) == before["two"]
     done = tuner(recommended, "rollback", "mine", *inventory)
     assert done.returncode == 0, done.stderr
@@ -61,7 +77,7 @@ def test_a_limit_that_does_not_hold_puts_every_host_back(hosts: Bed, recommended
     """No host stays changed when one of them is too slow, and they all serve."""
     before = {name: own_files(host) for name, host in hosts.hosts.items()}
     options = ("--inventory", str(hosts.inventory), "--watch", "p99<1us", "--probes", "10")
-    done = tuner(recommended, "apply", "mine", *options)
+    done = tuner(recommended, "apply", "mine", "--yes", *options)
     assert done.returncode == 3
     assert "p99<=1us was to hold" in done.stderr.replace(" <= ", "<=")
     assert "rolled back: one" in done.stderr

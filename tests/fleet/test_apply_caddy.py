@@ -14,7 +14,9 @@ from tests.fleet.bed import Bed, BedHost, bed
 from tests.fleet.conftest import INITS, skip_without_bed
 from tests.fleet.services import ACCOUNT, CADDY, CADDYFILE, PORT, TEXTS, VARIABLES, Service
 from tests.fleet.test_remote import tuner
+from tuner.judge.results import evaluate
 from tuner.render.systemd import drop_ins
+from tuner.store.store import Store, sqlite_url
 
 pytestmark = [pytest.mark.integration, pytest.mark.fleet]
 
@@ -23,7 +25,7 @@ LOG = "/var/log/caddy/access.log"
 KNOWN = ("GOGC", "GOMEMLIMIT", "GOMAXPROCS", *VARIABLES)
 """Variables that say how Caddy runs; others tell of its start."""
 # No site is called by the address, so Caddy answers with an empty page: a probe all the same.
-PROBE = ("--probe", f"http://{{host}}:{PORT}/page.html", "--probes", "10", "--candidate")
+PROBE = ("--probe", f"http://{{host}}:{PORT}/page.html", "--probes", "10", "--yes")
 
 
 @pytest.fixture(scope="module", params=INITS)
@@ -64,7 +66,16 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def apply(study: Path, hosts: Bed) -> subprocess.CompletedProcess[str]:
     """The candidate on the host."""
-    return tuner(study, "apply", "mine", "--inventory", str(hosts.inventory), *PROBE)
+    return tuner(
+        study, "apply", "mine", "--inventory", str(hosts.inventory), *PROBE, *verdict(study)
+    )
+
+
+def verdict(study: Path) -> tuple[str, ...]:
+    """Accepts the verdict that the simulated study has."""
+    found = evaluate(Store.open(sqlite_url(study / "studies/mine"), "mine").record()).verdict
+    assert found is not None
+    return () if found.kind == "better" else ("--force-verdict", found.kind)
 
 
 def roll_back(study: Path, hosts: Bed) -> None:

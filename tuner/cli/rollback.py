@@ -6,8 +6,8 @@ import time
 
 import click
 
+from tuner.app.reached import reached
 from tuner.app.session import open_store
-from tuner.cli.apply import services_of
 from tuner.errors import HostError
 from tuner.hosts.inventory import read_inventory
 from tuner.record.model import Applied
@@ -31,9 +31,9 @@ def command(name: str, *, inventory: str, storage: str | None) -> None:
     """
     store = open_store(name, storage)
     hosts = read_inventory(inventory, generators=False)
-    with services_of(hosts) as services:
+    with reached(hosts) as there:
         click.echo(f"putting back: {', '.join(host.name for host in hosts.targets)}", err=True)
-        given = services.give_back(hosts.targets, f"{name} ")
+        given = there.services.give_back(hosts.targets, f"{name} ")
     for host, paths in given.files.items():
         words = f"put back {', '.join(paths)}" if paths else f"nothing of {name} to put back"
         click.echo(f"{host}: {words}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,6 +60,8 @@ class Change:
     """What one process of the service runs, as which commands are run; empty: they are root's."""
     continues: bool = False
     """Whether those of the last change must have stayed until this one."""
+    expected: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of files as they were when the change was planned, by path; others may be any."""
     unit: Unit | None = None
     """The environment of its process, where systemd runs; elsewhere that stays as it is."""
 
@@ -127,6 +129,7 @@ class Services:
                 "tuner_pid_file": change.pid_file,
                 "tuner_program": change.program,
                 "tuner_continues": change.continues,
+                "tuner_expected": dict(change.expected),
             },
         )
         result = results[host.name]

@@ -1,0 +1,47 @@
+"""Which studies are applied: those that showed something, or whose verdict is accepted by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.app.services import given, lab_study, own_study
+from tuner.app.recommended import FORCEABLE
+from tuner.errors import DefinitionError
+
+
+def test_a_better_configuration_is_recommended() -> None:
+    """The candidate, not the baseline."""
+    found = given(own_study())
+    assert found.chosen.digest == found.study.candidate
+    assert found.claim.startswith("the study found p99 at 0.")
+    assert found.statements() == [f"study mine: {found.study.sentence}"]
+
+
+@pytest.mark.parametrize("outcome", FORCEABLE)
+def test_any_other_verdict_is_refused_and_can_be_accepted_by_its_name(outcome: str) -> None:
+    """The message names verdict, ratio and option; another name is refused as well."""
+    with pytest.raises(DefinitionError, match=f"is {outcome} .ratio [0-9.]+, .*") as refused:
+        given(lab_study(outcome))
+    assert f"--force-verdict {outcome}" in str(refused.value)
+    for other in set(FORCEABLE) - {outcome}:
+        with pytest.raises(DefinitionError, match=f"is {outcome} .*, not {other}"):
+            given(lab_study(outcome), other)
+    found = given(lab_study(outcome), outcome)
+    assert found.chosen.digest == found.study.candidate
+    assert any("was not shown to be better" in statement for statement in found.statements())
+
+
+def test_a_verdict_that_is_better_is_not_accepted_as_another() -> None:
+    """Whoever expected something else looks at the wrong study."""
+    with pytest.raises(DefinitionError, match=r"is better .*; leave the option out"):
+        given(lab_study(), "equivalent")
+
+
+@pytest.mark.parametrize("accepted", [None, *FORCEABLE])
+def test_a_study_without_a_verdict_is_never_applied(accepted: str | None) -> None:
+    """Whatever is accepted: nothing was shown; the message says how to go on."""
+    study = replace(lab_study(), verdict=None)
+    with pytest.raises(DefinitionError, match=r"has no verdict.*tuner optimize --resume"):
+        given(study, accepted)

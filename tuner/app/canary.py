@@ -1,0 +1,390 @@
+"""The check of a changed host: what the study claimed, before and after the change.
+
+The native generator asks the host over an open loop at a modest rate, in windows. The same number
+of windows is measured before and after the change, and in turn with those of a host that does not
+change where there is one, so that what drifts for both cancels. The rule is ``judge``'s. Its limits
+are in docs/fleet.md: this is the probes' latency at the probes' rate, from this machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import SplitResult, urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.errors import HostError
+from tuner.goals.constraint import Constraint
+from tuner.goals.metric import quantile_of
+from tuner.goals.objective import Objective
+from tuner.hosts.agent import Usage
+from tuner.hosts.inventory import Host
+from tuner.load.generator import Endpoint, LoadGenerator, Next, Plan, WindowSpec
+from tuner.load.native import NativeGenerator
+from tuner.machine.facts import CoreSplit
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import RawWindow, Samples
+from tuner.paths import loadgen_binary
+from tuner.stats.paired import PairedEstimate, estimate, minimum_blocks
+from tuner.workload.wire import Tls, Wire
+from tuner.workload.workload import Request, Workload
+
+MARGIN = 0.10
+"""A host is worse only if it is worse by more than this share."""
+CONFIDENCE = 0.99
+"""Of the interval that must lie beyond the margin."""
+_WINDOWS = 10
+_LEAST_PER_WINDOW = 50
+_CONNECTIONS = 8
+_WARMUP_S = 0.2
+_PATIENCE_S = 5.0
+_RESOURCES = ("cpu", "memory")
+
+ReadUsage = Callable[[Host], Usage]
+"""What the service of a host uses now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How a host is asked."""
+
+    url: str
+    """``{host}`` stands for the address of the host."""
+    probes: int
+    """Requests of each of the two measurements."""
+    rate_per_s: float
+    metric: str
+    """The figure that is compared: a percentile, ``cpu`` or ``memory``."""
+    limit: Constraint | None = None
+    """A percentile that must hold after the change."""
+
+    @property
+    def windows(self) -> int:
+        """Number of windows of each measurement."""
+        return max(1, min(_WINDOWS, self.probes // _LEAST_PER_WINDOW))
+
+    @property
+    def window_s(self) -> float:
+        """Length of one window."""
+        return self.probes / self.windows / self.rate_per_s
+
+    @property
+    def longest_s(self) -> float:
+        """Longest time of one measurement with a control."""
+        return 2 * (self.windows + 1) * (self.window_s + _WARMUP_S + _PATIENCE_S)
+
+
+def metric_of(objective: Objective) -> str:
+    """Return the figure that probes can compare for an objective.
+
+    Throughput and capacity need a load that a host in production must not get: p99 stands for them.
+    """
+    if objective.slo is not None:
+        return objective.slo.metric.name
+    known = objective.name in _RESOURCES or quantile_of(objective.name) is not None
+    return objective.name if known else "p99"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One measurement of one host."""
+
+    latencies_us: tuple[NDArray[np.float64], ...]
+    """Of the answered probes, intended to completed, by window."""
+    values: tuple[float, ...]
+    """The compared figure, by window."""
+
+    def quantile_us(self, share: float) -> float:
+        """Return a quantile of all probes."""
+        return _quantile(np.concatenate(self.latencies_us), share)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A changed host compared with itself before the change."""
+
+    ratio: PairedEstimate | None
+    """After / before; None where there are too few windows to say anything."""
+    worse: bool
+
+
+def judge(
+    before: Sequence[float],
+    after: Sequence[float],
+    control_before: Sequence[float] = (),
+    control_after: Sequence[float] = (),
+) -> Judgement:
+    """Compare the windows of a host before and after its change; smaller is better.
+
+    The pairs are the windows of the same number; with a control, its change is taken from each. The
+    host is worse if the 99 % interval of the ratio (exact signed-rank test, Hodges-Lehmann) lies
+    above 1 + ``MARGIN``. Windows of a host that did not become worse by more than the margin are
+    called worse with a probability of at most 0.5 %, as far as windows are independent.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        differences = np.log(after) - np.log(before)
+        if control_before:
+            differences -= np.log(control_after) - np.log(control_before)
+    differences = differences[np.isfinite(differences)]
+    if len(differences) < minimum_blocks(CONFIDENCE):
+        return Judgement(None, worse=False)
+    found = estimate(differences, CONFIDENCE)
+    return Judgement(found, worse=found.low > 1 + MARGIN)
+
+
+class Probes:
+    """Asks hosts, and compares what they answer before and after.
+
+    Args:
+        asked: how.
+        usage: what a service uses, where CPU or memory is compared.
+        generator: what offers the load; by default the native one on this machine.
+    """
+
+    def __init__(
+        self, asked: Asked, usage: ReadUsage, generator: LoadGenerator | None = None
+    ) -> None:
+        self.asked = asked
+        self._usage = usage
+        self._generator = generator or _generator()
+
+    @property
+    def longest_s(self) -> float:
+        """Longest time of one measurement."""
+        return self.asked.longest_s
+
+    def look(self, hosts: Sequence[Host]) -> Mapping[str, Look]:
+        """Measure hosts in turn, window by window.
+
+        Args:
+            hosts: the changed one first; others count if they answer and are asked the same.
+
+        Raises:
+            HostError: a probe fails, or is not answered in time.
+        """
+        first = _first(self.asked.url, hosts[0])
+        asked = [first, *self._controls(first, hosts[1:])]
+        hosts = [each.host for each in asked]
+        specs = [
+            WindowSpec(
+                # The first of each host warms up what lies between, and is not counted.
+                window_id=f"{host.name}-{number}",
+                instance=host.name,
+                mode="open",
+                rate_per_s=self.asked.rate_per_s,
+                seed=number,
+                warmup_s=_WARMUP_S,
+                duration_s=self.asked.window_s if number else _WARMUP_S,
+            )
+            for number in range(self.asked.windows + 1)
+            for host in hosts
+        ]
+        plan = Plan(first.workload, tuple(each.endpoint for each in asked), tuple(specs))
+        taken = _Taken(self.asked, self._usage, hosts)
+        self._generator.run(plan, taken.after)
+        return {host.name: taken.look(host) for host in hosts}
+
+    def _controls(self, first: _First, hosts: Sequence[Host]) -> Iterator[_First]:
+        for host in hosts:
+            # What is wrong with another host is no reason to judge this one.
+            with contextlib.suppress(HostError):
+                found = _first(self.asked.url, host)
+                if found.workload == first.workload:
+                    yield found
+
+    def checked(
+        self, host: Host, before: Mapping[str, Look], control: Host | None, claim: str
+    ) -> str:
+        """Measure a changed host again and compare; return the outcome in words.
+
+        Args:
+            host: the changed one.
+            before: what ``look`` gave before the change.
+            control: a host that did not change; None: there is none.
+            claim: what the study found, in words.
+
+        Raises:
+            HostError: a probe fails, the limit does not hold, or the host became worse.
+        """
+        hosts = [host] if control is None else [host, control]
+        after = self.look(hosts)
+        seen = after[host.name]
+        words = self._shown(seen)
+        limit = self.asked.limit
+        if limit is not None and limit.metric.quantile is not None:
+            found_us = seen.quantile_us(limit.metric.quantile)
+            if found_us > limit.limit:
+                raise HostError(
+                    f"{host.name}: {limit.metric.name} {found_us / 1e3:.2f} ms of the probes, and"
+                    f" {limit.text} was to hold"
+                )
+        if control is not None and not (control.name in before and control.name in after):
+            control = None
+        held = (before[control.name].values, after[control.name].values) if control else ((), ())
+        found = judge(before[host.name].values, seen.values, *held)
+        if found.ratio is None:
+            least = minimum_blocks(CONFIDENCE) * _LEAST_PER_WINDOW
+            return f"{words}; too few probes to compare with before (--probes {least} or more)"
+        against = f", against {control.name}" if control else ""
+        words = (
+            f"{words}; {self.asked.metric} to before {found.ratio.ratio:.3f} (99 % interval"
+            f" {found.ratio.low:.3f} to {found.ratio.high:.3f}{against}); {claim}"
+        )
+        if found.worse:
+            raise HostError(
+                f"{host.name} is worse by more than {MARGIN:.0%} since it was changed: {words}"
+            )
+        return words
+
+    def _shown(self, look: Look) -> str:
+        shares = {"p50": 0.5, "p99": 0.99}
+        if self.asked.limit is not None and self.asked.limit.metric.quantile is not None:
+            shares[self.asked.limit.metric.name] = self.asked.limit.metric.quantile
+        count = sum(map(len, look.latencies_us))
+        seen = ", ".join(f"{n} {look.quantile_us(q) / 1e3:.2f} ms" for n, q in shares.items())
+        return f"{count} probes answered, {seen}"
+
+
+def _generator() -> NativeGenerator:
+    """Return the native generator on one core of this machine, which it does not keep busy."""
+    cpus = sorted(os.sched_getaffinity(0))
+    cores = CoreSplit((cpus[-1],), (), (), shared=True)
+    return NativeGenerator(loadgen_binary(), cores, StallRule())
+
+
+class _Taken:
+    """The windows of a measurement as they end."""
+
+    def __init__(self, asked: Asked, usage: ReadUsage, hosts: Sequence[Host]) -> None:
+        self._asked = asked
+        self._hosts = hosts
+        self._usage = usage if asked.metric in _RESOURCES else None
+        self._begun = self._used(0)
+        self._latencies: dict[str, list[NDArray[np.float64]]] = {}
+        self._values: dict[str, list[float]] = {}
+        self._ended = 0
+
+    def after(self, window: RawWindow) -> Next:
+        """Take a window; see ``LoadGenerator.run``."""
+        place = self._ended % len(self._hosts)
+        host = self._hosts[place]
+        ended = self._used(place)
+        try:
+            taken_us = _answered(host, self._asked, window)
+            value = self._value(taken_us, self._begun, ended)
+        except HostError:
+            if place == 0:
+                raise
+            taken_us, value = np.empty(0), math.nan
+        if self._ended >= len(self._hosts):
+            self._latencies.setdefault(host.name, []).append(taken_us)
+            self._values.setdefault(host.name, []).append(value)
+        self._ended += 1
+        alone = len(self._hosts) == 1
+        self._begun = ended if alone else self._used(self._ended % len(self._hosts))
+        return Next()
+
+    def look(self, host: Host) -> Look:
+        """Return what was measured of a host."""
+        return Look(tuple(self._latencies[host.name]), tuple(self._values[host.name]))
+
+    def _used(self, place: int) -> Usage | None:
+        return self._usage(self._hosts[place]) if self._usage else None
+
+    def _value(
+        self, taken_us: NDArray[np.float64], begun: Usage | None, ended: Usage | None
+    ) -> float:
+        if begun is None or ended is None:
+            return _quantile(taken_us, quantile_of(self._asked.metric) or 0.5)
+        if self._asked.metric == "memory":
+            return ended.rss_bytes / 2**20
+        return (ended.cpu_s - begun.cpu_s) / len(taken_us) * 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """What the first request of a host shows: how the probes are to ask it."""
+
+    host: Host
+    workload: Workload
+    endpoint: Endpoint
+
+
+def _first(template: str, host: Host) -> _First:
+    """Ask a host once.
+
+    Certificates are checked here, and redirects within the host are followed.
+
+    Raises:
+        HostError: the answer is an error.
+    """
+    url = template.replace("{host}", host.address)
+    try:
+        with urllib.request.urlopen(url, timeout=_PATIENCE_S) as answer:  # noqa: S310 - the user's
+            answer.read()
+            end, status = urlsplit(answer.url), answer.status
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise HostError(f"{host.name}: {url}: {error}") from error
+    begin = urlsplit(url)
+    if end.hostname != begin.hostname:
+        end, status = begin, None
+    name = end.netloc.rpartition("@")[2]
+    endpoint = Endpoint(host.name, _address(end, host), host=name)
+    return _First(host, _workload(end, status), endpoint)
+
+
+def _workload(url: SplitResult, status: int | None) -> Workload:
+    path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    tls = Tls(verify=False) if url.scheme == "https" else None
+    return Workload(
+        name="probe",
+        summary="",
+        wire=Wire(tls=tls),
+        requests=(Request(1.0, "GET", path, (), b"", status, None, None),),
+        connections=_CONNECTIONS,
+        arrival="constant",
+        timeout_s=_PATIENCE_S,
+        site=(),
+        backend=None,
+    )
+
+
+def _address(url: SplitResult, host: Host) -> str:
+    port = url.port or (443 if url.scheme == "https" else 80)
+    try:
+        family, *_, where = socket.getaddrinfo(url.hostname, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise HostError(f"{host.name}: {url.hostname}: {error}") from error
+    return f"[{where[0]}]:{port}" if family == socket.AF_INET6 else f"{where[0]}:{port}"
+
+
+def _answered(host: Host, asked: Asked, window: RawWindow) -> NDArray[np.float64]:
+    """Return the latencies of a window, µs.
+
+    Raises:
+        HostError: a probe was not answered, or not as the first one.
+    """
+    unanswered = window.offered - window.completed
+    if unanswered or window.errors or window.timeouts or not window.completed:
+        reasons = ", ".join(f"{count} × {what}" for what, count in window.errors.items())
+        raise HostError(
+            f"{host.name}: {unanswered} of {window.offered} probes of"
+            f" {asked.url.replace('{host}', host.address)} failed: {reasons or 'no answer in time'}"
+        )
+    assert isinstance(window.samples, Samples)  # noqa: S101 - the native generator's
+    samples = window.samples
+    taken_ns = (samples.completed_ns - samples.intended_ns)[samples.outcome == 0]
+    taken_us: NDArray[np.float64] = taken_ns / 1e3
+    return taken_us
+
+
+def _quantile(values: NDArray[np.float64], share: float) -> float:
+    return float(np.sort(values)[math.ceil(share * len(values)) - 1])

@@ -1,0 +1,221 @@
+"""The files of a host's service, and what applying a study makes of them.
+
+Nothing here changes a host: files are read through ``Files``, and plans are data.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from tuner.errors import DefinitionError
+from tuner.own.caddy import caddyfile
+from tuner.own.caddy.home import Home
+from tuner.own.files import Files
+from tuner.own.merge import Conflict, merge
+from tuner.own.nginx.tree import Tree, parse, write
+from tuner.own.patch import APPLIED, PATCH, before_patch, folder_of, lines_of, plain
+from tuner.record.model import ConfigurationRecord
+from tuner.servers import caddy
+
+
+class UnfitError(Exception):
+    """The study cannot be applied to a host's files; the message names file and line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The configuration of a host's service as it stands there."""
+
+    main: str
+    """Path of the main file."""
+    texts: Mapping[str, str]
+    """Every file that it is read from, by path; bytes that are no UTF-8 as lone surrogates."""
+    resolved: str
+    """One text with the includes in place."""
+    tree: Tree | None = None
+    """Of Nginx."""
+
+
+def read_nginx(main: str, files: Files) -> Found:
+    """Read the Nginx configuration of a host.
+
+    Raises:
+        DefinitionError: at file and line.
+    """
+    tree = parse(main, files)
+    return Found(main, tree.texts, plain(write(tree.directives)), tree)
+
+
+def read_caddy(main: str, home: Home) -> Found:
+    """Read the Caddyfile of a host with its imports, or Caddy's JSON.
+
+    Raises:
+        DefinitionError: at file and line.
+    """
+    if main.endswith(".json"):
+        try:
+            text = home.read(main).decode("utf-8", "surrogateescape")
+        except OSError as error:
+            raise DefinitionError(f"cannot be read: {error.strerror}", path=main) from None
+        return Found(main, {main: text}, plain(text))
+    texts = caddyfile.read(main, home)
+    return Found(main, texts, plain(caddyfile.inlined(texts, main, home)))
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The user's files that a study changed, as they were and as they became."""
+
+    before: Mapping[str, str]
+    """By path on the hosts."""
+    after: Mapping[str, str]
+    resolved: str
+    """The whole configuration that was tuned, with the includes in place."""
+
+
+def tuned_files(
+    chosen: ConfigurationRecord, baseline: ConfigurationRecord, name: str, config: str, main: str
+) -> Tuned:
+    """Return the files that a study of the user's own configuration changed.
+
+    Args:
+        chosen: the tuned configuration.
+        baseline: the user's own.
+        name: of the study.
+        config: main file that was tuned.
+        main: main file on the hosts.
+
+    Raises:
+        DefinitionError: nothing of the user's files changed, or not by a patch.
+    """
+    if caddy.JSON_FILE in chosen.more:
+        raise DefinitionError(
+            f"what {name!r} recommends is said by {caddy.JSON_FILE} alone, not by your Caddyfile;"
+            f" see `tuner export {name}`",
+            path="NAME",
+        )
+    prefix, text = f"{APPLIED}/", chosen.more.get(PATCH, "")
+    after = {
+        key.removeprefix(prefix): value
+        for key, value in chosen.more.items()
+        if key.startswith(prefix)
+    }
+    if not after and caddy.ENVIRONMENT_FILE not in chosen.more:
+        raise DefinitionError(
+            f"{name!r} recommends the configuration as it was: nothing to apply", path="NAME"
+        )
+    try:
+        before = before_patch(text, after)
+    except ValueError as error:
+        raise DefinitionError(f"the record of {name!r} is damaged: {error}", path="NAME") from None
+    # Names count from a folder that may lie above the main file's.
+    up = os.path.relpath(folder_of(text), Path(config).absolute().parent) if after else "."
+    folder = PurePath(os.path.normpath(PurePath(main).parent / up))
+    return Tuned(
+        {str(folder / key): value for key, value in before.items()},
+        {str(folder / key): value for key, value in after.items()},
+        baseline.text,
+    )
+
+
+def merged(tuned: Tuned, found: Found) -> dict[str, str]:
+    """Apply what a study changed to the files of a host, which may differ from the tuned ones.
+
+    Each file is merged three ways by lines: from the file that was tuned to the tuned one, onto the
+    host's. That needs nothing but the record, and is the same for Nginx and Caddy; what it makes is
+    validated on the host, and shown.
+
+    Raises:
+        UnfitError: a host has no such file, or changed the same lines.
+    """
+    made = {}
+    for path, after in tuned.after.items():
+        if path not in found.texts:
+            raise UnfitError(
+                f"{path}: was changed by the study, and {found.main} does not include it here"
+            )
+        result = merge(tuned.before[path], found.texts[path], after)
+        if result.conflicts:
+            raise UnfitError("; ".join(_words(path, each) for each in result.conflicts))
+        _check_utf8(path, result.text)
+        made[path] = result.text
+    return made
+
+
+def _words(path: str, conflict: Conflict) -> str:
+    ours, base, theirs = map(_quoted, (conflict.ours, conflict.base, conflict.theirs))
+    return f"{path}:{conflict.line}: holds {ours}; the study made {theirs} of {base}"
+
+
+def _quoted(lines: Sequence[str]) -> str:
+    return repr(" ".join(line.strip() for line in lines)) if lines else "nothing"
+
+
+def _check_utf8(path: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UnfitError(
+            f"{path}: holds bytes that are no UTF-8, and is sent as text; make it UTF-8 first"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What applying a study does to the files of one host."""
+
+    found: Found
+    files: Mapping[str, str]
+    """New text by path; also of files that have it already."""
+    unlike: str
+    """Unified difference from the configuration that was tuned to the host's; empty: none."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> Mapping[str, str]:
+        """The files that get another text."""
+        return {path: t for path, t in self.files.items() if self.found.texts.get(path) != t}
+
+    @property
+    def difference(self) -> str:
+        """Unified difference of the files that change."""
+        return "".join(
+            unified(plain(self.found.texts.get(path, "")), text, path)
+            for path, text in self.changed.items()
+        )
+
+    @property
+    def expected(self) -> Mapping[str, str]:
+        """SHA-256 of the files to be written as they were read, by path."""
+        return {
+            path: hashlib.sha256(
+                self.found.texts[path].encode("utf-8", "surrogateescape")
+            ).hexdigest()
+            for path in self.files
+        }
+
+
+def plan_of_own(tuned: Tuned, found: Found) -> Plan:
+    """Return the plan for a host of a study of the user's own files.
+
+    Raises:
+        UnfitError: see ``merged``.
+    """
+    unlike = ""
+    # A configuration that cannot be put together is in the record as its main file alone.
+    if tuned.resolved not in (found.resolved, plain(found.texts[found.main])):
+        unlike = unified(tuned.resolved, found.resolved, "as tuned", "on this host")
+    return Plan(found, merged(tuned, found), unlike)
+
+
+def unified(before: str, after: str, name: str, new_name: str = "") -> str:
+    """Return the unified difference of two texts; empty if they are equal."""
+    rows = difflib.unified_diff(
+        lines_of(before), lines_of(after), name, new_name or name, n=2 if new_name else 3
+    )
+    return "".join(row if row.endswith("\n") else f"{row}\n" for row in rows)

@@ -1,0 +1,124 @@
+"""A study of the lab on a host: its settings in the host's own files of Nginx."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tuner.app.host_files import Found, Plan, UnfitError
+from tuner.app.recommended import Recommended
+from tuner.definition.study import DEFAULT_STUDY, load_study
+from tuner.errors import DefinitionError
+from tuner.own.bound import Bound
+from tuner.own.nginx.edits import change_texts
+from tuner.own.nginx.serving import Serving, serving
+from tuner.own.nginx.table import bind, changes
+from tuner.own.service import sent
+from tuner.record.changes import changes_of
+from tuner.space.configuration import Value
+from tuner.space.facts import space_facts
+from tuner.space.kernel import is_kernels
+from tuner.space.space import Space, bind_space
+from tuner.workload.workload import Workload, load_workload
+
+_PATHS = ("/",)
+"""The paths that a host is asked for: those of the lab's files say nothing of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabSettings:
+    """The settings that a study of the lab changed, and where they belong."""
+
+    wanted: dict[str, Value]
+    baseline: dict[str, Value]
+    space: Space
+    workload: Workload
+    remedy: str
+    """The command that tunes a host's own files instead."""
+
+
+def lab_settings(given: Recommended, remedy: str) -> LabSettings:
+    """Return the settings of a study of the lab.
+
+    Raises:
+        DefinitionError: its space or workload is not here, or nothing differs from the baseline.
+    """
+    record = given.record
+    definition = load_study(DEFAULT_STUDY, record.definition)
+    workload = load_workload(definition.workload)
+    facts = space_facts(record.host, record.server, workload, len(record.cores.server))
+    wanted = {
+        change.name: change.tuned
+        for change in changes_of(given.baseline, given.chosen)
+        if not is_kernels(change.name)
+    }
+    if not wanted:
+        raise DefinitionError(
+            f"{given.name!r} changed no setting of {record.server.name}: nothing to apply",
+            path="NAME",
+        )
+    space = bind_space(definition.space, facts, definition.force)
+    return LabSettings(wanted, dict(given.baseline.values), space, workload, remedy)
+
+
+def plan_of_lab(settings: LabSettings, found: Found, server_name: str = "") -> Plan:
+    """Return the plan for a host: its own files with the settings that the study changed.
+
+    Args:
+        settings: of the study.
+        found: the files of the host.
+        server_name: which server of the configuration is meant; empty: the default one.
+
+    Raises:
+        UnfitError: a setting has no place in them.
+    """
+    assert found.tree is not None  # noqa: S101 - only Nginx's are read for a study of the lab
+    try:
+        reached = serving(
+            found.tree,
+            _PATHS,
+            server_name=server_name,
+            tls=settings.workload.wire.tls is not None,
+            proxied=settings.workload.backend is not None,
+        )
+        bound = bind(settings.space, reached)
+        _refuse_unplaced(settings, bound, found.main)
+        texts = _texts(settings, bound, reached, found)
+    except DefinitionError as error:
+        raise UnfitError(f"{error}; tune its own files instead: {settings.remedy}") from error
+    return Plan(found, texts, "", _notes(settings, bound))
+
+
+def _refuse_unplaced(settings: LabSettings, bound: Bound, main: str) -> None:
+    placed = {parameter.name: parameter for parameter in bound.space.parameters}
+    reasons = dict(bound.space.left_out)
+    for name, value in settings.wanted.items():
+        if name not in placed:
+            reason = reasons.get(name, "has no place in this configuration")
+            raise DefinitionError(f"{name} {reason}", path=main)
+        searched = settings.space.parameter(name).role != "fixed"
+        if searched and placed[name].role == "fixed" and bound.said[name] != value:
+            raise DefinitionError(f"{name} is needed as it is by other settings", path=main)
+
+
+def _texts(settings: LabSettings, bound: Bound, reached: Serving, found: Found) -> dict[str, str]:
+    assert found.tree is not None  # noqa: S101 - as above
+    configuration = bound.space.complete(settings.wanted, bound.baseline)
+    for name in settings.wanted:
+        if name not in configuration.values:
+            condition = "what it depends on is otherwise on this host"
+            raise DefinitionError(f"{name} has no effect: {condition}", path=found.main)
+    edits = changes(bound, reached, configuration, reference=bound.baseline)
+    texts = change_texts(found.tree, edits)
+    sent(texts)
+    return texts
+
+
+def _notes(settings: LabSettings, bound: Bound) -> tuple[str, ...]:
+    """Settings that the study had otherwise than the host, which keeps its own."""
+    others = [
+        f"{name} {bound.space.parameter(name).format(value)}"
+        f" (in the study {bound.space.parameter(name).format(settings.baseline[name])})"
+        for name, value in bound.said.items()
+        if name not in settings.wanted and settings.baseline.get(name, value) != value
+    ]
+    return (f"stays as the host has it: {', '.join(others)}",) if others else ()

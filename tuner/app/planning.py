@@ -1,0 +1,267 @@
+"""What applying a study would do on each host: read, compared, validated there; nothing changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from tuner.app.host_files import (
+    Plan,
+    Tuned,
+    UnfitError,
+    plan_of_own,
+    read_caddy,
+    read_nginx,
+    tuned_files,
+    unified,
+)
+from tuner.app.lab_values import LabSettings, lab_settings, plan_of_lab
+from tuner.app.recommended import Recommended
+from tuner.definition.study import MAIN_FILES
+from tuner.errors import DefinitionError, HostError
+from tuner.hosts.inventory import Host
+from tuner.hosts.service import SERVICE_FOLDER, Change, Running
+from tuner.own.caddy.home import Home
+from tuner.own.files import Files
+from tuner.render.systemd import unit_of
+from tuner.servers import caddy, nginx
+
+
+class Channel(Files, Protocol):
+    """What planning asks of a host: ``tuner.hosts.agent.Agent`` answers it."""
+
+    def which(self, name: str) -> str | None:
+        """Return the path of a program."""
+        ...
+
+    def overlaid(
+        self, contents: Mapping[str, bytes], command: Sequence[str], program: str = ""
+    ) -> Mapping[str, Any]:
+        """Run a command that sees other contents in some files; see ``tuner.hosts.overlaid``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be applied, the same for every host."""
+
+    given: Recommended
+    main: str
+    """Main file of the service on the hosts."""
+    change: Change
+    """With no files yet: they are a host's own."""
+    source: Tuned | LabSettings
+    server_name: str = ""
+
+
+def wanted(
+    given: Recommended,
+    *,
+    inventory: str,
+    target: str | None = None,
+    service: str | None = None,
+    server_name: str = "",
+) -> Wanted:
+    """Return what a study's recommendation means for hosts.
+
+    Args:
+        given: the recommendation.
+        inventory: path of the inventory, for the command that is shown.
+        target: main file on the hosts; None: the usual one.
+        service: name of the service; None: that of the server.
+        server_name: which server of the configuration a study of the lab is applied to.
+
+    Raises:
+        DefinitionError: the study cannot be applied to any host.
+    """
+    record, name = given.record, given.name
+    server = record.server.name
+    if server not in MAIN_FILES:
+        raise DefinitionError(f"{server} is exported only; see `tuner export {name}`", path="NAME")
+    definition = record.definition
+    config = str(definition.get("config") or "")
+    # In place, the study's own file was there already.
+    main = target or (config if definition.get("in_place") else MAIN_FILES[server])
+    source: Tuned | LabSettings
+    if given.is_own:
+        source = tuned_files(given.chosen, given.baseline, name, config, main)
+    else:
+        remedy = (
+            f"tuner optimize --server {server} --config COPY-OF-{main}"
+            f" --workload {definition.get('workload')}, and tuner apply --inventory {inventory}"
+            f" --file {main}"
+        )
+        if server != nginx.name:
+            raise DefinitionError(
+                f"{name!r} was made in the lab, and its settings cannot be set in a Caddyfile of"
+                f" the hosts' own; tune that: {remedy}",
+                path="NAME",
+            )
+        source = lab_settings(given, remedy)
+    validate: tuple[str, ...] = ("nginx", "-t", *(("-c", target) if target else ()))
+    change = Change(
+        owner=f"{name} {given.chosen.configuration.digest}",
+        service=service or server,
+        files={},
+        validate=validate,
+    )
+    if server == caddy.name:
+        # Validating opens log files, so it runs as the service's process; a reload that fails
+        # keeps what ran, so its administration proves the change.
+        validate, adapted = caddy.service_commands(main)
+        unit = unit_of(change.service, given.chosen.more.get(caddy.ENVIRONMENT_FILE, ""))
+        change = replace(
+            change, validate=validate, live=Running(adapted), program=caddy.name, unit=unit
+        )
+    return Wanted(given, main, change, source, server_name)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPlan:
+    """What happens on one host."""
+
+    host: Host
+    plan: Plan
+    change: Change
+    validated: str
+    """Outcome of the validation on the host, in words; empty: nothing was to be validated."""
+    drop_ins: Mapping[str, str] = field(default_factory=dict)
+    """What the drop-ins of the service's unit hold now, of those that there are."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything is to be changed there."""
+        return bool(self.plan.changed or self.change.unit)
+
+    @property
+    def words(self) -> str:
+        """The plan for people: how the host's files differ, what changes, and what follows."""
+        name, plan, change = self.host.name, self.plan, self.change
+        rows = [f"{name}: {note}\n" for note in plan.notes]
+        if plan.unlike:
+            rows.append(f"{name}: its configuration differs from the one that was tuned:\n")
+            rows.append(plan.unlike)
+        if not self.is_needed:
+            return "".join([*rows, f"{name}: has it already; nothing changes\n"])
+        unit = change.unit.files if change.unit else {}
+        rows.append(f"{name}: would change {', '.join((*plan.changed, *unit))}:\n")
+        rows.append(plan.difference)
+        rows += [unified(self.drop_ins.get(path, ""), text, path) for path, text in unit.items()]
+        rows.append(f"{name}: {self.validated}\n" if self.validated else "")
+        how = f"{change.how} of {change.service}"
+        if change.unit:
+            how += ", or a restart where its environment changes"
+        return "".join([*rows, f"{name}: then {how}\n"])
+
+
+def planned(
+    hosts: Sequence[Host],
+    want: Wanted,
+    channel: Callable[[Host], Channel],
+    home: Callable[[Host, str], Home],
+    *,
+    validate: bool = True,
+) -> list[HostPlan]:
+    """Return the plan for every host; nothing is changed.
+
+    Args:
+        hosts: the hosts.
+        want: what is to be applied.
+        channel: reaches a host.
+        home: a host as the Caddy of its service finds it, by the path of that Caddy.
+        validate: whether each host's server judges the result, without a file being replaced.
+
+    Raises:
+        HostError: hosts to which it cannot be applied, each with its reason.
+    """
+    plans, refused = [], []
+    for host in hosts:
+        try:
+            plans.append(_plan(host, want, channel(host), home, validate=validate))
+        except (UnfitError, DefinitionError, HostError) as error:
+            words = str(error)
+            refused.append(words if words.startswith(f"{host.name}: ") else f"{host.name}: {words}")
+    if refused:
+        raise HostError(
+            f"nothing was changed; {'; '.join(refused)}. Mend that, or leave the host out of the"
+            " inventory"
+        )
+    return plans
+
+
+def _plan(
+    host: Host,
+    want: Wanted,
+    there: Channel,
+    home: Callable[[Host, str], Home],
+    *,
+    validate: bool,
+) -> HostPlan:
+    owner = _owner(there)
+    if owner not in ("", want.change.owner):
+        raise HostError(
+            f"{want.main} is changed by {owner} already; roll that back first (tuner rollback), or"
+            " wait until its time is over"
+        )
+    if want.given.record.server.name == caddy.name:
+        found = read_caddy(want.main, home(host, there.which(caddy.name) or caddy.name))
+    else:
+        found = read_nginx(want.main, there)
+    if isinstance(want.source, Tuned):
+        plan = plan_of_own(want.source, found)
+    else:
+        plan = plan_of_lab(want.source, found, want.server_name)
+    if owner and plan.changed:
+        # Files that are not named again would get back what they were before the first time.
+        raise HostError(
+            f"{', '.join(plan.changed)} changed since {want.given.name!r} was applied here; put"
+            f" that back first: tuner rollback {want.given.name}"
+        )
+    change = replace(want.change, files=plan.files, expected=plan.expected)
+    validated = _validated(want.change, plan, there) if validate and plan.changed else ""
+    return HostPlan(host, plan, change, validated, _drop_ins(change, there))
+
+
+def _owner(there: Channel) -> str:
+    """Return who changed the service of a host, if that can still be rolled back."""
+    saved = f"{SERVICE_FOLDER}/saved.json"
+    if not there.matches(saved):
+        return ""
+    try:
+        return str(json.loads(there.read(saved))["owner"])
+    except (ValueError, KeyError, TypeError):
+        raise HostError(
+            f"{saved} is damaged; on the host: python3 {SERVICE_FOLDER}/guard.py {SERVICE_FOLDER}"
+            " restore, or look at what it holds"
+        ) from None
+
+
+def _drop_ins(change: Change, there: Channel) -> dict[str, str]:
+    """Return what the drop-ins of the service's unit hold that are there already."""
+    paths = change.unit.files if change.unit else ()
+    return {
+        path: there.read(path).decode("utf-8", "replace") for path in paths if there.matches(path)
+    }
+
+
+def _validated(change: Change, plan: Plan, there: Channel) -> str:
+    """Let the host's own server judge the files before they are replaced; return the words.
+
+    Raises:
+        UnfitError: it refuses them.
+    """
+    contents = {path: text.encode() for path, text in plan.changed.items()}
+    program, *arguments = change.validate
+    command = (there.which(program) or program, *arguments)
+    told = there.overlaid(contents, command, change.program)
+    line = " ".join(change.validate)
+    if "unavailable" in told:
+        return (
+            f"{line}: not before the files are replaced, since there is no mount namespace"
+            f" ({told['unavailable']}); then, and before the {change.how}"
+        )
+    if told["code"] != 0:
+        raise UnfitError(f"{change.service} refused it: {line}: {told['said']}")
+    return f"{line}: accepted there"

@@ -1,0 +1,49 @@
+"""The hosts of an inventory, with the channels over which their services are read and changed."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.hosts.agent import Agent
+from tuner.hosts.home import ServiceHome
+from tuner.hosts.inventory import Host, Inventory
+from tuner.hosts.playbooks import Playbooks
+from tuner.hosts.remote import Connections
+from tuner.hosts.service import Services
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Hosts that are connected while this is in use."""
+
+    services: Services
+    connections: Connections
+
+    def agent(self, host: Host) -> Agent:
+        """Return the channel to a host, opened at its first question."""
+        return self.connections.agent(host)
+
+    def home(self, host: Host, program: str) -> ServiceHome:
+        """Return a host as the Caddy of its service finds it.
+
+        Raises:
+            HostError: the service does not run.
+        """
+        return ServiceHome(self.agent(host), program)
+
+
+@contextlib.contextmanager
+def reached(hosts: Inventory) -> Iterator[Reached]:
+    """Connect to the targets of an inventory; the connections end with the context."""
+    connections = Connections(hosts, hosts.targets)
+    try:
+        with tempfile.TemporaryDirectory(prefix="tuner-apply-") as folder:
+            path = str(Path(hosts.path).resolve())
+            playbooks = Playbooks(Path(folder), path, connections.settings)
+            yield Reached(Services(playbooks, Path(folder)), connections)
+    finally:
+        connections.close()

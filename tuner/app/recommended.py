@@ -1,0 +1,115 @@
+"""The configuration that ``tuner apply`` takes from a study, and the claim that allows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tuner.errors import DefinitionError
+from tuner.export.configuration import choose
+from tuner.judge.results import StudyResult
+from tuner.record.model import ConfigurationRecord, Record
+from tuner.space.kernel import is_kernels
+from tuner.stats.verdict import Verdict, VerdictKind
+
+FORCEABLE = tuple(kind.value for kind in VerdictKind if kind is not VerdictKind.BETTER)
+"""Verdicts that ``--force-verdict`` may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recommended:
+    """The tuned configuration of a study, with the verdict that it has."""
+
+    study: StudyResult
+    name: str
+    chosen: ConfigurationRecord
+    baseline: ConfigurationRecord
+    verdict: Verdict
+
+    @property
+    def record(self) -> Record:
+        """The study's record."""
+        return self.study.record
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the study tuned files of the user's (``--config``, ``--in-place``)."""
+        return bool(self.record.definition.get("config"))
+
+    @property
+    def claim(self) -> str:
+        """The figure that a check of a host is held against, in words."""
+        gained = self.study.gained
+        verdicts = (each.verdict for each in self.study.objectives if each.objective == gained)
+        found = next(verdicts, self.verdict).estimate
+        return f"the study found {gained.text} at {found.ratio:.3f} of the baseline's"
+
+    def statements(self) -> list[str]:
+        """Return what the user confirms by going on, a sentence each.
+
+        Everything that must be agreed to before hosts are changed is listed here.
+        """
+        found = [f"study {self.name}: {self.study.sentence}"]
+        if self.verdict.kind is not VerdictKind.BETTER:
+            found.append(
+                f"the verdict is {self.verdict.kind}: the configuration was not shown to be better"
+            )
+        if not self.is_own:
+            found.append(
+                "the study was made in the lab: each host keeps its own files, and the settings"
+                " that the study changed are set in them"
+            )
+        kernel = sorted(name for name in self.chosen.kernel if is_kernels(name))
+        if kernel:
+            found.append(
+                f"the gain was measured with {', '.join(kernel)} of the kernel changed as well;"
+                f" apply leaves the kernel alone, `tuner export {self.name}` writes the file"
+            )
+        return found
+
+
+def recommended(study: StudyResult, name: str, accepted: str | None = None) -> Recommended:
+    """Return the tuned configuration of a study, if its verdict allows to apply it.
+
+    Args:
+        study: the result.
+        name: of the study.
+        accepted: the verdict that the user accepts in place of *better*; None: only that.
+
+    Raises:
+        DefinitionError: the study has no verdict, or another one.
+    """
+    verdict = study.verdict
+    if verdict is None:
+        raise DefinitionError(
+            f"{name!r} has no verdict, so nothing was shown to be better ({study.sentence});"
+            f" continue it with `tuner optimize --resume --name {name}`, or begin a new study",
+            path="NAME",
+        )
+    wanted = accepted or VerdictKind.BETTER.value
+    if verdict.kind.value != wanted:
+        found = verdict.estimate
+        words = (
+            f"the verdict of {name!r} is {verdict.kind} (ratio {found.ratio:.3f}, interval"
+            f" {found.low:.3f} to {found.high:.3f})"
+        )
+        raise DefinitionError(_remedy(words, verdict.kind, accepted), path=_option(accepted))
+    chosen = choose(study, candidate=True)
+    baseline = study.record.configurations.get(study.record.baseline)
+    if chosen is None or baseline is None or study.candidate is None:
+        raise DefinitionError(f"the record of {name!r} holds no configuration", path="NAME")
+    return Recommended(study, name, chosen, baseline, verdict)
+
+
+def _option(accepted: str | None) -> str:
+    return "--force-verdict" if accepted else "NAME"
+
+
+def _remedy(words: str, kind: VerdictKind, accepted: str | None) -> str:
+    if kind is VerdictKind.BETTER:
+        return f"{words}, not {accepted}; leave the option out"
+    if accepted:
+        return f"{words}, not {accepted}; name the verdict that you accept"
+    return (
+        f"{words}, and only a configuration shown to be better is applied; measure longer in a new"
+        f" study (--time), or accept this verdict by name: --force-verdict {kind}"
+    )

@@ -1,0 +1,147 @@
+"""Changing hosts one by one; all of them get their own files back if one cannot stay changed."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from tuner.app.canary import Look
+from tuner.app.planning import HostPlan
+from tuner.app.undisturbed import undisturbed
+from tuner.errors import HostError
+from tuner.hosts.inventory import Host
+from tuner.hosts.service import Change, Changed, GivenBack
+from tuner.record.model import Applied
+
+_HOST_S = 60.0
+"""Longest time that changing one host is expected to take."""
+
+
+class ChangesServices(Protocol):
+    """What changes services: ``tuner.hosts.service.Services``."""
+
+    def change(self, host: Host, change: Change) -> Changed:
+        """Back up, replace, validate, take over."""
+        ...
+
+    def keep(self, hosts: Sequence[Host]) -> None:
+        """Let the change stay."""
+        ...
+
+    def give_back(self, hosts: Sequence[Host], owner: str) -> GivenBack:
+        """Put the old files back on as many hosts as possible."""
+        ...
+
+
+class ChecksHosts(Protocol):
+    """What judges a host before and after its change: ``tuner.app.canary.Probes``."""
+
+    @property
+    def longest_s(self) -> float:
+        """Longest time of one measurement."""
+        ...
+
+    def look(self, hosts: Sequence[Host]) -> Mapping[str, Look]:
+        """Measure hosts in turn."""
+        ...
+
+    def checked(
+        self, host: Host, before: Mapping[str, Look], control: Host | None, claim: str
+    ) -> str:
+        """Measure a changed host again and compare; return the outcome in words."""
+        ...
+
+
+def _nothing(_: str) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RollOut:
+    """The means of a roll-out."""
+
+    services: ChangesServices
+    probes: ChecksHosts
+    keep_record: Callable[[Applied], None]
+    """Adds what was done to the study's record."""
+    claim: str
+    """What the study found, in words."""
+    say: Callable[[str], None] = _nothing
+    """Prints an outcome."""
+    note: Callable[[str], None] = _nothing
+    """Prints progress."""
+
+    def run(self, plans: Sequence[HostPlan], controls: Sequence[Host] = ()) -> None:
+        """Change the hosts one by one, and check each before the next.
+
+        Args:
+            plans: what to do, in order.
+            controls: further hosts, which do not change.
+
+        Raises:
+            HostError: what was wrong on which host, once all have their own files back.
+        """
+        needed = [plan for plan in plans if plan.is_needed]
+        if not needed:
+            return
+        # The first host must not restore itself while the last one is being changed.
+        lease_s = needed[0].change.lease_s + sum(_HOST_S + self.probes.longest_s for _ in needed)
+        begun: list[HostPlan] = []
+        try:
+            for number, plan in enumerate(needed):
+                others = [*(each.host for each in needed[number + 1 :]), *controls]
+                control = others[-1] if others else None
+                measured = [plan.host] if control is None else [plan.host, control]
+                before = self.probes.look(measured)
+                begun.append(plan)
+                self._change(replace(plan, change=replace(plan.change, lease_s=lease_s)))
+                words = self.probes.checked(plan.host, before, control, self.claim)
+                self.say(f"{plan.host.name}: applied; {words}")
+            self.services.keep([plan.host for plan in needed])
+        except BaseException as error:
+            words = self._taken_back(begun, lease_s)
+            if isinstance(error, HostError):
+                raise HostError(f"{error}; {words}") from error
+            self.note(words)
+            raise
+
+    def _change(self, plan: HostPlan) -> None:
+        host, change = plan.host, plan.change
+        self.note(f"{host.name}: changing {', '.join(change.paths)}")
+        became = self.services.change(host, change)
+        if became.state != "live":
+            raise HostError(f"{host.name}: {change.service} {became.state}: {became.message}")
+        if became.message:
+            self.note(f"note: {host.name}: {became.message}")
+        paths = tuple(change.files) if became.message else change.paths
+        # Before it is checked: what was changed is in the record, whatever comes next.
+        self.keep_record(Applied(host.name, time.time(), "applied", paths, change.owner))
+
+    def _taken_back(self, plans: Sequence[HostPlan], lease_s: float) -> str:
+        """Give the hosts their own files back, as far as they can be reached; return the words."""
+        if not plans:
+            return "nothing was changed"
+        hosts, owner = [plan.host for plan in plans], plans[0].change.owner
+        self.note(f"putting back: {', '.join(host.name for host in hosts)}")
+        with undisturbed():
+            try:
+                given = self.services.give_back(hosts, owner)
+            except HostError as error:
+                given = GivenBack({}, {host.name: str(error) for host in hosts})
+            back = [name for name, files in given.files.items() if files]
+            for name in back:
+                files = tuple(given.files[name])
+                self.keep_record(Applied(name, time.time(), "rolled back", files, owner))
+        words = [f"rolled back: {', '.join(back)}"] if back else []
+        if given.failed:
+            failed = "; ".join(f"{name}: {said}" for name, said in given.failed.items())
+            words.append(
+                f"NOT rolled back: {failed}. A host that was changed puts its own files back by"
+                f" itself within {math.ceil(lease_s / 60)} minutes while it is up; see with"
+                " `tuner rollback` when it can be reached"
+            )
+        # A host whose server refused the files, or did not prove them, has put them back already.
+        return "; ".join(words) or "every host is as it was found"
