@@ -265,8 +265,9 @@ def test_the_protocol_was_frozen_before_the_first_confirmation_block(record: Rec
     """And its blocks are the ones that were measured."""
     protocol = record.protocol
     if protocol is None:
+        # A short search on a busy machine may leave nothing to confirm.
         assert evaluate(record).status == "nothing-better"
-        pytest.skip("on this machine nothing was left to confirm")
+        return
     confirm = [block for block in record.blocks if block.phase == "confirm"]
     assert protocol.frozen_unix_s < min(block.started_unix_s for block in confirm)
     assert sum(block.state == "complete" for block in confirm) <= protocol.blocks
