@@ -38,7 +38,7 @@ def test_one_disturbed_window_and_a_missing_one_change_nothing(seed: int) -> Non
 def test_the_noise_of_a_bad_baseline_does_not_decide_between_candidates() -> None:
     """By differences one round decides, the one in which the baseline was in the middle."""
     rng = seeds.rng(1)
-    blocks = rng.normal(0, 0.1, (300, 9, 4))
+    blocks = rng.normal(0, 0.1, (3_000, 9, 4))
     blocks[:, 0] *= 3
     polished = [levels[1] - levels[2] for levels in map(arm_levels, blocks)]
     paired = np.median(blocks[:, 1:] - blocks[:, :1], axis=2)

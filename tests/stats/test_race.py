@@ -129,10 +129,10 @@ def test_hopeless_candidates_are_dropped(studies: int, tolerance: Tolerance) -> 
 def test_neighbours_correlate_where_the_host_drifts() -> None:
     """Shared level, own noise: the correlation is the share of the shared variance."""
     rng = seeds.rng(8)
-    shared = rng.normal(0, 0.2, (3_000, 1))
-    groups = list(shared + rng.normal(0, 0.1, (3_000, 3)))
+    shared = rng.normal(0, 0.2, (12_000, 1))
+    groups = list(shared + rng.normal(0, 0.1, (12_000, 3)))
     assert neighbour_correlation(groups) == pytest.approx(0.04 / 0.05, abs=0.02)
-    alone = list(rng.normal(0, 0.1, (3_000, 3)))
+    alone = list(rng.normal(0, 0.1, (12_000, 3)))
     assert neighbour_correlation(alone) == pytest.approx(0, abs=0.03)
 
 
