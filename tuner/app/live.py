@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tuner.words.terminal import duration
+from tuner.reading.printable import printable
+from tuner.words.terminal import duration, own_codes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,30 +52,33 @@ class LiveView:
 
     def phase(self, title: str, expected_s: float) -> None:
         """A phase begins."""
-        self._phase, self._phase_start, self._expected_s = title, self._clock(), expected_s
+        self._phase = printable(title)
+        self._phase_start, self._expected_s = self._clock(), expected_s
         self._window = ""
         self._draw(now=True)
 
     def window(self, text: str) -> None:
         """A window ended."""
-        self._window = text
+        self._window = printable(text)
         self._draw()
 
     def best(self, text: str) -> None:
         """What is ahead by now."""
-        self._best = text
+        self._best = printable(text)
         self._draw()
 
     def say(self, line: str) -> None:
-        """A line that stays, above the view; it may hold ANSI styles."""
+        """Print a line that stays, above the view; it may hold ANSI styles of tuner's own."""
         from rich.text import Text
 
-        self._console.print(Text.from_ansi(line), overflow="fold")
+        with own_codes():
+            self._console.print(Text.from_ansi(line), overflow="fold")
 
     def close(self) -> None:
         """Take the view away; the lines stay."""
         if self._begun:
-            self._live.stop()
+            with own_codes():
+                self._live.stop()
             self._begun = False
 
     def _draw(self, *, now: bool = False) -> None:
@@ -82,10 +86,11 @@ class LiveView:
         if not now and passed - self._drawn < _LEAST_S:
             return
         self._drawn = passed
-        if not self._begun:
-            self._live.start()
-            self._begun = True
-        self._live.update(self._view(), refresh=True)
+        with own_codes():
+            if not self._begun:
+                self._live.start()
+                self._begun = True
+            self._live.update(self._view(), refresh=True)
 
     def _view(self) -> Table:
         from rich.progress_bar import ProgressBar

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 import click
 
 from tuner.app.live import LiveView
-from tuner.words.terminal import duration, wrapped
+from tuner.reading.printable import printable_lines
+from tuner.words.terminal import duration, say_styled, wrapped
 
 _CLOCK_WIDTH = 8
 """Of ``  0:00`` and the space behind it."""
@@ -79,6 +80,7 @@ class TerminalProgress:
         """
         if self._quiet:
             return
+        text = printable_lines(text)
         passed = time.monotonic() - self._start
         clock = f"{int(passed // 60):3d}:{int(passed % 60):02d}"
         depth = len(text) - len(text.lstrip())
@@ -92,4 +94,4 @@ class TerminalProgress:
             if self._view:
                 self._view.say(line)
             else:
-                click.echo(line, err=True)
+                say_styled(line, err=True)

@@ -21,7 +21,9 @@ from tuner.load.self_test import self_test
 from tuner.machine.facts import split_cores
 from tuner.measurement.stalls import StallRule
 from tuner.paths import data_dir, loadgen_binary
+from tuner.reading.printable import printable, printable_lines
 from tuner.servers.catalog import SERVERS
+from tuner.words.terminal import say_styled
 
 _SELF_TEST_S = 18.0
 _OK, _WARN, _FAIL = "ok", "warning", "missing"
@@ -74,7 +76,8 @@ def command(as_json: bool, quick: bool, config: Path | None, server: str | None)
     else:
         for what, state, text in rows:
             colour = {_OK: "green", _WARN: "yellow", _FAIL: "red"}[state]
-            click.echo(f"{what:<12} {click.style(f'{state:<8}', fg=colour)} {text}")
+            shown = click.style(f"{state:<8}", fg=colour)
+            say_styled(f"{printable(f'{what:<12}')} {shown} {printable_lines(text)}")
     if any(state == _FAIL for _, state, _ in rows):
         raise HostError("this machine cannot run a study yet; see what is missing above")
 

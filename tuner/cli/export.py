@@ -16,6 +16,7 @@ from tuner.errors import DefinitionError
 from tuner.export import PATCH_NAME, export_files
 from tuner.judge.contest_results import evaluate_contest
 from tuner.judge.results import StudyResult, evaluate
+from tuner.words.terminal import say_data
 
 _EPILOG = """
 \b
@@ -84,7 +85,10 @@ def command(
     study = evaluate(open_store(name, storage).record())
     if diff:
         patch = export_files(study, candidate=candidate, minimal=minimal).get(PATCH_NAME)
-        click.echo(patch or _without_patch(study), nl=False, err=patch is None)
+        if patch is None:
+            click.echo(_without_patch(study), nl=False, err=True)
+        else:
+            say_data(patch)
         return
     if kept is not None:
         from tuner.export.results import write_results

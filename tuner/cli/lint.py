@@ -14,7 +14,9 @@ from tuner.hosts import local
 from tuner.lint.check import LINTED, lint_file
 from tuner.lint.finding import Finding, LintFacts, lint_facts
 from tuner.machine.facts import ServerFacts
+from tuner.reading.printable import printable
 from tuner.servers import catalog
+from tuner.words.terminal import say_styled
 
 EXIT_WRONG = 1
 """Exit code where something is plainly wrong."""
@@ -36,7 +38,7 @@ def lint_command(config: Path, server: str | None, *, as_json: bool) -> None:
         print_json([asdict(one) for one in found])
     else:
         for line in lines(found):
-            click.echo(line)
+            say_styled(line)
         told = f"{len(wrong)} plainly wrong, {len(found) - len(wrong)} doubtful"
         click.echo(f"{config}: {told if found else 'nothing is plainly wrong'}")
     if wrong:
@@ -59,10 +61,11 @@ def lines(found: Sequence[Finding]) -> Iterator[str]:
     """Each finding in a few lines, as a terminal shows them."""
     for one in found:
         colour = "red" if one.severity == "wrong" else "yellow"
-        yield f"{one.where}: {click.style(one.severity, fg=colour)}: {one.what} [{one.rule}]"
-        yield f"    {one.place}"
-        yield f"    why      {one.why}"
-        yield f"    way out  {one.remedy}"
+        severity = click.style(one.severity, fg=colour)
+        yield f"{printable(one.where)}: {severity}: {printable(one.what)} [{one.rule}]"
+        yield f"    {printable(one.place)}"
+        yield f"    why      {printable(one.why)}"
+        yield f"    way out  {printable(one.remedy)}"
         yield f"    see      {one.link}"
 
 

@@ -30,7 +30,7 @@ from tuner.space.facts import space_facts
 from tuner.space.kernel import BUILT_IN, LAYER, checked
 from tuner.space.space import BASELINES, Space, bind_space, spaces
 from tuner.stats.words import counted
-from tuner.words.terminal import fitted, output_width
+from tuner.words.terminal import fitted, output_width, own_codes
 from tuner.workload.workload import Workload, load_workload
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -268,9 +268,12 @@ def _watched(
     rng = random.Random(seed)  # noqa: S311 - a seeded draw, no secret
     space = bound.space
     trades = [parameter.name for parameter in space.parameters if parameter.trades]
-    with click.progressbar(
-        range(samples), label="validating", file=sys.stderr, hidden=quiet
-    ) as numbers:
+    with (
+        own_codes(),
+        click.progressbar(
+            range(samples), label="validating", file=sys.stderr, hidden=quiet
+        ) as numbers,
+    ):
         for number in numbers:
             base = bases[BASELINES[number % len(BASELINES)]]
             yield functools.partial(draw_configuration, rng, space, base, trades)

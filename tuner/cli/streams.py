@@ -9,6 +9,9 @@ import sys
 from dataclasses import dataclass
 from typing import TextIO
 
+from tuner.reading.printable import printable_lines
+from tuner.words.terminal import writes_own_codes
+
 _HANDLER = "tuner.plain"
 _PLAIN = {
     "µ": "u",
@@ -31,17 +34,35 @@ _LAST_BYTE = 0xDC80, 0xDCFF
 
 
 class Watched(io.TextIOWrapper):
-    """A standard stream that remembers why it could not be written."""
+    """A standard stream that shows control characters, and remembers why it could not be written.
+
+    All that tuner prints goes through it, so no text of a record, a log or a host reaches the
+    terminal as a control sequence.
+    """
 
     failed: OSError | None = None
 
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # typeshed has a variable
+        """UTF-8 in place of ASCII: click would write past this stream otherwise.
+
+        What ASCII lacks is written by the stream's error handler.
+        """
+        name = super().encoding
+        return "utf-8" if codecs.lookup(name).name == "ascii" else name
+
     def write(self, text: str) -> int:
-        """Write text as any stream does."""
+        """Write text as any stream does, what is hidden in it made visible."""
+        shown = text
+        if not writes_own_codes():
+            # A pipe gets the bytes of a file's name as they are.
+            shown = printable_lines(text, keep_bytes=not self.isatty())
         try:
-            return super().write(text)
+            super().write(shown)
         except OSError as error:
             self.failed = error
             raise
+        return len(text)
 
     def flush(self) -> None:
         """Write what is buffered as any stream does."""

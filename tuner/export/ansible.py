@@ -10,8 +10,10 @@ import yaml
 from tuner.export import unit
 from tuner.export.configuration import choose, comment, provenance
 from tuner.judge.results import StudyResult
+from tuner.reading.printable import printable_lines
 from tuner.record.model import ConfigurationRecord
 from tuner.render.unsafe_yaml import IndentedDumper, trusted, unsafe_yaml
+from tuner.report.markdown import plain
 from tuner.servers.catalog import server as server_of
 from tuner.servers.usual_place import UsualPlace
 
@@ -181,7 +183,7 @@ def _arguments(name: str, place: UsualPlace) -> dict[str, object]:
 
 
 def _readme(name: str, place: UsualPlace, lines: Sequence[str]) -> str:
-    told = "\n".join(f"> {' '.join(line.split())}" for line in lines)
+    told = printable_lines("\n".join(f"> {plain(line)}" for line in lines))
     return f"""\
 # {name}
 

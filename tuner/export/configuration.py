@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from tuner.errors import DefinitionError
 from tuner.judge.results import StudyResult
 from tuner.judge.taken_apart import ablation_sentence
+from tuner.reading.printable import comment_line
 from tuner.record.model import ConfigurationRecord
 from tuner.space.kernel import SYSCTL_FILE, sysctl_file
 from tuner.space.space import configuration_yaml
@@ -69,7 +70,7 @@ def choose(
 
 def comment(lines: Sequence[str]) -> str:
     """Lines as comments, as most languages of configuration write them."""
-    return "".join(f"# {' '.join(line.split())}".rstrip() + "\n" for line in lines)
+    return "".join(f"{comment_line(line)}\n" for line in lines)
 
 
 def _minimal(study: StudyResult) -> str:

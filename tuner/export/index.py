@@ -11,7 +11,7 @@ from tuner.judge.results import evaluate
 from tuner.record.file import read_record
 from tuner.record.model import Record
 from tuner.report.contest import brief
-from tuner.report.markdown import plain
+from tuner.report.markdown import document, plain
 from tuner.words.figures import moment
 
 _HEAD = """\
@@ -54,9 +54,7 @@ def write_index(folder: Path) -> Path | None:
         records.sort(key=lambda record: record.started_unix_s)
         parts.append("\n".join(_entry(place.name, records)))
     path = folder / "README.md"
-    path.write_text(
-        "\n".join(part if part.endswith("\n") else f"{part}\n" for part in parts), encoding="utf-8"
-    )
+    path.write_text(document([part.rstrip("\n") for part in parts]), encoding="utf-8")
     return path
 
 

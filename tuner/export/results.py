@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from tuner.export.ansible import variables
 from tuner.export.configuration import export_files
@@ -11,7 +12,7 @@ from tuner.judge.results import StudyResult
 from tuner.paths import inside, write_files
 from tuner.record.file import write_record
 from tuner.report.charts import charts, titles
-from tuner.report.markdown import render_markdown
+from tuner.report.markdown import document, plain, render_markdown
 from tuner.report.pictures import write_pictures
 from tuner.stats.words import counted
 
@@ -51,7 +52,7 @@ def _page(study: StudyResult, drawn: list[str], names: dict[str, str]) -> str:
         *(picture(name, names) for name in shown[1:]),
         *folded([picture(name, names) for name in further]),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return document(parts)
 
 
 def folded(pictures: Sequence[str]) -> list[str]:
@@ -65,5 +66,4 @@ def folded(pictures: Sequence[str]) -> list[str]:
 
 def picture(name: str, names: Mapping[str, str]) -> str:
     """Markdown of a chart that lies in ``charts/``."""
-    words = names.get(name, name).replace("[", "(").replace("]", ")")
-    return f"![{' '.join(words.split())}](charts/{name}.svg)"
+    return f"![{plain(names.get(name, name))}](charts/{quote(name)}.svg)"

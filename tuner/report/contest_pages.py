@@ -28,7 +28,7 @@ from tuner.report.contest import (
 )
 from tuner.report.embed import Spec
 from tuner.report.html import page
-from tuner.report.markdown import code, plain, table_of
+from tuner.report.markdown import code, document, plain, table_of
 from tuner.words.figures import moment
 
 _CHARTS = "tuner.report.charts_of_contests"
@@ -86,7 +86,7 @@ def contest_markdown(
             ]
         parts.append(_folded("Every comparison", _table(COMPARED_HEAD, compared_rows(result))))
     parts += _background(first, results)
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return document(parts)
 
 
 def _ratios(result: ContestResult) -> str:

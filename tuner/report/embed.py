@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from tuner.reading.printable import printable_data
+
 Spec = dict[str, Any]
 """A chart in Vega-Lite."""
 MUTED = "var(--muted)"
@@ -59,5 +61,7 @@ def bundle() -> str:
 
 def embedded_json(value: object) -> str:
     """JSON that is inert inside a ``script`` element, whatever its strings hold."""
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(
+        printable_data(value), ensure_ascii=True, allow_nan=False, separators=(",", ":")
+    )
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

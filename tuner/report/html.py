@@ -24,6 +24,7 @@ from tuner.judge.taken_apart import (
     ablation_sentence,
     minimal_changes,
 )
+from tuner.reading.printable import printable_lines
 from tuner.report.apart import apart
 from tuner.report.facts import (
     BESIDE_HEAD,
@@ -102,6 +103,8 @@ def page(
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_part),
         autoescape=True,
+        # What is marked as safe is the page's own.
+        finalize=lambda v: printable_lines(v) if type(v) is str else v,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

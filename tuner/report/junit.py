@@ -8,19 +8,17 @@ The format is that of Jenkins: https://github.com/jenkinsci/junit-plugin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from tuner.judge.results import StudyResult
+from tuner.reading.printable import printable_lines
 from tuner.report.text import verdict_lines
 from tuner.stats.verdict import VerdictKind
 
 Outcome = Literal["passed", "failure", "error", "skipped"]
-_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot hold, escaped or not (section 2.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +98,8 @@ def _suite(root: Element, study: StudyResult) -> None:
 
 
 def _text(text: str) -> str:
-    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
+    # XML 1.0 cannot hold most control characters, escaped or not (section 2.2).
+    return printable_lines(text)
 
 
 _COUNTED = ("failure", "error", "skipped")

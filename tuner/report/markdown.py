@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from tuner.judge.results import StudyResult
 from tuner.judge.taken_apart import HEAD, ablation_note, ablation_rows, ablation_sentence
+from tuner.reading.printable import printable_lines
 from tuner.report.facts import (
     BESIDE_HEAD,
     HOSTS_HEAD,
@@ -28,7 +29,11 @@ from tuner.report.text import time_share
 from tuner.stats.words import counted, p_in_words
 from tuner.words.figures import PHASE_NAMES, figure, interval, moment, ratio, seconds, setting
 
-_SPECIAL = re.compile(r"([\\`*_\[\]#|~>])")
+_SPECIAL = re.compile(r"([\\`*_\[\]#|~>!])")
+_BEGINS_BLOCK = re.compile(r"^(\d{0,9})([-+](?=\s)|[.)](?=\s|$)|=)")
+"""A list or a heading, where it stands first."""
+_LINKED = re.compile(r"@|#(?=\d)|(?i:\b(?:https?|ftp|mailto|xmpp):|\bwww(?=\.)|\bGH(?=-\d))")
+"""What begins a mention, an issue's number or an address."""
 
 
 def render_markdown(study: StudyResult) -> str:
@@ -58,7 +63,12 @@ def render_markdown(study: StudyResult) -> str:
         _folded("How to run it again", _fenced("sh", [study.record.command])),
         f"*Begun {moment(study.record.started_unix_s)}.*",
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return document(parts)
+
+
+def document(parts: Iterable[str]) -> str:
+    """Return a page of Markdown made of paragraphs; empty ones are left out."""
+    return printable_lines("\n\n".join(part for part in parts if part)) + "\n"
 
 
 def _wanted(study: StudyResult) -> list[tuple[str, ...]]:
@@ -160,7 +170,7 @@ def _search(study: StudyResult) -> str:
     if not study.trials:
         return ""
     ran = [trial for trial in study.trials if trial.blocks]
-    lines = [search_summary(study)]
+    lines = [plain(search_summary(study))]
     if study.shrinkage:
         shrinkage = study.shrinkage
         lines.append(
@@ -236,9 +246,11 @@ def table_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that Markdown shows as it is: no markup, no HTML, no mention, one line."""
+    """Text that Markdown shows as it is: no markup, no HTML, no link, no mention, one line."""
     entities = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
-    return _SPECIAL.sub(r"\\\1", entities).replace("@", "&#64;")
+    escaped = _BEGINS_BLOCK.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", entities))
+    # GitHub makes links of these in the rendered text, where escapes are gone: a comment parts it.
+    return _LINKED.sub(r"\g<0><!-- -->", escaped)
 
 
 def code(text: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from tuner.errors import HostError
 from tuner.paths import inside
+from tuner.reading.printable import printable, printable_data
 from tuner.report.embed import CONFIG, Spec
 
 Format = Literal["svg", "png"]
@@ -73,7 +74,7 @@ def write_pictures(
 def standalone(spec: Spec, title: str) -> Spec:
     """A specification that needs no page around it."""
     colours = _light_colours()
-    text = json.dumps({**spec, "config": CONFIG})
+    text = json.dumps(printable_data({**spec, "config": CONFIG}))
     text = re.sub(r"var\((--[a-z-]+)\)", lambda match: colours[match[1]], text)
     alone: Spec = json.loads(text)
     alone["config"]["background"] = colours["--surface"]
@@ -85,7 +86,7 @@ def standalone(spec: Spec, title: str) -> Spec:
     alone.pop("autosize", None)
     if title:
         alone["title"] = {
-            "text": title,
+            "text": printable(title),
             "anchor": "start",
             "color": colours["--ink"],
             "fontSize": 15,

@@ -14,7 +14,7 @@ from tuner.judge.results import StudyResult
 from tuner.report.apart import apart
 from tuner.report.facts import baseline_name
 from tuner.report.html import page
-from tuner.report.markdown import plain, table_of
+from tuner.report.markdown import document, plain, table_of
 from tuner.words.figures import UNKNOWN, figure, interval, moment, ratio
 
 HEAD = (
@@ -61,7 +61,7 @@ def render_side_markdown(studies: Sequence[StudyResult]) -> str:
         *(f"- {plain(line)}" for line in differences(studies)),
         f"*{_NOTE}*",
     ]
-    return "\n\n".join(parts) + "\n"
+    return document(parts)
 
 
 def render_side_html(studies: Sequence[StudyResult]) -> str:

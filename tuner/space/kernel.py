@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tuner.errors import DefinitionError
+from tuner.reading.printable import comment_line
 from tuner.space.configuration import Configuration, Value
 from tuner.space.parameter import Parameter, same
 from tuner.space.space import Space
@@ -153,7 +154,7 @@ def sysctl_file(
     changed = {name: text for name, text in settings.items() if found.get(name) != text}
     if not changed:
         return ""
-    lines = [f"# {' '.join(line.split())}".rstrip() for line in comment_lines]
+    lines = [comment_line(line) for line in comment_lines]
     lines += [
         "#",
         f"# Install it as /etc/sysctl.d/{SYSCTL_FILE}, run: sysctl --system",

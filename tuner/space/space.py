@@ -11,6 +11,7 @@ import yaml
 from tuner.errors import DefinitionError, quoted
 from tuner.paths import data_dir
 from tuner.reading.located import Node, did_you_mean, read_yaml
+from tuner.reading.printable import comment_line
 from tuner.space.configuration import Configuration, Value
 from tuner.space.facts import SpaceFacts
 from tuner.space.file import Order, bind
@@ -408,10 +409,10 @@ def configuration_yaml(configuration: Configuration, comment_lines: Iterable[str
         configuration: of any space.
         comment_lines: text above it, one line each.
     """
-    comment = "".join(f"# {' '.join(line.split())}".rstrip() + "\n" for line in comment_lines)
+    comment = "".join(f"{comment_line(line)}\n" for line in comment_lines)
     data = {
         "server": configuration.space.partition("/")[0],
         "space": configuration.space,
         "values": configuration.values,
     }
-    return comment + yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    return comment + yaml.safe_dump(data, sort_keys=False)

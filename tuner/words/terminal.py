@@ -2,10 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+import click
+
+_OWN_CODES: ContextVar[bool] = ContextVar("_OWN_CODES", default=False)
+
+
+@contextlib.contextmanager
+def own_codes() -> Iterator[None]:
+    """Let control sequences through to the terminal: what is written is tuner's own.
+
+    Text from elsewhere must be printable already (``tuner.reading.printable``).
+    """
+    before = _OWN_CODES.set(True)
+    try:
+        yield
+    finally:
+        _OWN_CODES.reset(before)
+
+
+def writes_own_codes() -> bool:
+    """Return whether control sequences that are written now are tuner's own."""
+    return _OWN_CODES.get()
+
+
+def say_styled(line: str, *, err: bool = False) -> None:
+    """Print a line that holds styles; text from elsewhere in it must be printable already."""
+    with own_codes():
+        click.echo(line, err=err)
+
+
+def say_data(text: str) -> None:
+    """Print text for another program on standard output: exact, but on a terminal."""
+    with contextlib.nullcontext() if sys.stdout.isatty() else own_codes():
+        click.echo(text, nl=False)
 
 
 def duration(seconds: float) -> str:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from tuner.reading.access_log import Kind, Tally
+from tuner.reading.printable import comment_line
 from tuner.reading.redaction import said_of
 from tuner.workload.workload import INDEX, LARGEST_BACKEND_BODY, LARGEST_SITE, SITE_PATH, TARGET
 
@@ -122,7 +123,7 @@ def _comments(
     if tally.redacted:
         lines.append(f"# Not kept: {said_of(tally.redacted)}.")
     lines += [f"# Left out, {count / tally.good:.1%}: {reason}." for reason, count in left_out]
-    return [line.replace("\n", " ") for line in lines]
+    return [comment_line(line.removeprefix("# ")) for line in lines]
 
 
 def _site(files: dict[str, int]) -> list[str]:
