@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from tuner.hosts.agent import Agent
 from tuner.hosts.counters import RemoteCounters, read
 from tuner.hosts.inventory import Host
+from tuner.hosts.proc import tells_waits
 
 
 def test_this_process_is_seen_to_work() -> None:
@@ -50,6 +56,52 @@ def test_fields_count_from_behind_the_name(tmp_path: Path) -> None:
     assert (found.memory_bytes, found.peak_bytes) == (10_240, 20_480)
     assert (found.waits, found.preemptions, found.threads) == (10, 2, 2)
     assert (found.read_bytes, found.descriptors) == (None, None)
+    assert found.queued_s is None, "a kernel without schedstat tells nothing"
+    for task, waited_ns in (("7", 1_500_000_000), ("9", 500_000_000)):
+        (folder / "task" / task / "schedstat").write_text(f"900 {waited_ns} 12\n")
+    assert read([7], proc=tmp_path).processes[7].queued_s == 2.0
+
+
+@pytest.mark.skipif(not tells_waits(), reason="this kernel has no schedstat")
+def test_two_processes_on_one_core_wait_for_each_other() -> None:
+    """By the kernel's own count: each waited while the other one ran."""
+    core = min(os.sched_getaffinity(0))
+    program = (
+        f"import os, time; os.sched_setaffinity(0, [{core}]); print(1, flush=True); input()\n"
+        "while time.process_time() < 0.5: pass\n"
+        "print(2, flush=True); input()"
+    )
+    with contextlib.ExitStack() as stack:
+        both = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", program],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for _ in range(2)
+        ]
+
+        def all_say(words: str, after: str = "") -> None:
+            for process in both:
+                assert process.stdin is not None
+                process.stdin.write(after)
+                process.stdin.flush()
+            for process in both:
+                assert process.stdout is not None
+                assert process.stdout.readline() == words
+
+        all_say("1\n")
+        pids = [process.pid for process in both]
+        before = read(pids).processes
+        all_say("2\n", "\n")
+        after = read(pids).processes
+        waited_s = [(after[p].queued_s or 0.0) - (before[p].queued_s or 0.0) for p in pids]
+        assert sum(waited_s) > 0.2
+        for process in both:
+            process.kill()
 
 
 def test_all_interfaces_are_summed_up(tmp_path: Path) -> None:
@@ -83,4 +135,5 @@ def test_another_host_is_asked_the_same(tmp_path: Path) -> None:
     assert found.processes.keys() == here.processes.keys()
     assert found.behind.keys() == here.behind.keys()
     assert found.processes[os.getpid()].descriptors
+    assert (found.processes[os.getpid()].queued_s is None) is not tells_waits()
     assert found.host.sent_bytes <= here.host.sent_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from tuner.errors import HostError, InstrumentError, Interrupted
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, counted_windows
 from tuner.load.generator import WindowSpec
+from tuner.measurement.resources import HostCounters, ProcessCounters, Reading
 from tuner.measurement.stalls import Span
 from tuner.measurement.window import Gates, Measurement
 from tuner.phases.block import (
@@ -237,6 +239,28 @@ def test_ctrl_c_keeps_what_was_measured() -> None:
         repeat_until_complete(made.bench(), spec(HAND))
     (block,) = made.record().blocks
     assert (block.state, block.reason, len(block.windows)) == ("failed", "interrupted", 4)
+
+
+def test_an_invalid_window_says_that_the_server_waited_for_its_core() -> None:
+    """Where the kernel counted a long wait that the server does not explain; valid ones keep it."""
+    readings = itertools.count()
+
+    def read(pids: Sequence[int], behind: Sequence[int]) -> Reading:
+        assert behind == ()
+        now = next(readings)
+        waited = ProcessCounters(0.0, 0.0, 1, 1, 0, 0, None, None, None, 1, queued_s=0.3 * now)
+        return Reading(now, dict.fromkeys(pids, waited), HostCounters(0, 0, 0, 0, 0.0))
+
+    made = rig(faults=Faults(failing={3}))
+    bench = replace(made.bench(), read_counters=read)
+    block = run_block(bench, spec(HAND))
+    words = "the server waited 300 ms for its core: something else ran there"
+    (wrong,) = [window for window in block.windows if not window.valid]
+    assert wrong.invalid[-1] == words
+    for window in made.record().blocks[0].windows:
+        assert window.resources is not None
+        assert window.resources.server is not None
+        assert window.resources.server.foreign_s == pytest.approx(0.3)
 
 
 # --- validity ----------------------------------------------------------------------------------

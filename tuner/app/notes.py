@@ -10,6 +10,11 @@ from tuner.space.space import Space
 from tuner.workload.workload import Workload
 
 NOISE_S = 2.0
+NO_SCHEDSTAT = (
+    "this kernel does not tell how long a server waits for its core (no /proc/PID/schedstat), so"
+    " another process on the server's cores is not told apart from the server's own work"
+)
+"""Of a machine whose kernel was built without CONFIG_SCHED_INFO."""
 KEPT_STALLS = (
     "stalls are kept, as was wanted: every latency is raw, and stalls of the host are in it; expect"
     " more noise"

@@ -28,6 +28,7 @@ from tuner.errors import DefinitionError, HostError
 from tuner.goals.goals import Goals
 from tuner.hosts.ansible import Loan
 from tuner.hosts.deployer import InstanceSpec
+from tuner.hosts.proc import tells_waits
 from tuner.judge.plan import Design
 from tuner.load.generator import LoadGenerator
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
@@ -187,6 +188,7 @@ def preflight(
             *notes.preflight_notes(host, cores, workload, generator, space, watch=watch),
             *(() if kernel is None else (notes.kernel_note(space, _loan(definition).lease_s),)),
             *([notes.in_place_note(_lease_s(definition))] if definition.in_place else []),
+            *([] if definition.inventory or tells_waits() else [notes.NO_SCHEDSTAT]),
             *([notes.KEPT_STALLS] if definition.stalls == KEEP else []),
         ),
         backend=premises.detect_backend(found) if workload.backend else None,

@@ -45,7 +45,7 @@ def _process(folder: Path) -> dict[str, Any] | None:
         # The name in brackets may hold anything, so fields count from behind it.
         fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
         status = _fields(folder / "status")
-        waits, preemptions, threads = _switches(folder)
+        waits, preemptions, threads, queued_s = _threads(folder)
         ticks = os.sysconf("SC_CLK_TCK")
         moved = _input_output(folder / "io")
         return {
@@ -59,17 +59,21 @@ def _process(folder: Path) -> dict[str, Any] | None:
             "written_bytes": moved.get("write_bytes"),
             "descriptors": _count(folder / "fd"),
             "threads": threads,
+            "queued_s": queued_s,
         }
     except (OSError, IndexError, ValueError):
         return None
 
 
-def _switches(folder: Path) -> tuple[int, int, int]:
-    """Voluntary and involuntary context switches over all threads, and how many those are.
+def _threads(folder: Path) -> tuple[int, int, int, float | None]:
+    """Voluntary and involuntary context switches over all threads, how many those are, their waits.
 
-    /proc/PID/status counts those of the main thread alone.
+    /proc/PID/status counts those of the main thread alone, and so does /proc/PID/schedstat, whose
+    second field is the time that was spent runnable and waiting for a core (kernel,
+    sched-stats.rst). A kernel without it (CONFIG_SCHED_INFO) tells nothing: None.
     """
     waits = preemptions = threads = 0
+    queued_s: float | None = 0.0
     for task in (folder / "task").iterdir():
         try:
             status = _fields(task / "status")
@@ -78,7 +82,17 @@ def _switches(folder: Path) -> tuple[int, int, int]:
         waits += status.get(_SWITCHES[0], 0)
         preemptions += status.get(_SWITCHES[1], 0)
         threads += 1
-    return waits, preemptions, threads
+        fields = _text(task / "schedstat").split()
+        if queued_s is not None and len(fields) > 1:
+            queued_s += int(fields[1]) / 1e9
+        else:
+            queued_s = None
+    return waits, preemptions, threads, queued_s
+
+
+def tells_waits(proc: str = "/proc") -> bool:
+    """Return whether the kernel tells how long a process waits for a core."""
+    return (Path(proc) / "self" / "schedstat").exists()
 
 
 def _input_output(path: Path) -> dict[str, int]:

@@ -10,6 +10,7 @@ from tuner.errors import DefinitionError
 from tuner.goals.constraint import Constraint
 from tuner.judge.contest import COMPARED, ArmFigures, Compared, arm_figures, compare, counted, pairs
 from tuner.judge.ladder import Climb, climbs
+from tuner.measurement import core_wait
 from tuner.record.contenders import Contender, Contest, PublishedRow
 from tuner.record.model import Block, Record
 from tuner.words.figures import seconds
@@ -69,6 +70,9 @@ def evaluate_contest(record: Record) -> ContestResult:
 
 def _warnings(record: Record, contest: Contest, blocks: int) -> tuple[str, ...]:
     found = list(record.notes)
+    waited = core_wait.warning(window for block in record.blocks for window in block.windows)
+    if waited:
+        found.append(waited)
     if blocks < contest.blocks:
         lost = [b.reason for b in record.blocks if b.phase == "contest" and b.reason]
         why = f"; the last that was repeated: {lost[-1]}" if lost else ""

@@ -33,6 +33,7 @@ from tuner.judge.history import (
 )
 from tuner.judge.outcome import Status, outcome, overruled, too_fine
 from tuner.judge.usage import PARTS, unread, usage
+from tuner.measurement import core_wait
 from tuner.record.changes import Change, changes_of
 from tuner.record.model import Protocol, Record
 from tuner.stats.diagnostics import Finding
@@ -316,7 +317,9 @@ def _shrinkage(
 def _warnings(record: Record, goals: Goals, found: Sequence[Finding]) -> tuple[str, ...]:
     raised = tuple(finding.message for finding in found if finding.raised)
     calibration = record.calibration.warnings if record.calibration else ()
-    return (*raised, *calibration, *_other_estimand(record, goals), *record.notes)
+    waited = core_wait.warning(window for block in record.blocks for window in block.windows)
+    other = _other_estimand(record, goals)
+    return (*raised, *calibration, *other, *([waited] if waited else []), *record.notes)
 
 
 def _other_estimand(record: Record, goals: Goals) -> tuple[str, ...]:

@@ -6,9 +6,12 @@ read in the gaps between windows, so what is told covers warm-up, window and dra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import TypeVar
+
+_N = TypeVar("_N", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class ProcessCounters:
     descriptors: int | None
     """Open now."""
     threads: int
+    queued_s: float | None = None
+    """Time that its threads were runnable and had to wait for a core; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,10 @@ class ProcessUsage:
     descriptors: int | None
     """Open at the end."""
     threads: int
+    queued_s: float | None = None
+    """Time runnable and waiting for a core; None: unknown, as in older records."""
+    foreign_s: float | None = None
+    """Least part of that in which the core ran nothing of the group itself; None: unknown."""
 
     @property
     def cpu_s(self) -> float:
@@ -158,14 +167,34 @@ def _used(
         ),
         descriptors=_total((0, end.descriptors) for end in last),
         threads=sum(end.threads for end in last),
+        queued_s=_total((start.queued_s if start else 0.0, end.queued_s) for start, end in ends),
+        foreign_s=_foreign_s(ends),
     )
 
 
-def _total(ends: Iterable[tuple[int | None, int | None]]) -> int | None:
-    """Sum of the differences; None if one of them is unknown."""
-    total = 0
-    for first, last in ends:
-        if first is None or last is None:
+def _foreign_s(ends: Sequence[tuple[ProcessCounters | None, ProcessCounters]]) -> float | None:
+    """Return how long something else ran while one of these processes waited for its core.
+
+    While a process waits, its core runs another one of the group or something else. So the wait
+    that is longer than all others of the group ran is somebody else's doing. A process of several
+    threads may have waited for itself as well.
+    """
+    used_s = [
+        end.user_s + end.system_s - (start.user_s + start.system_s if start else 0.0)
+        for start, end in ends
+    ]
+    longest_s = 0.0
+    for (start, end), own_s in zip(ends, used_s, strict=True):
+        before_s = start.queued_s if start else 0.0
+        if end.queued_s is None or before_s is None:
             return None
-        total += last - first
-    return total
+        others_s = sum(used_s) - (own_s if end.threads == 1 else 0.0)
+        longest_s = max(longest_s, end.queued_s - before_s - others_s)
+    return longest_s
+
+
+def _total(ends: Iterable[tuple[_N | None, _N | None]]) -> _N | None:
+    """Sum of the differences; None if one of them is unknown."""
+    pairs = list(ends)
+    found = [last - first for first, last in pairs if first is not None and last is not None]
+    return sum(found) if len(found) == len(pairs) else None

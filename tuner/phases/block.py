@@ -31,6 +31,7 @@ from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, window_id
 from tuner.load.generator import Endpoint, Mode, Next, Plan, WindowSpec
+from tuner.measurement import core_wait
 from tuner.measurement.error_log import complaints
 from tuner.measurement.resources import Resources
 from tuner.measurement.stall_cause import likely_work
@@ -312,7 +313,11 @@ class _Run:
 
     def _judge(self, raw: RawWindow, used: Resources | None) -> Next:
         window = measure(raw, self._bench.rule, self._bench.gates, self._bench.workload.wire)
-        window = replace(window, resources=used, invalid=(*window.invalid, *self._said(window)))
+        window = replace(window, resources=used)
+        if not window.valid:
+            waited = core_wait.reason(window)
+            more = (*self._said(window), *([waited] if waited else []))
+            window = replace(window, invalid=(*window.invalid, *more))
         self._windows.append(window)
         self._bench.store.add_window(self._number, window)
         windows = len(self._spec.arms) * self._spec.plan.rounds

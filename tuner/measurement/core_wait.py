@@ -1,0 +1,47 @@
+"""Whether the server had to wait for its core: the kernel's word that something else ran there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tuner.measurement.stalls import merged
+from tuner.measurement.window import Measurement
+
+_LEAST_SHARE = 0.05
+"""Shorter waits, as a share of the time under load, are what any host has: kernel threads, and the
+ticker itself, which takes the core for some microseconds 2,000 times a second."""
+
+
+def foreign_wait_s(window: Measurement) -> float:
+    """Return how long something else ran on the server's core, beyond its known stalls.
+
+    In seconds, warm-up and drain included; 0 where it is unknown, or too short to matter.
+    """
+    found = window.resources
+    if found is None or found.server is None or found.server.foreign_s is None:
+        return 0.0
+    explained_s = found.backend.cpu_s if found.backend else 0.0
+    explained_s += sum(end - start for start, end in merged(window.server_spans)) / 1e9
+    waited_s = found.server.foreign_s - explained_s
+    return waited_s if waited_s > _LEAST_SHARE * found.loaded_s > 0 else 0.0
+
+
+def reason(window: Measurement) -> str:
+    """Return what the wait says of one window; empty if it says nothing."""
+    waited_s = foreign_wait_s(window)
+    if not waited_s:
+        return ""
+    return f"the server waited {waited_s * 1e3:.0f} ms for its core: something else ran there"
+
+
+def warning(windows: Iterable[Measurement]) -> str:
+    """Return what the waits say of many windows; empty if they say nothing."""
+    every = list(windows)
+    waits_s = [waited_s for waited_s in map(foreign_wait_s, every) if waited_s]
+    if not waits_s:
+        return ""
+    return (
+        f"in {len(waits_s)} of {len(every)} windows the server waited for its core, up to"
+        f" {max(waits_s) * 1e3:.0f} ms: something else ran there; keep it off these cores, or"
+        " measure when it is over"
+    )
