@@ -29,6 +29,7 @@ from tuner.report.markdown import plain, render_markdown
 from tuner.report.pictures import write_pictures
 from tuner.report.side import render_side_html, render_side_markdown
 from tuner.report.text import verdict_lines
+from tuner.words.terminal import OwnCodes, writes_own_codes
 
 HOSTILE = "\x00\x07\x1b]0;title\x07\x1b[31m\x7f\x85\x9b2J\u202e\u2066\u200b\u2028\r\nnew line"
 WORDS = {
@@ -183,6 +184,16 @@ def test_a_terminal_gets_no_control_sequence_of_a_text(tmp_path: Path, locale: s
     for mark in ("\x85", "\x9b", "\u202e", "\u2066", "\u200b", "\u2028"):
         assert mark.encode() not in seen
     assert b"[red]bold[/red]" in seen
+
+
+def test_a_bar_of_progress_lets_nothing_else_through(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only what is written by it is tuner's own."""
+    stream = OwnCodes(sys.stderr)
+    assert not writes_own_codes()
+    stream.write("\x1b[?25l")
+    assert not writes_own_codes()
+    stream.flush()
+    assert capsys.readouterr().err == "\x1b[?25l"
 
 
 def test_data_for_another_program_is_exact() -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar, cast
 
 import click
 
@@ -30,7 +30,7 @@ from tuner.space.facts import space_facts
 from tuner.space.kernel import BUILT_IN, LAYER, checked
 from tuner.space.space import BASELINES, Space, bind_space, spaces
 from tuner.stats.words import counted
-from tuner.words.terminal import fitted, output_width, own_codes
+from tuner.words.terminal import OwnCodes, fitted, output_width
 from tuner.workload.workload import Workload, load_workload
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -268,12 +268,10 @@ def _watched(
     rng = random.Random(seed)  # noqa: S311 - a seeded draw, no secret
     space = bound.space
     trades = [parameter.name for parameter in space.parameters if parameter.trades]
-    with (
-        own_codes(),
-        click.progressbar(
-            range(samples), label="validating", file=sys.stderr, hidden=quiet
-        ) as numbers,
-    ):
+    stream = cast("TextIO", OwnCodes(sys.stderr))
+    with click.progressbar(
+        range(samples), label="validating", file=stream, hidden=quiet
+    ) as numbers:
         for number in numbers:
             base = bases[BASELINES[number % len(BASELINES)]]
             yield functools.partial(draw_configuration, rng, space, base, trades)

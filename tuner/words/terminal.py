@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import Any, TextIO
 
 import click
 
@@ -31,6 +32,21 @@ def own_codes() -> Iterator[None]:
 def writes_own_codes() -> bool:
     """Return whether control sequences that are written now are tuner's own."""
     return _OWN_CODES.get()
+
+
+class OwnCodes:
+    """A stream of control sequences that are tuner's own, for whoever takes a file."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write text as it is."""
+        with own_codes():
+            return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def say_styled(line: str, *, err: bool = False) -> None:
