@@ -10,6 +10,7 @@ Only Python's standard library, 3.8 or newer, is used: the module runs on the ta
 from __future__ import annotations
 
 import os
+import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.tuner_guards import GuardFailedError, ask, put_in_place
@@ -73,6 +74,12 @@ options:
         changes takes a restart. Without systemd it is left out, and RV(message) says so.
     type: dict
     default: {}
+  below:
+    description:
+      - Folder of the service's configuration. A file outside of it is refused, and so is a path
+        that holds C(..) or C(//).
+    type: path
+    default: /
   lease_s:
     description: Seconds after which the target puts the old files back by itself.
     type: float
@@ -124,6 +131,7 @@ ARGUMENTS = {
     "how": {"type": "str", "choices": ["reload", "restart"], "default": "reload"},
     "files": {"type": "dict", "default": {}},
     "unit": {"type": "dict", "default": {}},
+    "below": {"type": "path", "default": "/"},
     "lease_s": {"type": "float", "default": 300.0},
     "watched": {"type": "bool", "default": True},
     "continues": {"type": "bool", "default": False},
@@ -142,6 +150,31 @@ UNTOLD: dict[str, object] = {"invocation": {}}
 """Of a result, which would hold the files: what stands in them shall be in no log."""
 
 
+def refuse(asked):
+    """Do nothing if all that is named belongs to the service.
+
+    Raises:
+        ValueError: the name of the service or of a file is another thing; the words quote it.
+    """
+    service = asked["service"]
+    if not re.match(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]*\Z", service):
+        raise ValueError(f"{service!r} is not the name of a service")
+    for path in asked["files"]:
+        refuse_path(path, asked["below"])
+    drop_ins = "/etc/systemd/system/{}.service.d".format(re.sub(r"\.service\Z", "", service))
+    for path in asked["unit"].get("files", {}):
+        refuse_path(path, drop_ins)
+
+
+def refuse_path(path, folder):
+    """Do nothing if it is the plain path of a file below the folder."""
+    plain = os.path.isabs(path) and os.path.normpath(path) == path and path.isprintable()
+    if not plain or path.startswith("//"):
+        raise ValueError(f"{path!r} is not the plain path of a file")
+    if not path.startswith(os.path.join(folder, "")):
+        raise ValueError(f"{path!r} is not below {folder}, so it is left alone")
+
+
 def pids_in(asked):
     """The service's processes, its main one first."""
     if asked["program"]:
@@ -153,6 +186,10 @@ def main():
     """Carry out what the task asks for."""
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     asked = module.params
+    try:
+        refuse(asked)
+    except ValueError as error:
+        module.fail_json(msg=str(error), **UNTOLD)
     saved = os.path.join(asked["folder"], "saved.json")
     if asked["state"] != "changed" and not os.path.exists(saved):
         module.exit_json(changed=False, service="untouched", message="", restored=[], **UNTOLD)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from tuner.app.host_files import (
@@ -83,7 +85,13 @@ def wanted(
     definition = record.definition
     config = str(definition.get("config") or "")
     # In place, the study's own file was there already.
-    main = target or (config if definition.get("in_place") else MAIN_FILES[server])
+    main = target or MAIN_FILES[server]
+    if definition.get("in_place") and not target and config != main:
+        raise DefinitionError(
+            f"{name!r} tuned {config}, which is not the usual file of {server}; if it is the one to"
+            f" change, name it: --file {shlex.quote(config)}",
+            path="--file",
+        )
     source: Tuned | LabSettings
     if given.is_own:
         source = tuned_files(given.chosen, given.baseline, name, config, main)
@@ -106,6 +114,8 @@ def wanted(
         service=service or server,
         files={},
         validate=validate,
+        # Paths of a record may lead anywhere; those of a host's own files come from the host.
+        below=str(Path(main).parent) if given.is_own else "/",
     )
     if server == caddy.name:
         # Validating opens log files, so it runs as the service's process; a reload that fails

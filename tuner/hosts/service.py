@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from tuner.errors import HostError
+from tuner.errors import HostError, StoreError
 from tuner.hosts.inventory import Host, host_pattern
 from tuner.hosts.playbooks import Playbooks
 from tuner.render.systemd import Unit
@@ -62,8 +63,21 @@ class Change:
     """Whether those of the last change must have stayed until this one."""
     expected: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of files as they were when the change was planned, by path; others may be any."""
+    below: str = "/"
+    """Folder of the service's configuration, outside of which the host changes no file."""
     unit: Unit | None = None
     """The environment of its process, where systemd runs; elsewhere that stays as it is."""
+
+    def __post_init__(self) -> None:
+        """Raise `StoreError` for a file that does not belong to the service's configuration."""
+        for path in self.files:
+            plain = os.path.normpath(path) == path and path.isprintable()
+            if not plain or not Path(path).is_relative_to(self.below):
+                raise StoreError(
+                    f"{path!r} is not a file below {self.below}, where the configuration of"
+                    f" {self.service} lies, so it is not changed; change it by hand (tuner export"
+                    " NAME --diff)"
+                )
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -120,6 +134,7 @@ class Services:
                 "tuner_guard": SERVICE_FOLDER,
                 "tuner_owner": change.owner,
                 "tuner_service_name": change.service,
+                "tuner_below": change.below,
                 "tuner_validate": list(change.validate),
                 "tuner_how": change.how,
                 "tuner_lease_s": change.lease_s,
