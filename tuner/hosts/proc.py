@@ -44,6 +44,8 @@ def _process(folder: Path) -> dict[str, Any] | None:
     try:
         # The name in brackets may hold anything, so fields count from behind it.
         fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        if fields[0] in "ZX":
+            return None  # it has ended, and nobody has asked for its exit code yet
         status = _fields(folder / "status")
         waits, preemptions, threads, queued_s = _threads(folder)
         ticks = os.sysconf("SC_CLK_TCK")

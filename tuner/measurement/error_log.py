@@ -47,6 +47,12 @@ def complaints(tail: bytes) -> tuple[str, ...]:
     return tuple(different.values())[-MOST_LINES:]
 
 
+def signal_of(pid: int, tail: bytes) -> int | None:
+    """Return the signal that ended a process, as Nginx says of its children; None: not said."""
+    found = re.findall(rb"process %d exited on signal (\d+)" % pid, tail)
+    return int(found[-1]) if found else None
+
+
 def _complaint(line: str) -> str:
     """What a line says against something; empty where it says nothing against anything."""
     level, words = _json(line) or _plain(line)

@@ -6,7 +6,7 @@ Every phase is a function of a bench and of what the phases before it found.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tuner.goals.goals import Goals
@@ -109,6 +109,8 @@ class Bench:
     """Processes of the workload's backend, as far as they are on this machine."""
     exclusive: bool = False
     """Whether only one instance can live at a time, since each has the whole host to itself."""
+    deaths: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
+    """By configuration, the deployments in which its server ended without being asked to."""
     address: str = "127.0.0.1"
     """Where the instances listen, as the generator reaches them."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import signal
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +33,7 @@ from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, window_id
 from tuner.load.generator import Endpoint, Mode, Next, Plan, WindowSpec
 from tuner.measurement import core_wait
-from tuner.measurement.error_log import complaints
+from tuner.measurement.error_log import complaints, signal_of
 from tuner.measurement.resources import Resources
 from tuner.measurement.stall_cause import likely_work
 from tuner.measurement.window import Measurement, RawWindow, measure
@@ -188,6 +189,8 @@ class _Run:
         """What a window switches to, with its port, where only one instance can live."""
         self._windows: list[Measurement] = []
         self._stopped = False
+        self._dead = ""
+        """Why the block cannot go on: a server ended, and not by its configuration's fault."""
         self._watch = Watch(bench.read_counters, bench.generator, bench.backend_pids)
 
     def deploy(self) -> None:
@@ -318,6 +321,7 @@ class _Run:
             waited = core_wait.reason(window)
             more = (*self._said(window), *([waited] if waited else []))
             window = replace(window, invalid=(*window.invalid, *more))
+        window = self._survived(window)
         self._windows.append(window)
         self._bench.store.add_window(self._number, window)
         windows = len(self._spec.arms) * self._spec.plan.rounds
@@ -334,8 +338,43 @@ class _Run:
                 self._instances[label], state="dropped", message=reason
             )
         alone = len(self._spec.arms) > 1 and self._staying == {BASELINE}
-        self._stopped = alone or self._enough()
+        self._stopped = alone or self._enough() or bool(self._dead)
         return Next(drop=tuple(leaving), stop=self._stopped)
+
+    def _survived(self, window: Measurement) -> Measurement:
+        """Return the window, invalid if the server's processes did not live through it.
+
+        What ends a server is taken for the host's fault: somebody killed it, or memory ran out. A
+        configuration whose server ends in a second deployment too is a bad one.
+        """
+        words = self._ended(window)
+        if not words:
+            return window
+        digest = self._instances[window.instance].digest
+        deaths = self._bench.deaths.setdefault(digest, set())
+        deaths.add((self._number, window.window_id if self._alone else ""))
+        if len(deaths) > 1:
+            again = f"{words}; it did in {len(deaths)} deployments of this configuration"
+            return replace(window, invalid=(again, *window.invalid), bad=True)
+        if self._watch.is_dead(window.instance) and not self._alone:
+            self._dead = f"{window.instance}: {words}"
+        return replace(window, invalid=(words, *window.invalid), bad=False)
+
+    def _ended(self, window: Measurement) -> str:
+        """Return what became of the server during the window; empty if it lives."""
+        ended = self._watch.ended(window.instance)
+        log, read = self._logs.get(window.instance), self._bench.read_log
+        tail = read(log) if ended and log and read else b""
+        for pid in ended:
+            number = signal_of(pid, tail)
+            if number is not None:
+                return f"the server's process {pid} was ended by {_name_of(number)} in the window"
+        if self._watch.is_dead(window.instance):
+            return f"the server's main process {ended[0]} is gone: killed, or crashed"
+        # A child may end by itself, as Nginx's cache loader does.
+        if ended and not window.valid:
+            return f"the server's process {ended[0]} ended in the window"
+        return ""
 
     def _said(self, window: Measurement) -> tuple[str, ...]:
         """What the server itself says of requests that failed: one more reason, or none."""
@@ -374,9 +413,9 @@ class _Run:
         """State and reason by the validity rule."""
         staying = self._staying
         wrong = [w for w in self._windows if not w.valid and w.instance in staying]
-        lacking = self._lacking()
-        if lacking:
-            return "invalid", lacking
+        problem = self._lacking() or self._dead
+        if problem:
+            return "invalid", problem
         if self._spec.needs_all and self._good_rounds() < self._spec.plan.rounds:
             return "invalid", f"{wrong[0].instance}: {'; '.join(wrong[0].invalid)}"
         unequal = self._unequal_stalls()
@@ -441,6 +480,14 @@ class _Run:
             instances=instances,
             windows=tuple(self._windows),
         )
+
+
+def _name_of(number: int) -> str:
+    """Return a signal's name; its number where this machine has none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _stalled(windows: Sequence[Measurement]) -> str:

@@ -38,12 +38,16 @@ class Watch:
         self._servers: dict[str, tuple[int, ...]] = {}
         self._loaded_s: dict[str, float] = {}
         self._before: Reading | None = None
+        self._behind: Reading | None = None
+        self._seen: frozenset[int] = frozenset()
+        """Processes that could be read before the first window."""
 
     def begin(self, plan: Plan) -> None:
         """Before the first window of a plan."""
         self._servers = {endpoint.instance: endpoint.pids for endpoint in plan.endpoints}
         self._loaded_s = {w.window_id: w.warmup_s + w.duration_s for w in plan.windows}
         self.go_on()
+        self._seen = frozenset(self._before.processes if self._before else ())
 
     def go_on(self) -> None:
         """Right before the next window."""
@@ -61,8 +65,26 @@ class Watch:
             "generator": self._generating(),
         }
         after = self._read([*groups["server"], *groups["generator"]], self._backend)
+        self._behind = after
         loaded_s = self._loaded_s.get(window_id, 0.0)
         return between(self._before, after, groups, loaded_s=loaded_s)
+
+    def ended(self, instance: str) -> tuple[int, ...]:
+        """Return the processes of an instance that ended in the window before, its main one first.
+
+        The main one stays among them in later windows. A child does not: another took its place.
+        """
+        if self._before is None or self._behind is None:
+            return ()
+        main, *children = self._servers.get(instance, ()) or (0,)
+        before, after = self._before.processes, self._behind.processes
+        ended = [pid for pid in children if pid in before and pid not in after]
+        return (main, *ended) if main in self._seen and main not in after else tuple(ended)
+
+    def is_dead(self, instance: str) -> bool:
+        """Return whether the main process of an instance is gone."""
+        main = self._servers.get(instance, ())[:1]
+        return bool(main) and self.ended(instance)[:1] == main
 
     def _generating(self) -> tuple[int, ...]:
         shown = self._generator
