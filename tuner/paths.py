@@ -6,10 +6,14 @@ installed beside the `tuner` command.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
 import sysconfig
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Literal
 
@@ -81,6 +85,50 @@ def write_files(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     return list(paths.values())
+
+
+@contextlib.contextmanager
+def temporary(what: str) -> Iterator[str]:
+    """Yield a new folder, which is removed at the end.
+
+    It lies in the folder of `temporaries_in`. Elsewhere its name tells whose it is, and what a
+    process left that was killed is removed by the next one.
+
+    Args:
+        what: short name of what it is for.
+    """
+    folder = _TEMPORARIES.get()
+    if folder is None:
+        _sweep(Path(tempfile.gettempdir()))
+    prefix = f"tuner-{what}-{os.getpid()}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=folder) as name:
+        yield name
+
+
+@contextlib.contextmanager
+def temporaries_in(folder: Path) -> Iterator[None]:
+    """Make `temporary` folders in this one, which is removed as a whole even after a `kill -9`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    token = _TEMPORARIES.set(folder)
+    try:
+        yield
+    finally:
+        _TEMPORARIES.reset(token)
+
+
+_TEMPORARIES: ContextVar[Path | None] = ContextVar("temporaries", default=None)
+_NAME = re.compile(r"tuner-(?!ssh-)[a-z0-9]+-(\d+)-\w+")
+"""Name of a temporary folder. Sockets of SSH (`tuner.hosts.remote`) are swept by their own rule."""
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the temporary folders of this account's processes that are gone."""
+    for found in folder.glob("tuner-*"):
+        named = _NAME.fullmatch(found.name)
+        if named and not Path("/proc", named[1]).exists():
+            with contextlib.suppress(OSError):
+                if found.lstat().st_uid == os.geteuid() and not found.is_symlink():
+                    shutil.rmtree(found, ignore_errors=True)
 
 
 def loadgen_binary() -> Path:

@@ -110,9 +110,10 @@ PRIORITY = -20
 
 Not allowed without privileges; the instances are then scheduled like everything else.
 """
-INHERITED = ("GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG", "NGINX", "NOTIFY_SOCKET")
+INHERITED = ("GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG", "NGINX", "NOTIFY_SOCKET", "TMPDIR")
 """Variables of whoever called that would change an instance: Go's runtime (pkg.go.dev/runtime), the
-sockets that Nginx takes over (nginx.org/en/docs/control.html), systemd's (sd_notify(3))."""
+sockets that Nginx takes over (nginx.org/en/docs/control.html), systemd's (sd_notify(3)), and a
+folder of the caller's that is closed to the instance's account."""
 SAID = 4000
 """Characters kept of what a server said: enough for its own words, never a whole log."""
 CONFIGURATION = 1 << 20

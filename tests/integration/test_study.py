@@ -99,6 +99,10 @@ class Lab:
         """Processes that live in the study's lab, or came from its copy of the generator."""
         return [*processes_in(self.instances), *processes_in(self.folder / "bin")]
 
+    def outside(self) -> list[str]:
+        """Files in the folder for temporary files, and in the user's own."""
+        return [str(path) for top in ("tmp", "home") for path in (self.folder / top).rglob("*")]
+
     def claims(self) -> list[Path]:
         """Notes of studies that run, or died."""
         return list(self.folder.glob("state/tuner/running/*.json"))
@@ -113,6 +117,8 @@ class Story:
     said: dict[str, str] = field(default_factory=dict)
     kept: dict[str, Windows] = field(default_factory=dict)
     left: dict[str, list[str]] = field(default_factory=dict)
+    outside: dict[str, list[str]] = field(default_factory=dict)
+    """Files outside the study's folder, in the folders for temporary files and of the user."""
     out: str = ""
 
 
@@ -151,13 +157,15 @@ def stopped(story: Story, turn: str, phase: Phase, number: signal.Signals, *argu
     story.said[turn] = said
     story.kept[turn] = lab.windows()
     story.left[turn] = lab.left()
+    story.outside[turn] = lab.outside()
 
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     """Ctrl-C in the A/A blocks, kill -9 in the search, SIGTERM in the confirmation, the end."""
     folder = tmp_path_factory.mktemp("study")
-    (folder / "bin").mkdir()
+    for name in ("bin", "tmp", "home"):
+        (folder / name).mkdir()
     generator = shutil.copy2(loadgen_binary(), folder / "bin")
     lab = Lab(
         folder,
@@ -165,6 +173,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
             **os.environ,
             "PYTHONPATH": str(TOP),
             "XDG_STATE_HOME": str(folder / "state"),
+            "TMPDIR": str(folder / "tmp"),
+            "HOME": str(folder / "home"),
             LOADGEN_VARIABLE: str(generator),
         },
     )
@@ -218,6 +228,11 @@ def test_what_a_killed_study_leaves_is_found_and_stopped(story: Story) -> None:
     assert any("nginx" in words for words in story.left["kill"])
     assert not any("loadgen" in words for words in story.left["kill"])
     assert "stopped what the dead study" in story.said["sigterm"]
+
+
+def test_a_killed_study_leaves_nothing_outside_its_folder(story: Story) -> None:
+    """Neither samples of the window that ran, nor what Ansible had unpacked."""
+    assert story.outside["kill"] == []
 
 
 def test_no_window_is_lost(story: Story, record: Record) -> None:

@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import shutil
 import socket
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +37,7 @@ from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts, split_cores
 from tuner.measurement.instrument import Load
 from tuner.measurement.stalls import StallRule
 from tuner.own.target import THIS_MACHINE, Target
-from tuner.paths import loadgen_binary
+from tuner.paths import loadgen_binary, temporary
 from tuner.phases.bench import ReadLog
 from tuner.phases.watch import ReadCounters
 from tuner.servers import nginx
@@ -487,5 +486,5 @@ def restore_stray(stray: local.Claim) -> None:
 @contextlib.contextmanager
 def _ansible_folder() -> Iterator[Path]:
     """A folder for Ansible's own files, before there is a study's."""
-    with tempfile.TemporaryDirectory(prefix="tuner-ansible-") as name:
+    with temporary("ansible") as name:
         yield Path(name)

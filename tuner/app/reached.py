@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from tuner.hosts.inventory import Host, Inventory
 from tuner.hosts.playbooks import Playbooks
 from tuner.hosts.remote import Connections
 from tuner.hosts.service import Services
+from tuner.paths import temporary
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def reached(hosts: Inventory) -> Iterator[Reached]:
     """Connect to the targets of an inventory; the connections end with the context."""
     connections = Connections(hosts, hosts.targets)
     try:
-        with tempfile.TemporaryDirectory(prefix="tuner-apply-") as folder:
+        with temporary("apply") as folder:
             path = str(Path(hosts.path).resolve())
             playbooks = Playbooks(Path(folder), path, connections.settings)
             yield Reached(Services(playbooks, Path(folder)), connections)

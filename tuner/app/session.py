@@ -35,6 +35,7 @@ from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.measurement.stalls import KEEP, StallRule
 from tuner.own.caddy.in_place import InPlaceCaddy
 from tuner.own.nginx.in_place import InPlaceNginx
+from tuner.paths import temporaries_in
 from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
 from tuner.record.model import ConfigurationRecord, StudyHost
@@ -299,7 +300,7 @@ def open_bench(
             yield replace(bench, exclusive=True), _spec(found)
         return
     loan = _loan(found.definition) if found.kernel else None
-    with found.premises.lab(folder, loan) as lab:
+    with found.premises.lab(folder, loan) as lab, temporaries_in(lab.work):
         ground = Ground(
             binary=found.server.binary,
             instances_dir=lab.deployer.instances_dir,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import random
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from tuner.errors import DefinitionError, HostError
 from tuner.hosts import local
 from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import SERVER_NAMES, ServerFacts, split_cores
-from tuner.paths import data_dir
+from tuner.paths import data_dir, temporary
 from tuner.reading.located import did_you_mean, read_yaml
 from tuner.render.reach import edges
 from tuner.servers.catalog import server as server_of
@@ -182,7 +181,7 @@ def check(
     if refused := server_of(bound.space.server).refuses(bound.server, bound.workload.wire):
         raise DefinitionError(refused, path="--workload")
     bases = {base: bound.space.baseline(base) for base in BASELINES}
-    with tempfile.TemporaryDirectory(prefix="tuner-space-") as folder:
+    with temporary("space") as folder:
         judge = _Judge(bound, Path(folder))
         baselines = {base: judge(configuration) for base, configuration in bases.items()}
         for configuration in edges(bound.space, bases["stock"]):

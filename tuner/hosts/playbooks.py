@@ -117,13 +117,14 @@ class Playbooks:
             for host in str(variables[name]).removesuffix(",").split(","):
                 refuse_name(host)
         private = _prepared(self.work / "ansible", variables)
+        here = {} if isinstance(self.inventory, str) else _temporary(private / "tmp")
         inventory = self.inventory
         with _stoppable() as asked_to_stop:
             runner = ansible_runner.run(
                 private_data_dir=str(private),
                 playbook=str(folder / playbook),
                 inventory=inventory if isinstance(inventory, str) else dict(inventory),
-                envvars={**_environment(folder, private), **self.settings},
+                envvars={**_environment(folder, private), **here, **self.settings},
                 suppress_env_files=True,
                 event_handler=keep,
                 cancel_callback=asked_to_stop,
@@ -226,6 +227,15 @@ def _environment(playbooks: Path, private: Path) -> dict[str, str]:
         **configuration_file(),
         **{name: str(Path(os.environ[name]).resolve()) for name in _PATHS if os.environ.get(name)},
     }
+
+
+def _temporary(folder: Path) -> dict[str, str]:
+    """Return settings that keep what Ansible unpacks on this machine in a folder, made here.
+
+    Killed, it would leave modules in the system's folder for temporary files and in the user's own.
+    """
+    folder.mkdir(mode=0o700)
+    return {"TMPDIR": str(folder), "ANSIBLE_REMOTE_TEMP": str(folder)}
 
 
 _PATHS = ("ANSIBLE_VAULT_PASSWORD_FILE", "ANSIBLE_PRIVATE_KEY_FILE")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from tuner.load.turns import in_turn
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.instrument import Instrument
 from tuner.measurement.window import RawWindow, Samples
+from tuner.paths import temporary
 from tuner.workload.wire import Agreed, Wire
 from tuner.workload.workload import Request, Workload
 
@@ -123,7 +123,7 @@ class H2loadGenerator:
             refusal = self.refuses(plan.workload, mode)
             if refusal:
                 raise InstrumentError(f"h2load {refusal}")
-        with tempfile.TemporaryDirectory(prefix="tuner-h2load-") as folder:
+        with temporary("h2load") as folder:
             path = Path(folder)
             in_turn(plan, lambda at, spec: self._window(plan.workload, at, spec, path), after)
 

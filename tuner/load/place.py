@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
+
+from tuner.paths import temporary
 
 
 class Place(Protocol):
@@ -64,7 +65,7 @@ class Here:
     @contextlib.contextmanager
     def folder(self) -> Iterator[str]:
         """See ``Place.folder``."""
-        with tempfile.TemporaryDirectory(prefix="tuner-samples-") as name:
+        with temporary("samples") as name:
             yield name
 
     def put(self, folder: str, name: str, content: bytes) -> str:

@@ -15,7 +15,6 @@ import bisect
 import json
 import math
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +31,7 @@ from tuner.machine.facts import CoreSplit
 from tuner.measurement.instrument import Instrument
 from tuner.measurement.latency import Counts
 from tuner.measurement.window import Histogram, RawWindow
+from tuner.paths import temporary
 from tuner.workload.wire import Wire
 from tuner.workload.workload import Workload
 
@@ -95,7 +95,7 @@ class Wrk2Generator:
 
     def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
         """See ``LoadGenerator.run``."""
-        with tempfile.TemporaryDirectory(prefix="tuner-wrk2-") as folder:
+        with temporary("wrk2") as folder:
             path = Path(folder)
             in_turn(plan, lambda at, spec: self._window(plan.workload, at, spec, path), after)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Protocol
 
 from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
+from tuner.paths import temporary
 from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import Ground
 from tuner.workload.workload import Workload
@@ -43,7 +43,7 @@ class Here:
     @contextlib.contextmanager
     def folder(self) -> Iterator[str]:
         """See ``Place``."""
-        with tempfile.TemporaryDirectory(prefix="tuner-") as name:
+        with temporary("trial") as name:
             yield name
 
     def put(self, path: str, content: bytes) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tuner.own.files import HERE, Files
+from tuner.paths import temporary
 
 _PATIENCE_S = 30.0
 
@@ -90,7 +90,7 @@ class ThisMachine:
     @contextlib.contextmanager
     def folder(self) -> Iterator[str]:
         """See ``Home``."""
-        with tempfile.TemporaryDirectory(prefix="tuner-") as name:
+        with temporary("caddy") as name:
             yield name
 
     def write(self, path: str, content: bytes) -> None:

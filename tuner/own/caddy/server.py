@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,6 +33,7 @@ from tuner.own.kind import OfKind
 from tuner.own.patch import exported, plain
 from tuner.own.server import Wishes
 from tuner.own.target import THIS_MACHINE, Target, check_folder
+from tuner.paths import temporary
 from tuner.render.render import EXPORT, Placement, environment_of
 from tuner.servers import caddy
 from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, Ground
@@ -242,7 +242,7 @@ def adapt(
     _check_root(own)
     made = OwnCaddy(own, bind(space, own.origin, own.serving))
     baseline = made.bound.baseline
-    with tempfile.TemporaryDirectory(prefix="tuner-") as folder:
+    with temporary("caddy") as folder:
         ground = trial_ground(server, own.workload, Path(folder))
         spec = made.instance("t", baseline, made.bound.space, ground, _PORT)
         carried = made.carried(baseline, ground, Path(spec.directory), _PORT)

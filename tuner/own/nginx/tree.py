@@ -10,7 +10,6 @@ Includes stand in the tree as what they include, as Nginx itself reads them.
 from __future__ import annotations
 
 import glob
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 from tuner.errors import DefinitionError
 from tuner.own.files import HERE, Files
+from tuner.paths import temporary
 from tuner.reading.nginx_text import LUA, Token, scan
 
 PACKAGED = Path("/etc/nginx")
@@ -264,7 +264,7 @@ def _crossplane(path: str, text: str) -> Any:
     # Imported here: its tables cost time that other commands need not pay.
     import crossplane
 
-    with tempfile.TemporaryDirectory(prefix="tuner-") as folder:
+    with temporary("nginx") as folder:
         # It reads files of this machine only, and the user's may lie on another.
         copy = Path(folder) / "file"
         copy.write_bytes(text.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,98 @@
+"""Temporary folders: in the study's own while it runs, and swept where a process was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.nginxes import needs_nginx, nginx_lab
+from tuner.paths import temporaries_in, temporary
+
+TOP = Path(__file__).resolve().parents[2]
+DEPLOY = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from tests.hosts.nginxes import NginxLab
+from tuner.hosts import local
+
+lab = NginxLab(Path(sys.argv[1]))
+spec = lab.spec("baseline", local.free_ports(1)[0])
+lab.deployer.publish({"index.html": b"one"})
+lab.deployer.deploy([replace(spec, start=("sh", "-c", "touch logs/begun; exec sleep 60"))])
+"""
+HELD = """
+import time
+from tuner.paths import temporary
+
+with temporary("samples") as folder:
+    print(folder, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The system's folder for temporary files."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+def test_a_study_has_them_in_its_own_folder(system: Path, tmp_path: Path) -> None:
+    """Whatever makes them; afterwards they lie where the system has them."""
+    with temporaries_in(tmp_path / "study" / "work"):
+        with temporary("samples") as name:
+            assert Path(name).parent == tmp_path / "study" / "work"
+        assert list(system.iterdir()) == []
+    with temporary("apply") as name:
+        assert Path(name).parent == system
+    assert list(system.iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_swept(system: Path) -> None:
+    """By the next that makes one; those of a living process, and others' folders, stay."""
+    (system / "tuner-of-mine").mkdir()
+    command = [sys.executable, "-c", HELD]
+    environment = {**os.environ, "TMPDIR": str(system), "PYTHONPATH": str(TOP)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        left = Path(process.stdout.readline().strip())
+        with temporary("samples"):
+            assert left.is_dir()
+        process.send_signal(signal.SIGKILL)
+    assert left.is_dir()
+    with temporary("samples"):
+        assert not left.exists()
+    assert [path.name for path in system.iterdir()] == ["tuner-of-mine"]
+
+
+@pytest.mark.integration
+@needs_nginx[1]
+def test_a_deployment_that_is_killed_leaves_nothing_outside_the_study(tmp_path: Path) -> None:
+    """Neither modules of Ansible's in the system's folder, nor files in the user's own."""
+    for name in ("tmp", "home"):
+        (tmp_path / name).mkdir()
+    environment = {
+        **os.environ,
+        "TMPDIR": str(tmp_path / "tmp"),
+        "HOME": str(tmp_path / "home"),
+        "PYTHONPATH": str(TOP),
+    }
+    with nginx_lab(tmp_path / "study") as lab:
+        begun = lab.deployer.instances_dir / "baseline" / "logs" / "begun"
+        command = [sys.executable, "-c", DEPLOY, str(tmp_path / "study")]
+        with subprocess.Popen(command, env=environment) as process:
+            while not begun.exists():
+                assert process.poll() is None
+                time.sleep(0.05)
+            process.kill()
+        left = [*(tmp_path / "tmp").rglob("*"), *(tmp_path / "home").rglob("*")]
+        assert [path for path in left if "pyenv" not in str(path)] == []
