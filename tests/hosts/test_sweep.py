@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tuner.errors import HostError
 from tuner.hosts import local, playbooks
+from tuner.hosts.ansible import AnsibleDeployer
 from tuner.hosts.sweep import Need, sweep
 
 CPUS = frozenset(os.sched_getaffinity(0))
@@ -164,3 +167,17 @@ def test_two_that_start_together_take_turns(tmp_path: Path, start: Start) -> Non
     assert [process.returncode for process in both] == [0, 0], said
     assert sorted("stopped what" in out for out, _ in said) == [False, True]
     assert {server.wait() for server in servers} == {-signal.SIGTERM}
+
+
+def test_a_playbook_that_has_no_room_names_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ansible's own error names no file."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(playbooks.Playbooks, "run", full)
+    deployer = AnsibleDeployer(tmp_path / "lab", tmp_path / "work", user="")
+    with pytest.raises(HostError, match=f"{tmp_path}/work cannot be written: No space left"):
+        deployer.stop()

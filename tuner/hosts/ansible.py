@@ -191,7 +191,13 @@ class AnsibleDeployer:
         }
 
     def _play(self, playbook: str, hosts: str, **variables: Any) -> Mapping[str, Mapping[str, Any]]:
-        return self._playbooks.run(playbook, {"tuner_hosts": host_pattern([hosts]), **variables})
+        try:
+            return self._playbooks.run(
+                playbook, {"tuner_hosts": host_pattern([hosts]), **variables}
+            )
+        except OSError as error:
+            # Ansible's own files lie there; its errors name none of them.
+            raise HostError(f"{self._work} cannot be written: {error.strerror or error}") from error
 
 
 def _states(
