@@ -17,6 +17,9 @@ Exit code 4 is not an error: ``--fail-if`` was given and the verdict matched it.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 EXIT_OK = 0
 EXIT_FAIL_IF = 4
 EXIT_BUG = 70
@@ -57,6 +60,21 @@ class DefinitionError(TunerError):
         self.line = line
         where = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
         super().__init__(where + message)
+
+
+@contextlib.contextmanager
+def named(option: str, path: str) -> Iterator[None]:
+    """Report a mistake in what ``option`` stands for as a mistake in what the user gave.
+
+    Raises:
+        DefinitionError: as raised within, at ``path`` where it was at ``option``.
+    """
+    try:
+        yield
+    except DefinitionError as error:
+        if error.path != option:
+            raise
+        raise DefinitionError(error.message, path=path, line=error.line) from error
 
 
 class HostError(TunerError):

@@ -15,7 +15,7 @@ from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, create_store, free_name, open_bench, preflight
 from tuner.cli import options
 from tuner.definition.study import DEFAULT_STUDY, load_study
-from tuner.errors import HostError
+from tuner.errors import HostError, named
 from tuner.judge.kinds import first_reason
 from tuner.measurement.window import Measurement
 from tuner.phases.measure import Measured, measure_one
@@ -51,9 +51,9 @@ def command(
     that meets it.
     """
     progress = TerminalProgress(quiet=quiet)
-    definition = load_study(
-        study_file or DEFAULT_STUDY, {**options.overrides(given), "baseline": configuration}
-    )
+    asked = {**options.overrides(given), "baseline": configuration}
+    with named("--baseline", "CONFIGURATION"):
+        definition = load_study(study_file or DEFAULT_STUDY, asked)
     if given["name"] is None:
         definition = replace(definition, name=free_name(f"measure-{definition.name}"))
     turn.take_turn(STUDIES / definition.name, definition.inventory, progress)

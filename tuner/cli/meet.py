@@ -25,7 +25,7 @@ from tuner.app.session import STUDIES, Preflight, free_name
 from tuner.app.turn import take_turn
 from tuner.definition.alike import shipped_rules
 from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
-from tuner.errors import DefinitionError, HostError
+from tuner.errors import DefinitionError, HostError, named
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
 from tuner.judge.contest_results import evaluate_contest
@@ -194,6 +194,7 @@ def _look_at(
 
 
 def _limit(text: str) -> Constraint:
-    found = Objective.capacity(text).slo
+    with named("--slo", "--limit"):
+        found = Objective.capacity(text).slo
     assert found is not None  # noqa: S101 - a capacity always has one
     return found

@@ -100,7 +100,7 @@ class Node:
     @classmethod
     def option(cls, name: str, value: object) -> Node:
         """A value given on the command line, to be read like one from a file."""
-        path = f"--{name}"
+        path = f"--{name.replace('_', '-')}"
         if isinstance(value, str):
             # The empty text of an option is a value, not a null.
             return cls(path, None, "", value, plain=False)

@@ -67,7 +67,9 @@ def write_pictures(
         check=False,
     )
     if done.returncode != 0:
-        raise HostError(f"the charts could not be drawn: {done.stderr.strip()[-400:]}")
+        # The engine's traceback ends with the reason.
+        reason = done.stderr.strip().rpartition("\n")[2][-400:]
+        raise HostError(f"the charts could not be drawn: {reason}")
     return [Path(str(job["path"])) for job in jobs]
 
 

@@ -141,7 +141,9 @@ def _database(url: str) -> Any:
 
 def _cannot_open(url: str, error: Exception) -> StoreError:
     cause = error.__cause__ or error
-    words = scrubbed(str(getattr(cause, "orig", None) or error))
+    # The database's own words in one line, without the statement that failed.
+    own = getattr(cause, "orig", None) or getattr(error, "orig", None) or error
+    words = scrubbed(" ".join(str(own).split()))
     try:
         password = urlsplit(url).password
     except ValueError:
