@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Outcome, Tuner, kept_handlers, run_main, simulate
 from tests.hosts.nginxes import NGINX
-from tuner.testing.lab import Effect
 
 SHORT = ("--time", "10s", "--rate", "600", "--quiet")
 OWN = """\
@@ -43,15 +44,13 @@ def own(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def studies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two studies of the lab: ``mine`` found something better, ``same`` nothing."""
+    """A folder with a study of the lab, ``mine``, that found something better."""
     folder = tmp_path_factory.mktemp("studies")
     with pytest.MonkeyPatch.context() as patch, kept_handlers():
         patch.chdir(folder)
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        host = simulate(patch)
+        simulate(patch)
         assert run_main(patch, "optimize", "--trials", "1", "--name", "mine", *SHORT) == 0
-        host.truth = lambda _: Effect(ln_latency=0.0, capacity_per_s=4_000.0)
-        assert run_main(patch, "compare", "stock", "hand", "--name", "same", *SHORT) == 0
     return folder
 
 
@@ -73,6 +72,26 @@ def test_without_a_terminal_it_must_be_confirmed_beforehand(here: Tuner, own: Pa
     done = here("mine")
     assert done.code == 2
     assert "--yes: there is no terminal to ask on; see what would change with --check" in done.err
+    assert own.read_text() == before
+
+
+class Terminal(io.StringIO):
+    """Somebody at a terminal."""
+
+    def isatty(self) -> bool:
+        """See ``io.IOBase``."""
+        return True
+
+
+def test_in_a_terminal_it_asks_after_showing_the_difference(
+    here: Tuner, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a yes nothing is changed."""
+    before = own.read_text()
+    monkeypatch.setattr(sys, "stdin", Terminal("no\n"))
+    done = here("mine")
+    assert done.code == 130
+    assert 0 < done.out.index("\n+    sendfile on;") < done.out.index("apply this?")
     assert own.read_text() == before
 
 
@@ -98,13 +117,11 @@ def test_what_would_change_is_shown_and_nothing_changes(
     assert {path.name for path in own.parent.iterdir()} - logs == names - logs
 
 
-def test_a_study_that_showed_nothing_is_refused(here: Tuner) -> None:
-    """By the name of its verdict, which can be accepted."""
-    done = here("same", "--diff")
+def test_a_verdict_is_accepted_by_its_own_name_only(here: Tuner) -> None:
+    """A study whose verdict is better is not applied as one that is equivalent."""
+    done = here("mine", "--diff", "--force-verdict", "equivalent")
     assert done.code == 2
-    assert "NAME: the verdict of 'same' is " in done.err
-    kind = done.err.rpartition("--force-verdict ")[2].strip()
-    assert kind in {"equivalent", "inconclusive"}
-    done = here("same", "--diff", "--force-verdict", kind)
-    assert done.code == 0, done.err
-    assert f"the verdict is {kind}: the configuration was not shown to be better" in done.err
+    assert "--force-verdict: the verdict of 'mine' is better " in done.err
+    done = here("mine", "--diff", "--force-verdict", "better")
+    assert done.code == 2
+    assert "--candidate" not in here("mine", "--help").out

@@ -111,7 +111,7 @@ def test_it_is_applied_where_its_files_lie(hosts: Bed, web: BedHost, study: Path
     done = apply(study, hosts)
     assert done.returncode == 0, done.stderr
     assert "web: applied" in done.stdout
-    assert "GOGC=400" in done.stderr
+    assert "\n+GOGC=400\n" in done.stdout
     assert "idle 7s" in file(web, CADDYFILE).read_text()
     if web.systemd:
         assert environment_of(web) == {**before, "GOGC": "400"}

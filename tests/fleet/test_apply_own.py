@@ -24,7 +24,7 @@ from tuner.judge.results import StudyResult
 from tuner.own.patch import exported
 from tuner.record.model import Applied
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.fleet]
 
 MAIN = "/etc/nginx/nginx.conf"
 SITE = "/etc/nginx/sites-enabled/default"
@@ -108,6 +108,7 @@ def asked(web: BedHost, path: str) -> tuple[int, str]:
         return error.code, str(error.headers)
 
 
+@pytest.mark.every_run
 def test_a_hosts_own_lines_stay(made: Bed, web: BedHost, there: Reached) -> None:
     """In the file that changes and in one that does not: they hold before and afterwards."""
     main, site = (web.root / path.lstrip("/") for path in (MAIN, SITE))
@@ -134,6 +135,7 @@ def test_a_hosts_own_lines_stay(made: Bed, web: BedHost, there: Reached) -> None
         web.run("service", "nginx", "reload")
 
 
+@pytest.mark.every_run
 def test_a_host_that_is_worse_gets_its_own_files_back(
     made: Bed, web: BedHost, there: Reached
 ) -> None:
