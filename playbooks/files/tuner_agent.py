@@ -176,7 +176,8 @@ class Agent:
 
     def usage(self, program):
         """CPU time and resident memory of all processes that run a program."""
-        pids = [pid for pid in runs_of(program) if cpu_ns(pid) is not None]
+        path = self.which(program)["path"] or program
+        pids = [pid for pid in runs_of(path) if cpu_ns(pid) is not None]
         cpu = sum(cpu_ns(pid) or 0 for pid in pids)
         return {"pids": pids, "cpu_ns": cpu, "rss_bytes": sum(rss_bytes(pid) or 0 for pid in pids)}
 

@@ -231,8 +231,11 @@ class Probes:
         held = (before[control.name].values, after[control.name].values) if control else ((), ())
         found = judge(before[host.name].values, seen.values, *held)
         if found.ratio is None:
-            least = minimum_blocks(CONFIDENCE) * _LEAST_PER_WINDOW
-            return f"{words}; too few probes to compare with before (--probes {least} or more)"
+            least = minimum_blocks(CONFIDENCE)
+            if self.asked.windows >= least:
+                return f"{words}; {self.asked.metric} could not be read, so nothing was compared"
+            probes = least * _LEAST_PER_WINDOW
+            return f"{words}; too few probes to compare with before (--probes {probes} or more)"
         against = f", against {control.name}" if control else ""
         words = (
             f"{words}; {self.asked.metric} to before {found.ratio.ratio:.3f} (99 % interval"
