@@ -113,10 +113,17 @@ test-rust: ## The generator's own tests
 	$(CARGO) test --quiet $(CRATE)
 
 .PHONY: fuzz
-fuzz: ## Millions of inputs against the generator's readers (INPUTS=5000000 for each)
+fuzz: fuzz-generator fuzz-records ## Random inputs against all that reads what others wrote (INPUTS=N for each)
+
+.PHONY: fuzz-generator
+fuzz-generator: ## Millions of inputs against the generator's readers (INPUTS=5000000 for each)
 	@.ci/require cargo
 	FUZZ_INPUTS=$(or $(INPUTS),5000000) $(CARGO) test $(CRATE) --profile fuzz --test fuzz -- \
 		--nocapture --test-threads 1
+
+.PHONY: fuzz-records
+fuzz-records: develop ## Thousands of damaged records of each kind (INPUTS=2000 for each)
+	$(BIN)/python -m tests.record.damages --inputs $(or $(INPUTS),2000)
 
 .PHONY: proof
 proof: develop ## The long simulations behind the statistics

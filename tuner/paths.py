@@ -47,6 +47,12 @@ def data_dir(kind: DataKind) -> Path:
     return folder
 
 
+def state_dir() -> Path:
+    """Return the folder of what tuner keeps for this user (XDG Base Directory Specification)."""
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "tuner"
+
+
 def inside(folder: Path, name: str) -> Path:
     """Return the path of a file below a folder, by a name that comes from outside.
 

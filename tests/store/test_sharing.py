@@ -209,7 +209,7 @@ def open_trial(store: Store, configuration: Configuration = HAND) -> int:
 def instances(trial: int) -> tuple[BlockInstance, ...]:
     """A block of the baseline and one trial."""
     return (
-        BlockInstance(BASELINE, "x", None, "planned", ""),
+        BlockInstance(BASELINE, "0123456789ab", None, "planned", ""),
         BlockInstance("c1", HAND.digest, trial, "planned", ""),
     )
 

@@ -140,6 +140,7 @@ class TestStore:
         self, store: Store, reopen: Callable[[], Store]
     ) -> None:
         """Calibration, protocol, importance and end come back equal, types and all."""
+        store.add_configuration(SimulatedHost().describe(HAND))
         store.set_calibration(CALIBRATION)
         store.set_protocol(PROTOCOL)
         store.set_importance({"fast": 0.75, "size": 0.25})

@@ -12,6 +12,7 @@ import click
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.results import write_files
+from tuner.app.signing import signed
 from tuner.errors import HostError
 from tuner.judge.contest import counted
 from tuner.judge.contest_results import evaluate_contest
@@ -24,7 +25,7 @@ from tuner.words.terminal import fitted, output_width
 def read(folder: Path) -> list[Record]:
     """The records of the contests in a run's folder, in the order in which they were begun."""
     url = sqlite_url(folder)
-    records = [Store.open(url, name).record() for name in list_names(url)]
+    records = [Store.open(url, name, writing=False).record() for name in list_names(url)]
     found = [record for record in records if record.contest is not None]
     return sorted(found, key=lambda record: record.started_unix_s)
 
@@ -67,7 +68,7 @@ def kept(folder: Path, progress: TerminalProgress, again: str) -> Iterator[None]
         again: the command that goes on with it.
     """
     try:
-        with progress.live():
+        with progress.live(), _signed(folder, progress):
             yield
     except BaseException:
         try:
@@ -79,6 +80,18 @@ def kept(folder: Path, progress: TerminalProgress, again: str) -> Iterator[None]
             progress.note(f"the report could not be written: {error}; see 'tuner report'")
         raise
     write(folder, progress)
+
+
+@contextlib.contextmanager
+def _signed(folder: Path, progress: TerminalProgress) -> Iterator[None]:
+    """Sign every record of a run when it ends, however it ends."""
+    try:
+        yield
+    finally:
+        url = sqlite_url(folder)
+        for name in list_names(url) if (folder / "record.db").is_file() else ():
+            with signed(Store.open(url, name), progress):
+                pass
 
 
 def show(records: Sequence[Record], folder: Path, *, as_json: bool) -> None:

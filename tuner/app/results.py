@@ -12,11 +12,13 @@ import click
 from tuner import paths
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
+from tuner.app.signing import signed
 from tuner.app.writing import writing
 from tuner.definition.study import StudyDefinition
 from tuner.export import PATCH_NAME, export_files
 from tuner.judge.results import StudyResult, evaluate
 from tuner.paths import inside
+from tuner.record.check import reading
 from tuner.record.model import Record
 from tuner.report.data import as_data
 from tuner.store.store import Store
@@ -33,7 +35,7 @@ def kept(store: Store, folder: Path, progress: TerminalProgress, again: str) -> 
         again: the command that goes on with it; see ``resumption``.
     """
     try:
-        with progress.live():
+        with progress.live(), signed(store, progress):
             yield
     except BaseException:
         try:
@@ -74,7 +76,8 @@ def write(record: Record, folder: Path, progress: TerminalProgress) -> StudyResu
 
     progress.note("writing the report")
     study = evaluate(record)
-    pages = {"report.html": render_html(study), "report.md": render_markdown(study)}
+    with reading(f"the record of {record.name!r}"):
+        pages = {"report.html": render_html(study), "report.md": render_markdown(study)}
     files = export_files(study)
     # A patch that an earlier recommendation left would be applied by mistake.
     if PATCH_NAME not in files:
@@ -102,10 +105,13 @@ def show(record: Record, folder: Path, *, as_json: bool, junit: Path | None = No
     study = evaluate(record)
     if junit is not None:
         write_junit([study], junit)
-    if as_json:
-        print_json(as_data(study, folder))
+    with reading(f"the record of {record.name!r}"):
+        data = as_data(study, folder) if as_json else None
+        lines = verdict_lines(study)
+    if data is not None:
+        print_json(data)
         return study
-    for line in verdict_lines(study):
+    for line in lines:
         click.echo(line)
     click.echo(f"report   {folder / 'report.html'}")
     if (folder / "best").is_dir():

@@ -21,7 +21,7 @@ def asked_of(folder: Path) -> Asked:
     url = sqlite_url(folder)
     for name in list_names(url):
         try:
-            found = Store.open(url, name).record().asked
+            found = Store.open(url, name, writing=False).record().asked
         except StoreError:
             continue
         if found:

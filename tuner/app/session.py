@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from tuner import __version__
-from tuner.app import connections, notes, own_server
+from tuner.app import connections, notes, own_server, signing
 from tuner.app.in_place import Seat
 from tuner.app.premises import Lab, Premises, open_premises
 from tuner.app.progress import TerminalProgress
@@ -345,7 +345,7 @@ def create_store(
     kept = definition.as_dict()
     if definition.storage is not None:
         kept["storage"] = without_secret(definition.storage)
-    return Store.create(
+    store = Store.create(
         definition.storage or sqlite_url(folder),
         Header(
             name=definition.name,
@@ -367,10 +367,18 @@ def create_store(
         say=say,
         first=first,
     )
+    if first is None:
+        signing.begin(store)
+    return store
 
 
-def open_store(name: str, storage: str | None) -> Store:
+def open_store(name: str, storage: str | None, *, writing: bool = True) -> Store:
     """The record of an existing study.
+
+    Args:
+        name: of the study.
+        storage: as given by ``--storage``.
+        writing: without it nothing is changed in the storage.
 
     Raises:
         DefinitionError: there is no such study in this folder.
@@ -381,7 +389,7 @@ def open_store(name: str, storage: str | None) -> Store:
         known = sorted(path.parent.name for path in STUDIES.glob("*/record.db"))
         here = f"here are: {', '.join(known)}" if known else "there is none yet"
         raise DefinitionError(f"no study called {name!r} in {STUDIES}/; {here}", path="NAME")
-    return Store.open(storage or sqlite_url(folder), name)
+    return Store.open(storage or sqlite_url(folder), name, writing=writing)
 
 
 def describe(found: Preflight, configuration: Configuration) -> ConfigurationRecord:

@@ -37,7 +37,7 @@ def command(name: str, storage: str | None, host: str, port: int) -> None:
     if storage is None and contest_results.is_run(STUDIES / name, name):
         shown = f"the studies of the run {name}"
     else:
-        record = open_store(name, storage).record()
+        record = open_store(name, storage, writing=False).record()
         if record.hosts:
             # A trial of several hosts is no more than its configuration: docs/scale.md.
             shown = f"{name}, of {counted(len(record.hosts), 'host')}, as it is now"

@@ -82,7 +82,7 @@ def command(
     if storage is None and contest_results.is_run(STUDIES / name, name):
         _export_run(name, output, kept)
         return
-    study = evaluate(open_store(name, storage).record())
+    study = evaluate(open_store(name, storage, writing=False).record())
     if diff:
         patch = export_files(study, candidate=candidate, minimal=minimal).get(PATCH_NAME)
         if patch is None:

@@ -103,7 +103,7 @@ def _begun(
     Raises:
         DefinitionError: there is nothing to repeat, or it cannot be repeated here.
     """
-    first = evaluate(open_store(name, storage).record())
+    first = evaluate(open_store(name, storage, writing=False).record())
     original = _original(first)
     definition = load_study(
         DEFAULT_STUDY, {**first.record.definition, **options.overrides(given), "storage": None}

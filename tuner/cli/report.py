@@ -112,7 +112,7 @@ def _open(name: str, storage: str | None) -> tuple[Record, Path]:
         # where a study of the same name may be.
         called = record.name.rpartition(".")[0] if record.contest else record.name
         return record, Path(f"report-{safe(called)}")
-    return open_store(name, storage).record(), STUDIES / name
+    return open_store(name, storage, writing=False).record(), STUDIES / name
 
 
 def _report_run(

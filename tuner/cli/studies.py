@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from pathlib import Path
 
 import click
 
@@ -14,6 +14,7 @@ from tuner.errors import TunerError
 from tuner.judge.contest_results import evaluate_contest
 from tuner.judge.kinds import Kind, kind_of, measurement_sentence
 from tuner.judge.results import evaluate
+from tuner.record.check import reading
 from tuner.record.model import Record
 from tuner.report.contest import headline
 from tuner.store.store import Store, list_names, sqlite_url
@@ -23,7 +24,10 @@ from tuner.words.terminal import duration
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(as_json: bool) -> None:
-    """List the studies that ship with tuner, and the results in studies/ of this folder."""
+    """List the studies that ship with tuner, and the results in studies/ of this folder.
+
+    A record that cannot be read is listed with the reason, and the exit code is 0 all the same.
+    """
     shipped = [{"name": s.name, "summary": s.summary} for s in list_studies()]
     experiments = [
         {
@@ -37,9 +41,9 @@ def command(as_json: bool) -> None:
         for found in list_experiments()
     ]
     here = [
-        _outcome(name, sqlite_url(record.parent))
+        outcome
         for record in sorted(STUDIES.glob("*/record.db"))
-        for name in list_names(sqlite_url(record.parent))
+        for outcome in _outcomes(record.parent)
     ]
     if as_json:
         print_json({"shipped": shipped, "experiments": experiments, "here": here})
@@ -56,15 +60,29 @@ def command(as_json: bool) -> None:
         click.echo(f"  {row['name']:<20} {row['kind']:<12} {row['sentence']}")
 
 
+def _outcomes(folder: Path) -> list[dict[str, str]]:
+    """The outcomes of the studies in a folder; a record that cannot be read stands as itself."""
+    url = sqlite_url(folder)
+    try:
+        names = list_names(url)
+    except TunerError as error:
+        return [_unreadable(folder.name, error)]
+    return [_outcome(name, url) for name in names]
+
+
+def _unreadable(name: str, error: TunerError) -> dict[str, str]:
+    return {"name": name, "kind": "unknown", "status": "unreadable", "sentence": str(error)}
+
+
 def _outcome(name: str, url: str) -> dict[str, str]:
     """A study's outcome; one that cannot be read must not hide the others."""
-    kind: Kind | Literal["unknown"]
     try:
-        record = Store.open(url, name).record()
-        kind = kind_of(record)
-        status, sentence = _said(record, kind)
+        record = Store.open(url, name, writing=False).record()
+        with reading(f"the record of {name!r}"):
+            kind = kind_of(record)
+            status, sentence = _said(record, kind)
     except TunerError as error:
-        kind, status, sentence = "unknown", "unreadable", str(error)
+        return _unreadable(name, error)
     return {"name": name, "kind": kind, "status": status, "sentence": sentence}
 
 

@@ -85,7 +85,7 @@ def command(
         for done in store.recover():
             progress.note(done)
         run_study(bench, spec)
-    results.show(Store.open(storage, name).record(), folder, as_json=as_json)
+    results.show(Store.open(storage, name, writing=False).record(), folder, as_json=as_json)
 
 
 def _definition(
@@ -135,12 +135,12 @@ def _existing(storage: str, name: str) -> Record | None:
     Raises:
         StoreError: it was cut short before it began, or cannot be read.
     """
-    if name not in list_names(storage):
+    if name not in list_names(storage, writing=True):
         return None
     deadline = time.monotonic() + _BEGINNING_S
     while True:
         try:
-            record = Store.open(storage, name).record()
+            record = Store.open(storage, name, writing=False).record()
         except StoreError as error:
             if "cut short" not in str(error) or time.monotonic() > deadline:
                 raise
@@ -152,7 +152,7 @@ def _existing(storage: str, name: str) -> Record | None:
 def _begin_or_join(found: Preflight, folder: Path, host: str, progress: TerminalProgress) -> Store:
     definition = found.definition
     storage, name = definition.storage or "", definition.name
-    if name not in list_names(storage):
+    if name not in list_names(storage, writing=True):
         try:
             return create_store(found, folder, _facts(found, host), progress.note)
         except StoreError as error:

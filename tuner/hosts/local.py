@@ -16,7 +16,7 @@ from typing import Any
 
 from tuner.errors import HostError
 from tuner.machine.facts import HostFacts
-from tuner.paths import data_dir
+from tuner.paths import data_dir, state_dir
 
 _FIRST_PORT = 18_080
 _LAST_PORT = 28_000
@@ -204,8 +204,7 @@ def claim_path(found: Claim) -> Path:
 
 
 def _claims_folder() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(base) / "tuner" / "running"
+    return state_dir() / "running"
 
 
 def start_time(pid: int) -> int:

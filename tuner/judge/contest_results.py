@@ -11,6 +11,7 @@ from tuner.goals.constraint import Constraint
 from tuner.judge.contest import COMPARED, ArmFigures, Compared, arm_figures, compare, counted, pairs
 from tuner.judge.ladder import Climb, climbs
 from tuner.measurement import core_wait
+from tuner.record.check import reading
 from tuner.record.contenders import Contender, Contest, PublishedRow
 from tuner.record.model import Block, Record
 from tuner.words.figures import seconds
@@ -41,10 +42,15 @@ def evaluate_contest(record: Record) -> ContestResult:
 
     Raises:
         DefinitionError: the record holds no contest.
+        StoreError: the record contradicts itself.
     """
-    contest = record.contest
-    if contest is None:
+    if record.contest is None:
         raise DefinitionError(f"{record.name!r} is no contest", path="NAME")
+    with reading(f"the record of {record.name!r}"):
+        return _evaluate(record, record.contest)
+
+
+def _evaluate(record: Record, contest: Contest) -> ContestResult:
     blocks = counted(record.blocks)
     labels = [contender.label for contender in contest.contenders]
     here = [c for c in contest.contenders if c.label in contest.capacities_per_s]

@@ -35,6 +35,7 @@ from tuner.judge.outcome import Status, outcome, overruled, too_fine
 from tuner.judge.usage import PARTS, unread, usage
 from tuner.measurement import core_wait
 from tuner.record.changes import Change, changes_of
+from tuner.record.check import reading
 from tuner.record.model import Protocol, Record
 from tuner.stats.diagnostics import Finding
 from tuner.stats.holm import holm
@@ -147,8 +148,13 @@ def evaluate(record: Record) -> StudyResult:
     """Judge a study and compute every figure of its report.
 
     Raises:
-        DefinitionError: the record names an objective that does not exist.
+        StoreError: the record contradicts itself.
     """
+    with reading(f"the record of {record.name!r}"):
+        return _evaluate_all(record)
+
+
+def _evaluate_all(record: Record) -> StudyResult:
     if not record.hosts or record.here:
         return _evaluate(record)
     found = on_hosts(record, _evaluate)

@@ -30,6 +30,13 @@ _SUB_BITS = 11
 """2^11 sub-buckets hold 3 significant digits: the smallest power of two above 2·10³."""
 _HALF = 1 << (_SUB_BITS - 1)
 _HIGHEST_NS = 3_600_000_000_000
+_SLOTS = 33 << (_SUB_BITS - 1)
+"""More than the slots of all values up to ``_HIGHEST_NS``, which are below 2^42 ns."""
+_MOST_COUNTED = 2**53
+_HEADER = 40
+_LONGEST_WORD = 8
+_LONGEST = _HEADER + 2 * _LONGEST_WORD * _SLOTS
+"""Bytes of a histogram in which every other slot is occupied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,27 +145,57 @@ def decode(text: str) -> tuple[Nanoseconds, NDArray[np.int64]]:
     Raises:
         ValueError: the text is not a V2 compressed histogram with 3 significant digits.
     """
-    raw = base64.b64decode(text, validate=True)
-    cookie, length = struct.unpack_from(">II", raw)
-    if cookie & ~0xF0 != _V2_COMPRESSED_COOKIE & ~0xF0:
-        raise ValueError(f"not a V2 compressed HdrHistogram (cookie {cookie:#x})")
-    body = zlib.decompress(raw[8 : 8 + length])
-    _, payload, _, digits, _, _, _ = struct.unpack_from(">IIIIQQd", body)
+    words = _words(unpack(text))
+    # A positive word is the count of one slot, a negative one skips as many empty slots.
+    steps = np.where(words < 0, -words, 1)
+    if (steps > _SLOTS).any() or steps.sum() > _SLOTS:
+        raise ValueError("histogram has values beyond an hour")
+    occupied = words > 0
+    if words[occupied].sum(dtype=np.float64) > _MOST_COUNTED:
+        raise ValueError("histogram counts more than there can be")
+    return _highest((np.cumsum(steps) - steps)[occupied]), words[occupied]
+
+
+def unpack(text: str) -> bytes:
+    """Return the counts of a histogram, still encoded as words, after a check of its header.
+
+    A record may come from anywhere, so no more is unpacked than a histogram can hold: zlib packs
+    a thousand bytes into one.
+
+    Raises:
+        ValueError: as ``decode``.
+    """
+    try:
+        raw = base64.b64decode(text, validate=True)
+        cookie, length = struct.unpack_from(">II", raw)
+        if cookie & ~0xF0 != _V2_COMPRESSED_COOKIE & ~0xF0:
+            raise ValueError(f"not a V2 compressed HdrHistogram (cookie {cookie:#x})")
+        reader = zlib.decompressobj()
+        body = reader.decompress(raw[8 : 8 + length], _LONGEST)
+        _, payload, _, digits, _, _, _ = struct.unpack_from(">IIIIQQd", body)
+    except (struct.error, zlib.error) as error:
+        raise ValueError(f"not a V2 compressed HdrHistogram ({error})") from error
     if digits != _SIGNIFICANT_DIGITS:
         raise ValueError(f"histogram has {digits} significant digits, expected 3")
-    slots: list[int] = []
-    counts: list[int] = []
-    position, slot, end = 40, 0, 40 + payload
-    while position < end:
-        word, position = _unzigzag(body, position)
-        if word < 0:
-            slot -= word
-            continue
-        if word:
-            slots.append(slot)
-            counts.append(word)
-        slot += 1
-    return _highest(np.asarray(slots, np.int64)), np.asarray(counts, np.int64)
+    if not reader.eof or payload > len(body) - _HEADER:
+        raise ValueError("histogram is cut off, or longer than one can be")
+    return body[_HEADER : _HEADER + payload]
+
+
+def _words(payload: bytes) -> NDArray[np.int64]:
+    """The ZigZag LEB128 words; none has 9 bytes, which only counts from 2^55 on would take."""
+    bytes_ = np.frombuffer(payload, np.uint8)
+    ends = np.flatnonzero(bytes_ < 0x80)
+    if not len(bytes_):
+        return np.empty(0, np.int64)
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    if not len(ends) or ends[-1] != len(bytes_) - 1 or (ends - starts).max() >= _LONGEST_WORD:
+        raise ValueError("histogram holds a count that is cut off or too large")
+    places = np.arange(len(bytes_)) - np.repeat(starts, ends - starts + 1)
+    parts = (bytes_ & 0x7F).astype(np.int64) << (7 * places)
+    coded = np.add.reduceat(parts, starts)
+    words: NDArray[np.int64] = (coded >> 1) ^ -(coded & 1)
+    return words
 
 
 def merge(texts: list[str]) -> tuple[Nanoseconds, NDArray[np.int64]]:
@@ -211,18 +248,3 @@ def _zigzag(value: int) -> bytes:
         word >>= 7
     out.append(word & 0xFF)
     return bytes(out)
-
-
-def _unzigzag(body: bytes, position: int) -> tuple[int, int]:
-    word = shift = 0
-    while True:
-        byte = body[position]
-        position += 1
-        if shift == 56:
-            word |= byte << shift
-            break
-        word |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    return (word >> 1) ^ -(word & 1), position

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,14 @@ from tuner.goals.goals import goals_of
 from tuner.goals.metric import quantile_of
 from tuner.measurement.latency import QUANTILES, Latency
 from tuner.measurement.window import Measurement
+from tuner.reading.inputs import read_input
+from tuner.record.check import check_record, reading
 from tuner.record.model import SCHEMA_VERSION, Block, Record
+
+MOST_BYTES = 64 << 20
+"""Of a record, packed or not: ten hours of windows take half of it."""
+MOST_VALUES = 2_000_000
+_GZIP = b"\x1f\x8b"
 
 
 def write_record(record: Record, path: Path) -> None:
@@ -32,23 +40,49 @@ def write_record(record: Record, path: Path) -> None:
 
 
 def read_record(path: Path) -> Record:
-    """Read what ``write_record`` wrote.
+    """Read what ``write_record`` wrote, here or elsewhere.
 
     Raises:
-        StoreError: it is missing, damaged, or of another version.
+        StoreError: it is missing, damaged, too large, of another version, or holds what no study
+            writes.
     """
-    try:
-        content = path.read_bytes()
-        text = gzip.decompress(content) if path.suffix == ".gz" else content
-        record = msgspec.convert(json.loads(text), Record, str_keys=True)
-    except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
-        raise StoreError(f"{path}: no record that can be read: {error}") from error
-    if record.schema_version != SCHEMA_VERSION:
-        raise StoreError(
-            f"{path}: a record of version {record.schema_version}; this tuner reads"
-            f" {SCHEMA_VERSION}"
-        )
+    where = str(path)
+    with reading(where):
+        text = _text_of(read_input(path, MOST_BYTES))
+        data = json.loads(text)
+        found = data.get("schema_version") if isinstance(data, dict) else None
+        if found != SCHEMA_VERSION and isinstance(found, int):
+            raise StoreError(
+                f"{path}: a record of version {found}; this tuner reads {SCHEMA_VERSION}"
+            )
+        record = msgspec.convert(data, Record, str_keys=True)
+        check_record(record)
     return record
+
+
+def _text_of(content: bytes) -> bytes:
+    """The JSON of a record, which is often compressed.
+
+    No more is unpacked than a record can hold: a file of 3 MB may hold gigabytes of zeros. Before
+    the text is parsed its values are counted, each of which takes some 100 bytes of memory.
+
+    Raises:
+        ValueError: it is damaged, or larger than any record.
+    """
+    text = content
+    if content.startswith(_GZIP):
+        reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        try:
+            text = reader.decompress(content, MOST_BYTES + 1)
+        except zlib.error as error:
+            raise ValueError(str(error)) from error
+        if len(text) > MOST_BYTES:
+            raise ValueError(f"larger than {MOST_BYTES >> 20} MiB, which no record is")
+        if not reader.eof:
+            raise ValueError("it is cut off")
+    if sum(map(text.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        raise ValueError(f"more than {MOST_VALUES:,} values, which no record has")
+    return text
 
 
 def small(record: Record) -> Record:

@@ -310,6 +310,16 @@ class Beginning:
     """Of a run of several studies: the options of its command, by which it can be gone on with."""
 
 
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """Keyed hashes by which a user knows a record of their own; see ``tuner.store.signature``."""
+
+    begun: str = ""
+    """Of how it began, 64 hex digits; empty in records of earlier versions."""
+    whole: str = ""
+    """Of all that was measured, as of the end of the last command that measured."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record(Beginning):
     """A whole study; of those that share it, one host stands for all from generator to notes."""
@@ -338,6 +348,7 @@ class Record(Beginning):
     """Digests of what all hosts are to confirm; empty until the search of several hosts is over."""
     search_ended: bool = False
     """Whether the time of a search on several hosts is over."""
+    signed: Signed = Signed()
 
     @property
     def keeps_stalls(self) -> bool:

@@ -26,6 +26,7 @@ from tuner.record.model import (
     Original,
     Protocol,
     Record,
+    Signed,
     StudyHost,
     Trial,
     TrialState,
@@ -150,6 +151,7 @@ def read_record(
         search_ended="search_ended" in attrs,
         contest=maybe(attrs.get("contest"), Contest),
         asked=header.asked,
+        signed=maybe(attrs.get("signed"), Signed) or Signed(),
     )
 
 

@@ -145,10 +145,11 @@ class Part:
     Args:
         storage: Optuna's.
         study: name of the study that is shared.
-        host: whose part it is; it is begun if it is not there.
+        host: whose part it is.
+        begin: whether it is begun if it is not there; KeyError otherwise.
     """
 
-    def __init__(self, storage: Any, study: str, host: str) -> None:
+    def __init__(self, storage: Any, study: str, host: str, *, begin: bool) -> None:
         import optuna
 
         self.host = host
@@ -157,6 +158,8 @@ class Part:
         try:
             self._id = storage.get_study_id_from_name(name)
         except KeyError:
+            if not begin:
+                raise
             with contextlib.suppress(optuna.exceptions.DuplicatedStudyError):
                 storage.create_new_study([optuna.study.StudyDirection.MAXIMIZE], name)
             self._id = storage.get_study_id_from_name(name)

@@ -127,7 +127,9 @@ class Sharing:
     def part(self, host: str) -> Part:
         """What is a host's own."""
         if host not in self._parts:
-            self._parts[host] = Part(self._storage, self._search.study_name, host)
+            self._parts[host] = Part(
+                self._storage, self._search.study_name, host, begin=host == self.host
+            )
         return self._parts[host]
 
     @property

@@ -6,16 +6,19 @@ Optuna's proxy, ``grpc://HOST:PORT``. A password in a URL goes to the database a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 import re
 import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from tuner.errors import DefinitionError, LeaseLostError, StoreError
+from tuner.store.database_file import check_file, connector, settled
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -43,21 +46,36 @@ def no_words(_: str) -> None:
     """For those who do not want to hear of retries."""
 
 
-def open_storage(url: Storage, say: Say = no_words) -> Any:
+def open_storage(url: Storage, say: Say = no_words, *, writing: bool = True) -> Any:
     """Open a storage; one that is given is given back.
 
     Args:
         url: what ``--storage`` holds.
         say: told when the storage does not answer and is asked again.
+        writing: without it nothing is created or changed, not even the tables of an empty
+            database.
 
     Raises:
-        StoreError: it cannot be opened. No message holds its password.
+        StoreError: it cannot be opened, or is no file that a record may be in. No message holds its
+            password.
     """
     if not isinstance(url, str):
         return url
     if url.startswith("grpc://"):
         return _Patient(_proxy(url), say)
-    opened = _database(url)
+    path = _file_of(url)
+    if path is None or (writing and not _has_content(path)):
+        opened = _database(url, _options(url, writing=writing), writing=writing)
+    elif writing:
+        check_file(path, writing=True)
+        opened = _database(url, {"creator": connector(path, writing=True)}, writing=True)
+    else:
+        # A copy that had to be made lives as long as the storage.
+        with contextlib.ExitStack() as stack:
+            readable = stack.enter_context(settled(path))
+            check_file(readable, writing=False)
+            opened = _database(url, {"creator": connector(readable, writing=False)}, writing=False)
+            weakref.finalize(opened, stack.pop_all().close)
     return opened if url.startswith("sqlite") else _Patient(opened, say)
 
 
@@ -107,21 +125,50 @@ def scrubbed(text: str) -> str:
     return as_option.sub(r"\g<key>***", in_front.sub(r"\g<user>:***@", text))
 
 
-def _database(url: str) -> Any:
-    import optuna
+def _file_of(url: str) -> Path | None:
+    """The file of a SQLite storage; None for any other, and for options that only SQLite knows."""
     import sqlalchemy
 
+    try:
+        parts = sqlalchemy.make_url(url)
+    except sqlalchemy.exc.ArgumentError:
+        return None
+    if parts.get_backend_name() != "sqlite" or parts.query or not parts.database:
+        return None
+    return None if parts.database == ":memory:" else Path(parts.database)
+
+
+def _has_content(path: Path) -> bool:
+    """Whether there is anything in a file; SQLite begins a new database in an empty one."""
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _options(url: str, *, writing: bool) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if not url.startswith("sqlite"):
         # A connection that died while it waited, as after a restart, is replaced unseen.
         options = {"pool_pre_ping": True}
     if url.startswith("postgresql"):
         options["connect_args"] = {"application_name": "tuner", "connect_timeout": 10}
+        if not writing:
+            options["execution_options"] = {"postgresql_readonly": True}
+    return options
+
+
+def _database(url: str, options: dict[str, Any], *, writing: bool) -> Any:
+    import optuna
+    import sqlalchemy
+
     # Optuna formats the URL; a brace in a password is no field.
     template = url.replace("{", "{{").replace("}", "}}")
     for attempt in range(1, _OPENING_ATTEMPTS + 1):
         try:
-            made = optuna.storages.RDBStorage(template, engine_kwargs=options)
+            made = optuna.storages.RDBStorage(
+                template, engine_kwargs=options, skip_table_creation=not writing
+            )
         except (sqlalchemy.exc.IntegrityError, sqlalchemy.exc.ProgrammingError) as error:
             # Several workers that begin at once create the tables at once; all but one fail.
             if attempt == _OPENING_ATTEMPTS:

@@ -24,6 +24,7 @@ import msgspec
 from tuner.errors import StoreError
 from tuner.goals.goals import Goals, goals_of
 from tuner.measurement.window import Measurement
+from tuner.record.check import check_record, reading
 from tuner.record.contenders import Contest
 from tuner.record.model import (
     SCHEMA_VERSION,
@@ -38,6 +39,7 @@ from tuner.record.model import (
     Phase,
     Protocol,
     Record,
+    Signed,
     StudyHost,
     TrialState,
 )
@@ -68,6 +70,8 @@ class Store:
         search: Optuna's study of the configurations.
         blocks: that of the blocks.
         clock: Unix time in seconds; what happened when is told by it.
+        where: name of a record that was there before, and is checked when it is read first; empty
+            for one that is begun here.
     """
 
     def __init__(
@@ -76,9 +80,12 @@ class Store:
         search: optuna.Study,
         blocks: optuna.Study,
         clock: Callable[[], float] = time.time,
+        *,
+        where: str = "",
     ) -> None:
         self._search = search
         self._clock = clock
+        self._unchecked = where
         self._told = Told()
         self._alone = Alone(storage, search, blocks)
         self.sharing = Sharing(storage, search, blocks, self._goals)
@@ -157,34 +164,45 @@ class Store:
         name: str,
         clock: Callable[[], float] = time.time,
         say: Say = no_words,
+        *,
+        writing: bool = True,
     ) -> Store:
-        """Open an existing record.
+        """Open an existing record, written here or elsewhere.
+
+        Args:
+            url: of the storage.
+            name: of the study.
+            clock: as for ``Store``.
+            say: told when the storage does not answer and is asked again.
+            writing: without it nothing is created or changed in the storage.
 
         Raises:
-            StoreError: there is none of that name, or its schema is not this version's.
+            StoreError: there is none of that name, its schema is not this version's, or it is
+                damaged.
         """
         optuna = _optuna()
-        storage = open_storage(url, say)
-        where = without_secret(url)
-        try:
-            search = optuna.load_study(storage=storage, study_name=name, sampler=_no_sampler())
-        except KeyError as error:
-            raise StoreError(f"no study called {name!r} in {where}; see 'tuner studies'") from error
-        found = search.user_attrs.get("schema_version")
-        if found is None:
-            raise StoreError(
-                f"{name!r} in {where} was cut short before it began: there is nothing to go on"
-                " with; remove it, or choose another --name"
+        storage = open_storage(url, say, writing=writing)
+        where = f"{name!r} in {without_secret(url)}"
+        with reading(where):
+            try:
+                search = optuna.load_study(storage=storage, study_name=name, sampler=_no_sampler())
+            except KeyError as error:
+                raise StoreError(f"no study called {where}; see 'tuner studies'") from error
+            found = search.user_attrs.get("schema_version")
+            if found is None:
+                raise StoreError(
+                    f"{where} was cut short before it began: there is nothing to go on"
+                    " with; remove it, or choose another --name"
+                )
+            blocks = optuna.load_study(
+                storage=storage, study_name=f"{name}/blocks", sampler=_no_sampler()
             )
-        blocks = optuna.load_study(
-            storage=storage, study_name=f"{name}/blocks", sampler=_no_sampler()
-        )
-        if found != SCHEMA_VERSION:
-            raise StoreError(
-                f"{name!r} has record schema {found}, this tuner reads {SCHEMA_VERSION};"
-                " use the tuner version that wrote it"
-            )
-        return cls(storage, search, blocks, clock)
+            if found != SCHEMA_VERSION:
+                raise StoreError(
+                    f"{where} has record schema {found!r:.20}, this tuner reads {SCHEMA_VERSION};"
+                    " use the tuner version that wrote it"
+                )
+            return cls(storage, search, blocks, clock, where=where)
 
     # --- what is written once ---------------------------------------------------------------
 
@@ -251,6 +269,11 @@ class Store:
         """Keep what was changed on a host."""
         so_far = self._search.user_attrs.get("applied", [])
         self._search.set_user_attr("applied", [*so_far, msgspec.to_builtins(applied)])
+
+    @writes
+    def set_signed(self, signed: Signed) -> None:
+        """Keep the hashes by which the user knows the record again."""
+        self._search.set_user_attr("signed", msgspec.to_builtins(signed))
 
     @writes
     def set_importance(self, importance: Mapping[str, float]) -> None:
@@ -405,20 +428,22 @@ class Store:
         Raises:
             StoreError: it is damaged, or was written by another version.
         """
-        try:
-            attrs = self._search.user_attrs
-            names = [key.removeprefix(HOST) for key in attrs if key.startswith(HOST)]
-            blocks = self._alone.blocks(self.sharing.look())
-            if names:
-                read = [self.host] if self.host else names
-                return self.sharing.record(attrs, read, blocks, self._told)
-            trials = read_trials(self._search.get_trials(deepcopy=False))
-            return read_record(attrs, trials, blocks, "", {}, told=self._told)
-        except (msgspec.ValidationError, KeyError) as error:
-            raise StoreError(
-                f"the record of {self._search.study_name!r} is damaged, or of another version of"
-                f" tuner: {error}"
-            ) from error
+        with reading(self._unchecked or f"the record of {self._search.study_name!r}"):
+            record = self._read()
+            if self._unchecked:
+                check_record(record)
+                self._unchecked = ""
+            return record
+
+    def _read(self) -> Record:
+        attrs = self._search.user_attrs
+        names = [key.removeprefix(HOST) for key in attrs if key.startswith(HOST)]
+        blocks = self._alone.blocks(self.sharing.look())
+        if names:
+            read = [self.host] if self.host else names
+            return self.sharing.record(attrs, read, blocks, self._told)
+        trials = read_trials(self._search.get_trials(deepcopy=False))
+        return read_record(attrs, trials, blocks, "", {}, told=self._told)
 
     def importance(
         self, trials: Sequence[optuna.trial.FrozenTrial] | None = None
@@ -449,9 +474,19 @@ class Store:
         return found
 
 
-def list_names(url: Storage) -> list[str]:
-    """Names of the studies in a storage."""
-    names: list[str] = _optuna().get_all_study_names(open_storage(url))
+def list_names(url: Storage, *, writing: bool = False) -> list[str]:
+    """Return the names of the studies in a storage.
+
+    Args:
+        url: of the storage.
+        writing: an empty database is no error, and is made ready for studies.
+
+    Raises:
+        StoreError: the storage cannot be read.
+    """
+    storage = open_storage(url, writing=writing)
+    with reading(without_secret(url)):
+        names: list[str] = _optuna().get_all_study_names(storage)
     whole = {name.removesuffix("/blocks") for name in names if name.endswith("/blocks")}
     return sorted(name for name in names if name in whole)
 
@@ -474,7 +509,8 @@ def _optuna() -> Any:
     """Optuna, imported late: it costs most of a second, which ``--help`` need not pay."""
     import optuna
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    # Its warnings of rows that it cannot read hold the rows.
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 
 

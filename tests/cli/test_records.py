@@ -1,0 +1,140 @@
+"""Records from elsewhere, damaged ones, and one's own: what the commands say and do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.cli.conftest import Tuner
+from tests.phases.rig import NAME, rig
+from tuner.record.model import Record
+from tuner.store.signature import made_here
+from tuner.store.store import Store, sqlite_url
+from tuner.testing.lab import SimulatedHost
+from tuner.testing.sample_record import sample_record
+
+SHORT = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The record of a study that came to its end."""
+    folder = tmp_path_factory.mktemp("made")
+    rig(storage=sqlite_url(folder), time_s=10.0, trials=1).run()
+    return folder / "record.db"
+
+
+def placed(made: Path, name: str) -> Path:
+    """That record as one of this folder's studies."""
+    folder = Path("studies") / name
+    folder.mkdir(parents=True)
+    return Path(shutil.copy(made, folder / "record.db"))
+
+
+def everything() -> set[Path]:
+    """All that lies here."""
+    return set(Path().rglob("*"))
+
+
+def test_a_record_that_cannot_be_read_does_not_hide_the_others(tuner: Tuner, made: Path) -> None:
+    """`tuner studies` lists it with the reason, goes on, and ends with 0."""
+    placed(made, NAME)
+    whole = made.read_bytes()
+    placed(made, "broken").write_bytes(whole[: len(whole) // 2])
+    placed(made, "another").write_bytes(b"nothing of the kind")
+    done = tuner("studies", "--json")
+    assert (done.code, done.err) == (0, "")
+    rows = {row["name"]: row for row in json.loads(done.out)["here"]}
+    assert rows.keys() == {NAME, "broken", "another"}
+    assert rows["broken"]["status"] == rows["another"]["status"] == "unreadable"
+    assert "no SQLite database" in rows["another"]["sentence"]
+    assert rows[NAME]["status"] == "confirmed"
+    assert "another" in tuner("studies").out
+
+
+@pytest.mark.parametrize("command", [("report",), ("export",), ("apply", "--inventory", "i.yml")])
+def test_a_damaged_record_ends_a_command_with_one_line(
+    tuner: Tuner, made: Path, command: tuple[str, ...]
+) -> None:
+    """Exit code 3, the record's path, and nothing written."""
+    path = placed(made, NAME)
+    with path.open("r+b") as file:
+        file.seek(4096 * 8)
+        file.write(bytes(range(256)) * 64)
+    before = everything()
+    done = tuner(command[0], NAME, *command[1:])
+    assert (done.code, done.out) == (3, "")
+    assert "record.db" in done.err
+    assert done.err.startswith("tuner: ")
+    assert "Traceback" not in done.err
+    assert everything() == before
+
+
+@pytest.mark.parametrize(
+    "change", [{"file_name": "../../evil"}, {"file_name": "/etc/evil"}, {"more": {"../evil": ""}}]
+)
+@pytest.mark.parametrize("form", ["file", "database"])
+def test_a_foreign_record_writes_nothing_outside(
+    tuner: Tuner, made: Path, change: dict[str, object], form: str
+) -> None:
+    """Neither a record in a file nor one in a database; it is refused as a whole."""
+    if form == "file":
+        record = sample_record("better", trials=6)
+        kept = {d: replace(c, **change) for d, c in record.configurations.items()}  # type: ignore[arg-type]
+        name = "record.json"
+        Path(name).write_bytes(
+            json.dumps(msgspec.to_builtins(replace(record, configurations=kept))).encode()
+        )
+    else:
+        name = NAME
+        with closing(sqlite3.connect(placed(made, NAME))) as connection, connection:
+            rows = "FROM study_user_attributes WHERE key LIKE 'configuration:%'"
+            found = connection.execute(f"SELECT rowid, value_json {rows}").fetchall()
+            for row, text in found:
+                connection.execute(
+                    "UPDATE study_user_attributes SET value_json = ? WHERE rowid = ?",
+                    (json.dumps(json.loads(text) | change), row),
+                )
+    before = everything()
+    commands = [("report", name), ("export", name), ("export", name, "--format", "role")]
+    for command in commands if form == "database" else commands[:1]:
+        done = tuner(*command)
+        assert (done.code, done.out) == (3, "")
+        assert "path" in done.err
+    assert everything() == before
+
+
+def test_reading_a_study_does_not_write_into_its_record(tuner: Tuner, made: Path) -> None:
+    """Report, export and the list of studies leave the file as it is, byte for byte."""
+    path = placed(made, NAME)
+    before = path.read_bytes()
+    for command in (("report", NAME), ("export", NAME), ("studies",)):
+        assert tuner(*command, *(("--quiet",) if command[0] == "report" else ())).code == 0
+    assert path.read_bytes() == before
+    assert {found.name for found in path.parent.iterdir()} == {
+        *("record.db", "report.html", "report.md", "best")
+    }
+
+
+def _record(name: str) -> Record:
+    return Store.open(sqlite_url(Path("studies") / name), name, writing=False).record()
+
+
+def test_a_study_knows_that_it_was_made_here(
+    tuner: Tuner, host: SimulatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When its command has ended; another user's state does not know it."""
+    assert not host.running
+    assert tuner("optimize", *SHORT, "--name", "mine").code == 0
+    assert made_here(_record("mine")) == "here"
+    assert tuner("report", "mine", "--quiet").code == 0
+    assert made_here(_record("mine")) == "here"
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path("theirs").absolute()))
+    assert made_here(_record("mine")) == "elsewhere"

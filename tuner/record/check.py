@@ -1,0 +1,430 @@
+"""What a record may hold: the rules that every record passes before anything uses it.
+
+Records are exchanged, so one may be damaged, or written by somebody who means harm. The classes of
+``tuner.record.model`` give the types; here are ranges, lengths, names and references. A name that
+becomes part of a path is one component, or a relative path that stays in its folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from tuner.errors import DefinitionError, Interrupted, StoreError, TunerError
+from tuner.goals.goals import goals_of
+from tuner.machine.facts import HostFacts, ServerFacts
+from tuner.measurement.latency import Latency, unpack
+from tuner.measurement.stalls import StallRule
+from tuner.measurement.window import Gates, Measurement
+from tuner.record.contenders import Contender, Contest, Ladder
+from tuner.record.model import (
+    AblationProtocol,
+    Applied,
+    Beginning,
+    Block,
+    BlockInstance,
+    Calibration,
+    ConfigurationRecord,
+    Contrast,
+    Original,
+    Protocol,
+    Record,
+    Signed,
+    StudyHost,
+    Trial,
+)
+
+Rule = Callable[[Any], None]
+"""Raises ValueError for a value that no study writes."""
+
+LONGEST_FILE = 4 << 20
+"""Characters of a configuration file."""
+LONGEST_TEXT = 100_000
+LONGEST_NAME = 200
+LONGEST_PATH = 1_000
+MOST_DEPTH = 16
+LARGEST = 1e18
+"""Of any number; bytes, and nanoseconds of 30 years, stay below."""
+
+
+@contextlib.contextmanager
+def reading(where: str) -> Iterator[None]:
+    """Turn whatever a library raises over damaged data into one line that names the record.
+
+    Args:
+        where: the record.
+
+    Raises:
+        StoreError: the record cannot be read.
+    """
+    try:
+        yield
+    except (StoreError, Interrupted, MemoryError):
+        raise
+    except Exception as error:
+        # A database's own words, without the statement and all that it held.
+        cause = getattr(error, "orig", None) or error
+        text = cause.message if isinstance(cause, DefinitionError) else str(cause)
+        words = " ".join(text.split())[:300] or type(cause).__name__
+        if isinstance(cause, KeyError):
+            words = f"{words} is missing"
+        words = "".join(c if c.isprintable() else "?" for c in words)
+        raise StoreError(f"{where}: no record that can be read: {words}") from error
+
+
+def check_record(record: Record) -> None:
+    """Refuse a record that no study writes.
+
+    Raises:
+        ValueError: names the field, and what is wrong with it.
+    """
+    # Some of it was put together from attributes of a storage, whose types nobody looked at.
+    msgspec.convert(msgspec.to_builtins(record), Record, str_keys=True)
+    try:
+        _check(record, 0)
+    except ValueError as error:
+        raise ValueError(str(error).removeprefix(".")) from None
+    _check_references(record)
+    try:
+        goals_of(record.definition)
+    except TunerError as error:
+        raise ValueError(f"definition: {error}") from error
+
+
+# --- rules for single values ------------------------------------------------------------------
+
+
+def _text(most: int = LONGEST_TEXT, least: int = 0) -> Rule:
+    def rule(value: str) -> None:
+        if not least <= len(value) <= most:
+            raise ValueError(f"a text of {len(value)} characters, {least} to {most} are allowed")
+        if "\0" in value:
+            raise ValueError("a text with a NUL character")
+
+    return rule
+
+
+def _line(value: str) -> None:
+    """One line of printable characters; it may be empty."""
+    if len(value) > LONGEST_PATH or not value.isprintable():
+        raise ValueError(f"{_brief(value)} is no line of text")
+
+
+def component(value: str) -> None:
+    """Refuse what is no single component of a path.
+
+    Raises:
+        ValueError: it is empty, too long, ``.`` or ``..``, or has a separator or control character.
+    """
+    if (
+        not 0 < len(value) <= LONGEST_NAME
+        or not value.isprintable()
+        or value in {".", ".."}
+        or "/" in value
+        or "\\" in value
+    ):
+        raise ValueError(f"{_brief(value)} is no name; it must be one component of a path")
+
+
+def relative_path(value: str) -> None:
+    """Refuse what is no relative path, or leaves its folder.
+
+    Raises:
+        ValueError: it is absolute, too long, or one of its components is no name.
+    """
+    if len(value) > LONGEST_PATH:
+        raise ValueError(f"{_brief(value)} is too long for a path")
+    try:
+        for part in value.split("/"):
+            component(part)
+    except ValueError:
+        raise ValueError(f"{_brief(value)} is no relative path that stays in its folder") from None
+
+
+def _or_empty(rule: Rule) -> Rule:
+    def either(value: str) -> None:
+        if value:
+            rule(value)
+
+    return either
+
+
+def _matches(pattern: str, what: str) -> Rule:
+    form = re.compile(pattern)
+
+    def rule(value: str) -> None:
+        if not form.fullmatch(value):
+            raise ValueError(f"{_brief(value)} is no {what}")
+
+    return rule
+
+
+def _within(low: float, high: float, *, unknown: bool = False) -> Rule:
+    """A number in a range; with ``unknown``, NaN as well."""
+
+    def rule(value: float) -> None:
+        if not (low <= value <= high or (unknown and math.isnan(value))):
+            raise ValueError(f"{value!r} is not within {low:g} to {high:g}")
+
+    return rule
+
+
+def _each(rule: Rule) -> Rule:
+    """A rule for every item of a sequence, or every key of a mapping."""
+
+    def every(values: Any) -> None:
+        for value in values:
+            rule(value)
+
+    return every
+
+
+def _settings(values: Mapping[str, str]) -> None:
+    """Settings of the kernel: lines of a file that root loads, so nothing but the network's."""
+    for name, value in values.items():
+        _kernel_name(name)
+        _line(value)
+
+
+def _definition(values: Mapping[str, Any]) -> None:
+    for value in values.values():
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if not isinstance(item, str | int | float | None):
+                words = f"{_brief(repr(item))} is no value of an option"
+                raise ValueError(words)  # noqa: TRY004 - every rule has one kind of error
+            if isinstance(item, str):
+                _line(item)
+    for name in ("objective", "slo", "constraint", "choose"):
+        # These are parsed; no real one is longer.
+        _text(LONGEST_PATH)(str(values.get(name)))
+
+
+def _histogram(value: str) -> None:
+    if value:
+        unpack(value)
+
+
+_digest = _matches("[0-9a-f]{12}", "digest")
+_kernel_name = _matches(r"(?:net(?:\.[a-z0-9_]+)+|limits\.nofile)", "setting of the network")
+_window = _matches(r"[0-9]{1,9}-[^/\\]{1,200}", "name of a window")
+_version = _text(LONGEST_NAME)
+_instant = _within(0, 1e11)
+_count = _within(0, LARGEST)
+_duration_s = _within(0, 1e9)
+_positive_s = _within(1e-6, 1e9)
+_rate = _within(0, 1e12)
+_share = _within(0, 1)
+_level = _within(1e-9, 1)
+_figure = _within(0, LARGEST, unknown=True)
+_repeats = _within(0, 1e6)
+_cpus = _each(_within(0, 1e6))
+
+_COUNTED = (
+    *("connections", "offered", "completed", "timeouts", "unsent", "in_flight", "reconnects"),
+    *("bytes_in", "server_rss_bytes"),
+)
+_LATENCY: dict[str, Rule] = {
+    "count": _count,
+    "hdr": _histogram,
+    **dict.fromkeys(("p50_us", "p90_us", "p99_us", "p999_us", "max_us", "mean_us"), _figure),
+}
+_BEGINNING: dict[str, Rule] = {
+    "name": component,
+    "definition": _definition,
+    "tuner_version": _version,
+    "started_unix_s": _instant,
+    "baseline": _digest,
+}
+RULES: Mapping[type, Mapping[str, Rule]] = {
+    Latency: _LATENCY,
+    Signed: dict.fromkeys(("begun", "whole"), _or_empty(_matches("[0-9a-f]{64}", "keyed hash"))),
+    Beginning: _BEGINNING,
+    Record: {
+        **_BEGINNING,
+        "ended_unix_s": _instant,
+        "here": _or_empty(component),
+        "hosts": _each(component),
+        "chosen": _each(_digest),
+    },
+    ConfigurationRecord: {
+        "space": relative_path,
+        "digest": _digest,
+        "text": _text(LONGEST_FILE),
+        "file_name": component,
+        "more": _each(relative_path),
+        "kernel": _settings,
+    },
+    BlockInstance: {"instance": component, "digest": _digest, "trial": _count},
+    Block: {
+        "number": _count,
+        "index": _count,
+        "started_unix_s": _instant,
+        "ended_unix_s": _instant,
+        "host": _or_empty(component),
+    },
+    Trial: {"number": _count, "digest": _digest, "host": _or_empty(component)},
+    Calibration: {
+        "capacity_per_s": _rate,
+        "rate_per_s": _rate,
+        "degrees_of_freedom": _count,
+    },
+    Gates: {"samples_needed": _count},
+    StallRule: {name: _within(0, 1e9) for name in ("gap_us", "before_us", "after_us", "recovery")},
+    Protocol: {
+        "frozen_unix_s": _instant,
+        "digest": _digest,
+        "baseline": _digest,
+        "candidate": _digest,
+        "rivals": _each(_digest),
+        "beside": _each(_digest),
+        "rate_per_s": _rate,
+        "blocks": _repeats,
+        "rounds": _repeats,
+        "window_s": _positive_s,
+        "alpha": _level,
+        "margin": _share,
+        "second_margin": _share,
+        "sequential_rho": _within(1e-9, 1e9),
+    },
+    Contrast: {"reverted": _digest, "added": _digest, "names": _each(_line)},
+    AblationProtocol: {
+        "frozen_unix_s": _instant,
+        "digest": _digest,
+        "confirmation": _digest,
+        "blocks": _repeats,
+        "rounds": _repeats,
+        "window_s": _positive_s,
+        "alpha": _level,
+        "margin": _share,
+    },
+    Original: {
+        "study": component,
+        "protocol": _digest,
+        "started_unix_s": _instant,
+        "ratio": _within(0, LARGEST),
+        "low": _within(0, LARGEST),
+        "high": _within(0, LARGEST),
+    },
+    StudyHost: {"name": component, "joined_unix_s": _instant, "ended_unix_s": _instant},
+    Applied: {"host": component, "unix_s": _instant, "files": _each(_line), "owner": _line},
+    HostFacts: {"hostname": _line, "cpus": _cpus, "kernel": _version, "memory_bytes": _count},
+    ServerFacts: {
+        "name": _matches("[a-z][a-z0-9_-]{0,63}", "server"),
+        "binary": _line,
+        "version": _version,
+    },
+    Contest: {
+        "mode": _matches("open|closed", "mode"),
+        "rate_per_s": _rate,
+        "blocks": _repeats,
+        "rounds": _repeats,
+        "window_s": _positive_s,
+        "within_s": _within(0, LARGEST),
+        "limit": _line,
+        "capacities_per_s": _each(component),
+        "results": _each(_line),
+    },
+    Contender: {"label": component, "server": component, "digest": _digest},
+    Ladder: {"passes": _repeats, "window_s": _positive_s, "rates_per_s": _each(_rate)},
+    Measurement: {
+        "window_id": _window,
+        "instance": component,
+        "mode": _matches("open|closed", "mode"),
+        "rate_per_s": _rate,
+        "duration_s": _duration_s,
+        "started_unix_s": _instant,
+        "completed_per_s": _rate,
+        "excluded_share": _within(0, 1, unknown=True),
+        "errors": _each(_line),
+        **dict.fromkeys(_COUNTED, _count),
+    },
+}
+"""By class and field; None is left to the type. What has no rule of its own has the general one."""
+
+
+# --- the walk through a record ----------------------------------------------------------------
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[tuple[str, Rule | None], ...]:
+    rules = RULES.get(kind, {})
+    names = [field.name for field in dataclasses.fields(kind)]
+    unknown = rules.keys() - set(names)
+    assert not unknown, f"{kind.__name__} has no {unknown}"  # noqa: S101 - a slip of ours
+    return tuple((name, rules.get(name)) for name in names)
+
+
+def _check(value: object, depth: int) -> None:
+    """Check a value and all within it; the error names the way to what is wrong."""
+    if isinstance(value, str):
+        _text(LONGEST_FILE)(value)
+    elif isinstance(value, bool) or value is None:
+        pass
+    elif isinstance(value, int | float):
+        # NaN stands for what is not known.
+        if abs(value) > LARGEST and not math.isinf(value):
+            raise ValueError(f"the number {value:.3g} is out of range")
+    elif depth > MOST_DEPTH:
+        raise ValueError("it is nested too deeply")
+    else:
+        for step, rule, item in _items(value):
+            try:
+                if rule is not None and item is not None:
+                    rule(item)
+                _check(item, depth + 1)
+            except ValueError as error:
+                words = str(error)
+                joint = "" if words.startswith((".", "[")) else ": "
+                raise ValueError(f"{step}{joint}{words}") from None
+
+
+def _items(value: object) -> Iterator[tuple[str, Rule | None, object]]:
+    """Yield what a value consists of: the step that leads there, its rule, and itself."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _text(LONGEST_PATH)(str(key))
+            yield f"[{_brief(str(key))}]", None, item
+    elif isinstance(value, list | tuple):
+        for place, item in enumerate(value):
+            yield f"[{place}]", None, item
+    else:
+        kind: Any = type(value)
+        for name, rule in _fields(kind):
+            yield f".{name}", rule, getattr(value, name)
+
+
+def _check_references(record: Record) -> None:
+    """Refuse a record whose parts do not fit together."""
+    known = record.configurations
+    for digest, kept in known.items():
+        if not digest == kept.digest == kept.configuration.digest:
+            raise ValueError(f"configuration {digest} has other values than its digest says")
+    numbers = [block.number for block in record.blocks]
+    if len(set(numbers)) < len(numbers):
+        raise ValueError("two blocks have the same number")
+    trials = [trial.number for trial in record.trials]
+    if len(set(trials)) < len(trials):
+        raise ValueError("two trials have the same number")
+    for block in record.blocks:
+        labels = [instance.instance for instance in block.instances]
+        if len(set(labels)) < len(labels):
+            raise ValueError(f"block {block.number} has two instances of one name")
+        strays = {window.instance for window in block.windows} - set(labels)
+        if strays:
+            raise ValueError(f"block {block.number} has windows of none of its instances")
+    protocol = record.protocol
+    if protocol is not None:
+        for digest in (protocol.baseline, *protocol.candidates, *protocol.beside):
+            if digest not in known:
+                raise ValueError(f"the protocol names the configuration {digest}, which is missing")
+
+
+def _brief(text: str) -> str:
+    return ascii(text[:60]) + ("…" if len(text) > 60 else "")

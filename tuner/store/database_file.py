@@ -1,0 +1,174 @@
+"""A record's SQLite file: checked before anything trusts it, and opened so that it cannot do harm.
+
+A file may come from anywhere, and SQLite runs what a schema holds: triggers, views and expressions
+(https://www.sqlite.org/security.html). Who only reads a record opens the file for reading, so that
+nothing is created, upgraded or rolled back in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from tuner.record.check import reading
+
+MOST_BYTES = 512 << 20
+"""Of a file: ten hours of windows take a fifth of it."""
+MOST_VALUES = 10_000_000
+"""JSON values in a file, each of which takes some 100 bytes of memory."""
+_LONGEST_VALUE = 64 << 20
+_MAGIC = b"SQLite format 3\0"
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+_PATIENCE_S = 10.0
+_HARMLESS = re.compile(r'CREATE (?:TABLE|(?:UNIQUE )?INDEX) [\w\s,"()]*')
+_CHECK_OF_OPTUNA = "CHECK (version_info_id=1)"
+_EXPRESSIONS = re.compile(r"\b(?:AS|CHECK|DEFAULT|GENERATED|WHERE|VIRTUAL)\b", re.IGNORECASE)
+_JSON = ("study_user_attributes", "trial_user_attributes")
+
+
+def check_file(path: Path, *, writing: bool) -> None:
+    """See that a file is a record's, whole, and of a size that can be read.
+
+    Args:
+        path: of the file.
+        writing: what a killed process left half written is rolled back first.
+
+    Raises:
+        StoreError: names the file and what is wrong with it.
+    """
+    with reading(str(path)):
+        _check_header(path)
+        if writing and _journal(path):
+            _roll_back(path)
+        with contextlib.closing(connect(path, writing=False)) as connection:
+            _check_schema(connection)
+            _check_content(connection)
+
+
+@contextlib.contextmanager
+def settled(path: Path) -> Iterator[Path]:
+    """Give the file to be read: a copy if a killed process left its last write half done.
+
+    Rolling that back is a write, which the next command that writes does in the file itself.
+    """
+    with reading(str(path)):
+        # Before anything rolls back what a journal tells.
+        _check_header(path)
+        whole = not _needs_rollback(path)
+    if whole:
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="tuner-record-") as folder:
+        copy = Path(folder) / path.name
+        for name in (path, _journal_of(path)):
+            shutil.copyfile(name, copy.with_name(name.name))
+        with reading(str(path)):
+            _roll_back(copy)
+        yield copy
+
+
+def connect(path: Path, *, writing: bool) -> sqlite3.Connection:
+    """Open a file; its schema is not trusted, and no value is larger than a record's can be."""
+    mode = "rw" if writing else "ro"
+    connection = sqlite3.connect(
+        f"file:{quote(str(path.absolute()))}?mode={mode}",
+        uri=True,
+        timeout=_PATIENCE_S,
+        check_same_thread=False,
+    )
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0"):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
+
+
+def connector(path: Path, *, writing: bool) -> Callable[[], sqlite3.Connection]:
+    """Return what opens the file anew for every connection of a pool."""
+    return lambda: connect(path, writing=writing)
+
+
+def _check_header(path: Path) -> None:
+    if not path.is_file():
+        raise ValueError("there is no such file")
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise ValueError(f"it is larger than {MOST_BYTES >> 20} MiB, which no record is")
+    with path.open("rb") as file:
+        head = file.read(100)
+    if len(head) < 100 or not head.startswith(_MAGIC):
+        raise ValueError("it is no SQLite database")
+    if head[18:20] != b"\x01\x01":
+        raise ValueError("it keeps a write-ahead log, which no record does")
+    journal = _journal(path)
+    if journal.endswith(_JOURNAL_MAGIC):
+        # SQLite deletes the file that such a journal names, whatever it is.
+        raise ValueError("its journal names another file, which no record's does")
+
+
+def _check_schema(connection: sqlite3.Connection) -> None:
+    for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master"):
+        text = str(sql or "").replace(_CHECK_OF_OPTUNA, "")
+        plain = sql is None or (_HARMLESS.fullmatch(text) and not _EXPRESSIONS.search(text))
+        if kind not in {"table", "index"} or not plain:
+            raise ValueError(f"it holds {ascii(kind)[:40]} {ascii(name)[:60]}, which no record has")
+    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise ValueError(f"it is damaged: {found}")
+
+
+def _check_content(connection: sqlite3.Connection) -> None:
+    total = 0
+    for table in _JSON:
+        others = "replace(replace(replace(value_json, ',', ''), '[', ''), '{', '')"
+        (values,) = connection.execute(
+            f"SELECT sum(1 + length(value_json) - length({others})) FROM {table}"  # noqa: S608 - ours
+        ).fetchone()
+        total += values or 0
+    if total > MOST_VALUES:
+        raise ValueError(f"it holds more than {MOST_VALUES:,} values, which no record does")
+
+
+def _roll_back(path: Path) -> None:
+    """Let SQLite take back a write that was cut short, which it does before it reads."""
+    with contextlib.closing(connect(path, writing=True)) as connection:
+        _read(connection)
+
+
+def _read(connection: sqlite3.Connection) -> None:
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+
+def _journal_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-journal")
+
+
+def _journal(path: Path) -> bytes:
+    """The last bytes of the journal of a write that is under way or was cut short; else empty."""
+    journal = _journal_of(path)
+    try:
+        with journal.open("rb") as file:
+            if file.read(8) != _JOURNAL_MAGIC:
+                return b""
+            file.seek(-8, 2)
+            return b"journal " + file.read()
+    except FileNotFoundError:
+        return b""
+
+
+def _needs_rollback(path: Path) -> bool:
+    """Whether the file cannot be read before a write that was cut short is rolled back."""
+    if not _journal(path):
+        return False
+    try:
+        with contextlib.closing(connect(path, writing=False)) as connection:
+            _read(connection)
+    except sqlite3.OperationalError as error:
+        return error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
+    return False

@@ -1,0 +1,139 @@
+"""Whether a record was made here: a keyed hash of it, by a key that only this user can read.
+
+Two hashes stand in a record. One is of how it began, written when it begins; the other is of all
+that a verdict and an exported configuration rest on, written whenever a command that measured ends.
+Records are exchanged, so the second holds for a record in a file as well, which leaves out what
+``tuner.record.file.small`` leaves out. There is no key management: another user, or another
+machine, has another key (HMAC: RFC 2104).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from tuner.paths import state_dir
+from tuner.record.file import small
+from tuner.record.model import Record, Signed
+
+Maker = Literal["here", "changed", "elsewhere"]
+"""``changed``: begun here, and changed since it was signed; so is one whose command was killed."""
+
+_KEY_BYTES = 32
+_BEGINNING = (
+    *("name", "definition", "tuner_version", "command", "generator", "started_unix_s"),
+    *("baseline", "asked"),
+)
+_LEFT_OUT = ("signed", "applied", "here")
+_COMPUTED = ("losses", "second", "excess", "effects")
+"""Of a trial; computed from the blocks, and from other versions of NumPy to another last digit."""
+
+
+def made_here(record: Record) -> Maker:
+    """Return who made a record: this user, or somebody else, as far as its hashes tell."""
+    try:
+        key = read_key()
+    except OSError:
+        return "elsewhere"
+    if key is None or not _same(record.signed.begun, _hash(_beginning(record), key)):
+        return "elsewhere"
+    return "here" if _same(record.signed.whole, _hash(_content(record), key)) else "changed"
+
+
+def sign_beginning(record: Record) -> Signed:
+    """Return the hash of how a record began; raises OSError if there can be no key."""
+    return Signed(begun=_hash(_beginning(record), _key()))
+
+
+def sign(record: Record) -> Signed:
+    """Return both hashes of a record that was begun here, else what it has already.
+
+    A record that was begun elsewhere stays so, whatever is measured for it here.
+
+    Raises:
+        OSError: the key cannot be read.
+    """
+    if made_here(record) == "elsewhere":
+        return record.signed
+    return replace(record.signed, whole=_hash(_content(record), _key()))
+
+
+def key_file() -> Path:
+    """Return where the key is kept, in the user's own state."""
+    return state_dir() / "key"
+
+
+def read_key() -> bytes | None:
+    """Return this user's key; None if there is none yet.
+
+    Raises:
+        OSError: it cannot be read, or others can read it as well.
+    """
+    path = key_file()
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise PermissionError(f"{path} can be read by others; remove it, or chmod 600")
+            key = file.read(_KEY_BYTES)
+    except FileNotFoundError:
+        return None
+    if len(key) != _KEY_BYTES:
+        raise OSError(f"{path} holds no key; remove it")
+    return key
+
+
+def _key() -> bytes:
+    """This user's key, made at its first use; of two processes that make one, one wins."""
+    known = read_key()
+    if known is not None:
+        return known
+    path = key_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    own = path.with_name(f"key.{secrets.token_hex(8)}")
+    try:
+        handle = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(secrets.token_bytes(_KEY_BYTES))
+        # Unlike a rename, this does not replace another process's key, and never shows half of one.
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(own)
+    finally:
+        own.unlink(missing_ok=True)
+    made = read_key()
+    if made is None:
+        raise FileNotFoundError(f"{path} was removed again")
+    return made
+
+
+def _beginning(record: Record) -> Any:
+    return {name: msgspec.to_builtins(getattr(record, name)) for name in _BEGINNING}
+
+
+def _content(record: Record) -> Any:
+    content = msgspec.to_builtins(small(record))
+    for name in _LEFT_OUT:
+        del content[name]
+    for trial in content["trials"]:
+        for name in _COMPUTED:
+            del trial[name]
+    return content
+
+
+def _hash(content: Any, key: bytes) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def _same(found: str, expected: str) -> bool:
+    return hmac.compare_digest(found.encode(), expected.encode())
