@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuner.judge.claimable import ESTIMATED, CoreStalls, from_stalls
 from tuner.load.generator import LoadGenerator, WatchesStalls
 from tuner.machine.facts import CoreSplit, HostFacts
 from tuner.measurement.instrument import Instrument
@@ -96,14 +97,23 @@ def _tool_notes(tool: Instrument, workload: Workload) -> list[str]:
     return notes
 
 
-def noise_notes(generator: WatchesStalls) -> list[str]:
-    """What two quiet seconds tell of the host's stalls, per core."""
+def watched_stalls(generator: WatchesStalls) -> tuple[CoreStalls, ...]:
+    """Watch the host for two seconds and return the stalls of each core."""
     seen = generator.stalls(NOISE_S)
     # The ticker alone preempts whatever else runs there; without real time, spinning tells more.
     way = "ticker" if seen["realtime"] else "spin"
-    return [
-        f"noise of core {core['cpu']}: {core[way]['count']} stalls over {seen['gap_us']} µs in"
-        f" {NOISE_S:.0f} s, {core[way]['share']:.1%} of the time,"
-        f" longest {core[way]['longest_us']:,.0f} µs"
+    return tuple(
+        CoreStalls(
+            cpu=core["cpu"],
+            per_s=core[way]["count"] / NOISE_S,
+            share=core[way]["share"],
+            longest_us=core[way]["longest_us"],
+        )
         for core in seen["cpus"]
-    ]
+    )
+
+
+def noise_notes(generator: WatchesStalls) -> list[str]:
+    """Return a note if the host's stalls limit what a study can claim; see `judge.claimable`."""
+    found = from_stalls(watched_stalls(generator))
+    return [] if found.grade == "fine" else [f"{ESTIMATED}{found.words}"]

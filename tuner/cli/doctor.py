@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import click
 
 from tuner.app import turn
-from tuner.app.notes import noise_notes
+from tuner.app.host_noise import measure_here
+from tuner.app.notes import watched_stalls
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.cli.lint import lint_command
 from tuner.errors import HostError, TunerError
 from tuner.hosts import local
+from tuner.judge.claimable import (
+    FROM_STALLS,
+    STUDY_S,
+    Claimable,
+    CoreStalls,
+    claimable,
+    from_stalls,
+    touched_share,
+)
 from tuner.load.native import NativeGenerator
 from tuner.load.self_test import self_test
 from tuner.machine.facts import split_cores
@@ -23,18 +35,39 @@ from tuner.measurement.stalls import StallRule
 from tuner.paths import data_dir, loadgen_binary
 from tuner.reading.printable import printable, printable_lines
 from tuner.servers.catalog import SERVERS
+from tuner.space.space import spaces
 from tuner.words.terminal import say_styled
 
 _SELF_TEST_S = 18.0
 _OK, _WARN, _FAIL = "ok", "warning", "missing"
-Row = tuple[str, str, str]
-"""What was looked at, how it is, and what it means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One finding."""
+
+    what: str
+    """The subject; empty where the row continues the one before it."""
+    state: str
+    text: str
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Further keys of the JSON output, with their unit in the name."""
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the row as JSON shows it."""
+        return {"what": self.what, "state": self.state, "text": self.text, **self.figures}
+
+
 Check = Callable[[], list[Row]]
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-@click.option("--quick", is_flag=True, help="Leave the generator's self-test out.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Measure nothing: estimate the noise from stalls, and leave out the self-test.",
+)
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
@@ -46,8 +79,10 @@ Check = Callable[[], list[Row]]
 def command(as_json: bool, quick: bool, config: Path | None, server: str | None) -> None:
     r"""Say whether this machine can run a study, and what will limit its precision.
 
-    Among others, the load generator is put to a responder whose every answer is known, on the
-    cores that a study would use (about 20 seconds; `tuner-loadgen self-test` tells more).
+    For some 20 seconds identical instances of a server are measured in a lab of their own, to
+    say what a study of ten minutes could claim here now. Then the load generator is put to a
+    responder whose every answer is known, on the cores that a study would use (about 20 seconds;
+    `tuner-loadgen self-test` tells more).
 
     Ends with exit code 3 if something that is needed is missing.
 
@@ -65,36 +100,41 @@ def command(as_json: bool, quick: bool, config: Path | None, server: str | None)
     if config is not None:
         lint_command(config, server, as_json=as_json)
         return
-    checks: tuple[Check, ...] = _CHECKS if quick else (*_CHECKS, _self_test)
-    rows, quiet = _alone()
-    if not quiet:
-        checks = tuple(check for check in checks if check not in _MEASURING)
-    rows += [row for check in checks for row in _safely(check)]
+    rows, free = _alone()
+    measuring: Mapping[str, Check] = {}
+    if free:
+        measuring = {
+            "generator": _generator,
+            "noise": _expected_noise if quick else _measured_noise,
+        }
+    if free and not quick:
+        measuring = {**measuring, "instrument": _self_test}
+    checks = {**_CHECKS, **measuring}
+    rows += [row for name, check in checks.items() for row in _safely(name, check)]
     if as_json:
-        keys = ("what", "state", "text")
-        print_json([dict(zip(keys, row, strict=True)) for row in rows])
+        print_json([row.as_dict() for row in rows])
     else:
-        for what, state, text in rows:
-            colour = {_OK: "green", _WARN: "yellow", _FAIL: "red"}[state]
-            shown = click.style(f"{state:<8}", fg=colour)
-            say_styled(f"{printable(f'{what:<12}')} {shown} {printable_lines(text)}")
-    if any(state == _FAIL for _, state, _ in rows):
+        for row in rows:
+            colour = {_OK: "green", _WARN: "yellow", _FAIL: "red"}[row.state]
+            shown = click.style(f"{row.state:<8}", fg=colour)
+            say_styled(f"{printable(f'{row.what:<12}')} {shown} {printable_lines(row.text)}")
+    if any(row.state == _FAIL for row in rows):
         raise HostError("this machine cannot run a study yet; see what is missing above")
 
 
 def _alone() -> tuple[list[Row], bool]:
-    """What was left by dead studies, or which study measures now; and whether none does."""
+    """Return what dead studies left, or which study measures now; and whether none does."""
     try:
-        return [("strays", _WARN, done) for done in turn.look_here(TerminalProgress())], True
+        return [Row("strays", _WARN, done) for done in turn.look_here(TerminalProgress())], True
     except HostError as error:
-        return [("cores", _WARN, f"{error}; nothing was measured")], False
+        return [Row("cores", _WARN, f"{error}; nothing was measured")], False
 
 
-def _safely(check: Callable[[], list[Row]]) -> list[Row]:
+def _safely(name: str, check: Check) -> list[Row]:
     try:
         return check()
     except TunerError as error:
-        return [(check.__name__.strip("_"), _FAIL, str(error))]
+        return [Row(name, _FAIL, str(error))]
 
 
 def _host() -> list[Row]:
@@ -102,15 +142,15 @@ def _host() -> list[Row]:
     cores = split_cores(host.cpus, backend=False)
     text = f"{host.cpu_model}, {len(host.cpus)} cores, {host.distribution}, Linux {host.kernel}"
     return [
-        ("host", _OK, f"{text}; virtualisation: {host.virtualisation}"),
-        (
+        Row("host", _OK, f"{text}; virtualisation: {host.virtualisation}"),
+        Row(
             "cores",
             _WARN if cores.shared else _OK,
             "one core for both: figures are raw and coarse"
             if cores.shared
             else f"generator {cores.generator}, server {cores.server}",
         ),
-        (
+        Row(
             "real time",
             _OK if host.realtime else _WARN,
             "allowed: stalls of the server's cores are seen"
@@ -118,7 +158,7 @@ def _host() -> list[Row]:
             else "not allowed: stalls of the server's cores are not seen; run as root, or grant"
             " CAP_SYS_NICE to tuner-loadgen",
         ),
-        ("open files", _OK if host.file_limit >= 4096 else _WARN, f"limit {host.file_limit}"),
+        Row("open files", _OK if host.file_limit >= 4096 else _WARN, f"limit {host.file_limit}"),
     ]
 
 
@@ -130,12 +170,15 @@ def _servers() -> list[Row]:
         try:
             server = adapter.detect()
         except HostError as error:
-            absent.append((name, _FAIL, str(error)))
+            absent.append(Row(name, _FAIL, str(error)))
         else:
-            found.append((name, _OK, f"{server.version} at {server.binary}"))
+            found.append(Row(name, _OK, f"{server.version} at {server.binary}"))
     if not found:
         return absent
-    return [*found, *((name, _OK, f"not tunable here: {text}") for name, _, text in absent)]
+    return [
+        *found,
+        *(replace(row, state=_OK, text=f"not tunable here: {row.text}") for row in absent),
+    ]
 
 
 def _ansible() -> list[Row]:
@@ -143,15 +186,85 @@ def _ansible() -> list[Row]:
     found = beside if beside.exists() else shutil.which("ansible-playbook")
     if found is None:
         raise HostError("ansible-playbook is missing; install tuner again (pip install tuner)")
-    return [("ansible", _OK, f"{found}, playbooks in {data_dir('playbooks')}")]
+    return [Row("ansible", _OK, f"{found}, playbooks in {data_dir('playbooks')}")]
 
 
 def _generator() -> list[Row]:
-    binary = loadgen_binary()
+    generator = _native()
+    return [Row("generator", _OK, f"{generator.name} at {loadgen_binary()}")]
+
+
+def _native() -> NativeGenerator:
     cores = split_cores(local.facts().cpus, backend=False)
-    generator = NativeGenerator(binary, cores, StallRule())
-    rows: list[Row] = [("generator", _OK, f"{generator.name} at {binary}")]
-    return [*rows, *(("noise", _OK, note) for note in noise_notes(generator))]
+    return NativeGenerator(loadgen_binary(), cores, StallRule())
+
+
+def _expected_noise() -> list[Row]:
+    """What stalls let expect of a study of ten minutes."""
+    cores = watched_stalls(_native())
+    found = from_stalls(cores)
+    figures = {**_figures(found), "touched_share": touched_share(cores)}
+    return [
+        Row("noise", _graded(found), f"{FROM_STALLS}{found.words}", figures),
+        *_of_cores(cores),
+    ]
+
+
+def _measured_noise() -> list[Row]:
+    """What identical instances let expect of it; without a server for static files, the stalls."""
+    server = _static_server()
+    if server is None:
+        return _expected_noise()
+    cores = watched_stalls(_native())
+    try:
+        noise = measure_here(server, time_s=STUDY_S)
+    except TunerError as error:
+        found = from_stalls(cores)
+        text = f"{error}; {FROM_STALLS}{found.words}"
+        return [Row("noise", _WARN, text, _figures(found)), *_of_cores(cores)]
+    found = claimable(noise.sigma_d, rate_per_s=noise.rate_per_s)
+    figures = {
+        **_figures(found),
+        "touched_share": noise.touched_share,
+        "rate_per_s": noise.rate_per_s,
+    }
+    how = (
+        f"{server} at {noise.rate_per_s:,.0f} requests/s: identical instances differ by"
+        f" {noise.sigma_d:.1%} from block to block, stalls touched {noise.touched_share:.1%} of the"
+        " requests"
+    )
+    return [
+        Row("noise", _graded(found), found.words, figures),
+        Row("", _OK, how),
+        *_of_cores(cores),
+    ]
+
+
+def _graded(found: Claimable) -> str:
+    return _OK if found.grade == "fine" else _WARN
+
+
+def _figures(found: Claimable) -> dict[str, float]:
+    return {
+        "claimable_effect": found.effect,
+        "study_s": found.time_s,
+        "sigma_d": found.sigma_d,
+        "blocks": found.blocks,
+    }
+
+
+def _of_cores(cores: Iterable[CoreStalls]) -> list[Row]:
+    return [Row("", _OK, f"core {core.cpu}: {core.words}") for core in cores]
+
+
+def _static_server() -> str | None:
+    """Return the first server here that can serve the files of the default study."""
+    for name, adapter in SERVERS.items():
+        with contextlib.suppress(HostError):
+            adapter.detect()
+            if f"{name}/static" in spaces():
+                return name
+    return None
 
 
 def _self_test() -> list[Row]:
@@ -172,9 +285,9 @@ def _self_test() -> list[Row]:
         f" {worst} of theory; one thread holds {held}, closed loop {found.closed_per_s:,.0f}/s"
     )
     return [
-        ("instrument", state, verdict),
-        *(("", state, reason) for reason in found.reasons),
-        ("", state, figures + shared),
+        Row("instrument", state, verdict),
+        *(Row("", state, reason) for reason in found.reasons),
+        Row("", state, figures + shared),
     ]
 
 
@@ -184,8 +297,12 @@ def _us(value: float | None) -> str:
 
 def _ports() -> list[Row]:
     ports = local.free_ports(8)
-    return [("ports", _OK, f"{ports[0]} to {ports[-1]} are free on loopback")]
+    return [Row("ports", _OK, f"{ports[0]} to {ports[-1]} are free on loopback")]
 
 
-_MEASURING = (_generator, _self_test)
-_CHECKS = (_host, _servers, _ansible, _generator, _ports)
+_CHECKS: Mapping[str, Check] = {
+    "host": _host,
+    "servers": _servers,
+    "ansible": _ansible,
+    "ports": _ports,
+}

@@ -16,6 +16,7 @@ from tuner.judge.ablation import evaluate as evaluate_ablation
 from tuner.judge.across_hosts import HostsResult, as_seen_on, on_hosts, stands_for
 from tuner.judge.arms import Figure, PairedBlock, Spectrum, excluded_share, figures, pairs, spectra
 from tuner.judge.checks import findings, sentinel
+from tuner.judge.claimable import ESTIMATED, MEASURED, claimable
 from tuner.judge.claims import LimitClaim, ObjectiveClaim, limit_claims, objective_claims, together
 from tuner.judge.confirmation import Comparison, Tally, comparisons, estimand, tally_of
 from tuner.judge.difference import two_parts, unified_difference
@@ -325,7 +326,18 @@ def _warnings(record: Record, goals: Goals, found: Sequence[Finding]) -> tuple[s
     calibration = record.calibration.warnings if record.calibration else ()
     waited = core_wait.warning(window for block in record.blocks for window in block.windows)
     other = _other_estimand(record, goals)
-    return (*raised, *calibration, *other, *([waited] if waited else []), *record.notes)
+    waits = [waited] if waited else []
+    return (*raised, *calibration, *other, *waits, *_noise(record, goals))
+
+
+def _noise(record: Record, goals: Goals) -> tuple[str, ...]:
+    """Return the record's notes, with the measured noise in place of what stalls let expect."""
+    found = record.calibration
+    if found is None:
+        return record.notes
+    notes = tuple(note for note in record.notes if not note.startswith(ESTIMATED))
+    measured = claimable(found.sigma_d, rate_per_s=found.rate_per_s, goals=goals)
+    return notes if measured.grade == "fine" else (f"{MEASURED}{measured.words}", *notes)
 
 
 def _other_estimand(record: Record, goals: Goals) -> tuple[str, ...]:

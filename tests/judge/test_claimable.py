@@ -1,0 +1,124 @@
+"""One scale of noise: what a study of ten minutes could claim."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tuner.judge.claimable import (
+    COARSE,
+    FINE,
+    P99,
+    CoreStalls,
+    claimable,
+    from_stalls,
+    sigma_from_stalls,
+    touched_share,
+)
+from tuner.judge.plan import Budget, plan_blocks
+from tuner.stats.power import PooledSigma, minimum_detectable_effect
+from tuner.stats.verdict import LEAST_MARGIN, decision_margin
+
+SIGMAS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 3.0, 10.0)
+
+
+def both(per_s: float, share: float) -> tuple[CoreStalls, ...]:
+    """Two cores with the same stalls."""
+    return tuple(CoreStalls(cpu, per_s, share, 1e6 * share) for cpu in (0, 1))
+
+
+def test_more_noise_never_claims_more() -> None:
+    """Over four orders of magnitude, in studies of every length."""
+    for time_s in (60.0, 600.0, 3_600.0):
+        effects = [claimable(sigma, time_s=time_s).effect for sigma in SIGMAS]
+        assert effects == sorted(effects)
+        assert effects[0] == pytest.approx(LEAST_MARGIN), "what is below the margin is no claim"
+        assert effects[-1] == 1.0
+
+
+def test_a_longer_study_never_claims_less() -> None:
+    """At the same noise."""
+    for sigma in SIGMAS:
+        effects = [claimable(sigma, time_s=t).effect for t in (300.0, 600.0, 1_800.0, 7_200.0)]
+        assert effects == sorted(effects, reverse=True)
+
+
+def test_the_effect_is_that_of_the_verdicts_own_rule() -> None:
+    """The blocks that fit, the margin of the A/A blocks, and 80 % power beyond it."""
+    sigma = 0.08
+    blocks = Budget(600.0).confirm_blocks(plan_blocks(P99, 5_000.0, 600.0))
+    margin = decision_margin(PooledSigma(sigma, 6).half_width(blocks))
+    found = claimable(sigma, rate_per_s=5_000.0)
+    assert found.blocks == blocks
+    assert found.effect == minimum_detectable_effect(sigma, blocks, margin)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "grade", "words"),
+    [
+        (0.02, "fine", "about 5% in 10 min: the smallest change that a study can claim here"),
+        (
+            0.1,
+            "coarse",
+            (
+                "about 17% in 10 min: the smallest change that a study can claim here; for a finer"
+                " claim use --time 30m (about 9%), or a quieter host"
+            ),
+        ),
+        (
+            0.2,
+            "poor",
+            (
+                "about 32% in 10 min: the smallest change that a study can claim here; come back"
+                " when the host is quieter (often at night), use a host with cores of its own, or"
+                " use --time 2h (about 9%)"
+            ),
+        ),
+        (
+            1.0,
+            "poor",
+            (
+                "nothing in 10 min: no change of any size could be claimed here; come back when the"
+                " host is quieter (often at night), use a host with cores of its own, or use --time"
+                " 8h (about 21%)"
+            ),
+        ),
+    ],
+)
+def test_the_words_name_the_effect_and_the_ways_out(sigma: float, grade: str, words: str) -> None:
+    """A fine host needs no advice; a poor one is better left."""
+    found = claimable(sigma)
+    assert (found.grade, found.words) == (grade, words)
+
+
+def test_the_grades_begin_at_their_thresholds() -> None:
+    """10 % is still fine, 20 % is poor."""
+    for sigma in SIGMAS:
+        found = claimable(sigma)
+        assert (found.grade == "fine") == (found.effect <= FINE)
+        assert (found.grade == "poor") == (found.effect >= COARSE)
+
+
+@pytest.mark.parametrize(
+    ("per_s", "share", "grade"),
+    [(0.5, 0.0001, "fine"), (3.0, 0.007, "coarse"), (5.0, 0.013, "poor"), (90.0, 0.946, "poor")],
+)
+def test_stalls_are_graded_by_what_they_let_claim(per_s: float, share: float, grade: str) -> None:
+    """Cores taken away for 94.6 % of the time, for 1.3 % in stalls of 2.7 ms, and hardly ever."""
+    assert from_stalls(both(per_s, share)).grade == grade
+
+
+def test_more_stalls_never_claim_more() -> None:
+    """Whether there are more of them or they are longer."""
+    rates = [from_stalls(both(per_s, 0.01)).effect for per_s in (1, 5, 20, 100, 1_000)]
+    shares = [from_stalls(both(10, share)).effect for share in (0.0, 0.01, 0.1, 0.5, 1.0)]
+    assert rates == sorted(rates)
+    assert shares == sorted(shares)
+    assert math.isfinite(sigma_from_stalls(1.0))
+
+
+def test_the_share_that_stalls_touch_is_that_of_a_kept_study() -> None:
+    """studies/results/caddy-static: 2 and 3 stalls in 2 s; 1.2 % of its requests were excluded."""
+    seen = (CoreStalls(0, 1.0, 0.0002, 395.0), CoreStalls(1, 1.5, 0.0007, 938.0))
+    assert touched_share(seen) == pytest.approx(0.012, rel=0.1)

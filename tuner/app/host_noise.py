@@ -1,0 +1,33 @@
+"""The noise of this machine, measured with a real server in a lab of its own for some seconds."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tuner.app.progress import TerminalProgress
+from tuner.app.session import create_store, open_bench, preflight
+from tuner.definition.study import DEFAULT_STUDY, load_study
+from tuner.phases.host_noise import HostNoise, measure_noise
+
+
+def measure_here(server: str, *, time_s: float) -> HostNoise:
+    """Measure identical instances of a server with its stock configuration.
+
+    Everything is kept in a temporary folder and removed afterwards.
+
+    Args:
+        server: its name; it must be here.
+        time_s: length of the study that is asked about.
+
+    Raises:
+        HostError, InstrumentError: it cannot be measured here, and why.
+    """
+    definition = load_study(DEFAULT_STUDY, {"server": server, "baseline": "stock"})
+    found = preflight(definition, watch=False)
+    progress = TerminalProgress()
+    with tempfile.TemporaryDirectory(prefix="tuner-doctor-") as name:
+        folder = Path(name)
+        store = create_store(found, folder)
+        with progress.live(), open_bench(found, folder, progress, store) as (bench, spec):
+            return measure_noise(bench, spec.server_cores, time_s)

@@ -1,0 +1,180 @@
+"""The smallest change that a study can claim on a host, from what is known of the host's noise.
+
+One scale for `tuner doctor`, the notes before a study, and its report. All of them ask the same
+question, which is what a study of ten minutes could claim here, and answer it with the verdict's
+own rule: the interval must lie beyond the margin, with a probability of 80 %
+(`tuner.stats.power`, `tuner.stats.verdict`).
+
+The noise is measured where that is possible: σ_d, the standard deviation of a block's difference
+between identical instances. Where only stalls of the host were watched, `sigma_from_stalls` gives
+an estimate (docs/instrument.md says how it was obtained and how far it can be trusted).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner.goals.goals import Goals
+from tuner.judge.plan import Budget, plan_blocks
+from tuner.measurement.stalls import StallRule
+from tuner.stats.power import PooledSigma, minimum_detectable_effect
+from tuner.stats.verdict import decision_margin
+from tuner.words.terminal import duration
+
+STUDY_S = 600.0
+"""Length of the study that the scale speaks of: the default of `--time`."""
+FINE = 0.10
+"""Largest claimable effect of a host that needs no warning."""
+COARSE = 0.20
+"""From this claimable effect on, another host or another hour is the advice."""
+Grade = Literal["fine", "coarse", "poor"]
+USUAL_RATE_PER_S = 10_000.0
+"""Load point assumed where none is known: windows hold their samples in a second or two."""
+_LOAD_SHARE = 0.7
+"""Load at which a study measures, as a share of the capacity."""
+FROM_STALLS = "estimated from stalls: "
+ESTIMATED = f"noise, {FROM_STALLS}"
+"""Beginning of a note that rests on stalls alone; a measured one takes its place."""
+MEASURED = "noise, measured between identical instances: "
+"""Beginning of a note that rests on A/A blocks."""
+P99 = Goals.of("p99")
+_AA_DEGREES = 6
+"""Degrees of freedom of a study's A/A blocks: three blocks of three instances."""
+_QUIET_SIGMA = 0.03
+"""σ_d of Nginx on a host without stalls."""
+_LONGER_S = (1_200, 1_800, 3_600, 7_200, 14_400, 28_800)
+"""Values of `--time` that are offered as a way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimable:
+    """What a study could claim on a host, at one level of noise."""
+
+    time_s: float
+    """Length of the study."""
+    sigma_d: float
+    """Noise of a block's difference, in natural logarithms."""
+    blocks: int
+    """Blocks of its confirmation."""
+    effect: float
+    """Smallest reduction that is called better with 80 % probability, as a share; 1: none."""
+
+    @property
+    def grade(self) -> Grade:
+        """The place on the scale."""
+        if self.effect <= FINE:
+            return "fine"
+        return "coarse" if self.effect < COARSE else "poor"
+
+    @property
+    def words(self) -> str:
+        """The claimable effect and, where it is large, the ways out."""
+        text = f"{self.short}: the smallest change that a study can claim here"
+        if self.effect >= 1:
+            text = f"{self.short}: no change of any size could be claimed here"
+        if self.grade == "fine":
+            return text
+        longer = _longer(self)
+        if self.grade == "coarse":
+            return f"{text}; for a finer claim use {longer}, or a quieter host"
+        return (
+            f"{text}; come back when the host is quieter (often at night), use a host with cores"
+            f" of its own, or use {longer}"
+        )
+
+    @property
+    def short(self) -> str:
+        """The claimable effect in a few words."""
+        if self.effect >= 1:
+            return f"nothing in {duration(self.time_s)}"
+        return f"about {self.effect:.0%} in {duration(self.time_s)}"
+
+
+def claimable(
+    sigma_d: float,
+    *,
+    time_s: float = STUDY_S,
+    rate_per_s: float = USUAL_RATE_PER_S,
+    goals: Goals = P99,
+) -> Claimable:
+    """Return what a study could claim at this noise.
+
+    Args:
+        sigma_d: noise of a block's difference between identical instances, in ln units.
+        time_s: length of the study.
+        rate_per_s: its load point, on which the length of its blocks depends.
+        goals: of the study; likewise.
+
+    Raises:
+        ValueError: `sigma_d` is negative or not finite.
+    """
+    plan = plan_blocks(goals, rate_per_s, time_s)
+    blocks = Budget(time_s).confirm_blocks(plan)
+    half_width = PooledSigma(sigma_d, _AA_DEGREES).half_width(blocks)
+    effect = 1.0
+    if half_width < 1:
+        effect = minimum_detectable_effect(sigma_d, blocks, decision_margin(half_width))
+    return Claimable(time_s, sigma_d, blocks, effect)
+
+
+def from_stalls(cores: Iterable[CoreStalls]) -> Claimable:
+    """Return an estimate of what a study could claim where these stalls were watched."""
+    return claimable(sigma_from_stalls(touched_share(cores)))
+
+
+def _longer(found: Claimable) -> str:
+    """Return the shortest longer study that claims finely, or the longest that is offered."""
+    options = [claimable(found.sigma_d, time_s=time_s) for time_s in _LONGER_S]
+    enough = [option for option in options if option.grade == "fine"] or options[-1:]
+    option = enough[0]
+    effect = "still nothing" if option.effect >= 1 else f"about {option.effect:.0%}"
+    return f"--time {_option(option.time_s)} ({effect})"
+
+
+def _option(time_s: float) -> str:
+    """Return a duration as `--time` takes it."""
+    return f"{time_s / 3_600:g}h" if time_s >= 3_600 else f"{time_s / 60:g}m"
+
+
+@dataclass(frozen=True, slots=True)
+class CoreStalls:
+    """Stalls of one core, as they were watched."""
+
+    cpu: int
+    per_s: float
+    share: float
+    """Share of the time that they took."""
+    longest_us: float
+
+    @property
+    def words(self) -> str:
+        """The stalls in words."""
+        return (
+            f"{self.per_s:.1f} stalls/s, {self.share:.1%} of the time, longest"
+            f" {self.longest_us:,.0f} µs"
+        )
+
+
+def touched_share(cores: Iterable[CoreStalls], utilisation: float = _LOAD_SHARE) -> float:
+    """Return the share of requests that the stall rule would exclude.
+
+    The rule excludes a span around every stall (`tuner.measurement.stalls`). Stalls are taken to
+    come at random, so that the instants outside all spans are exp(-time in spans).
+    """
+    rule = StallRule().at(utilisation)
+    fixed_s = (rule.before_us + rule.after_us) / 1e6
+    spans = sum(core.per_s * fixed_s + core.share * (1 + rule.recovery) for core in cores)
+    return -math.expm1(-spans)
+
+
+def sigma_from_stalls(touched: float) -> float:
+    """Return an estimate of σ_d from the share of requests that stalls touch.
+
+    σ_d is about as large as that share: good to a factor of two or three
+    (docs/instrument.md#what-the-noise-of-a-host-allows), and for a server without noise of its own.
+    A garbage collector adds to it whatever the host does.
+    """
+    return math.hypot(_QUIET_SIGMA, touched)

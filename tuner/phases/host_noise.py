@@ -1,0 +1,109 @@
+"""The noise of a host before any study: one short A/A block at a study's load point."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from tuner.errors import HostError
+from tuner.judge.plan import STALL_ALLOWANCE, BlockPlan, StudyPlan, plan_blocks
+from tuner.judge.scoring import BASELINE
+from tuner.phases.bench import Bench
+from tuner.phases.block import Arm, BlockSpec, run_block
+from tuner.phases.calibrate import (
+    aa_differences,
+    expected_sigma,
+    load_point,
+    lower,
+    measure_capacity,
+)
+from tuner.phases.study import SATURATION_GATES, gated
+from tuner.record.model import Block
+from tuner.stats.power import pooled_sigma
+
+_TWINS = 3
+"""Identical instances beside the baseline."""
+_ROUNDS = 5
+_WINDOW_S = 0.5
+_ATTEMPTS = 2
+"""Load points that are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostNoise:
+    """The noise that a study of a given length would meet, estimated in seconds."""
+
+    sigma_d: float
+    """Noise of a block's difference in such a study, in ln units."""
+    rate_per_s: float
+    """Offered rate at which it was measured."""
+    touched_share: float
+    """Share of the requests that stalls touched."""
+
+
+def measure_noise(bench: Bench, server_cores: int, time_s: float) -> HostNoise:
+    """Measure identical instances in one block, and scale their noise to a study's blocks.
+
+    The variance of a block's difference has two parts: one of the starts, which no number of
+    windows reduces, and one of the windows, which falls with their number. A block of this
+    measurement has fewer windows than one of a study, so the second part is reduced accordingly.
+
+    Args:
+        bench: with the baseline that is to be measured.
+        server_cores: number of the server's cores.
+        time_s: length of the study whose blocks the noise is scaled to.
+
+    Raises:
+        HostError: no block was valid at any of the load points tried.
+        InstrumentError: the generator failed.
+    """
+    saturated = replace(bench, gates=SATURATION_GATES)
+    capacity = measure_capacity(saturated, bench.baseline, server_cores)
+    load = load_point(capacity, None)
+    problem = ""
+    for _ in range(_ATTEMPTS):
+        plan = plan_blocks(bench.goals, load[0], time_s)
+        short = _short(plan, load[0])
+        ready = gated(bench, short, load[0] / capacity.per_s)
+        block = _aa_block(ready, load[0], short.aa)
+        if block.state == "complete":
+            return HostNoise(_sigma(bench, block, plan.confirm), load[0], _touched(block))
+        problem = f"{block.reason} (at {load[0]:,.0f} requests/s)"
+        load = lower(load)
+    raise HostError(f"identical instances cannot be measured here: {problem}")
+
+
+def _short(plan: StudyPlan, rate_per_s: float) -> StudyPlan:
+    """Return the plan with an A/A block of a few seconds."""
+    held = max(1, math.floor(rate_per_s * _WINDOW_S / STALL_ALLOWANCE))
+    block = replace(plan.aa, rounds=_ROUNDS, window_s=_WINDOW_S)
+    return replace(plan, aa=block, samples_needed=min(plan.samples_needed, held))
+
+
+def _aa_block(bench: Bench, rate_per_s: float, plan: BlockPlan) -> Block:
+    labels = [BASELINE, *(f"twin{i}" for i in range(1, _TWINS + 1))]
+    bench.progress.phase("noise of identical instances", plan.cost_s(len(labels)))
+    spec = BlockSpec(
+        phase="aa",
+        index=0,
+        arms=tuple(Arm(label, bench.baseline) for label in labels),
+        plan=plan,
+        mode=bench.goals.mode,
+        rate_per_s=rate_per_s,
+        needs_all=True,
+    )
+    return run_block(bench, spec)
+
+
+def _sigma(bench: Bench, block: Block, plan: BlockPlan) -> float:
+    seen = pooled_sigma(aa_differences([block], bench.objective)).sigma_d
+    of_windows = expected_sigma(bench, block)
+    fewer = (_ROUNDS * _WINDOW_S) / (plan.rounds * plan.window_s)
+    of_starts = max(0.0, seen**2 - of_windows**2)
+    return math.sqrt(of_starts + of_windows**2 * min(1.0, fewer))
+
+
+def _touched(block: Block) -> float:
+    offered = sum(window.raw.count for window in block.windows)
+    touched = sum(window.excluded_share * window.raw.count for window in block.windows)
+    return touched / offered if offered else 0.0
