@@ -58,6 +58,8 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def here(studies: Path, own: Path, tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> Tuner:
     """``tuner apply`` in that folder, to the file ``own`` of this machine."""
     monkeypatch.chdir(studies)
+    # The user who made them.
+    monkeypatch.setenv("XDG_STATE_HOME", str(studies / "state"))
     inventory = str(own.parent / "hosts.yml")
 
     def run(name: str, *arguments: str) -> Outcome:

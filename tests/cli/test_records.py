@@ -15,7 +15,7 @@ import pytest
 from tests.cli.conftest import Tuner
 from tests.phases.rig import NAME, rig
 from tuner.record.model import Record
-from tuner.store.signature import made_here
+from tuner.store.signature import made_here, sign, sign_beginning
 from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import SimulatedHost
 from tuner.testing.sample_record import sample_record
@@ -138,3 +138,30 @@ def test_a_study_knows_that_it_was_made_here(
     assert made_here(_record("mine")) == "here"
     monkeypatch.setenv("XDG_STATE_HOME", str(Path("theirs").absolute()))
     assert made_here(_record("mine")) == "elsewhere"
+
+
+def test_a_record_that_was_not_made_here_is_not_applied_unasked(tuner: Tuner, made: Path) -> None:
+    """It is said whose it is; --yes does not cover it, --foreign does."""
+    placed(made, NAME)
+    done = tuner("apply", NAME, "--inventory", "none.yml", "--yes")
+    assert (done.code, done.out) == (2, "")
+    assert "was not made here by this user" in done.err
+    assert "--foreign" in done.err
+    done = tuner("apply", NAME, "--inventory", "none.yml", "--yes", "--foreign")
+    assert "was not made here by this user" in done.err
+    assert "none.yml" in done.err
+
+
+def test_ones_own_record_is_applied_without_a_word(tuner: Tuner, made: Path) -> None:
+    """Until it is changed."""
+    path = placed(made, NAME)
+    store = Store.open(sqlite_url(path.parent), NAME)
+    store.set_signed(sign_beginning(store.record()))
+    store.set_signed(sign(store.record()))
+    done = tuner("apply", NAME, "--inventory", "none.yml", "--yes")
+    assert "made here" not in done.err
+    assert "none.yml" in done.err
+    store.set_importance({"fast": 0.1})
+    done = tuner("apply", NAME, "--inventory", "none.yml", "--yes")
+    assert done.code == 2
+    assert "was begun here and changed since" in done.err

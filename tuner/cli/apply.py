@@ -9,6 +9,7 @@ import click
 
 from tuner.app.canary import Asked, Probes, metric_of
 from tuner.app.planning import HostPlan, planned, wanted
+from tuner.app.provenance import confirm_maker
 from tuner.app.reached import Reached, reached
 from tuner.app.recommended import FORCEABLE, Recommended, recommended
 from tuner.app.roll_out import RollOut
@@ -40,6 +41,11 @@ Examples:
     help="As --diff, and let each host's own server validate the result; change nothing.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@click.option(
+    "--foreign",
+    is_flag=True,
+    help="Accept a record that this user did not make here; without it tuner asks.",
+)
 @click.option("--canary", type=click.IntRange(1), metavar="N", help="Change N hosts, then stop.")
 @click.option("--watch", metavar="LIMIT", help="What must hold on each host: 'p99<5ms'.")
 @click.option(
@@ -83,6 +89,7 @@ def command(
     diff: bool,
     check: bool,
     yes: bool,
+    foreign: bool,
     canary: int | None,
     watch: str | None,
     probe: str,
@@ -116,7 +123,9 @@ def command(
             path="--yes",
         )
     store = open_store(name, storage)
-    given = recommended(evaluate(store.record()), name, accepted)
+    record = store.record()
+    confirm_maker(record, accepted=foreign, shows_only=shows_only)
+    given = recommended(evaluate(record), name, accepted)
     asked = Asked(probe, probes, probe_rate, metric_of(given.study.gained), _limit(watch))
     hosts = read_inventory(inventory, generators=False)
     want = wanted(
