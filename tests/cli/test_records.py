@@ -59,7 +59,9 @@ def test_a_record_that_cannot_be_read_does_not_hide_the_others(tuner: Tuner, mad
     assert "another" in tuner("studies").out
 
 
-@pytest.mark.parametrize("command", [("report",), ("export",), ("apply", "--inventory", "i.yml")])
+@pytest.mark.parametrize(
+    "command", [("report",), ("export",), ("apply", "--inventory", "i.yml", "--yes")]
+)
 def test_a_damaged_record_ends_a_command_with_one_line(
     tuner: Tuner, made: Path, command: tuple[str, ...]
 ) -> None:
