@@ -100,7 +100,7 @@ def run(lab: Lab, chosen: options.Options) -> list[Finding]:
 
 
 def _compare(lab: Lab, tools: Sequence[peers.Peer], load: Load) -> dict[str, list[Point]]:
-    """Windows of every tool, whose order moves on by one from run to run."""
+    """Return windows of every tool, whose order moves on by one from run to run."""
     arrivals: tuple[tuple[str, Arrival], ...] = ((OURS, "constant"), (POISSON, "poisson"))
     points: dict[str, list[Point]] = {}
     failed: set[str] = set()
@@ -214,7 +214,7 @@ def _packets(lab: Lab, load: Load) -> list[Finding]:
 
 
 def _packets_us(seen: Exchanges, window: Measurement) -> float:
-    """The wire's p50 in a window.
+    """Return the wire's p50 in a window.
 
     Raises:
         click.ClickException: the capture holds other requests than the window.
@@ -236,7 +236,7 @@ def _list(values: Iterable[float]) -> str:
 
 
 def run_all(chosen: options.Options, names: Sequence[str]) -> list[Finding]:
-    """Every wire of these names, with a server of its own each."""
+    """Return every wire of these names, with a server of its own each."""
     found: list[Finding] = []
     for name in names:
         click.secho(f"\nAccuracy over {name}", bold=True)

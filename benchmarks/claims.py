@@ -72,7 +72,7 @@ KINDS = (Kind("handicap", "throughput", None), Kind("A/A", "p99", A_A_RATE_PER_S
 
 
 def run(kinds: Sequence[Kind], studies: int, time_s: float) -> list[Finding]:
-    """The confirmations of each kind, with a calibration of its own."""
+    """Return the confirmations of each kind, with a calibration of its own."""
     found: list[Finding] = []
     for kind in kinds:
         verdicts = _confirmed(kind, studies, time_s)
@@ -111,7 +111,7 @@ def _confirmed(kind: Kind, studies: int, time_s: float) -> list[Verdict]:
 
 
 def _rules_for(bench: Bench, found: Preflight, share: float) -> int:
-    """The number of rules that add so much CPU time per request, by closed loops of both.
+    """Return the number of rules that add so much CPU time per request, by closed loops of both.
 
     By rounds, as a study compares: on a host that changes its speed meanwhile the medians of both
     told a third more or fewer rules.
@@ -141,7 +141,7 @@ def _rules_for(bench: Bench, found: Preflight, share: float) -> int:
 def _confirm(
     ready: Calibrated, found: Preflight, candidate: Configuration, seed: int, folder: Path
 ) -> Verdict:
-    """One confirmation with a record and a seed of its own."""
+    """Return one confirmation with a record and a seed of its own."""
     store = create_store(replace(found, baseline=ready.bench.baseline), folder)
     for configuration in (ready.bench.baseline, candidate):
         store.add_configuration(describe(found, configuration))

@@ -127,7 +127,7 @@ class ReplayHost(SimulatedHost):
         return super().next_deployment()
 
     def start(self, spec: InstanceSpec, deployment: int) -> InstanceState:
-        """See ``SimulatedHost.start``."""
+        """Implement ``SimulatedHost.start``."""
         self.now_s += EACH_S
         state = super().start(spec, deployment)
         address = next(a for a, i in self.running.items() if i.spec is spec)
@@ -150,7 +150,7 @@ class ReplayHost(SimulatedHost):
         return self._minute + self._drawn
 
     def _latencies(self, count: int, ln_median_ns: float) -> NDArray[np.float64]:
-        """The same distribution in every window: all noise is the table's."""
+        """Return the same distribution in every window: all noise is the table's."""
         shape = np.linspace(0.5, 1.5, count)
         self._rng.shuffle(shape)
         return np.asarray(shape * math.exp(ln_median_ns))
@@ -173,7 +173,7 @@ class Watch(Silence):
     begun_s: float = 0.0
 
     def step(self, text: str, left_s: float) -> None:
-        """See ``Progress.step``."""
+        """Implement ``Progress.step``."""
         del text, left_s
         assert self.store is not None  # noqa: S101 - set before the search begins
         record = self.store.record()
@@ -267,7 +267,7 @@ class LongWindows:
 
 
 def by_optuna(sampler: Callable[[int], Any], window_s: float) -> Searcher:
-    """A study with one objective value per trial, as Optuna's tutorial has it."""
+    """Return a study with one objective value per trial, as Optuna's tutorial has it."""
 
     def search(world: World, seed: int) -> list[Step]:
         lab = LongWindows(world, seed, window_s)
@@ -328,7 +328,7 @@ _IN_RANGE = "in range"
 
 
 def _configspace(world: World, seed: int) -> Any:
-    """The space as ConfigSpace has it: special values are a choice before the range."""
+    """Return the space as ConfigSpace has it: special values are a choice before the range."""
     import ConfigSpace
 
     space = ConfigSpace.ConfigurationSpace(seed=seed)
@@ -383,7 +383,7 @@ def _tpe(seed: int) -> optuna.samplers.BaseSampler:
 
 
 def searchers(windows_s: Sequence[float], *, smac: bool) -> Iterator[tuple[str, Searcher]]:
-    """Every searcher by its name, tuner's first."""
+    """Yield every searcher by its name, tuner's first."""
     yield "tuner", ours
     for window_s in windows_s:
         yield f"random search, {window_s:g} s", by_optuna(_random, window_s)

@@ -18,17 +18,17 @@ class Aim:
     limit: float
 
     def reached_by(self, value: float) -> bool:
-        """Whether the value keeps the limit; NaN does not."""
+        """Return whether the value keeps the limit; NaN does not."""
         return value <= self.limit if self.sign == "≤" else value >= self.limit
 
 
 def at_most(limit: float) -> Aim:
-    """The smaller, the better."""
+    """Return the smaller, the better."""
     return Aim("≤", limit)
 
 
 def at_least(limit: float) -> Aim:
-    """The larger, the better."""
+    """Return the larger, the better."""
     return Aim("≥", limit)
 
 
@@ -58,7 +58,7 @@ class Finding:
 def median_of(
     question: str, runs: Sequence[float], *, unit: str = "", aim: Aim | None = None
 ) -> Finding:
-    """The finding whose value is the median of the runs; NaN of none."""
+    """Return the finding whose value is the median of the runs; NaN of none."""
     value = statistics.median(runs) if runs else float("nan")
     return Finding(question, value, unit, aim, tuple(runs))
 

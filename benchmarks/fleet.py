@@ -162,7 +162,7 @@ class Fleet:
         )
 
     def _inventory(self, target: str, generator: str) -> Path:
-        """An inventory of these two alone."""
+        """Return an inventory of these two alone."""
         told = yaml.safe_load(self.hosts.inventory.read_text(encoding="utf-8"))
         wanted = {"targets": target, "generators": generator}
         for group, host in wanted.items():
@@ -190,7 +190,7 @@ def open_fleet(options: Sequence[str]) -> Iterator[Fleet]:
 
 
 def judged(found: dict[str, Sequence[Block]]) -> list[Finding]:
-    """Shares of the study over SSH, and what a second worker adds."""
+    """Return shares of the study over SSH, and what a second worker adds."""
     findings = [
         Finding(
             f"remote: share of the {PHASE_NAMES[cost.phase]} in windows",

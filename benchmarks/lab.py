@@ -202,7 +202,7 @@ def open_lab(wire: Wire = CLEARTEXT, *, path: str | None = None) -> Iterator[Lab
 
 
 def _server(wire: Wire, folder: Path, port: int, path: str | None) -> list[str]:
-    """The server's command line, with its file written."""
+    """Return the server's command line, with its file written."""
     if wire.protocol == "http3":
         caddy = shutil.which("caddy", path=path) or shutil.which("caddy")
         if caddy is None:

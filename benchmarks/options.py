@@ -58,7 +58,7 @@ def common(function: _Command) -> _Command:
 
 
 def only_runs(function: _Command) -> _Command:
-    """The same for a benchmark without windows."""
+    """Return the same for a benchmark without windows."""
 
     @_runs
     @functools.wraps(function)

@@ -41,7 +41,7 @@ def run(chosen: options.Options, study: Path | None) -> list[Finding]:
 
 
 def _start(runs: int) -> list[Finding]:
-    """Wall-clock of ``tuner --help`` beside that of a Python that does nothing, in turn."""
+    """Return Wall-clock of ``tuner --help`` beside that of a Python that does nothing, in turn."""
     help_s: list[float] = []
     nothing_s: list[float] = []
     for _ in range(runs):

@@ -96,13 +96,13 @@ def open_loop(peers_dir: str | None, wire: Wire) -> tuple[list[Peer], list[str]]
 
 
 def find(name: str, peers_dir: str | None) -> str | None:
-    """The program of that name in ``peers_dir``, or else on the PATH."""
+    """Return the program of that name in ``peers_dir``, or else on the PATH."""
     places = [peers_dir] if peers_dir else []
     return shutil.which(name, path=os.pathsep.join([*places, os.environ.get("PATH", os.defpath)]))
 
 
 def zrk_arguments(lab: Lab, rate_per_s: float, duration_s: int) -> list[str]:
-    """One window of zrk."""
+    """Return one window of zrk."""
     return [
         *("-t1", f"-c{CONNECTIONS}", f"-d{duration_s}s", f"-R{rate_per_s:.0f}"),
         *("--plain", "--format", "json", lab.url),
@@ -117,7 +117,7 @@ def read_zrk(text: str) -> Said:
 
 
 def oha_arguments(lab: Lab, rate_per_s: float, duration_s: int) -> list[str]:
-    """One window of oha."""
+    """Return one window of oha."""
     version = {"http1": "1.1", "http2": "2", "http3": "3"}[lab.wire.protocol]
     return [
         *("--no-tui", "--output-format", "json", "--latency-correction", "--worker-threads", "1"),
@@ -134,7 +134,7 @@ def read_oha(text: str) -> Said:
 
 
 def wrk2_arguments(lab: Lab, rate_per_s: float, duration_s: int) -> list[str]:
-    """One window of wrk2, after its calibration."""
+    """Return one window of wrk2, after its calibration."""
     return [
         *("-t1", f"-c{CONNECTIONS}", f"-d{duration_s + _WRK2_CALIBRATION_S}s"),
         *(f"-R{rate_per_s:.0f}", "--latency", lab.url),
@@ -160,7 +160,7 @@ _H2LOAD_WARMUP_S = 1
 
 
 def h2load_arguments(lab: Lab, rate_per_s: float, duration_s: int) -> list[str]:
-    """One window of h2load; its rate is that of each connection."""
+    """Return one window of h2load; its rate is that of each connection."""
     return [
         *("-t1", f"-c{CONNECTIONS}", "-m1", f"-D{duration_s}"),
         *(f"--warm-up-time={_H2LOAD_WARMUP_S}", f"--rps={rate_per_s / CONNECTIONS:.3f}"),
@@ -181,7 +181,7 @@ def read_h2load(text: str) -> Said:
 
 
 def wrk_arguments(url: str, duration_s: int) -> list[str]:
-    """One window of wrk, a closed loop."""
+    """Return one window of wrk, a closed loop."""
     return ["-t1", f"-c{CONNECTIONS}", f"-d{duration_s}s", url]
 
 

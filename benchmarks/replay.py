@@ -69,11 +69,11 @@ class World:
         return float(self.truth.min())
 
     def row(self, configuration: Configuration) -> int:
-        """The row that stands for a configuration: the nearest."""
+        """Return the row that stands for a configuration: the nearest."""
         return int(np.argmin(self._distances(configuration.values)))
 
     def is_near_best(self, row: int, within: float = 0.05) -> bool:
-        """Whether a row's true p99 is at most so much above the best one's."""
+        """Return whether a row's true p99 is at most so much above the best one's."""
         return bool(self.truth[row] <= self.best + math.log1p(within))
 
     # --- noise ------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class World:
         return np.array([np.median(self._adjusted(row.windows)) for row in self.table.rows])
 
     def _adjusted(self, windows: Sequence[Window]) -> FloatArray:
-        """Values of windows (ln p99), the effects of their deployments taken out."""
+        """Return values of windows (ln p99), the effects of their deployments taken out."""
         return np.array([w.ln_p99_us - self._minutes[w.deployment] for w in windows])
 
     @cached_property
@@ -181,7 +181,7 @@ class World:
 
 
 def by_deployment(row: Row) -> list[list[Window]]:
-    """A row's windows, deployment by deployment."""
+    """Return a row's windows, deployment by deployment."""
     found: dict[int, list[Window]] = {}
     for window in row.windows:
         found.setdefault(window.deployment, []).append(window)
@@ -200,5 +200,5 @@ def _coordinate(parameter: Parameter, value: Value | None) -> float | str | None
 
 
 def _variance(values: FloatArray) -> float:
-    """A variance that bursts do not decide: from the median absolute deviation."""
+    """Return a variance that bursts do not decide: from the median absolute deviation."""
     return (1.4826 * float(np.median(np.abs(values - np.median(values))))) ** 2

@@ -103,7 +103,7 @@ class Times:
     """Of the workers' own processes."""
 
     def of(self, name: str, ask: Callable[[], Any]) -> Any:
-        """Ask, and note how long the answer took."""
+        """Return Ask, and note how long the answer took."""
         wall_s, cpu_s, sql_s = time.perf_counter(), time.thread_time(), _SQL.wait_s
         try:
             return ask()
@@ -209,7 +209,7 @@ def _show(storage: str, behind: str, options: argparse.Namespace) -> None:
 
 
 def _summary(values: Sequence[Taken]) -> dict[str, float | int | None]:
-    """Median and tail of the answers, ms, and the parts of their mean."""
+    """Return median and tail of the answers, ms, and the parts of their mean."""
     walls = [taken.wall_ms for taken in values]
     mean, cpu, sql = (
         statistics.fmean(getattr(taken, part) for taken in values)
@@ -314,7 +314,7 @@ def _block(load: Load, store: Store, name: str, *, window: Any, times: Times, en
 
 
 def _window(host: SimulatedHost) -> Any:
-    """One real window's figures, as large as they are in a record."""
+    """Return one real window's figures, as large as they are in a record."""
     from tuner.load.generator import Endpoint, WindowSpec
 
     raw = host.measure(
@@ -357,7 +357,7 @@ class _Database:
 
 
 def _cpu_s(name: str) -> float:
-    """CPU seconds of all processes of this name and of those that they have waited for."""
+    """Return CPU seconds of all processes of this name and of those that they have waited for."""
     ticks = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -87,7 +87,7 @@ class Import:
     """Full name of what is imported: a module, or a name in a module."""
     line: int
     at_load: bool
-    """Whether it happens when the module is loaded."""
+    """True if it happens when the module is loaded."""
 
 
 def modules(top: Path) -> dict[str, Path]:

@@ -44,7 +44,7 @@ class TunerError(Exception):
 
 
 class DefinitionError(TunerError):
-    """What the user wrote is wrong. Raised before anything is started.
+    """A definition, option or file of the user's is wrong. Raised before anything starts.
 
     Args:
         message: what is wrong, with the bad value and what is allowed.
@@ -88,7 +88,7 @@ class UnreachableError(HostError):
 
 
 class LeaseLostError(HostError):
-    """A worker was silent for so long that another one ended its block; it is measured again."""
+    """A worker was silent until another one ended its block; it is measured again."""
 
 
 class InstrumentError(TunerError):

@@ -1,4 +1,4 @@
-"""Where the files lie that are not Python, and names of files that come from outside.
+"""Paths of files other than Python: definitions, playbooks, and the load generator.
 
 They stand at the top of a checkout and travel in the wheel as `tuner/_data`; the generator is
 installed beside the `tuner` command.

@@ -62,23 +62,23 @@ class FakeHost:
     namespaces: bool = True
 
     def read(self, path: str) -> bytes:
-        """See ``Channel``."""
+        """Implement ``Channel``."""
         if path not in self.texts:
             raise FileNotFoundError(2, "No such file or directory", path)
         return self.texts[path].encode("utf-8", "surrogateescape")
 
     def matches(self, pattern: str) -> list[str]:
-        """See ``Channel``."""
+        """Implement ``Channel``."""
         return sorted(fnmatch.filter(self.texts, pattern))
 
     def which(self, name: str) -> str | None:
-        """See ``Channel``."""
+        """Implement ``Channel``."""
         return f"/usr/sbin/{name}"
 
     def overlaid(
         self, contents: Mapping[str, bytes], command: Sequence[str], program: str = ""
     ) -> Mapping[str, Any]:
-        """See ``Channel``."""
+        """Implement ``Channel``."""
         assert (list(command), program) == (["/usr/sbin/nginx", "-t"], "")
         self.judged.append(contents)
         if not self.namespaces:
@@ -94,7 +94,7 @@ def no_home(host: Host, program: str) -> Home:
 
 
 def host(name: str = "web") -> Host:
-    """A host of an inventory."""
+    """Return a host of an inventory."""
     return Host(name, {"ansible_host": f"{name}.example"})
 
 
@@ -109,7 +109,7 @@ AFTER: dict[str, Value] = {
 
 @functools.cache
 def _evaluated() -> StudyResult:
-    """A study whose verdict is better; drawing one takes seconds."""
+    """Return a study whose verdict is better; drawing one takes seconds."""
     return evaluate(sample_record(name="mine", trials=3))
 
 
@@ -135,7 +135,7 @@ def own_study(kind: str = "better", tuned: str = TUNED) -> StudyResult:
 
 
 def _with(study: StudyResult, before: dict[str, Any], after: dict[str, Any]) -> StudyResult:
-    """The study with other fields of its baseline and of its candidate."""
+    """Return the study with other fields of its baseline and of its candidate."""
     record = study.record
     assert study.candidate is not None
     found = dict(record.configurations)

@@ -26,7 +26,7 @@ OTHER = Host("other", {"ansible_connection": "local"})
 
 
 def share_worse(ratio: float, *, noise: float, drift: float = 1.0, control: bool = False) -> float:
-    """The share of 600 hosts that are called worse, when they became slower by a factor."""
+    """Return the share of 600 hosts that are called worse, when they became slower by a factor."""
     rng = np.random.default_rng(16)
     found = 0
     for _ in range(600):

@@ -37,7 +37,7 @@ STATE = f"{SERVICE_FOLDER}/saved.json"
 
 
 def plan(there: FakeHost, study: StudyResult | None = None) -> HostPlan:
-    """The plan for a host."""
+    """Return the plan for a host."""
     want = wanted(given(study or own_study()), inventory="prod.yml")
     (found,) = planned([host()], want, lambda _: there, no_home)
     return found

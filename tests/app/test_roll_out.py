@@ -38,7 +38,7 @@ class Site:
     longest_s: float = 20.0
 
     def change(self, host: Host, change: Change) -> Changed:
-        """See ``ChangesServices``."""
+        """Implement ``ChangesServices``."""
         self.done.append(f"change {host.name}")
         self.leases_s.append(change.lease_s)
         assert change.files == {MAIN: TUNED}
@@ -48,25 +48,25 @@ class Site:
         return Changed("live", "")
 
     def keep(self, hosts: Sequence[Host]) -> None:
-        """See ``ChangesServices``."""
+        """Implement ``ChangesServices``."""
         self.done.append(f"keep {' '.join(host.name for host in hosts)}")
 
     def give_back(self, hosts: Sequence[Host], owner: str) -> GivenBack:
-        """See ``ChangesServices``."""
+        """Implement ``ChangesServices``."""
         assert owner.startswith("mine ")
         self.done.append(f"give back {' '.join(host.name for host in hosts)}")
         names = [h.name for h in hosts if h.name not in (self.refuses, *self.lost)]
         return GivenBack({name: [MAIN] for name in names}, dict.fromkeys(self.lost, "no answer"))
 
     def look(self, hosts: Sequence[Host]) -> Mapping[str, Look]:
-        """See ``ChecksHosts``."""
+        """Implement ``ChecksHosts``."""
         self.done.append(f"look {' '.join(host.name for host in hosts)}")
         return {host.name: Look((np.ones(1),), (1.0,)) for host in hosts}
 
     def checked(
         self, host: Host, before: Mapping[str, Look], control: Host | None, claim: str
     ) -> str:
-        """See ``ChecksHosts``."""
+        """Implement ``ChecksHosts``."""
         assert claim == "the claim"
         assert set(before) == {host.name, *([control.name] if control else [])}
         self.done.append(f"check {host.name} against {control.name if control else 'nothing'}")

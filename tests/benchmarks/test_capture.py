@@ -25,7 +25,7 @@ def packet(source: int, destination: int, payload: int, *, options: int = 12) ->
 def savefile(
     *packets: tuple[int, bytes], magic: int = NS, order: str = "<", link: int = 1
 ) -> bytes:
-    """A capture of frames at instants in ns."""
+    """Return a capture of frames at instants in ns."""
     tick_ns = 1 if magic == NS else 1_000
     text = struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, 96, link)
     for at_ns, frame in packets:
@@ -36,12 +36,12 @@ def savefile(
 
 
 def ask(client: int, at_ns: int) -> tuple[int, bytes]:
-    """A request's packet."""
+    """Return a request's packet."""
     return at_ns, packet(client, SERVER, 60)
 
 
 def answer(client: int, at_ns: int) -> tuple[int, bytes]:
-    """A response's packet."""
+    """Return a response's packet."""
     return at_ns, packet(SERVER, client, 1_200)
 
 

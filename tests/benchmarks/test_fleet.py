@@ -15,7 +15,7 @@ AT_S = 1_700_000_000.0
 
 
 def search(begins_s: float) -> Block:
-    """A block of 10 s with windows of 1 s in its third, fifth and seventh second."""
+    """Return a block of 10 s with windows of 1 s in its third, fifth and seventh second."""
     windows = [
         replace(window("baseline", round_, 100.0), started_unix_s=AT_S + begins_s + place)
         for round_, place in enumerate((3.0, 5.0, 7.0))

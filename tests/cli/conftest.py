@@ -63,7 +63,7 @@ def tuner(
 
 
 def run_main(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """The command in this process; its exit code."""
+    """Return the command in this process; its exit code."""
     monkeypatch.setattr(sys, "argv", ["tuner", *arguments])
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -100,7 +100,7 @@ class Deployer:
         """Nothing to be done: the site is not looked at."""
 
     def deploy(self, instances: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
-        """See ``Deployer.deploy``."""
+        """Implement ``Deployer.deploy``."""
         # The configuration is the first file, whatever the server calls it.
         texts = [{"text": next(iter(i.files.values()))} for i in instances]
         return self._deployer.deploy(
@@ -111,7 +111,7 @@ class Deployer:
         )
 
     def switch(self, instance: InstanceSpec) -> InstanceState:
-        """See ``Deployer.switch``."""
+        """Implement ``Deployer.switch``."""
         text = {"text": instance.files["nginx.conf"], "kernel": dict(instance.kernel)}
         files = {"configuration.json": json.dumps(text)}
         return self._deployer.switch(replace(instance, files=files))
@@ -121,7 +121,7 @@ class Deployer:
         return {spec.instance: InstanceState(spec.instance, "live", "", ()) for spec in backends}
 
     def stop(self) -> None:
-        """See ``Deployer.stop``."""
+        """Implement ``Deployer.stop``."""
         self._deployer.stop()
 
 

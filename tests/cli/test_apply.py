@@ -81,7 +81,7 @@ class Terminal(io.StringIO):
     """Somebody at a terminal."""
 
     def isatty(self) -> bool:
-        """See ``io.IOBase``."""
+        """Implement ``io.IOBase``."""
         return True
 
 

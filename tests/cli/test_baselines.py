@@ -19,7 +19,7 @@ THEIRS = SPACE.complete({"keepalive_requests": 100_000, "sendfile": True}, STOCK
 
 
 def study(tmp_path: Path, baselines: str) -> Path:
-    """A study that publishes THEIRS in a file beside it."""
+    """Return a study that publishes THEIRS in a file beside it."""
     (tmp_path / "blog.yaml").write_text(configuration_yaml(THEIRS))
     path = tmp_path / "mine.yaml"
     path.write_text(f"workload: static\nbaseline: {baselines}\npublished: blog.yaml\n")

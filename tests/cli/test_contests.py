@@ -90,7 +90,7 @@ def test_two_configurations_of_servers_are_compared_in_common_blocks(tuner: Tune
 
 
 def windows_in(name: str) -> dict[str, set[str]]:
-    """Every window that the record of a run holds, by the study that holds it."""
+    """Return every window that the record of a run holds, by the study that holds it."""
     url = sqlite_url(Path("studies") / name)
     return {
         study: {

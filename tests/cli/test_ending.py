@@ -199,7 +199,7 @@ def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
 
 
 def catches(pid: int, number: signal.Signals) -> bool:
-    """Whether a process has a handler for a signal (proc(5))."""
+    """Return whether a process has a handler for a signal (proc(5))."""
     caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
     return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
 

@@ -23,7 +23,7 @@ Watch = Callable[[float, float], None]
 
 
 def stalls(per_s: float, share: float) -> tuple[CoreStalls, ...]:
-    """Two cores with the same stalls."""
+    """Return two cores with the same stalls."""
     return tuple(CoreStalls(cpu, per_s, share, 2_700.0) for cpu in (0, 1))
 
 
@@ -35,7 +35,7 @@ class Watcher:
     share: float
 
     def stalls(self, duration_s: float) -> Mapping[str, Any]:
-        """See ``WatchesStalls.stalls``."""
+        """Implement ``WatchesStalls.stalls``."""
         seen = {"count": self.per_s * duration_s, "share": self.share, "longest_us": 2_700.0}
         return {
             "realtime": True,
@@ -58,7 +58,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, host: SimulatedHost) -> Watch:
 
 
 def noise_row(tuner: Tuner, *options: str) -> dict[str, Any]:
-    """The row of the noise in ``doctor --json``."""
+    """Return the row of the noise in ``doctor --json``."""
     rows = json.loads(tuner("doctor", "--json", *options).out)
     assert all({"what", "state", "text"} <= row.keys() for row in rows)
     return next(row for row in rows if row["what"] == "noise")

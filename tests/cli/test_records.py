@@ -39,7 +39,7 @@ def placed(made: Path, name: str) -> Path:
 
 
 def everything() -> set[Path]:
-    """All that lies here."""
+    """Return all that lies here."""
     return set(Path().rglob("*"))
 
 

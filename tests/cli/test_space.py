@@ -27,7 +27,7 @@ parameters:
 
 
 def run(*arguments: str) -> Result:
-    """The command; errors meant for the user come back as ``exception``."""
+    """Return the command; errors meant for the user come back as ``exception``."""
     return CliRunner().invoke(command, arguments)
 
 

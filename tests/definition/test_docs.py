@@ -15,13 +15,13 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def blocks(name: str) -> list[str]:
-    """The examples of one page, in order."""
+    """Return the examples of one page, in order."""
     text = (DOCS / name).read_text(encoding="utf-8")
     return re.findall(r"```(?:yaml|jinja)\n(.*?)```", text, re.DOTALL)
 
 
 def bind(path: Path) -> Space:
-    """A space on four cores."""
+    """Return a space on four cores."""
     return load_space(
         str(path),
         server_cores=4,

@@ -32,7 +32,7 @@ NAMES = (
 
 
 def space_of(name: str) -> Space:
-    """A space on a host of two cores, bound by what every definition's test binds it to."""
+    """Return a space on a host of two cores, bound by what every definition's test binds it to."""
     return load_space(
         name,
         server_cores=2,
@@ -44,7 +44,7 @@ def space_of(name: str) -> Space:
 
 
 def space_for(experiment: Experiment, server: str, workload: str) -> str:
-    """The space's name, as a run would choose it."""
+    """Return the space's name, as a run would choose it."""
     named = experiment.spaces.get(server)
     return named or load_study("quickstart", {"server": server, "workload": workload}).space
 

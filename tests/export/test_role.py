@@ -46,7 +46,7 @@ def roles(study: StudyResult, tmp_path: Path) -> Path:
 
 
 def written(study: StudyResult, folder: Path) -> Path:
-    """The role of a study in a folder."""
+    """Return the role of a study in a folder."""
     for name, text in role(study).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def test_names_are_those_of_the_role(study: StudyResult, caddy: StudyResult, ser
 def apply(
     roles: Path, target: Path, *more: str, name: str = "tuned_nginx"
 ) -> subprocess.CompletedProcess[str]:
-    """Apply the role to this machine, into a folder of the test."""
+    """Return apply the role to this machine, into a folder of the test."""
     given = {
         f"{name}_path": str(target),
         f"{name}_owner": "",

@@ -121,7 +121,7 @@ def refusal() -> str:
 
 
 def base_root(packages: Sequence[str] = PACKAGES) -> Path:
-    """The root that hosts start from: built once, some 300 MB and a minute."""
+    """Return the root that hosts start from: built once, some 300 MB and a minute."""
     # By what is in it, so that a change of the list builds another one.
     name = hashlib.sha256(" ".join((SUITE, *packages)).encode()).hexdigest()[:8]
     CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -166,7 +166,7 @@ class BedHost:
     cpu: int
     services: tuple[str, ...] = ()
     systemd: bool = False
-    """Whether systemd is its process 1, which starts what Debian's packages enabled."""
+    """True if systemd is its process 1, which starts what Debian's packages enabled."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -244,7 +244,7 @@ class BedHost:
         ).stdout
 
     def inside(self, *command: str) -> list[str]:
-        """The command as the controller starts it in the host's namespaces."""
+        """Return the command as the controller starts it in the host's namespaces."""
         assert self.process is not None
         first = _children(self.process.pid)[0]
         return [
@@ -423,7 +423,7 @@ def _inventory(made: Bed) -> None:
 
 
 def _network() -> str:
-    """The first three numbers of addresses that nobody here has."""
+    """Return the first three numbers of addresses that nobody here has."""
     taken = subprocess.run(["ip", "-4", "addr"], capture_output=True, text=True, check=True).stdout
     start = os.getpid() % 250
     for step in range(250):

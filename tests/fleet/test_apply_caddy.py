@@ -40,7 +40,7 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 @pytest.fixture
 def service() -> Service:
-    """See ``web``."""
+    """Implement ``web``."""
     return CADDY
 
 
@@ -65,14 +65,14 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def apply(study: Path, hosts: Bed) -> subprocess.CompletedProcess[str]:
-    """The candidate on the host."""
+    """Return the candidate on the host."""
     return tuner(
         study, "apply", "mine", "--inventory", str(hosts.inventory), *PROBE, *verdict(study)
     )
 
 
 def verdict(study: Path) -> tuple[str, ...]:
-    """Accepts the verdict that the simulated study has."""
+    """Return accepts the verdict that the simulated study has."""
     found = evaluate(Store.open(sqlite_url(study / "studies/mine"), "mine").record()).verdict
     assert found is not None
     return () if found.kind == "better" else ("--force-verdict", found.kind)
@@ -85,7 +85,7 @@ def roll_back(study: Path, hosts: Bed) -> None:
 
 
 def pid_of(host: BedHost) -> str:
-    """The service's process."""
+    """Return the service's process."""
     return host.run("pgrep", "-x", "caddy").strip()
 
 
@@ -97,7 +97,7 @@ def environment_of(host: BedHost) -> dict[str, str]:
 
 
 def file(host: BedHost, path: str) -> Path:
-    """One of the host's, as it is seen from here."""
+    """Return one of the host's, as it is seen from here."""
     return host.root / path.lstrip("/")
 
 

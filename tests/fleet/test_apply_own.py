@@ -65,7 +65,7 @@ def there(made: Bed) -> Iterator[Reached]:
 
 
 def study(web: BedHost, becomes: str) -> StudyResult:
-    """A study of Debian's files in which the http block became another."""
+    """Return a study of Debian's files in which the http block became another."""
     text = (web.base / MAIN.lstrip("/")).read_text()
     more = exported("0123", {MAIN: text}, {MAIN: text.replace("http {", becomes, 1)}, MAIN, "nginx")
     found = evaluated("better")

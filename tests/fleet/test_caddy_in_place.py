@@ -50,7 +50,7 @@ def hosts() -> Iterator[Bed]:
 
 @pytest.fixture
 def service() -> Service:
-    """See ``web``."""
+    """Implement ``web``."""
     return CADDY
 
 

@@ -55,12 +55,12 @@ def folder(host: BedHost) -> Path:
 
 
 def processes(host: BedHost) -> str:
-    """Their command lines."""
+    """Return their command lines."""
     return host.run("ps", "-eo", "args")
 
 
 def deployer(inventory: Path, work: Path, connections: Connections) -> AnsibleDeployer:
-    """As a study has it."""
+    """Return as a study has it."""
     return AnsibleDeployer(
         Path(LAB),
         work,
@@ -72,7 +72,7 @@ def deployer(inventory: Path, work: Path, connections: Connections) -> AnsibleDe
 
 
 def refused(**changes: object) -> InstanceSpec:
-    """An instance whose validator says no, so that nothing else happens."""
+    """Return an instance whose validator says no, so that nothing else happens."""
     return replace(nothing(LAB, {}), **changes)  # type: ignore[arg-type]
 
 

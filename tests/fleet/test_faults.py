@@ -77,7 +77,7 @@ class Study:
 
 
 def started(folder: Path, hosts: Bed, *arguments: str) -> Study:
-    """``tuner ARGUMENTS``, in the background."""
+    """Return ``tuner ARGUMENTS``, in the background."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tuner", *arguments],
         cwd=folder,

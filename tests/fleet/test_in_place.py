@@ -83,7 +83,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture
 def service(case: Case) -> Service:
-    """See ``web``."""
+    """Implement ``web``."""
     return case.service
 
 
@@ -124,13 +124,13 @@ def opened(folder: Path, hosts: Bed, service: Service) -> Iterator[Bench]:
 
 
 def made(bench: Bench, label: str, configuration: Configuration) -> InstanceSpec:
-    """The service with a configuration."""
+    """Return the service with a configuration."""
     (port,) = bench.free_ports(1)
     return bench.make_instance(label, configuration, port)
 
 
 def other(bench: Bench, **values: Value) -> Configuration:
-    """The baseline with other values."""
+    """Return the baseline with other values."""
     return Configuration.of(bench.baseline.space, {**bench.baseline.values, **values})
 
 
@@ -193,7 +193,7 @@ def test_ones_own_files_are_served_beside_the_service(
 
 
 def begun(folder: Path, hosts: Bed, service: Service, *more: str) -> Study:
-    """A short study in place, on the command line.
+    """Return a short study in place, on the command line.
 
     Throughput needs no stall-free samples at a rate, of which a busy machine gives few.
     """

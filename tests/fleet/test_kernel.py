@@ -22,12 +22,12 @@ LEASE_S = 15.0
 
 
 def value(bed: Bed) -> str:
-    """The setting on the target; asked without its network."""
+    """Return the setting on the target; asked without its network."""
     return bed["web"].run("cat", "/proc/sys/net/core/somaxconn").strip()
 
 
 def nothing(lab: str, kernel: dict[str, str]) -> InstanceSpec:
-    """An instance that is never started, so that only the kernel is looked at here."""
+    """Return an instance that is never started, so that only the kernel is looked at here."""
     return InstanceSpec(
         instance="baseline",
         directory=f"{lab}/instances/baseline",

@@ -20,7 +20,7 @@ PATIENCE_S = 240.0
 
 
 def tuner(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command as a user would give it in the folder."""
+    """Return the command as a user would give it in the folder."""
     return subprocess.run(
         [sys.executable, "-m", "tuner", *arguments],
         cwd=folder,

@@ -66,7 +66,7 @@ def recorded(study: Path) -> list[tuple[str, str]]:
 
 
 def master(host: BedHost) -> str:
-    """The process of its service."""
+    """Return the process of its service."""
     return host.run("cat", "/run/nginx.pid")
 
 
@@ -106,13 +106,13 @@ class Unmeasured:
     longest_s = 0.0
 
     def look(self, hosts: Sequence[Host]) -> Mapping[str, Look]:
-        """See ``ChecksHosts``."""
+        """Implement ``ChecksHosts``."""
         return {host.name: Look((), ()) for host in hosts}
 
     def checked(
         self, host: Host, before: Mapping[str, Look], control: Host | None, claim: str
     ) -> str:
-        """See ``ChecksHosts``."""
+        """Implement ``ChecksHosts``."""
         return f"{host.name} is as {before} and {control} for {claim}"
 
 

@@ -60,13 +60,13 @@ def tuned(host: BedHost) -> str:
 
 
 def change(host: BedHost, text: str | None = None, *, lease_s: float = 300.0) -> Change:
-    """The tuned file, or another text."""
+    """Return the tuned file, or another text."""
     files = {MAIN: text if text is not None else tuned(host)}
     return Change("mine 0123", "nginx", files, ("nginx", "-t"), lease_s=lease_s)
 
 
 def target(host: BedHost) -> Host:
-    """As the inventory names it."""
+    """Return as the inventory names it."""
     return Host(host.name, {})
 
 

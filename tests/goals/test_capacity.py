@@ -30,12 +30,12 @@ POINTS = st.lists(
 
 
 def at(rate_per_s: float, p99_us: float) -> Measurement:
-    """A window at a rate."""
+    """Return a window at a rate."""
     return replace(window("c1", 0, p99_us), rate_per_s=rate_per_s, invalid=(), bad=False)
 
 
 def sought(truth_per_s: float, *, steps: int, noise: float = 0.0, start: float = 1_000.0) -> float:
-    """A search against a server with this capacity; the estimate after so many windows."""
+    """Return a search against a server with this capacity; the estimate after so many windows."""
     random = np.random.default_rng(1)
     own: list[Measurement] = []
     for _ in range(steps):

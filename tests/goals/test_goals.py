@@ -17,7 +17,7 @@ BOTH = Goals.of("p99", "memory")
 def trial(
     number: int, first: float, second: float = 0.0, excess: dict[str, float] | None = None
 ) -> Trial:
-    """A trial of one look."""
+    """Return a trial of one look."""
     over = {limit: {0: value} for limit, value in (excess or {}).items()}
     return Trial(
         number,

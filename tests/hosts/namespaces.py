@@ -47,7 +47,7 @@ class Namespace:
     pid: int
 
     def command(self, *words: str) -> list[str]:
-        """A command line that runs in it."""
+        """Return a command line that runs in it."""
         return ["nsenter", "-t", str(self.pid), "-n", *words]
 
     def run(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -57,7 +57,7 @@ class Namespace:
         )
 
     def value(self, name: str) -> str:
-        """A setting in it, fields separated by one blank."""
+        """Return a setting in it, fields separated by one blank."""
         path = "/proc/sys/" + name.replace(".", "/")
         return " ".join(self.run("cat", path).stdout.split())
 
@@ -67,7 +67,7 @@ class Namespace:
         assert self.run("sh", "-c", f"echo {text} > {path}").returncode == 0
 
     def values(self) -> dict[str, str]:
-        """All that the tests change."""
+        """Return all that the tests change."""
         return {name: self.value(name) for name in CHANGED}
 
 

@@ -57,14 +57,14 @@ class NginxLab:
         )
 
     def spec(self, label: str, port: int, *, more: str = "") -> InstanceSpec:
-        """An instance whose ``backlog`` is its port, with more text at the file's end."""
+        """Return an instance whose ``backlog`` is its port, with more text at the file's end."""
         stock = self.space.baseline("stock")
         own = self.space.complete({"backlog": port}, stock)
         made = nginx.instance(label, own, self.space, self.ground, port)
         return replace(made, files={"nginx.conf": made.files["nginx.conf"] + more})
 
     def configuration(self) -> Configuration:
-        """The baseline."""
+        """Return the baseline."""
         return self.space.baseline("stock")
 
 
@@ -93,7 +93,7 @@ def ask(url: str) -> str | None:
 
 
 def processes_in(folder: Path) -> list[str]:
-    """Command lines that name a path in the folder."""
+    """Return command lines that name a path in the folder."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():

@@ -23,7 +23,7 @@ SOMAXCONN, CORKING = "net.core.somaxconn", "net.ipv4.tcp_autocorking"
 
 
 def values() -> dict[str, str]:
-    """The namespace's settings."""
+    """Return the namespace's settings."""
     paths = {name: Path("/proc/sys", *name.split(".")) for name in CHANGED}
     return {name: " ".join(path.read_text().split()) for name, path in paths.items()}
 

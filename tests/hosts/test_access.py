@@ -1,4 +1,4 @@
-"""What the account of the instances may read, here and over the channel to another host."""
+"""Files that the unprivileged account of the instances may read."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_workers_whose_master_was_killed_are_stopped_too(lab: NginxLab) -> None:
 
 
 def _runs(pid: int) -> bool:
-    """Whether the process is there and no zombie."""
+    """Return whether the process is there and no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
@@ -165,7 +165,7 @@ def test_an_interrupted_playbook_leaves_nobody_who_goes_on_with_it(lab: NginxLab
 
 
 def _players(lab: NginxLab) -> list[int]:
-    """Processes of Ansible's with a playbook for this lab."""
+    """Return processes of Ansible's with a playbook for this lab."""
     processes = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     return [pid for pid in processes if _plays(pid, lab)]
 

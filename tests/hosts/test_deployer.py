@@ -33,7 +33,7 @@ class Case:
 
 
 def simulated() -> Case:
-    """The simulated deployer; ``size`` 64 is what its server refuses."""
+    """Return the simulated deployer; ``size`` 64 is what its server refuses."""
     taken: set[int] = set()
 
     def refuse(values: object) -> str:

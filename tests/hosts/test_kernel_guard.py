@@ -87,7 +87,7 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process lives."""
+    """Return whether a process lives."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     return False

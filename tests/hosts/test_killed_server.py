@@ -125,7 +125,7 @@ def run(bench: Bench, victims: Victims) -> Block:
 
 
 def of_c1(block: Block) -> Measurement:
-    """The first invalid window of the instance that is killed."""
+    """Return the first invalid window of the instance that is killed."""
     return next(w for w in block.windows if w.instance == "c1" and not w.valid)
 
 

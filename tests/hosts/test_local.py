@@ -83,7 +83,7 @@ def test_an_open_study_folder_is_used_by_root_too() -> None:
 
 
 def claim_here(tmp_path: Path, name: str = "study") -> local.Claim:
-    """A claim of this process."""
+    """Return a claim of this process."""
     return local.claim(tmp_path / name, tmp_path / "lab", tmp_path / "work")
 
 

@@ -45,7 +45,7 @@ class Guarded:
         return self.folder / "guard"
 
     def file(self, name: str) -> Path:
-        """One of the service's files."""
+        """Return one of the service's files."""
         return self.folder / "etc" / name
 
     def call(self, *command: str, **asked: Any) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def dead(tmp_path: Path, *pids: int, inventory: str = "", name: str = "dead") -> local.Claim:
-    """The claim of a study whose tuner is gone, and had started these processes."""
+    """Return the claim of a study whose tuner is gone, and had started these processes."""
     folder = tmp_path / "studies" / name
     made = local.claim(folder, folder / "lab", folder / "work", inventory=inventory)
     made = local.with_started(made, [str(tmp_path / "server")], pids)

@@ -63,7 +63,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def window(
     generator: LoadGenerator, served: Served, mode: Mode = "open", **wire: object
 ) -> Measurement:
-    """One short window, judged against what the workload asks."""
+    """Return one short window, judged against what the workload asks."""
     asked = replace(served.workload.wire, **wire)  # type: ignore[arg-type]
     workload = replace(served.workload, wire=asked, connections=4)
     told: list[RawWindow] = []

@@ -66,7 +66,7 @@ class Lab:
         return local.lab_folder(self.study)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """``tuner ARGUMENTS``, as a user would start it in the folder."""
+        """Return ``tuner ARGUMENTS``, as a user would start it in the folder."""
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tuner", *arguments],
             cwd=self.folder,
@@ -78,7 +78,7 @@ class Lab:
         return self.process
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
-        """The same, to its end: exit code and what was said."""
+        """Return the same, to its end: exit code and what was said."""
         process = self.start(*arguments)
         out, err = process.communicate(timeout=3 * PATIENCE_S)
         return process.returncode, out, err
@@ -88,7 +88,7 @@ class Lab:
         return Store.open(sqlite_url(self.study), NAME).record()
 
     def windows(self) -> Windows:
-        """The windows in the record now."""
+        """Return the windows in the record now."""
         return {
             (block.number, window.window_id): window.started_unix_s
             for block in self.record().blocks
@@ -96,15 +96,15 @@ class Lab:
         }
 
     def left(self) -> list[str]:
-        """Processes that live in the study's lab, or came from its copy of the generator."""
+        """Return processes that live in the study's lab, or came from its copy of the generator."""
         return [*processes_in(self.instances), *processes_in(self.folder / "bin")]
 
     def outside(self) -> list[str]:
-        """Files in the folder for temporary files, and in the user's own."""
+        """Return files in the folder for temporary files, and in the user's own."""
         return [str(path) for top in ("tmp", "home") for path in (self.folder / top).rglob("*")]
 
     def claims(self) -> list[Path]:
-        """Notes of studies that run, or died."""
+        """Return notes of studies that run, or died."""
         return list(self.folder.glob("state/tuner/running/*.json"))
 
 
@@ -139,7 +139,7 @@ def until(what: Callable[[], bool], process: subprocess.Popen[str], name: str) -
 
 
 def measuring(lab: Lab, phase: Phase) -> bool:
-    """Whether a block of this phase is in the middle of its windows."""
+    """Return whether a block of this phase is in the middle of its windows."""
     if not (lab.study / "record.db").exists():
         return False
     blocks = lab.record().blocks

@@ -24,7 +24,7 @@ SIGMAS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 3.0, 10.0)
 
 
 def both(per_s: float, share: float) -> tuple[CoreStalls, ...]:
-    """Two cores with the same stalls."""
+    """Return two cores with the same stalls."""
     return tuple(CoreStalls(cpu, per_s, share, 1e6 * share) for cpu in (0, 1))
 
 

@@ -27,7 +27,7 @@ P99 = Objective("p99")
 
 
 def pair(round_: int, candidate_us: float, baseline_us: float = 100.0, label: str = "c1") -> list:  # type: ignore[type-arg]
-    """One round of two windows, the candidate's first."""
+    """Return one round of two windows, the candidate's first."""
     return [window(label, round_, candidate_us), window("baseline", round_, baseline_us)]
 
 
@@ -144,7 +144,7 @@ def test_the_windows_of_an_instance_come_in_the_order_of_measurement() -> None:
 
 
 def searched(baselines_us: list[float], candidates_us: list[list[float]]) -> list[Block]:
-    """A search block for each baseline, with new candidates beside it."""
+    """Return a search block for each baseline, with new candidates beside it."""
     blocks, trial = [], 0
     for number, (baseline, others) in enumerate(zip(baselines_us, candidates_us, strict=True)):
         arms = {f"c{place}": trial + place for place in range(1, len(others) + 1)}

@@ -13,18 +13,18 @@ HERE = LintFacts(version=(2, 11, 4), cores=4, somaxconn=4096)
 
 
 def config(handler: dict[str, Any] | None = None, **server: Any) -> dict[str, Any]:
-    """A server with one handler."""
+    """Return a server with one handler."""
     route = {"handle": [handler or {"handler": "file_server"}]}
     return {"apps": {"http": {"servers": {"srv0": {"routes": [route], **server}}}}}
 
 
 def proxy(**more: Any) -> dict[str, Any]:
-    """A reverse proxy."""
+    """Return a reverse proxy."""
     return {"handler": "reverse_proxy", "upstreams": [{"dial": "localhost:8080"}], **more}
 
 
 def kept(**values: Any) -> dict[str, Any]:
-    """A proxy with this about its idle connections."""
+    """Return a proxy with this about its idle connections."""
     return proxy(transport={"protocol": "http", "keep_alive": values})
 
 

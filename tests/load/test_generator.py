@@ -78,7 +78,7 @@ class Case:
         return self.generator.instrument.modes[0]
 
     def spec(self, number: int, endpoint: Endpoint, **changes: object) -> WindowSpec:
-        """A short window."""
+        """Return a short window."""
         made = WindowSpec(
             window_id=f"{number:02d}-{endpoint.instance}",
             instance=endpoint.instance,
@@ -92,7 +92,7 @@ class Case:
 
 
 def workload() -> Workload:
-    """The page, as it must come back."""
+    """Return the page, as it must come back."""
     request = Request(1.0, "GET", "/", (), b"", 200, len(PAGE), None)
     return replace(WORKLOAD, requests=(request,), connections=4)
 
@@ -181,7 +181,7 @@ def go(_: RawWindow) -> Next:
 def run(
     case: Case, *windows: WindowSpec, after: Callable[[RawWindow], Next] = go
 ) -> list[RawWindow]:
-    """The windows in the order in which they were told."""
+    """Return the windows in the order in which they were told."""
     told: list[RawWindow] = []
 
     def keep(raw: RawWindow) -> Next:

@@ -19,7 +19,7 @@ GET = Request(1.0, "GET", "/", (), b"", 200, None, None)
 
 
 def generator() -> H2loadGenerator:
-    """One that is asked questions only."""
+    """Return one that is asked questions only."""
     return H2loadGenerator(CoreSplit((0,), (0,), (), shared=True), Path("/bin/true"))
 
 

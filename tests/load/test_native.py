@@ -31,7 +31,7 @@ PLAN = Plan(
 
 
 def generator(folder: Path, script: str) -> NativeGenerator:
-    """A program in place of tuner-loadgen."""
+    """Return a program in place of tuner-loadgen."""
     path = folder / "tuner-loadgen"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -182,7 +182,7 @@ def test_on_a_single_core_there_is_no_ticker_and_no_spinning(tmp_path: Path) -> 
 
 
 def samples_file(path: Path, count: int, *, magic: bytes = b"TNRS0001") -> bytes:
-    """A samples file whose columns count up."""
+    """Return a samples file whose columns count up."""
     columns = np.arange(3 * count, dtype="<i8").tobytes()
     body = magic + count.to_bytes(8, "little") + columns + bytes(range(count))
     path.write_bytes(body)

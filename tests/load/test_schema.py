@@ -61,14 +61,14 @@ def generator(*arguments: str) -> str:
 
 
 def schema(name: str) -> Draft202012Validator:
-    """The schema that tuner-loadgen prints, itself valid."""
+    """Return the schema that tuner-loadgen prints, itself valid."""
     printed = json.loads(generator("schema", name))
     Draft202012Validator.check_schema(printed)
     return Draft202012Validator(printed)
 
 
 def short_plan(address: str, **window: object) -> dict[str, Any]:
-    """One window of a tenth of a second."""
+    """Return one window of a tenth of a second."""
     return {
         "version": 1,
         "spin": "off",

@@ -31,7 +31,7 @@ REPORT = {
 
 
 def program(folder: Path, script: str) -> Path:
-    """A program in place of tuner-loadgen."""
+    """Return a program in place of tuner-loadgen."""
     path = folder / "tuner-loadgen"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)

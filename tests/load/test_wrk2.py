@@ -158,7 +158,7 @@ def test_a_mix_follows_its_weights() -> None:
 
 
 def window(folder: Path, program: str, mode: Mode = "open") -> RawWindow:
-    """One window of a program in place of wrk2."""
+    """Return one window of a program in place of wrk2."""
     path = folder / "wrk2"
     path.write_text(f"#!/bin/sh\n{program}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)

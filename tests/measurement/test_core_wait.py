@@ -25,7 +25,7 @@ HOST = HostCounters(0, 0, 0, 0, 0.0)
 
 
 def used(*processes: tuple[float, float | None], threads: int = 1) -> ProcessUsage:
-    """A server whose processes ran and waited for so many seconds."""
+    """Return a server whose processes ran and waited for so many seconds."""
     first = {pid: replace(START, threads=threads) for pid in range(len(processes))}
     last = {
         pid: replace(
@@ -63,7 +63,7 @@ def test_a_wait_that_the_server_itself_explains_is_not_foreign(
 
 
 def measured(foreign_s: float | None, **changes: Any) -> Measurement:
-    """A window of one second in which something else ran for so long."""
+    """Return a window of one second in which something else ran for so long."""
     server = replace(used((0.5, 0.0)), foreign_s=foreign_s)
     resources = Resources(1.2, 1.0, server, None, None, 0, 0, 0, 0, 0.0)
     return replace(window("baseline", 0, 100.0), resources=resources, **changes)

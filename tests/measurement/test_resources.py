@@ -12,7 +12,7 @@ BUSY = replace(IDLE, user_s=1.5, system_s=3.0, memory_bytes=3_000, peak_bytes=4_
 
 
 def reading(at_s: float, host: HostCounters = HOST, **processes: ProcessCounters) -> Reading:
-    """A reading of processes called ``p1``, ``p2``."""
+    """Return a reading of processes called ``p1``, ``p2``."""
     return Reading(at_s, {int(name[1:]): found for name, found in processes.items()}, host)
 
 

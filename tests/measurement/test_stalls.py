@@ -25,7 +25,7 @@ INTENDED = np.arange(0, 1000 * MS, MS // 3, dtype=np.int64)
 
 
 def touched(spans: list[Span], rule: StallRule) -> list[int]:
-    """The intended instants, in ms, that the rule excludes from one request per ms."""
+    """Return the intended instants, in ms, that the rule excludes from one request per ms."""
     intended = np.arange(100, dtype=np.int64) * MS
     return np.flatnonzero(excluded(intended, spans, rule)).tolist()
 

@@ -19,14 +19,14 @@ MS = 1_000_000
 
 
 def judged(raw: RawWindow, rule: StallRule | None = None, **gates: Any) -> Measurement:
-    """The window under gates that 100 quiet requests pass."""
+    """Return the window under gates that 100 quiet requests pass."""
     return measure(raw, rule, replace(GATES, **gates))
 
 
 def changed(
     raw: RawWindow, *, count: int, outcome: int, completed_ns: int | None = None
 ) -> RawWindow:
-    """The same window whose first requests came to another end."""
+    """Return the same window whose first requests came to another end."""
     samples = raw.samples
     assert isinstance(samples, Samples)
     outcomes, completed = samples.outcome.copy(), samples.completed_ns.copy()
@@ -228,7 +228,7 @@ def test_a_window_knows_its_round(round_: int, instance: str) -> None:
 
 
 def told(values_us: list[int], counts: list[int]) -> Histogram:
-    """A histogram whose service times are half its latencies."""
+    """Return a histogram whose service times are half its latencies."""
     values = np.array(values_us, np.int64) * 1_000
     weights = np.array(counts, np.int64)
     return Histogram(Counts(values, weights), Counts(values // 2, weights))

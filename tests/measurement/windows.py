@@ -18,7 +18,7 @@ GATES = Gates(samples_needed=10)
 def raw_window(
     latencies_us: Sequence[float] = (100.0,) * 100, *, lag_us: float = 0.2, **changes: Any
 ) -> RawWindow:
-    """A window of one second with these corrected latencies, evenly spread over it."""
+    """Return a window of one second with these corrected latencies, evenly spread over it."""
     count = len(latencies_us)
     intended = np.arange(count, dtype=np.int64) * (1_000_000_000 // max(1, count))
     completed = intended + np.round(np.asarray(latencies_us) * 1e3).astype(np.int64)
@@ -56,7 +56,7 @@ def raw_window(
 
 
 def window(label: str, round_: int, latency_us: float, **changes: Any) -> Measurement:
-    """A measurement all of whose latencies are the same; ``valid=False`` spoils it."""
+    """Return a measurement all of whose latencies are the same; ``valid=False`` spoils it."""
     valid = changes.pop("valid", True)
     raw = raw_window(
         (latency_us,) * 20,
@@ -77,7 +77,7 @@ def block(
     trials: dict[str, int] | None = None,
     **changes: Any,
 ) -> Block:
-    """A complete block of these windows."""
+    """Return a complete block of these windows."""
     labels = dict.fromkeys(w.instance for w in windows)
     found = Block(
         number=number,

@@ -24,7 +24,7 @@ FILES = ("/index.html", "/", "/style.css", "/missing")
 
 @functools.cache
 def here() -> ServerFacts:
-    """The Caddy of this machine, asked once."""
+    """Return the Caddy of this machine, asked once."""
     return caddy.detect()
 
 
@@ -50,7 +50,7 @@ class Case:
         return (*(API if self.proxied else FILES), *self.extra)
 
     def texts(self) -> dict[str, str]:
-        """The files by their path."""
+        """Return the files by their path."""
         return {
             self.name: dedent(self.text),
             **{name: dedent(text) for name, text in self.files.items()},

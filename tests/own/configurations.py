@@ -50,7 +50,7 @@ class Case:
     paths: tuple[str, ...] = ("/index.html", "/", "/style.css", "/missing", "/.git/config")
 
     def texts(self) -> dict[str, str]:
-        """The files by their path."""
+        """Return the files by their path."""
         main = MAIN.format(main=self.main, more=self.more, places=PLACES, http=dedent(self.http))
         files = {name: dedent(text) for name, text in self.files.items()}
         return {self.name: main, "mime.types": TYPES, **files}

@@ -44,12 +44,12 @@ class Case(Protocol):
 
     @property
     def proxied(self) -> bool:
-        """Whether it passes on what is asked for."""
+        """True if it passes on what is asked for."""
         ...
 
     @property
     def tls(self) -> bool:
-        """Whether it is asked over TLS."""
+        """True if it is asked over TLS."""
         ...
 
     @property
@@ -63,7 +63,7 @@ class Case(Protocol):
         ...
 
     def texts(self) -> Mapping[str, str]:
-        """The files by their path, with marks where a place stands."""
+        """Return the files by their path, with marks where a place stands."""
         ...
 
 
@@ -222,7 +222,7 @@ def running(command: list[str], pid_file: Path) -> Iterator[None]:
 
 
 def _lives(pid: int) -> bool:
-    """Whether a process has not ended; one that nobody waited for has."""
+    """Return whether a process has not ended; one that nobody waited for has."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -254,7 +254,7 @@ def ask(case: Case, port: int, path: str, encoding: str) -> Answer:
 
 
 def free_port() -> int:
-    """A port on which nothing listens."""
+    """Return a port on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

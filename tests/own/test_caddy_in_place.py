@@ -21,7 +21,7 @@ PROXY = "http://shop.test:8080 {\n\treverse_proxy 127.0.0.1:3000  # the shop\n}\
 
 
 def in_place(text: str, folder: Path, kind: str = "caddy/static") -> InPlaceCaddy:
-    """The server behind the port."""
+    """Return the server behind the port."""
     (folder / "Caddyfile").write_text(text)
     (folder / "shop.yaml").write_text("workload: shop\nsite: own\nrequests: [{path: /a}]\n")
     server, workload = here(), load_workload(str(folder / "shop.yaml"))

@@ -68,7 +68,7 @@ http://files.example.com:8080 {
 
 
 def taken(text: str, tmp_path: Path, kind: str = "proxy", **wishes: Any) -> OwnConfiguration:
-    """A configuration that was read."""
+    """Return a configuration that was read."""
     (tmp_path / "Caddyfile").write_text(text)
     wanted = Wishes(str(tmp_path / "Caddyfile"), **wishes)
     return read(wanted, load_workload(kind), ThisMachine(here().binary))
@@ -91,7 +91,7 @@ def adapted(mine: OwnConfiguration) -> tuple[OwnCaddy, tuple[str, ...]]:
 
 
 def served(made: OwnCaddy, tmp_path: Path) -> dict[str, Any]:
-    """The baseline as the lab serves it."""
+    """Return the baseline as the lab serves it."""
     tls = made.own.workload.wire.tls is not None
     ground = Ground(
         binary="caddy",

@@ -17,7 +17,7 @@ IDLE = Setting("idle", ("60s",), (("timeouts",),))
 
 
 def changed(text: str, name: str, setting: Setting) -> str:
-    """The text with a setting in its only line of a name."""
+    """Return the text with a setting in its only line of a name."""
     (spot,) = [spot for spot, line in spots(parse(text)) if line.name == name]
     return change(text, spot, setting)
 

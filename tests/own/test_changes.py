@@ -42,7 +42,7 @@ def served(folder: Path) -> tuple[Serving, Bound]:
 
 
 def some_value(draw: st.DrawFn, found: Parameter) -> Value:
-    """Any value of a parameter."""
+    """Return any value of a parameter."""
     if found.kind == "boolean":
         return draw(st.booleans())
     if found.kind == "choice":
@@ -52,7 +52,7 @@ def some_value(draw: st.DrawFn, found: Parameter) -> Value:
 
 @st.composite
 def files(draw: st.DrawFn) -> str:
-    """A configuration that says some of the settings."""
+    """Return a configuration that says some of the settings."""
     said = [draw(st.sampled_from(["", *texts])) for texts in LINES.values()]
     lines = "\n".join(f"    {line}" for line in said if line)
     return f"events {{}}\nhttp {{\n{lines}\n    server {{ listen 80; root /srv; }}\n}}\n"

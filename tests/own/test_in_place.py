@@ -50,13 +50,13 @@ class Elsewhere:
     texts: Mapping[str, str]
 
     def read(self, path: str) -> bytes:
-        """See ``Files.read``."""
+        """Implement ``Files.read``."""
         if path not in self.texts:
             raise FileNotFoundError(2, "No such file or directory", path)
         return self.texts[path].encode("utf-8", "surrogateescape")
 
     def matches(self, pattern: str) -> list[str]:
-        """See ``Files.matches``."""
+        """Implement ``Files.matches``."""
         return sorted(fnmatch.filter(self.texts, pattern))
 
 
@@ -72,7 +72,7 @@ def workload(tmp_path: Path) -> Workload:
 
 
 def in_place(workload: Workload, texts: Mapping[str, str], name: str = "") -> InPlaceNginx:
-    """The server behind the port."""
+    """Return the server behind the port."""
     space = load_space(
         "nginx/static",
         server_cores=2,

@@ -70,7 +70,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def space(name: str, version: tuple[int, ...] = (1, 22, 1)) -> Space:
-    """A built-in space on some host."""
+    """Return a built-in space on some host."""
     return load_space(
         f"nginx/{name}",
         server_cores=3,
@@ -90,7 +90,7 @@ def found(folder: Path, path: str, *, proxied: bool) -> Serving:
 def tuned(
     folder: Path, bound: Bound, reached: Serving, **values: Value
 ) -> tuple[Configuration, dict[str, str]]:
-    """The configuration with some values changed, and the texts of the files that change.
+    """Return the configuration with some values changed, and the texts of the files that change.
 
     Checks on the way that the patched files, read again, are the changed tree.
     """

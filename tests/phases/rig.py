@@ -66,11 +66,11 @@ class Notes(Silence):
     phases: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
-        """See ``Progress.note``."""
+        """Implement ``Progress.note``."""
         self.notes.append(text)
 
     def phase(self, title: str, expected_s: float) -> None:  # noqa: ARG002 - the port's name
-        """See ``Progress.phase``."""
+        """Implement ``Progress.phase``."""
         self.phases.append(title)
 
 
@@ -107,7 +107,7 @@ class Rig:
     begun: bool = False
 
     def store(self) -> Store:
-        """The record: begun at the first call, opened and recovered at every later one."""
+        """Return the record: begun at the first call, opened and recovered at every later one."""
         if not self.begun:
             header = self.host.header(NAME, self.baseline, self.objective, **self.wanted)
             if self.names:
@@ -132,7 +132,7 @@ class Rig:
         return {"objective": self.objective, **self.wanted}
 
     def bench(self, store: Store | None = None) -> Bench:
-        """A bench as the command line would build it."""
+        """Return a bench as the command line would build it."""
         return Bench(
             deployer=SimulatedDeployer(self.host),
             generator=SimulatedGenerator(self.host),
@@ -158,12 +158,12 @@ class Rig:
         return self.record()
 
     def record(self) -> Record:
-        """The record as any reader sees it."""
+        """Return the record as any reader sees it."""
         return Store.open(self.storage, NAME).record()
 
 
 def rig(*, faults: Faults | None = None, **changes: Any) -> Rig:
-    """A rig; changes go to the host, the study or the rig, wherever they belong."""
+    """Return a rig; changes go to the host, the study or the rig, wherever they belong."""
     host = {k: changes.pop(k) for k in list(changes) if k in _HOST}
     spec = {k: changes.pop(k) for k in list(changes) if k in StudySpec.__slots__}
     options = {"truth": fast_is_better, "noise": QUIET, "tail_share": 0.0, **host}
@@ -176,7 +176,7 @@ _HOST = ("seed", "truth", "noise", "stalls", "median_us", "tail_share", "most_sa
 
 
 def blocks(record: Record, phase: Phase, state: str | None = None) -> list[Block]:
-    """The blocks of a phase, in order of time."""
+    """Return the blocks of a phase, in order of time."""
     return [
         block
         for block in record.blocks

@@ -69,7 +69,7 @@ def ablated(
 
 
 def by_name(found: Ablation) -> dict[str, Part]:
-    """The parts by their (only) setting."""
+    """Return the parts by their (only) setting."""
     return {part.contrast.names[0]: part for part in found.parts}
 
 

@@ -30,13 +30,13 @@ SMALL = SPACE.complete({"size": 1024}, STOCK)
 
 
 def beside(*others: Configuration, names: tuple[str, ...] = ("hand",), **changes: Any) -> Rig:
-    """A rig with STOCK as baseline and these beside it."""
+    """Return a rig with STOCK as baseline and these beside it."""
     design = Design(beside=len(others))
     return rig(beside=others, names=("stock", *names), design=design, **changes)
 
 
 def confirmed(made: Rig, *candidates: Configuration) -> Record:
-    """The record of a confirmation of these candidates."""
+    """Return the record of a confirmation of these candidates."""
     confirm(calibrate(made.bench(), made.spec), *candidates)
     return made.record()
 

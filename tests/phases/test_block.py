@@ -36,7 +36,7 @@ ODD = SPACE.complete({"size": 64}, STOCK)
 
 
 def spec(*others: Configuration, rounds: int = 5, needs_all: bool = False) -> BlockSpec:
-    """A search block of the baseline and these, at three quarters of the capacity."""
+    """Return a search block of the baseline and these, at three quarters of the capacity."""
     arms = [Arm(f"c{i}", configuration) for i, configuration in enumerate(others, 1)]
     return BlockSpec(
         phase="search",
@@ -50,7 +50,7 @@ def spec(*others: Configuration, rounds: int = 5, needs_all: bool = False) -> Bl
 
 
 def order(block: Block) -> list[list[str]]:
-    """Instances in the order of measurement, by round."""
+    """Return instances in the order of measurement, by round."""
     rounds: dict[int, list[str]] = defaultdict(list)
     for window in block.windows:
         rounds[window.round].append(window.instance)
@@ -131,7 +131,7 @@ def test_the_first_window_of_a_fresh_instance_warms_up_longer() -> None:
 
 
 def refuse_small(values: Mapping[str, Value]) -> str:
-    """A server that does not take a small size."""
+    """Return a server that does not take a small size."""
     return 'nginx: [emerg] invalid "size" value in nginx.conf:7' if values["size"] == 64 else ""
 
 

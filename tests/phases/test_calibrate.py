@@ -111,7 +111,7 @@ class Promising(SimulatedGenerator):
     factor: float = 1.0
 
     def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
-        """See ``LoadGenerator.run``."""
+        """Implement ``LoadGenerator.run``."""
 
         def flattered(raw: RawWindow) -> Next:
             if raw.mode == "closed":
@@ -143,7 +143,7 @@ class Busy(SimulatedGenerator):
     """A generator that is the bottleneck."""
 
     def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
-        """See ``LoadGenerator.run``."""
+        """Implement ``LoadGenerator.run``."""
 
         def busy(raw: RawWindow) -> Next:
             if raw.mode == "closed":

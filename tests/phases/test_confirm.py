@@ -24,17 +24,17 @@ from tuner.testing.lab import Faults
 
 
 def calibrated(made: Rig) -> Calibrated:
-    """The rig after calibration, with as many blocks as a short confirmation has."""
+    """Return the rig after calibration, with as many blocks as a short confirmation has."""
     return calibrate(made.bench(), made.spec)
 
 
 def frozen(ready: Calibrated) -> Protocol:
-    """A protocol for HAND against STOCK."""
+    """Return a protocol for HAND against STOCK."""
     return freeze(ready.bench, [HAND], ready.calibration, ready.plan, blocks=ready.confirm_blocks)
 
 
 def confirmed(made: Rig) -> Record:
-    """The record of a confirmation of HAND."""
+    """Return the record of a confirmation of HAND."""
     confirm(calibrated(made), HAND)
     return made.record()
 
@@ -227,7 +227,7 @@ def test_throughput_has_no_load_points() -> None:
 
 
 def refuse_fast(values: Mapping[str, Value]) -> str:
-    """A server that does not know what makes it faster."""
+    """Return a server that does not know what makes it faster."""
     return 'nginx: [emerg] unknown directive "fast"' if values["fast"] else ""
 
 

@@ -40,7 +40,7 @@ def hand_is_faster(values: Mapping[str, Value]) -> Effect:
 
 @cache
 def met() -> Record:
-    """One contest that other tests look at."""
+    """Return one contest that other tests look at."""
     made = rig(truth=hand_is_faster)
     plan = plan_contest(60.0, 2, 2_000.0, claims=4, mode="open", ladder=False)
     run_contest(made.bench(), ARMS, plan, 2_000.0, 0.5)

@@ -24,7 +24,7 @@ NOISY = Noise(ar_sd=0.02, restart_sd=0.04)
 
 
 def confirmed(made: Rig) -> Record:
-    """The record of a confirmation of HAND."""
+    """Return the record of a confirmation of HAND."""
     confirm(calibrate(made.bench(), made.spec), HAND)
     return made.record()
 

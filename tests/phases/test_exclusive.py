@@ -32,14 +32,14 @@ PLAN = BlockPlan(4, 1.0, 0.2, 0.1, exclusive=True)
 
 
 def corking_hurts(values: Mapping[str, Value]) -> Effect:
-    """A setting of the kernel takes 35 % away; the server's own matter as ever, and less."""
+    """Return a setting of the kernel takes 35 % away; the server's own matter as ever, and less."""
     own = fast_is_better(values)
     gain = 0.43 if values[CORKING] is False else 0.0
     return Effect(ln_latency=0.2 * own.ln_latency - gain, capacity_per_s=4_000.0)
 
 
 def spec(*arms: Arm, **changes: Any) -> BlockSpec:
-    """A block of the confirmation at a moderate rate."""
+    """Return a block of the confirmation at a moderate rate."""
     made = BlockSpec("confirm", 0, arms, PLAN, "open", 2_000.0, needs_all=True)
     return replace(made, **changes)
 
@@ -48,7 +48,7 @@ PAIR = (Arm(BASELINE, STOCK), Arm("candidate", HAND))
 
 
 def exclusive(**changes: Any) -> Rig:
-    """A rig on which only one instance can live."""
+    """Return a rig on which only one instance can live."""
     return rig(exclusive=True, **changes)
 
 
@@ -99,7 +99,7 @@ def test_one_that_leaves_in_anothers_window_is_measured_no_more() -> None:
     made = exclusive()
 
     def c2_leaves(windows: Sequence[Measurement]) -> Mapping[str, str]:
-        """As soon as all have a window, and another's was the last."""
+        """Return as soon as all have a window, and another's was the last."""
         there = {window.instance for window in windows}
         return {"c2": "behind"} if len(there) == 3 and windows[-1].instance != "c2" else {}
 

@@ -42,7 +42,7 @@ def truth(values: Mapping[str, Value]) -> Effect:
 
 
 def study(objective: str | tuple[str, ...] = "p50", **wanted: Any) -> tuple[Rig, StudyResult]:
-    """A whole study, evaluated."""
+    """Return a whole study, evaluated."""
     seed = wanted.pop("seed", 1)
     made = rig(
         objective=objective, wanted=wanted, truth=truth, noise=NOISE, time_s=400.0, seed=seed

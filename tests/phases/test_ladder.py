@@ -37,7 +37,7 @@ def climb_of(record: Record) -> dict[str, Climb]:
 
 @cache
 def climbed() -> Record:
-    """One ladder that other tests look at."""
+    """Return one ladder that other tests look at."""
     made = rig(truth=hand_is_stronger)
     run_ladder(made.bench(), ARMS, RATES, PASSES, PLAN)
     return made.record()

@@ -56,12 +56,12 @@ class MortalStorage(optuna.storages.InMemoryStorage):
 
 
 def small(**changes: Any) -> Rig:
-    """A study at a low rate, whose windows are cheap to simulate."""
+    """Return a study at a low rate, whose windows are cheap to simulate."""
     return rig(rate_per_s=600.0, **changes)
 
 
 def windows(record: Record) -> set[tuple[int, str]]:
-    """Every window in the record."""
+    """Return every window in the record."""
     return {(b.number, w.window_id) for b in record.blocks for w in b.windows}
 
 
@@ -96,7 +96,7 @@ def writes_of(made: Rig) -> list[str]:
 
 
 def point(first: int, end: int, place: int, places: int) -> int:
-    """One of so many points spread over [first, end), both ends among them."""
+    """Return one of so many points spread over [first, end), both ends among them."""
     return first + round(place * (end - 1 - first) / (places - 1))
 
 
@@ -116,7 +116,7 @@ def test_ctrl_c_in_any_phase_loses_no_window(place: int, whole: Rig) -> None:
 
 
 def killed_and_resumed(at: int, **changes: Any) -> Rig:
-    """A study killed just before this write, and gone on to its end."""
+    """Return a study killed just before this write, and gone on to its end."""
     made = small(storage=MortalStorage(dies_at=at), **changes)
     with pytest.raises(KilledError):
         made.run()

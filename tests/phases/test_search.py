@@ -20,7 +20,7 @@ from tuner.testing.lab import Effect, Faults
 
 
 def searched(made: Rig, time_s: float = 120.0, trials: int | None = None) -> Record:
-    """The record after calibration and a search of so much virtual time."""
+    """Return the record after calibration and a search of so much virtual time."""
     ready = calibrate(made.bench(), made.spec)
     spec = SearchSpec(made.spec.space, made.spec.allow, STOCK, (HAND,), time_s, trials)
     run_search(ready.bench, spec, ready.calibration, ready.plan)
@@ -28,7 +28,7 @@ def searched(made: Rig, time_s: float = 120.0, trials: int | None = None) -> Rec
 
 
 def proposals(record: Record) -> list[Trial]:
-    """All trials but the baseline's."""
+    """Return all trials but the baseline's."""
     return [trial for trial in record.trials if trial.origin != "baseline"]
 
 
@@ -125,7 +125,7 @@ def test_a_bad_search_ends_with_a_candidate_all_the_same() -> None:
 
 
 def refuse_fast(values: Mapping[str, Value]) -> str:
-    """A server that does not know ``fast``."""
+    """Return a server that does not know ``fast``."""
     return 'unknown directive "fast"' if values["fast"] else ""
 
 
@@ -178,7 +178,7 @@ def test_a_configuration_that_answers_with_errors_is_infeasible_however_fast() -
 
 
 def slow_when_large(values: Mapping[str, Value]) -> Effect:
-    """A large size doubles every latency."""
+    """Return a large size doubles every latency."""
     large = int(values["size"]) > 512
     return Effect(ln_latency=0.7 * large, capacity_per_s=4_000.0)
 

@@ -22,7 +22,7 @@ AT = 1_760_097_336.0
 
 
 def line(method: str, target: str, status: int = 200, size: int = 100, second: int = 0) -> str:
-    """One line of the combined format."""
+    """Return one line of the combined format."""
     return (
         f'192.0.2.7 - - [10/Oct/2025:13:55:{second:02d} +0200] "{method} {target} HTTP/1.1"'
         f' {status} {size} "-" "x"'
@@ -30,19 +30,19 @@ def line(method: str, target: str, status: int = 200, size: int = 100, second: i
 
 
 def tally(*lines: str, keep_query: bool = False) -> Tally:
-    """A log of these lines, read."""
+    """Return a log of these lines, read."""
     made = Tally(keep_query=keep_query)
     list(made.add(enumerate(lines, 1), "access.log"))
     return made
 
 
 def mix(made: Tally, *, serve: Serve | None = None, top: int = 50) -> Mix:
-    """The workload of a log."""
+    """Return the workload of a log."""
     return make_mix(made, name="shop", source="access.log", serve=serve, top=top)
 
 
 def loaded(folder: Path, made: Mix) -> Workload:
-    """The same, as a study reads it."""
+    """Return the same, as a study reads it."""
     path = folder / "shop.yaml"
     path.write_text(made.text, encoding="utf-8")
     return load_workload(str(path))

@@ -16,7 +16,7 @@ HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 def hidden(text: str, *, lines: bool = True) -> set[str]:
-    """The characters of a text that a reader cannot see, or that move something."""
+    """Return the characters of a text that a reader cannot see, or that move something."""
     kept = "\n\t" if lines else ""
     return {c for c in text if c not in kept and unicodedata.category(c) in HIDDEN}
 

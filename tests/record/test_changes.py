@@ -20,7 +20,7 @@ FACTS = SpaceFacts(1, 32, 8 << 30, (1, 22, 1), ())
 
 
 def parameter(name: str, default: Value, when: str = "", floor: int | None = None) -> Parameter:
-    """A switch or a number from 1 to 4, active while the switch ``when`` is on."""
+    """Return a switch or a number from 1 to 4, active while the switch ``when`` is on."""
     return Parameter(
         name=name,
         kind="boolean" if isinstance(default, bool) else "integer",
@@ -43,7 +43,7 @@ def parameter(name: str, default: Value, when: str = "", floor: int | None = Non
 
 
 def space_of(*parameters: Parameter) -> Space:
-    """A space of these parameters."""
+    """Return a space of these parameters."""
     return Space("nginx/random", "nginx", "", "", parameters, (), (), FACTS, Path("random.yaml"))
 
 
@@ -58,7 +58,7 @@ class Pair:
 
 @st.composite
 def pairs(draw: st.DrawFn) -> Pair:
-    """Two configurations of a space whose parameters depend on earlier switches."""
+    """Return two configurations of a space whose parameters depend on earlier switches."""
     made: list[Parameter] = []
     for number in range(draw(st.integers(2, 8))):
         switches = [found.name for found in made if found.kind == "boolean"]
@@ -80,7 +80,7 @@ def pairs(draw: st.DrawFn) -> Pair:
 
 
 def recorded(space: Space, configuration: Configuration) -> ConfigurationRecord:
-    """A configuration as a study records it."""
+    """Return a configuration as a study records it."""
     return ConfigurationRecord(
         space.name,
         configuration.digest,

@@ -52,7 +52,7 @@ def refusal(record: Record, tmp_path: Path) -> Callable[[Callable[[Any], None]],
 
 
 def first(data: Any, key: str) -> Any:
-    """The first of a record's parts."""
+    """Return the first of a record's parts."""
     found = data[key]
     return next(iter(found.values())) if isinstance(found, dict) else found[0]
 

@@ -47,7 +47,7 @@ HOSTILE = st.one_of(
 
 
 def tokens(text: str) -> Iterator[tuple[int, str]]:  # noqa: C901 - one loop there, one loop here
-    """Line and text of every token, by the rules of caddyconfig/caddyfile/lexer.go."""
+    """Yield line and text of every token, by the rules of caddyconfig/caddyfile/lexer.go."""
     value, line, started = "", 1, 1
     quote, comment, escaped = "", False, False
     for char in text:
@@ -89,12 +89,12 @@ def tokens(text: str) -> Iterator[tuple[int, str]]:  # noqa: C901 - one loop the
 
 
 def shape(text: str) -> list[tuple[int, bool]]:
-    """The line of each token, and whether it is a brace: what no value may change."""
+    """Return the line of each token, and whether it is a brace: what no value may change."""
     return [(line, token in {"{", "}"}) for line, token in tokens(text)]
 
 
 def written(placement: Placement = PLACEMENT) -> str:
-    """The proxy's file."""
+    """Return the proxy's file."""
     return render("caddy/proxy", HAND, SPACE, placement, caddy.syntax)
 
 

@@ -35,7 +35,7 @@ SPACES = [name for name in spaces() if name.startswith("nginx/")]
 
 
 def bind(name: str) -> Space:
-    """A space for the Nginx that is installed."""
+    """Return a space for the Nginx that is installed."""
     told = subprocess.run([str(NGINX), "-v"], capture_output=True, text=True, check=True).stderr
     version = told.partition("/")[2].split()[0]
     return load_space(
@@ -49,7 +49,7 @@ def bind(name: str) -> Space:
 
 
 def place(folder: Path, **changes: Any) -> Placement:
-    """A placement under one folder, on a port that is free now."""
+    """Return a placement under one folder, on a port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -28,7 +28,7 @@ HOSTILE = st.one_of(
 
 
 def structure(text: str) -> Any:
-    """Names of the directives, how many arguments each has, and what stands in its block."""
+    """Return names of the directives, how many arguments each has, and what stands in its block."""
     with tempfile.NamedTemporaryFile("w", suffix=".conf", encoding="utf-8") as file:
         file.write(text)
         file.flush()
@@ -42,7 +42,7 @@ def structure(text: str) -> Any:
 
 
 def bind(name: str) -> Space:
-    """A built-in space."""
+    """Return a built-in space."""
     return load_space(
         name,
         server_cores=4,
@@ -139,7 +139,7 @@ def test_no_value_adds_a_directive(name: str, value: str) -> None:
 
 
 def flatten(block: list[Any]) -> list[Any]:
-    """All directives, at whatever depth."""
+    """Return all directives, at whatever depth."""
     return [item for entry in block for item in (entry, *flatten(entry[2]))]
 
 

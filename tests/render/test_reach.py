@@ -32,7 +32,7 @@ ASKED = "{% set asked = [p.switch, p.number, p.word, p.gogc, p.kept] %}\n"
 
 
 def bind(tmp_path: Path, server: str, template: str, force: tuple[str, ...] = ()) -> Space:
-    """A space of one's own with such a template beside it."""
+    """Return a space of one's own with such a template beside it."""
     (tmp_path / "s.yaml").write_text(SPACE.format(server=server), encoding="utf-8")
     (tmp_path / "mine.j2").write_text(ASKED + template, encoding="utf-8")
     space = load_space(

@@ -18,7 +18,7 @@ from tuner.workload.workload import load_workload
 
 
 def bind(name: str, version: tuple[int, ...] = (1, 22, 1)) -> Space:
-    """A space on four cores."""
+    """Return a space on four cores."""
     return load_space(
         name,
         server_cores=4,
@@ -30,7 +30,7 @@ def bind(name: str, version: tuple[int, ...] = (1, 22, 1)) -> Space:
 
 
 def directives(text: str) -> dict[str, str]:
-    """Arguments by directive; of one given twice, the first."""
+    """Return arguments by directive; of one given twice, the first."""
     pairs = (line.strip().rstrip(";").partition(" ") for line in text.splitlines())
     found: dict[str, str] = {}
     for name, _, arguments in pairs:

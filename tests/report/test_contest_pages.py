@@ -114,7 +114,7 @@ def worked(window: Measurement) -> Measurement:
 
 
 def working(result: ContestResult) -> ContestResult:
-    """The same, with what was used in every window."""
+    """Return the same, with what was used in every window."""
     record = result.record
     blocks = (replace(b, windows=tuple(map(worked, b.windows))) for b in record.blocks)
     return replace(result, record=replace(record, blocks=tuple(blocks)))

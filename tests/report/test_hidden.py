@@ -40,7 +40,7 @@ WORDS = {
 
 
 def poisoned(value: Any) -> Any:
-    """The same with a hostile text behind every text that is free."""
+    """Return the same with a hostile text behind every text that is free."""
     if isinstance(value, ConfigurationRecord):
         # The file itself is data; what tuner writes around it is looked at.
         return replace(value, values={**value.values, "extra": HOSTILE})

@@ -77,7 +77,7 @@ def test_too_many_invalid_windows_make_the_study_inconclusive(record: Records) -
 
 
 def spoiling(original: Record) -> Record:
-    """The record with so many invalid windows that nothing may be claimed of it."""
+    """Return the record with so many invalid windows that nothing may be claimed of it."""
     spoilt = next(block for block in original.blocks if block.state == "invalid")
     windows = tuple(replace(window, invalid=("the host stalled",)) for window in spoilt.windows * 4)
     extra = replace(spoilt, number=len(original.blocks), windows=windows)
@@ -85,7 +85,7 @@ def spoiling(original: Record) -> Record:
 
 
 def wanting(original: Record, **wanted: object) -> Record:
-    """The record of a study that wants more of the same blocks."""
+    """Return the record of a study that wants more of the same blocks."""
     assert original.protocol is not None
     protocol = replace(original.protocol, second="p50", second_margin=0.03)
     return replace(original, protocol=protocol, definition={**original.definition, **wanted})

@@ -8,7 +8,7 @@ from tuner.space.space import Space, load_space
 
 
 def bind(name_or_path: str) -> Space:
-    """A space bound to a host with two cores for the server."""
+    """Return a space bound to a host with two cores for the server."""
     return load_space(
         name_or_path,
         server_cores=2,

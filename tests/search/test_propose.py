@@ -17,13 +17,13 @@ SPACES = pytest.mark.parametrize("space", [SMALL, *BUILT_IN], ids=lambda s: s.na
 
 
 def loss_of(configuration: Configuration) -> float:
-    """A truth with one optimum: fast on and a large size."""
+    """Return a truth with one optimum: fast on and a large size."""
     values = configuration.values
     return -0.3 * bool(values["fast"]) - 0.1 * math.log(float(values["size"]) / 512)
 
 
 def run(space: Space, blocks: int, *, seed: int = 1, count: int = 5) -> list[Seen]:
-    """A search without noise, by blocks of so many proposals."""
+    """Return a search without noise, by blocks of so many proposals."""
     base = space.baseline("stock")
     seen = [Seen(base, (0.0,))]
     for block in range(blocks):

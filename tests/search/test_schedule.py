@@ -17,7 +17,7 @@ ONE = Goals.of("p99")
 
 
 def trial(number: int, losses: Sequence[float], state: TrialState = "racing") -> Trial:
-    """A trial with these looks."""
+    """Return a trial with these looks."""
     looks = {10 * number + place: loss for place, loss in enumerate(losses)}
     return Trial(number, f"d{number}", "proposed", state, looks, "")
 

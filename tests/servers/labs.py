@@ -99,15 +99,15 @@ class ServerLab:
         self.ground = replace(self.ground, upstreams=(f"127.0.0.1:{port}",))
 
     def configuration(self, **values: Value) -> Configuration:
-        """The baseline with some values of one's own."""
+        """Return the baseline with some values of one's own."""
         return self.space.complete(values, self.space.baseline("stock"))
 
     def spec(self, label: str, port: int, configuration: Configuration) -> InstanceSpec:
-        """An instance."""
+        """Return an instance."""
         return self.adapter.instance(label, configuration, self.space, self.ground, port)
 
     def start(self, configuration: Configuration) -> tuple[int, InstanceState]:
-        """One instance, deployed; its port and what became of it."""
+        """Return one instance, deployed; its port and what became of it."""
         (port,) = free_ports(1)
         return port, self.deployer.deploy([self.spec("one", port, configuration)])["one"]
 

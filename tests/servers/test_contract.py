@@ -56,7 +56,7 @@ def answer(port: int, path: str, certificate: Certificate | None = None) -> byte
 
 
 def expected(lab: ServerLab) -> tuple[str, bytes]:
-    """A path, and what is there."""
+    """Return a path, and what is there."""
     if lab.workload.backend is not None:
         return lab.workload.requests[0].path, lab.workload.backend.body
     return "/index.html", generate(lab.workload)["index.html"]

@@ -34,7 +34,7 @@ PROXY = load_workload("proxy")
 
 
 def large(workload: Workload, size: int) -> Workload:
-    """The same with answers of another size."""
+    """Return the same with answers of another size."""
     (request,) = workload.requests
     site = (SiteFile("/index.html", size, "html"),) if workload.site else ()
     backend = workload.backend and replace(workload.backend, body=b"x" * size)

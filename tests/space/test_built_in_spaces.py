@@ -19,7 +19,7 @@ DOCUMENTATION = {
 
 
 def bind(name: str, version: tuple[int, ...] = (1, 22, 1), cores: int = 4) -> Space:
-    """A built-in space."""
+    """Return a built-in space."""
     return load_space(
         name,
         server_cores=cores,
@@ -31,7 +31,7 @@ def bind(name: str, version: tuple[int, ...] = (1, 22, 1), cores: int = 4) -> Sp
 
 
 def trades(space: Space) -> list[str]:
-    """Names that ``--allow`` takes."""
+    """Return names that ``--allow`` takes."""
     return [parameter.name for parameter in space.parameters if parameter.trades]
 
 

@@ -12,7 +12,7 @@ from tuner.space.space import BASELINES, Space, configuration_yaml, load_space, 
 
 
 def bind(name: str) -> Space:
-    """A built-in space on four cores and Nginx 1.22."""
+    """Return a built-in space on four cores and Nginx 1.22."""
     return load_space(
         name,
         server_cores=4,
@@ -40,7 +40,7 @@ def test_a_configuration_survives_being_written_and_read(
 
 
 def read(tmp_path: Path, text: str) -> dict[str, object]:
-    """Values of a configuration's file for the static space."""
+    """Return values of a configuration's file for the static space."""
     path = tmp_path / "c.yaml"
     path.write_text(text, encoding="utf-8")
     return dict(bind("nginx/static").read_configuration(path).values)

@@ -47,7 +47,7 @@ SEEN = Seen(FOUND, MISSING)
 
 
 def load(name: str) -> Space:
-    """A space on small facts."""
+    """Return a space on small facts."""
     return load_space(
         name,
         server_cores=2,
@@ -138,7 +138,7 @@ def test_the_export_holds_what_changed_and_where_it_comes_from(space: Space) -> 
 
 
 def kernel_space(tmp_path: Path, parameter: str) -> Space:
-    """A user's own kernel space with one parameter."""
+    """Return a user's own kernel space with one parameter."""
     path = tmp_path / "mine.yaml"
     path.write_text(
         "space: kernel/mine\nserver: kernel\nparameters:\n"

@@ -37,7 +37,7 @@ _Plain.yaml_implicit_resolvers = {
 
 
 def refused(text: str) -> bool:
-    """Whether the schema refuses a text, read by YAML 1.1 or 1.2."""
+    """Return whether the schema refuses a text, read by YAML 1.1 or 1.2."""
     both = [yaml.load(text, loader) for loader in (yaml.SafeLoader, _Plain)]  # noqa: S506 - safe ones
     answers = {VALIDATOR.is_valid(data) for data in both}
     assert len(answers) == 1, "the two ways of reading YAML differ"

@@ -74,7 +74,7 @@ def small(tmp_path: Path) -> Space:
 
 
 def names(parameters: tuple[Parameter, ...]) -> list[str]:
-    """Their names."""
+    """Return their names."""
     return [parameter.name for parameter in parameters]
 
 

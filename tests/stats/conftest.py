@@ -17,11 +17,11 @@ class Tolerance:
     studies: int
 
     def most(self, probability: float) -> int:
-        """The largest count that an event of at most this probability may reach."""
+        """Return the largest count that an event of at most this probability may reach."""
         return int(stats.binom.isf(RARE, self.studies, probability))
 
     def least(self, probability: float) -> int:
-        """The smallest count that an event of at least this probability must reach."""
+        """Return the smallest count that an event of at least this probability must reach."""
         return int(stats.binom.ppf(RARE, self.studies, probability))
 
 

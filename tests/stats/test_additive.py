@@ -16,17 +16,17 @@ Score = Callable[[FloatArray], FloatArray]
 
 
 def by_control(y: FloatArray) -> FloatArray:
-    """Mean over blocks of the ratio to the baseline of the same block."""
+    """Return mean over blocks of the ratio to the baseline of the same block."""
     return np.asarray(np.nanmean(y - y[0], axis=1))
 
 
 def by_raw(y: FloatArray) -> FloatArray:
-    """Mean over blocks of the raw figure."""
+    """Return mean over blocks of the raw figure."""
     return np.asarray(np.nanmean(y, axis=1))
 
 
 def by_fit(correlation: float) -> Score:
-    """The estimate from all arms."""
+    """Return the estimate from all arms."""
     return lambda y: fit(y, sigma=SIGMA, correlation=correlation).effects
 
 

@@ -12,7 +12,7 @@ from tuner.stats.verdict import VerdictKind, judge
 
 
 def against(seed: int, studies: int, blocks: int, ratios: tuple[float, ...]) -> FloatArray:
-    """ln(tuned / other) of each further baseline, from arms in the same blocks.
+    """Return ln(tuned / other) of each further baseline, from arms in the same blocks.
 
     Args:
         seed: of the simulation.

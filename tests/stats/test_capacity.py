@@ -23,7 +23,7 @@ WINDOW = replace(window("c1", 0, 100.0), invalid=(), bad=False)
 
 
 def at(rate_per_s: float, ln_excess: float) -> Measurement:
-    """A window at a rate, with so much more latency than the limit."""
+    """Return a window at a rate, with so much more latency than the limit."""
     p99_us = SLO.limit * math.exp(max(-3.0, min(3.0, ln_excess)))
     return replace(
         WINDOW, rate_per_s=rate_per_s, stall_free=replace(WINDOW.stall_free, p99_us=p99_us)
@@ -31,7 +31,7 @@ def at(rate_per_s: float, ln_excess: float) -> Measurement:
 
 
 def differences(rng: np.random.Generator, ratio: float) -> list[float]:
-    """The blocks of a study of two arms on a host that wanders, by the rule of the phases.
+    """Return the blocks of a study of two arms on a host that wanders, by the rule of the phases.
 
     The host's level is that of `tuner.testing.simulate`; it goes from window to window through
     rounds and blocks, and each start of an instance settles on a level of its own.

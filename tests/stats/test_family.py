@@ -13,7 +13,7 @@ from tuner.stats.verdict import Verdict, VerdictKind, judge
 
 
 def verdicts(*differences: list[float], margin: float = 0.03) -> list[Verdict]:
-    """Each by itself."""
+    """Return each by itself."""
     return [judge(d, margin=margin, minimum_detectable_effect=0.05) for d in differences]
 
 

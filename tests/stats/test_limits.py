@@ -1,4 +1,4 @@
-"""Whether a limit holds: how often either is said wrongly, and that it is said at all."""
+"""True if a limit holds: how often either is said wrongly, and that it is said at all."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ WINDOW = window("c1", 0, 100.0)
 
 
 def with_memory(mib: float) -> Measurement:
-    """A window of a server that has so much."""
+    """Return a window of a server that has so much."""
     return replace(WINDOW, server_rss_bytes=round(mib * MIB))
 
 
 def with_errors(count: int) -> Measurement:
-    """A window of which so many of its twenty requests failed."""
+    """Return a window of which so many of its twenty requests failed."""
     return replace(WINDOW, errors={"status": count} if count else {})
 
 

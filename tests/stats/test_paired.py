@@ -35,12 +35,12 @@ tied = st.lists(st.integers(-3, 3), min_size=1, max_size=9).map(lambda d: [x / 1
 
 
 def walsh_averages(d: list[float]) -> list[float]:
-    """The plain definition, sorted."""
+    """Return the plain definition, sorted."""
     return sorted((a + b) / 2 for a, b in itertools.combinations_with_replacement(d, 2))
 
 
 def all_sign_flips_p(d: list[float]) -> float:
-    """Two-sided p by brute force over all 2^n sign flips of the Walsh statistic."""
+    """Return Two-sided p by brute force over all 2^n sign flips of the Walsh statistic."""
 
     def statistic(values: list[float]) -> int:
         return sum(

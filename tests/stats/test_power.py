@@ -85,7 +85,7 @@ def test_fewer_than_six_blocks_detect_nothing() -> None:
 
 
 def between(levels: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """The differences of each two of these levels."""
+    """Return the differences of each two of these levels."""
     values = np.asarray(levels, dtype=np.float64)
     return values[:, None] - values
 

@@ -1,4 +1,4 @@
-"""Whether two confirmations agree, by a criterion that is fixed beforehand."""
+"""True if two confirmations agree, by a criterion that is fixed beforehand."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def apart(some: FloatArray, others: FloatArray) -> FloatArray:
 
 
 def truth(points: FloatArray) -> FloatArray:
-    """A choice that decides much, a range that decides some, and two that decide nothing."""
+    """Return a choice that decides much, a range that decides some, and two that decide nothing."""
     return np.asarray(-0.8 * (points[:, 0] > 0.5) + 0.4 * points[:, 1])
 
 
@@ -33,7 +33,7 @@ def points(rng: np.random.Generator, count: int) -> FloatArray:
 
 
 def fitted(rng: np.random.Generator, count: int) -> tuple[Surrogate, FloatArray]:
-    """The model of so many noisy looks, and what was looked at."""
+    """Return the model of so many noisy looks, and what was looked at."""
     measured = points(rng, count)
     looks = truth(measured) + rng.normal(0, NOISE, count)
     return fit(apart(measured, measured), looks, np.full(count, NOISE**2)), measured

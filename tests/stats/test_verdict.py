@@ -25,7 +25,7 @@ def verdict(
     larger_is_better: bool = False,
     n: int = 12,
 ) -> Verdict:
-    """A verdict on given intervals; the 90 % interval is the 95 % one unless given."""
+    """Return a verdict on given intervals; the 90 % interval is the 95 % one unless given."""
     low, high = interval95
     ratio = math.sqrt(low * high) if math.isfinite(high) else 1.0
     return decide(

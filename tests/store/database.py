@@ -40,7 +40,7 @@ class Database:
         return f"postgresql+psycopg://tuner:{SECRET}@127.0.0.1:{self.port}/{database}"
 
     def create(self, database: str) -> str:
-        """A new, empty database; its URL."""
+        """Return a new, empty database; its URL."""
         self.run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "tuner", database)
         return self.url(database)
 

@@ -36,7 +36,7 @@ def folder(made: Path, tmp_path: Path) -> Path:
 
 
 def read(folder: Path) -> Record:
-    """The record, as a command reads it that changes nothing."""
+    """Return the record, as a command reads it that changes nothing."""
     return Store.open(sqlite_url(folder), NAME, writing=False).record()
 
 

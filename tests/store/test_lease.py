@@ -14,7 +14,7 @@ class Clock:
     now: float = 0.0
 
     def __call__(self) -> float:
-        """The time."""
+        """Return the time."""
         return self.now
 
 

@@ -44,7 +44,7 @@ class Clock:
     now = 0.0
 
     def __call__(self) -> float:
-        """The time."""
+        """Return the time."""
         return self.now
 
 
@@ -72,7 +72,7 @@ def gated(made: Rig, gates: dict[str, threading.Barrier]) -> None:
 
 
 def together(storage: Storage, hosts: dict[str, Rig]) -> list[BaseException]:
-    """A worker for every host, all at once; what went wrong."""
+    """Return a worker for every host, all at once; what went wrong."""
     wrong: list[BaseException] = []
     # Calibrated one after the other, so that they begin to search in the same instant.
     benches = {name: made.bench(joined(storage, name, made)) for name, made in hosts.items()}
@@ -194,7 +194,7 @@ def test_what_is_worse_on_one_host_is_no_gain_of_all() -> None:
 
 
 def pair(storage: Storage) -> tuple[Store, Store, Clock]:
-    """Two workers that have joined, with a clock of the test."""
+    """Return two workers that have joined, with a clock of the test."""
     begin(storage)
     clock = Clock()
     one = joined(storage, "a", simulated(1), clock=clock)
@@ -202,12 +202,12 @@ def pair(storage: Storage) -> tuple[Store, Store, Clock]:
 
 
 def open_trial(store: Store, configuration: Configuration = HAND) -> int:
-    """A trial of the hand tuning."""
+    """Return a trial of the hand tuning."""
     return store.open_trial(configuration, "hand", *dimensions_of(SPACE, (), configuration))
 
 
 def instances(trial: int) -> tuple[BlockInstance, ...]:
-    """A block of the baseline and one trial."""
+    """Return a block of the baseline and one trial."""
     return (
         BlockInstance(BASELINE, "0123456789ab", None, "planned", ""),
         BlockInstance("c1", HAND.digest, trial, "planned", ""),
@@ -330,7 +330,7 @@ def test_proposals_keep_away_from_what_others_measure() -> None:
 
 
 def process(url: str, host: str, seed: int, objective: str) -> subprocess.Popen[str]:
-    """A worker in a process of its own, which hangs in the second window of its search."""
+    """Return a worker in a process of its own, which hangs in the second window of its search."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.store.workers", host, str(seed), objective],
         env={**os.environ, "TUNER_STORAGE": url},

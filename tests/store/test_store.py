@@ -65,7 +65,7 @@ class Clock:
         self.now = 1_000.0
 
     def __call__(self) -> float:
-        """The time."""
+        """Return the time."""
         return self.now
 
 
@@ -88,7 +88,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
 
 @pytest.fixture
 def header() -> Header:
-    """What a record begins with."""
+    """The header of a record."""
     return SimulatedHost().header(NAME, STOCK, "p99")
 
 
@@ -107,7 +107,7 @@ def reopen(storage: Storage, clock: Clock) -> Callable[[], Store]:
 
 
 def planned(*labels: str, trial: int | None = None) -> tuple[BlockInstance, ...]:
-    """Instances before a block runs."""
+    """Return instances before a block runs."""
     return tuple(
         BlockInstance(label, STOCK.digest, trial if label != "baseline" else None, "planned", "")
         for label in labels
@@ -115,7 +115,7 @@ def planned(*labels: str, trial: int | None = None) -> tuple[BlockInstance, ...]
 
 
 def new_trial(store: Store, origin: Origin = "hand") -> int:
-    """A trial of the hand tuning."""
+    """Return a trial of the hand tuning."""
     return store.open_trial(HAND, origin, *dimensions_of(SPACE, (), HAND))
 
 

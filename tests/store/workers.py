@@ -27,7 +27,7 @@ RATE = 600.0
 
 
 def facts(made: Rig, host: str) -> StudyHost:
-    """A simulated host as one of several."""
+    """Return a simulated host as one of several."""
     header = made.host.header(NAME, made.baseline, made.objective)
     return StudyHost(
         name=host,
@@ -41,7 +41,7 @@ def facts(made: Rig, host: str) -> StudyHost:
 
 
 def simulated(seed: int, **changes: Any) -> Rig:
-    """A host of its own noise, on which a short study can run."""
+    """Return a host of its own noise, on which a short study can run."""
     return rig(**{"rate_per_s": RATE, "time_s": 60.0, "seed": seed, **changes})
 
 
@@ -79,7 +79,7 @@ def joined(
     pause: Callable[[], None] = BRIEFLY,
     say: Callable[[str], None] = lambda _: None,
 ) -> Store:
-    """The store of a worker that has joined."""
+    """Return the store of a worker that has joined."""
     store = Store.open(storage, NAME, made.host.clock, say)
     store.sharing.join(facts(made, host), clock=clock, pause=pause)
     for done in store.recover():
@@ -88,12 +88,12 @@ def joined(
 
 
 def whole(storage: Storage) -> Record:
-    """The record as nobody in particular."""
+    """Return the record as nobody in particular."""
     return Store.open(storage, NAME).record()
 
 
 def windows(record: Record) -> set[tuple[int, str]]:
-    """Every window in the record."""
+    """Return every window in the record."""
     return {(b.number, w.window_id) for b in record.blocks for w in b.windows}
 
 

@@ -1,4 +1,4 @@
-"""What lies between generator and server: asked for, agreed on, and held against each other."""
+"""The wire: the protocol that a workload asks for, and the one agreed on."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ from tuner.workload.workload import Request, Workload
 MARGIN = 0.10
 """A host is worse only if it is worse by more than this share."""
 CONFIDENCE = 0.99
-"""Of the interval that must lie beyond the margin."""
+"""Confidence of the interval that must lie beyond the margin."""
 _WINDOWS = 10
 _LEAST_PER_WINDOW = 50
 _CONNECTIONS = 8
@@ -49,12 +49,12 @@ _PATIENCE_S = 5.0
 _RESOURCES = ("cpu", "memory")
 
 ReadUsage = Callable[[Host], Usage]
-"""What the service of a host uses now."""
+"""Reader of a service's current resource use on a host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How a host is asked."""
+    """The probes of a host: address, number and rate."""
 
     url: str
     """``{host}`` stands for the address of the host."""
@@ -98,7 +98,7 @@ class Look:
     """One measurement of one host."""
 
     latencies_us: tuple[NDArray[np.float64], ...]
-    """Of the answered probes, intended to completed, by window."""
+    """Latencies of the answered probes, intended to completed, by window."""
     values: tuple[float, ...]
     """The compared figure, by window."""
 
@@ -314,7 +314,7 @@ class _Taken:
 
 @dataclass(frozen=True, slots=True)
 class _First:
-    """What the first request of a host shows: how the probes are to ask it."""
+    """The answer to the first request of a host: how the probes are to ask it."""
 
     host: Host
     workload: Workload
@@ -322,7 +322,7 @@ class _First:
 
 
 def _first(template: str, host: Host) -> _First:
-    """Ask a host once.
+    """Return ask a host once.
 
     Certificates are checked here, and redirects within the host are followed.
 

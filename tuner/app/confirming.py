@@ -26,7 +26,7 @@ def confirmed(
     """Calibrate, confirm the candidate, and show the result.
 
     Args:
-        words: of the command line that goes on with it, the command first.
+        words: of the command line that resumes it, the command first.
     """
     folder = STUDIES / found.definition.name
     if not quiet:

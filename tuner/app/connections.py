@@ -1,4 +1,4 @@
-"""Whether this machine can open as many connections as a workload asks for."""
+"""True if this machine can open as many connections as a workload asks for."""
 
 from __future__ import annotations
 

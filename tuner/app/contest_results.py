@@ -1,4 +1,4 @@
-"""What a run of contests leaves behind: reports, exports, and what is said at the end."""
+"""Files that a run of contests leaves behind: reports and exports, and its last words."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read(folder: Path) -> list[Record]:
 
 
 def is_run(folder: Path, name: str) -> bool:
-    """Whether a folder holds a run of contests and no study of its own name."""
+    """Return whether a folder holds a run of contests and no study of its own name."""
     if not (folder / "record.db").is_file():
         return False
     names = list_names(sqlite_url(folder))
@@ -39,7 +39,7 @@ def is_run(folder: Path, name: str) -> bool:
 
 
 def write(folder: Path, progress: TerminalProgress) -> list[Record]:
-    """Write report and configurations beside the record; safe to call on a partial one."""
+    """Write report and configurations next to the record; safe to call on a partial one."""
     records = read(folder)
     if records:
         write_pages(records, folder, progress)
@@ -65,7 +65,7 @@ def kept(folder: Path, progress: TerminalProgress, again: str) -> Iterator[None]
     Args:
         folder: of the run.
         progress: where it is shown.
-        again: the command that goes on with it.
+        again: the command that resumes it.
     """
     try:
         with progress.live(), _signed(folder, progress):
@@ -114,7 +114,7 @@ def check(records: Sequence[Record], again: str) -> None:
 
     Args:
         records: of the run.
-        again: the command that goes on with it.
+        again: the command that resumes it.
 
     Raises:
         HostError: one has planned blocks, and none of them is there.
@@ -132,7 +132,7 @@ def check(records: Sequence[Record], again: str) -> None:
 
 
 def as_data(records: Sequence[Record], folder: Path) -> dict[str, Any]:
-    """The outcome for scripts."""
+    """Return the outcome for scripts."""
     return {
         "contests": [contest_data(evaluate_contest(record)) for record in records],
         "record": str(folder / "record.db"),

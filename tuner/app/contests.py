@@ -38,7 +38,7 @@ from tuner.workload.workload import Workload
 TOO_SHORT_S = 10.0
 """Least time of the common blocks."""
 SEARCH_SHARE = 0.4
-"""Of the time of a contest, for finding the tuned configurations; the rest is for all arms."""
+"""Share of a contest's time that goes to finding the tuned configurations."""
 _WITHIN_SHARE = 0.2
 """An answer is in time within so much of a window, or the workload's timeout if that is less.
 
@@ -73,7 +73,7 @@ class Meeting:
     """A contest as it is asked for, before anything is known of the machine's speed."""
 
     name: str
-    """Of the record."""
+    """Name of the record."""
     title: str
     case: str
     summary: str
@@ -96,7 +96,7 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a run of several studies keeps them, and whether it goes on with those there."""
+    """A folder in which a run of several studies keeps them, new or resumed."""
 
     folder: Path
     progress: TerminalProgress
@@ -105,11 +105,11 @@ class Place:
     resume: bool
 
     def begin(self, found: Preflight) -> Store:
-        """The record of one of its studies; see ``runs.begin``."""
+        """Return the record of one of its studies; see ``runs.begin``."""
         return begin(found, self.folder, self.asked, resume=self.resume)
 
     def met(self) -> bool:
-        """Whether common blocks are begun, so that their arms are what they are."""
+        """Return whether common blocks are begun, so that their arms are what they are."""
         return bool(contest_results.read(self.folder))
 
 
@@ -182,7 +182,7 @@ def tune(found: Preflight, place: Place, rules: Iterable[Rule]) -> Configuration
 
 
 def _found_before(found: Preflight, record: Record, rules: Iterable[Rule]) -> Configuration | None:
-    """What a search that had ended chose: a function of its record."""
+    """Return the configuration that a finished search chose: a function of its record."""
     best = winner([t for t in record.trials if t.origin != "baseline"], found.goals)
     if best is None:
         return None
@@ -231,13 +231,13 @@ def hold(meeting: Meeting, place: Place) -> Record:
         whole = run_contest(bench, arms, plan, contest.rate_per_s, contest.rate_per_s / weakest)
         if contest.ladder and plan.ladder:
             run_ladder(bench, arms, contest.ladder.rates_per_s, contest.ladder.passes, plan.ladder)
-        if whole:  # Else it may be gone on with, when the host is quieter.
+        if whole:  # Else it may be resumed when the host is quieter.
             store.set_ended()
     return store.record()
 
 
 def _check_same_plan(known: Contest | None, planned: Contest, name: str) -> None:
-    """A contest that goes on otherwise than it began would be two in one."""
+    """A contest that resumes otherwise than it began would be two in one."""
     if known is None or known == planned:
         return
     changed = [f.name for f in fields(known) if getattr(known, f.name) != getattr(planned, f.name)]

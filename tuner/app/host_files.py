@@ -38,7 +38,7 @@ class Found:
     resolved: str
     """One text with the includes in place."""
     tree: Tree | None = None
-    """Of Nginx."""
+    """Tree of Nginx's files; None for Caddy."""
 
 
 def read_nginx(main: str, files: Files) -> Found:
@@ -167,7 +167,7 @@ def _check_utf8(path: str, text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What applying a study does to the files of one host."""
+    """The changes that applying a study makes to the files of one host."""
 
     found: Found
     files: Mapping[str, str]

@@ -34,18 +34,18 @@ class Seat:
 
     deployer: InPlaceDeployer
     address: str
-    """Where the load generator reaches it."""
+    """Address at which the load generator reaches it."""
     port: int
     cpus: tuple[int, ...]
     read_counters: ReadCounters | None = None
     read_log: ReadLog | None = None
 
     def free_ports(self, count: int) -> Sequence[int]:
-        """The service's own port for each, since only one of them runs at a time."""
+        """Return the service's own port for each, since only one of them runs at a time."""
         return (self.port,) * count
 
     def ground(self, binary: str) -> Ground:
-        """The host as it is: no folder of it is a lab's."""
+        """Return the host as it is: no folder of it is a lab's."""
         root = Path("/")
         return Ground(
             binary=binary,
@@ -90,7 +90,7 @@ class TargetService:
             )
 
     def files(self) -> Files:
-        """The files of the host, where they are its own.
+        """Return the files of the host, where they are its own.
 
         Raises:
             HostError: somebody changed them for a while, and that has not ended.
@@ -109,7 +109,7 @@ class TargetService:
         return agent
 
     def home(self, program: str) -> ServiceHome:
-        """The host as the Caddy of its service finds it.
+        """Return the host as the Caddy of its service finds it.
 
         Args:
             program: path of that Caddy.
@@ -127,13 +127,13 @@ class TargetService:
 
     @contextlib.contextmanager
     def lent(self, folder: Path, server: str, socket: Socket, lease_s: float) -> Iterator[Seat]:
-        """The service for the study in this folder, restored whatever happens.
+        """The service for the study in this folder, always restored at the end.
 
         Args:
             folder: the study's.
             server: what the service is called, unless the inventory says otherwise.
             socket: where the service is asked.
-            lease_s: the target restores it by itself so long after the last sign of life.
+            lease_s: the target restores it by itself this long after the last sign of life.
         """
         target, work = self._inventory.target, (folder / "work").resolve()
         deployer = InPlaceDeployer(
@@ -165,7 +165,7 @@ class TargetService:
 
 
 def services_of(inventory: Inventory, connections: Connections, work: Path) -> Services:
-    """What changes the services of an inventory's hosts.
+    """Return the adapter that changes the services of an inventory's hosts.
 
     Args:
         inventory: the hosts.

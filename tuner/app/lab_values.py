@@ -114,7 +114,7 @@ def _texts(settings: LabSettings, bound: Bound, reached: Serving, found: Found) 
 
 
 def _notes(settings: LabSettings, bound: Bound) -> tuple[str, ...]:
-    """Settings that the study had otherwise than the host, which keeps its own."""
+    """Return settings that the study had otherwise than the host, which keeps its own."""
     others = [
         f"{name} {bound.space.parameter(name).format(value)}"
         f" (in the study {bound.space.parameter(name).format(settings.baseline[name])})"

@@ -1,6 +1,6 @@
-"""The live view of a study on a terminal: drawn between windows, never beside one.
+"""The live view of a study on a terminal: drawn between windows, never during one.
 
-Rich draws when it is told to and has no thread of its own here: a thread that wakes while a window
+Rich draws when asked and has no thread of its own here: a thread that wakes while a window
 runs would take time from what is measured. What has happened scrolls by above, as plain lines.
 """
 
@@ -63,7 +63,7 @@ class LiveView:
         self._draw()
 
     def best(self, text: str) -> None:
-        """What is ahead by now."""
+        """Show the configuration that leads by now."""
         self._best = printable(text)
         self._draw()
 

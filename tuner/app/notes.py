@@ -1,4 +1,4 @@
-"""What the user should know before anything is measured, and what the report repeats."""
+"""Notes that the user reads before anything is measured, and that the report repeats."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ NO_SCHEDSTAT = (
     "this kernel does not tell how long a server waits for its core (no /proc/PID/schedstat), so"
     " another process on the server's cores is not told apart from the server's own work"
 )
-"""Of a machine whose kernel was built without CONFIG_SCHED_INFO."""
+"""Note on a kernel built without CONFIG_SCHED_INFO."""
 KEPT_STALLS = (
     "stalls are kept, as was wanted: every latency is raw, and stalls of the host are in it; expect"
     " more noise"
 )
-"""Of a study that leaves nothing out."""
+"""Note of a study that excludes nothing."""
 
 
 def preflight_notes(
@@ -32,7 +32,7 @@ def preflight_notes(
     *,
     watch: bool = True,
 ) -> tuple[str, ...]:
-    """Everything about host, tool and workload that limits what a study here can show."""
+    """Return everything about host, tool and workload that limits what a study here can show."""
     notes = []
     if cores.shared:
         notes.append(
@@ -60,7 +60,7 @@ def preflight_notes(
 
 
 def kernel_note(space: Space, lease_s: float) -> str:
-    """What the layer of the kernel does to the host, and how it ends."""
+    """Return what the kernel layer does to the host, and how that ends."""
     names = [p.name for p in space.parameters if is_kernels(p.name)]
     return (
         f"{len(names)} settings of the host's kernel are part of every configuration: set anew"
@@ -70,7 +70,7 @@ def kernel_note(space: Space, lease_s: float) -> str:
 
 
 def in_place_note(lease_s: float) -> str:
-    """What a study in place does to the host's service, and how it ends."""
+    """Return what a study in place does to the host's service, and how that ends."""
     return (
         "in place: the target's own service is stopped and started for every window, with files"
         " that are changed for it, and its users meet it all; it gets its own files and state back"
@@ -79,7 +79,7 @@ def in_place_note(lease_s: float) -> str:
 
 
 def _tool_notes(tool: Instrument, workload: Workload) -> list[str]:
-    """What the reader of figures from somebody else's generator must know."""
+    """Return what limits the figures of another load generator."""
     if not tool.label:
         return []
     notes = [

@@ -26,7 +26,7 @@ READ = ("nginx", "caddy")
 
 
 def check(definition: StudyDefinition, workload: Workload) -> None:
-    """Whether a study may name a configuration of the user's, or must.
+    """Raise DefinitionError if a study must not name a user's configuration, or lacks one.
 
     Raises:
         DefinitionError: at the option.
@@ -77,7 +77,7 @@ def _check_in_place(definition: StudyDefinition, workload: Workload) -> None:
 
 
 def reader(definition: StudyDefinition, server: ServerFacts) -> ServerFacts:
-    """The program that reads the user's configuration and tries it out.
+    """Return the program that reads the user's configuration and tries it out.
 
     Nginx's language is read by tuner, and what the lab makes of it is tried out where it is served.
     A Caddyfile is what a Caddy makes of it, with the files and the environment that it finds, so
@@ -102,7 +102,7 @@ def read(
     server: ServerFacts,
     premises: Premises,
 ) -> Own | None:
-    """The configuration that a study names; None if it names none.
+    """Return the configuration that a study names; None if it names none.
 
     Args:
         definition: of the study.
@@ -135,7 +135,7 @@ def read(
 def adapted(
     own: Own | None, space: Space, server: ServerFacts, reads: ServerFacts, host: HostFacts
 ) -> tuple[OwnServer | None, tuple[str, ...]]:
-    """It behind the port, with what the user should know of it before anything is measured.
+    """Return the adapter of the user's server, with notes on what differs in the lab.
 
     Args:
         own: what was read.

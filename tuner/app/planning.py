@@ -1,4 +1,4 @@
-"""What applying a study would do on each host: read, compared, validated there; nothing changes."""
+"""Planning of a roll-out: each host's files are read, compared and validated; nothing changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tuner.servers import caddy, nginx
 
 
 class Channel(Files, Protocol):
-    """What planning asks of a host: ``tuner.hosts.agent.Agent`` answers it."""
+    """Questions of planning to a host: ``tuner.hosts.agent.Agent`` answers it."""
 
     def which(self, name: str) -> str | None:
         """Return the path of a program."""
@@ -47,7 +47,7 @@ class Channel(Files, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be applied, the same for every host."""
+    """The recommendation to apply, the same for every host."""
 
     given: Recommended
     main: str
@@ -130,7 +130,7 @@ def wanted(
 
 @dataclass(frozen=True, slots=True)
 class HostPlan:
-    """What happens on one host."""
+    """The plan for one host."""
 
     host: Host
     plan: Plan
@@ -138,11 +138,11 @@ class HostPlan:
     validated: str
     """Outcome of the validation on the host, in words; empty: nothing was to be validated."""
     drop_ins: Mapping[str, str] = field(default_factory=dict)
-    """What the drop-ins of the service's unit hold now, of those that there are."""
+    """Content of the existing drop-ins of the service's unit."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether anything is to be changed there."""
+        """True if anything is to be changed there."""
         return bool(self.plan.changed or self.change.unit)
 
     @property

@@ -1,4 +1,4 @@
-"""Where a study takes place: this machine, or the hosts of an inventory.
+"""Premises of a study: this machine, or the hosts of an inventory.
 
 The one place in which local and remote differ. Everything else works with ``Premises``.
 """
@@ -50,19 +50,19 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A study's folders and ports, on whatever host they are."""
+    """A study's folders and ports, on any host."""
 
     deployer: AnsibleDeployer
     work: Path
     """Folder on this machine for what is prepared here."""
     address: str
-    """Where instances listen."""
+    """Address on which instances listen."""
     backend_address: str
     free_ports: Callable[[int], Sequence[int]]
     """On the target."""
     backend_ports: Callable[[int], Sequence[int]]
     read_counters: ReadCounters
-    """What the kernel counts of server and backend, and of the generator where that is here."""
+    """Reader of the kernel's counters of server, backend and, where it runs here, generator."""
     read_log: ReadLog
     """The end of a log on the target."""
 
@@ -72,21 +72,21 @@ class Premises(Protocol):
 
     @property
     def host(self) -> HostFacts:
-        """What serves."""
+        """Facts of the host that serves."""
         ...
 
     @property
     def words(self) -> str:
-        """Who serves and who offers the load, for people; empty where that is this machine."""
+        """Text that names target and generator; empty where both are this machine."""
         ...
 
     @property
     def target(self) -> Target:
-        """What serves, for a configuration of the user's."""
+        """Host that serves the user's own configuration."""
         ...
 
     def cores(self, *, backend: bool) -> CoreSplit:
-        """Which CPUs serve, and which offer the load."""
+        """Split the CPUs between server, generator and backend."""
         ...
 
     def take_cores(self, turn: Turn, cores: CoreSplit) -> None:
@@ -98,7 +98,7 @@ class Premises(Protocol):
         ...
 
     def detect(self, server: Server) -> ServerFacts:
-        """The server on the target.
+        """Return the server on the target.
 
         Raises:
             HostError: it is not there.
@@ -106,7 +106,7 @@ class Premises(Protocol):
         ...
 
     def detect_backend(self, server: ServerFacts) -> ServerFacts:
-        """The Nginx behind a proxy: the one under test, where that is one on the same host.
+        """Return the Nginx behind a proxy: the one under test, where that is one on the same host.
 
         Raises:
             HostError: it is not there.
@@ -114,7 +114,7 @@ class Premises(Protocol):
         ...
 
     def kernel(self, names: Collection[str]) -> Seen:
-        """What the target's kernel is set to, by its names.
+        """Return the target's kernel settings by name.
 
         Raises:
             DefinitionError: nothing of it can be changed there.
@@ -122,7 +122,7 @@ class Premises(Protocol):
         ...
 
     def generator(self, load: Load, cores: CoreSplit) -> LoadGenerator:
-        """What offers the load.
+        """Load generator.
 
         Raises:
             InstrumentError, DefinitionError: it is not there, or not for these hosts.
@@ -130,7 +130,7 @@ class Premises(Protocol):
         ...
 
     def lab(self, folder: Path, loan: Loan | None) -> contextlib.AbstractContextManager[Lab]:
-        """A lab for the study in this folder, taken down again whatever happens.
+        """Return a lab for the study in this folder, always taken down at the end.
 
         Args:
             folder: the study's.
@@ -139,7 +139,7 @@ class Premises(Protocol):
         ...
 
     def service(self) -> TargetService:
-        """The target's own service, to be tuned in place.
+        """Return the target's own service, to be tuned in place.
 
         Raises:
             DefinitionError: that cannot be done on these hosts.
@@ -169,40 +169,40 @@ class ThisMachine:
 
     @property
     def host(self) -> HostFacts:
-        """See ``Premises.host``."""
+        """Implement ``Premises.host``."""
         return self._host
 
     @property
     def words(self) -> str:
-        """See ``Premises.words``."""
+        """Implement ``Premises.words``."""
         return ""
 
     @property
     def target(self) -> Target:
-        """See ``Premises.target``."""
+        """Implement ``Premises.target``."""
         return THIS_MACHINE
 
     def cores(self, *, backend: bool) -> CoreSplit:
-        """See ``Premises.cores``."""
+        """Implement ``Premises.cores``."""
         return split_cores(self._host.cpus, backend=backend)
 
     def take_cores(self, turn: Turn, cores: CoreSplit) -> None:
         """See ``Premises.take_cores``: a turn on this machine begins with its cores."""
 
     def detect(self, server: Server) -> ServerFacts:
-        """See ``Premises.detect``."""
+        """Implement ``Premises.detect``."""
         return server.detect()
 
     def detect_backend(self, server: ServerFacts) -> ServerFacts:
-        """See ``Premises.detect_backend``."""
+        """Implement ``Premises.detect_backend``."""
         return server if server.name == nginx.name else nginx.detect()
 
     def kernel(self, names: Collection[str]) -> Seen:
-        """See ``Premises.kernel``."""
+        """Implement ``Premises.kernel``."""
         return kernel.look(names)
 
     def generator(self, load: Load, cores: CoreSplit) -> LoadGenerator:
-        """See ``Premises.generator``."""
+        """Implement ``Premises.generator``."""
         if load == "wrk2":
             return Wrk2Generator(cores)
         if load == "h2load":
@@ -210,14 +210,14 @@ class ThisMachine:
         return NativeGenerator(loadgen_binary(), cores, StallRule())
 
     def service(self) -> TargetService:
-        """See ``Premises.service``."""
+        """Implement ``Premises.service``."""
         raise DefinitionError(
             "tunes the service of a host of an inventory (--inventory)", path="--in-place"
         )
 
     @contextlib.contextmanager
     def lab(self, folder: Path, loan: Loan | None) -> Iterator[Lab]:
-        """See ``Premises.lab``."""
+        """Implement ``Premises.lab``."""
         place, work = local.lab_folder(folder), (folder / "work").resolve()
         claim = local.claim(folder, place, work, kernel=loan is not None)
 
@@ -264,23 +264,23 @@ class Fleet:
 
     @property
     def host(self) -> HostFacts:
-        """See ``Premises.host``."""
+        """Implement ``Premises.host``."""
         return self._facts[self._inventory.target.name].host
 
     @property
     def words(self) -> str:
-        """See ``Premises.words``."""
+        """Implement ``Premises.words``."""
         hosts = self._inventory
         backend = f", backend {hosts.backend.name}" if hosts.backends else ""
         return f"target {hosts.target.name}, generator {hosts.generator.name}{backend}"
 
     @property
     def target(self) -> Target:
-        """See ``Premises.target``."""
+        """Implement ``Premises.target``."""
         return self._connections.agent(self._inventory.target)
 
     def cores(self, *, backend: bool) -> CoreSplit:
-        """See ``Premises.cores``: on different hosts nobody shares anything."""
+        """See ``Premises.cores``: on different hosts nothing is shared."""
         hosts = self._inventory
         target = self.host.cpus
         if hosts.generator.name == hosts.target.name:
@@ -314,11 +314,11 @@ class Fleet:
                 turn.take_cores(wanted[host.name], agent.take_cores, host.name)
 
     def detect(self, server: Server) -> ServerFacts:
-        """See ``Premises.detect``."""
+        """Implement ``Premises.detect``."""
         return self._detect(server, self._inventory.target)
 
     def detect_backend(self, server: ServerFacts) -> ServerFacts:
-        """See ``Premises.detect_backend``."""
+        """Implement ``Premises.detect_backend``."""
         if server.name == nginx.name and not self._inventory.backends:
             return server
         return self._detect(nginx, self._inventory.backend)
@@ -331,13 +331,13 @@ class Fleet:
                 raise HostError(f"{host.name}: {error}") from error
 
     def kernel(self, names: Collection[str]) -> Seen:
-        """See ``Premises.kernel``."""
+        """Implement ``Premises.kernel``."""
         with _ansible_folder() as work:
             playbooks = Playbooks(work, self._path, self._connections.settings)
             return remote.look(playbooks, self._inventory.target, names)
 
     def generator(self, load: Load, cores: CoreSplit) -> LoadGenerator:
-        """See ``Premises.generator``."""
+        """Implement ``Premises.generator``."""
         if load != "native":
             raise DefinitionError(
                 f"{load} runs on this machine only; leave out --inventory, or use --load native",
@@ -361,7 +361,7 @@ class Fleet:
 
     @contextlib.contextmanager
     def lab(self, folder: Path, loan: Loan | None) -> Iterator[Lab]:
-        """See ``Premises.lab``."""
+        """Implement ``Premises.lab``."""
         hosts = self._inventory
         if self._turn:
             # Of several fleets of one command, the one whose agents hold the locks may be closed.
@@ -397,14 +397,14 @@ class Fleet:
                 shutil.rmtree(work, ignore_errors=True)
 
     def service(self) -> TargetService:
-        """See ``Premises.service``."""
+        """Implement ``Premises.service``."""
         return TargetService(self._inventory, self._connections, self.host)
 
     def _ports(self, host: Host, address: str, count: int) -> Sequence[int]:
         return self._connections.agent(host).free_ports(address, count)
 
     def _look(self) -> dict[str, remote.RemoteFacts]:
-        """Facts of all hosts; what they lack is brought first."""
+        """Return facts of all hosts; what they lack is brought first."""
         hosts, binary = self._inventory, loadgen_binary()
         with _ansible_folder() as work:
             playbooks = Playbooks(work, self._path, self._connections.settings)
@@ -415,7 +415,7 @@ class Fleet:
             wanted = remote.checksum(binary)
             measuring = (hosts.target, hosts.generator)
             stale = [h for h in measuring if found[h.name].loadgen_sha256 != wanted]
-            # Nothing is installed beside a service that is tuned in place.
+            # Nothing is installed next to a service that is tuned in place.
             program = self._serves or nginx.name
             serving = (hosts.target,) if self._serves else (hosts.target, hosts.backend)
             bare = [h for h in serving if found[h.name].programs[program] is None]
@@ -437,7 +437,7 @@ class Fleet:
 
 
 def lab_folder(study: Path) -> Path:
-    """Where the instances of this machine's study live on another host."""
+    """Return the folder on another host that holds the instances of this machine's study."""
     whose = f"{socket.gethostname()}:{study.resolve()}"
     return Path("/var/tmp") / f"tuner-{hashlib.sha256(whose.encode()).hexdigest()[:12]}"  # noqa: S108 - made with a fixed mode
 

@@ -18,7 +18,7 @@ from tuner.reading.printable import printable_lines
 from tuner.words.terminal import duration, say_styled, wrapped
 
 _CLOCK_WIDTH = 8
-"""Of ``  0:00`` and the space behind it."""
+"""Width of `` 0:00`` and the space behind it."""
 
 
 class TerminalProgress:
@@ -43,30 +43,30 @@ class TerminalProgress:
             view.close()
 
     def phase(self, title: str, expected_s: float) -> None:
-        """See ``Progress.phase``."""
+        """Implement ``Progress.phase``."""
         self._line(f"{title}, about {duration(expected_s)}", bold=len(title))
         if self._view:
             self._view.phase(title, expected_s)
 
     def step(self, text: str, left_s: float) -> None:
-        """See ``Progress.step``."""
+        """Implement ``Progress.step``."""
         self._line(f"  {text}" + (f"; {duration(left_s)} left" if left_s >= 1 else ""))
 
     def note(self, text: str) -> None:
-        """See ``Progress.note``."""
+        """Implement ``Progress.note``."""
         self._line(f"  {text}")
 
     def command(self, text: str) -> None:
-        """A note that ends with a command: in one line whatever the width, to be copied."""
+        """A note that ends with a command: in one line at any width, to be copied."""
         self._line(f"  {text}", whole=True)
 
     def window(self, text: str) -> None:
-        """See ``Progress.window``."""
+        """Implement ``Progress.window``."""
         if self._view:
             self._view.window(text)
 
     def best(self, text: str) -> None:
-        """See ``Progress.best``."""
+        """Implement ``Progress.best``."""
         if self._view:
             self._view.best(text)
 
@@ -75,7 +75,7 @@ class TerminalProgress:
 
         Args:
             text: what to say; leading spaces set it below what was said before.
-            bold: so many characters at its beginning are the title.
+            bold: number of characters at its beginning that are the title.
             whole: the terminal itself breaks it where it must.
         """
         if self._quiet:

@@ -32,7 +32,7 @@ class Recommended:
 
     @property
     def is_own(self) -> bool:
-        """Whether the study tuned files of the user's (``--config``, ``--in-place``)."""
+        """True if the study tuned files of the user's (``--config``, ``--in-place``)."""
         return bool(self.record.definition.get("config"))
 
     @property

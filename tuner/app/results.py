@@ -1,4 +1,4 @@
-"""What a study leaves behind: report, export, and what is said at the end."""
+"""Files that a study leaves behind: report and export, and its last words."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kept(store: Store, folder: Path, progress: TerminalProgress, again: str) -> 
         store: its record.
         folder: of its results.
         progress: where it is shown.
-        again: the command that goes on with it; see ``resumption``.
+        again: the command that resumes it; see ``resumption``.
     """
     try:
         with progress.live(), signed(store, progress):
@@ -48,7 +48,7 @@ def kept(store: Store, folder: Path, progress: TerminalProgress, again: str) -> 
 
 
 def resumption(definition: StudyDefinition, *command: str) -> str:
-    """The line that goes on with a study, to be shown to whoever interrupted it.
+    """Return the command that resumes an interrupted study.
 
     Args:
         definition: of the study.
@@ -70,7 +70,7 @@ def same_storage(storage: str | None, *command: str) -> str:
 
 
 def write(record: Record, folder: Path, progress: TerminalProgress) -> StudyResult:
-    """Write report and export beside the record; safe to call on a partial record."""
+    """Write report and export next to the record; safe to call on a partial record."""
     from tuner.report.html import render_html
     from tuner.report.markdown import render_markdown
 

@@ -35,7 +35,7 @@ def reopen(
 
 
 def check_same(found: Preflight, record: Record, path: str) -> None:
-    """A study that goes on elsewhere, or with another server, would be two studies in one.
+    """A study that resumes elsewhere, or with another server, would be two studies in one.
 
     Raises:
         DefinitionError: what it was begun with is not what is here.
@@ -47,7 +47,7 @@ def check_same(found: Preflight, record: Record, path: str) -> None:
         "cores": (record.cores, found.cores),
     }
     if found.own is not None and record.baseline in record.configurations:
-        # Values alone do not tell: the user may have changed anything else in their files.
+        # Values alone do not show it: the user may have changed anything else in their files.
         then, now = record.configurations[record.baseline], describe(found, found.baseline)
         here["configuration"] = ((then.text, dict(then.more)), (now.text, dict(now.more)))
     changed = [what for what, (before, after) in here.items() if before != after]

@@ -21,7 +21,7 @@ _HOST_S = 60.0
 
 
 class ChangesServices(Protocol):
-    """What changes services: ``tuner.hosts.service.Services``."""
+    """An adapter that changes services: ``tuner.hosts.service.Services``."""
 
     def change(self, host: Host, change: Change) -> Changed:
         """Back up, replace, validate, take over."""
@@ -37,7 +37,7 @@ class ChangesServices(Protocol):
 
 
 class ChecksHosts(Protocol):
-    """What judges a host before and after its change: ``tuner.app.canary.Probes``."""
+    """A judge of a host before and after its change: ``tuner.app.canary.Probes``."""
 
     @property
     def longest_s(self) -> float:
@@ -68,7 +68,7 @@ class RollOut:
     keep_record: Callable[[Applied], None]
     """Adds what was done to the study's record."""
     claim: str
-    """What the study found, in words."""
+    """Finding of the study, in words."""
     say: Callable[[str], None] = _nothing
     """Prints an outcome."""
     note: Callable[[str], None] = _nothing
@@ -117,7 +117,7 @@ class RollOut:
         if became.message:
             self.note(f"note: {host.name}: {became.message}")
         paths = tuple(change.files) if became.message else change.paths
-        # Before it is checked: what was changed is in the record, whatever comes next.
+        # Before it is checked: the change is in the record before anything else happens.
         self.keep_record(Applied(host.name, time.time(), "applied", paths, change.owner))
 
     def _taken_back(self, plans: Sequence[HostPlan], lease_s: float) -> str:

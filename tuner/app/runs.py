@@ -15,7 +15,7 @@ Asked = Mapping[str, object]
 
 
 def asked_of(folder: Path) -> Asked:
-    """What the run in a folder was asked for; empty if there is none."""
+    """Return the options of the run in a folder; empty if there is none."""
     if not (folder / "record.db").is_file():
         return {}
     url = sqlite_url(folder)
@@ -30,7 +30,7 @@ def asked_of(folder: Path) -> Asked:
 
 
 def find_run(called: object, wanted: Asked) -> tuple[str, Asked]:
-    """Name of the run to go on with, and what it was asked for.
+    """Return the name of the run to go on with, and what it was asked for.
 
     Args:
         called: its name; None for the newest of that kind.
@@ -55,11 +55,11 @@ def find_run(called: object, wanted: Asked) -> tuple[str, Asked]:
 
 
 def begin(found: Preflight, folder: Path, asked: Asked, *, resume: bool) -> Store:
-    """The record of one of the run's studies: begun, or where it is there already, opened.
+    """Return the record of one of the run's studies: begun, or where it is there already, opened.
 
     Raises:
         DefinitionError: what it was begun with is not what is here.
-        StoreError: it is there, and not to be gone on with.
+        StoreError: it exists and cannot be resumed.
     """
     name, url = found.definition.name, sqlite_url(folder)
     if resume and name in list_names(url):

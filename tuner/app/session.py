@@ -72,7 +72,7 @@ STUDIES = Path("studies")
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """What is known before anything is deployed."""
+    """Everything known before the first deployment."""
 
     definition: StudyDefinition
     premises: Premises
@@ -88,20 +88,20 @@ class Preflight:
     generator: LoadGenerator
     notes: tuple[str, ...]
     backend: ServerFacts | None = None
-    """What answers behind a proxy: an Nginx, whatever the server under test is."""
+    """Backend behind a proxy: an Nginx, whichever server is under test."""
     kernel: Seen | None = None
-    """What the kernel is set to, where that is part of the configuration."""
+    """Kernel settings as found, where they are part of the configuration."""
     own: Server | None = None
     """The user's own server, where its configuration is given."""
 
     @property
     def adapter(self) -> Server:
-        """What knows the server under test."""
+        """Adapter of the server under test."""
         return self.own or catalog.server(self.server.name)
 
     @property
     def leaves_out_stalls(self) -> bool:
-        """Whether latencies leave out what stalls of the host touch."""
+        """True if latencies leave out what stalls of the host touch."""
         told = self.generator.instrument.tells_stalls and not self.cores.shared
         return told and self.definition.stalls != KEEP
 
@@ -199,7 +199,7 @@ def preflight(
 
 
 def read_baselines(definition: StudyDefinition, space: Space) -> list[Configuration]:
-    """The study's baseline, then those beside it.
+    """Return the study's baseline, then those beside it.
 
     Raises:
         DefinitionError: two of them are one configuration on this server.
@@ -218,7 +218,7 @@ def read_baselines(definition: StudyDefinition, space: Space) -> list[Configurat
 
 
 def read_configuration(name_or_path: str, space: Space, published: str = "") -> Configuration:
-    """A named baseline, or a configuration's YAML file.
+    """Return a named baseline, or a configuration's YAML file.
 
     Args:
         name_or_path: ``stock``, ``distro``, ``hand``, ``published``, or a file.
@@ -237,7 +237,7 @@ def read_configuration(name_or_path: str, space: Space, published: str = "") -> 
 
 
 def published_notes(definition: StudyDefinition, space: Space) -> tuple[str, ...]:
-    """What of the published configuration is not in the baseline of that name."""
+    """Return notes on published settings that the baseline of that name lacks."""
     if PUBLISHED not in (definition.baseline, *definition.beside):
         return ()
     _, lost = carried_over(Path(definition.published), space)
@@ -287,9 +287,9 @@ def open_bench(
     store: Store,
     others: Sequence[Preflight] = (),
 ) -> Iterator[tuple[Bench, StudySpec]]:
-    """The lab of a study, taken down again whatever happens.
+    """The lab of a study, always taken down at the end.
 
-    Configurations of the spaces of ``others`` can be deployed too, beside those of ``found``.
+    Configurations of the spaces of ``others`` can be deployed too, along with those of ``found``.
     """
     if isinstance(found.own, InPlaceNginx | InPlaceCaddy):
         lease_s, service = _lease_s(found.definition), found.premises.service()
@@ -336,7 +336,7 @@ def create_store(
         found: what it is of.
         folder: of its results.
         first: the first of several hosts that share it.
-        say: told when the storage does not answer.
+        say: called when the storage does not answer.
         asked: the options of a command that makes several studies, of which this is one.
     """
     with writing(folder, f"results go to {STUDIES}/ of the folder where tuner runs; use another"):
@@ -373,7 +373,7 @@ def create_store(
 
 
 def open_store(name: str, storage: str | None, *, writing: bool = True) -> Store:
-    """The record of an existing study.
+    """Return the record of an existing study.
 
     Args:
         name: of the study.
@@ -393,7 +393,7 @@ def open_store(name: str, storage: str | None, *, writing: bool = True) -> Store
 
 
 def describe(found: Preflight, configuration: Configuration) -> ConfigurationRecord:
-    """A configuration with its text as it would be exported."""
+    """Return a configuration with its text as it would be exported."""
     placement = export_placement(found.workload.wire)
     adapter = found.adapter
     own = server_part(configuration)
@@ -410,7 +410,7 @@ def describe(found: Preflight, configuration: Configuration) -> ConfigurationRec
 
 
 def free_name(wanted: str) -> str:
-    """The name, with a number behind it if a study of that name is here already."""
+    """Return the name, with a number behind it if a study of that name is here already."""
     name, number = wanted, 1
     while (STUDIES / name).exists():
         number += 1
@@ -470,7 +470,7 @@ def _loan(definition: StudyDefinition) -> Loan:
 
 
 def _lease_s(definition: StudyDefinition) -> float:
-    """As ``_loan``, but shorter: meanwhile the service's users have what was being tried."""
+    """Return a shorter ``_loan``: meanwhile the service's users have what was being tried."""
     return max(60.0, definition.time_s / 20)
 
 
@@ -492,7 +492,7 @@ def _spec(found: Preflight) -> StudySpec:
 
 
 def _with_backend(found: Preflight, lab: Lab, ground: Ground) -> tuple[Ground, tuple[int, ...]]:
-    """The ground with the workload's backend, and its processes."""
+    """Return the ground with the workload's backend, and its processes."""
     if found.workload.backend is None:
         return ground, ()
     behind = replace(ground, binary=(found.backend or found.server).binary)

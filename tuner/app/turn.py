@@ -25,7 +25,7 @@ def _asked(context: click.Context, _parameter: click.Parameter, value: object) -
 
 
 def option(function: _F) -> _F:
-    """``--wait``: queue behind another study."""
+    """Return ``--wait``: queue behind another study."""
     return click.option(
         "--wait",
         is_flag=True,

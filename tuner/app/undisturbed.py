@@ -1,4 +1,4 @@
-"""What must come to its end, though the user presses Ctrl-C again."""
+"""Work that a second Ctrl-C must not interrupt."""
 
 from __future__ import annotations
 

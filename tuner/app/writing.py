@@ -30,7 +30,7 @@ _REMEDIES = {
     errno.ENOMEM: "free some memory",
     errno.EIO: "look at the disk (dmesg)",
 }
-"""What to do, by the kernel's reason (errno(3))."""
+"""Remedies by the kernel's reason (errno(3))."""
 
 
 @contextlib.contextmanager

@@ -40,7 +40,7 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
 
     Each changed setting is reverted in turn, and added in turn to the baseline, in randomised
     blocks, adjusted by Holm. Then the smallest difference that keeps the gain is found and proved.
-    An ablation that was interrupted goes on when called again.
+    An interrupted ablation resumes when called again.
     """
     progress = TerminalProgress(quiet=quiet)
     limit_s = load_study(DEFAULT_STUDY, {"time": time}).time_s

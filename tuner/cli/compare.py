@@ -122,7 +122,7 @@ def _begun(
     given: Mapping[str, Any],
     progress: TerminalProgress,
 ) -> tuple[Preflight, Configuration, Store]:
-    """A new comparison: what is known of it, B's configuration, its record."""
+    """Return a new comparison: what is known of it, B's configuration, its record."""
     baseline, candidate = arms
     definition = load_study(
         study_file or DEFAULT_STUDY, {**options.overrides(given), "baseline": baseline}
@@ -148,7 +148,7 @@ def _reopened(
     given: Mapping[str, Any],
     progress: TerminalProgress,
 ) -> tuple[Preflight, Configuration, Store]:
-    """The comparison of these two to go on with: the named one, or the newest here.
+    """Return the comparison of these two to go on with: the named one, or the newest here.
 
     Raises:
         DefinitionError: there is none, B has changed since, or options are given that it keeps.

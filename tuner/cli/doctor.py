@@ -82,7 +82,7 @@ def command(as_json: bool, quick: bool, config: Path | None, server: str | None)
     For some 20 seconds identical instances of a server are measured in a lab of their own, to
     say what a study of ten minutes could claim here now. Then the load generator is put to a
     responder whose every answer is known, on the cores that a study would use (about 20 seconds;
-    `tuner-loadgen self-test` tells more).
+    `tuner-loadgen self-test` shows more).
 
     Ends with exit code 3 if something that is needed is missing.
 
@@ -163,7 +163,7 @@ def _host() -> list[Row]:
 
 
 def _servers() -> list[Row]:
-    """One server is enough; what the others would need is told."""
+    """Return the checks of the servers; one installed server is enough."""
     found: list[Row] = []
     absent: list[Row] = []
     for name, adapter in SERVERS.items():
@@ -200,7 +200,7 @@ def _native() -> NativeGenerator:
 
 
 def _expected_noise() -> list[Row]:
-    """What stalls let expect of a study of ten minutes."""
+    """Return the noise row that stalls suggest for a study of ten minutes."""
     cores = watched_stalls(_native())
     found = from_stalls(cores)
     figures = {**_figures(found), "touched_share": touched_share(cores)}
@@ -211,7 +211,7 @@ def _expected_noise() -> list[Row]:
 
 
 def _measured_noise() -> list[Row]:
-    """What identical instances let expect of it; without a server for static files, the stalls."""
+    """Return the noise row of identical instances; of stalls where no server is installed."""
     server = _static_server()
     if server is None:
         return _expected_noise()

@@ -1,4 +1,4 @@
-"""How a command ends: one message at most, and the exit code."""
+"""The end of a command: one message at most, and the exit code."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _answered(streams: Streams) -> int:
 
 
 def _of_the_host(error: OSError, streams: Streams) -> int:
-    """Answer what the operating system refuses, wherever it was asked."""
+    """Return answer what the operating system refuses, wherever it was asked."""
     if streams.output_error() is not None:
         return EXIT_OK
     if streams.messages_error() is not None:

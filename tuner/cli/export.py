@@ -37,7 +37,7 @@ _FORMATS = {
     "role": "role",
     "compose": "compose",
 }
-"""What can be written, and the folder below the study's where it goes."""
+"""Export formats, and the folder of each below the study's."""
 
 
 @click.command(epilog=_EPILOG)

@@ -46,7 +46,7 @@ def lint_command(config: Path, server: str | None, *, as_json: bool) -> None:
 
 
 def findings(config: Path, server: str | None = None) -> tuple[Finding, ...]:
-    """What is wrong in a configuration for the server and host that are here.
+    """Return the lint findings of a configuration for this server and this host.
 
     Args:
         config: the main file.
@@ -58,7 +58,7 @@ def findings(config: Path, server: str | None = None) -> tuple[Finding, ...]:
 
 
 def lines(found: Sequence[Finding]) -> Iterator[str]:
-    """Each finding in a few lines, as a terminal shows them."""
+    """Yield each finding in a few lines, as a terminal shows them."""
     for one in found:
         colour = "red" if one.severity == "wrong" else "yellow"
         severity = click.style(one.severity, fg=colour)
@@ -70,7 +70,7 @@ def lines(found: Sequence[Finding]) -> Iterator[str]:
 
 
 def _facts(name: str) -> tuple[LintFacts, str]:
-    """What is here; without the server's program, Nginx's files can be read all the same."""
+    """Return the facts of this host; Nginx's files can be linted without its program."""
     if name not in LINTED:
         return lint_facts(local.facts(), ServerFacts(name, "", "", (), "")), ""
     try:

@@ -39,7 +39,7 @@ DEFAULT_LIMIT = "p99<10ms"
 
 
 def entries_of(texts: Sequence[str]) -> tuple[Entry, ...]:
-    """The arms that are asked for; empty unless all of them name a server.
+    """Return the arms that are asked for; empty unless all of them name a server.
 
     Raises:
         DefinitionError: some name a server and some do not, or one is asked for twice.
@@ -64,18 +64,18 @@ def entries_of(texts: Sequence[str]) -> tuple[Entry, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Who meets whom, by which options of the command."""
+    """Contenders and the options of the command that names them."""
 
     arms: tuple[str, ...]
     """As ``entries_of`` reads them."""
     options: Mapping[str, object]
-    """Of the study."""
+    """Options of the study."""
     study_file: str | None
     limit: str | None
     ladder: bool
 
     def as_dict(self) -> dict[str, object]:
-        """As plain data, with the command's name."""
+        """Return as plain data, with the command's name."""
         return {"command": "meet", **asdict(self), "arms": list(self.arms)}
 
 
@@ -165,7 +165,7 @@ def _gone_on_with(match: Match) -> tuple[str, Match]:
 
 
 def said_of(record: Record, label: str) -> set[str]:
-    """The verdicts on an arm in what the study's objective names."""
+    """Return the verdicts on an arm in what the study's objective names."""
     objective = str(record.definition["objective"])
     return {
         str(row.verdict.kind)

@@ -102,7 +102,7 @@ def command(
 def _resume(
     given: dict[str, Any], progress: TerminalProgress
 ) -> tuple[StudyDefinition, Store, Preflight]:
-    """The study to go on with: the named one, or the newest here."""
+    """Return the study to go on with: the named one, or the newest here."""
     others = [
         key
         for key, value in given.items()
@@ -134,7 +134,7 @@ def _resume(
 
 
 def newest(studies: Path) -> str:
-    """Name of the study whose record was written last.
+    """Return the name of the study whose record was written last.
 
     Raises:
         DefinitionError: there is no study here.

@@ -85,7 +85,7 @@ STORAGE_VARIABLE = "TUNER_STORAGE"
 
 
 def _taken(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """The storage, which is not handed on to the programs that tuner starts."""
+    """Return the storage, which is not handed on to the programs that tuner starts."""
     os.environ.pop(STORAGE_VARIABLE, None)
     source = context.get_parameter_source(parameter.name or "")
     if value is not None and source is click.core.ParameterSource.COMMANDLINE:
@@ -139,7 +139,7 @@ _OUTPUT = [
 
 
 def study_file(function: _F) -> _F:
-    """``--study FILE``: a YAML that holds all the options."""
+    """Return ``--study FILE``: a YAML that holds all the options."""
     option = click.option(
         "--study", "study_file", metavar="FILE|NAME", help="YAML with these options [quickstart]."
     )
@@ -147,57 +147,57 @@ def study_file(function: _F) -> _F:
 
 
 def workload(function: _F) -> _F:
-    """What is asked of which server, and for how long."""
+    """Return add the options for server, workload and duration."""
     return _apply(function, _WORKLOAD)
 
 
 def own(function: _F) -> _F:
-    """The user's own configuration."""
+    """Return the user's own configuration."""
     return _apply(function, _OWN)
 
 
 def in_place(function: _F) -> _F:
-    """The target's own service in the place of an instance."""
+    """Return the target's own service in the place of an instance."""
     return _apply(function, _IN_PLACE)
 
 
 def confirmation(function: _F) -> _F:
-    """How the claim is made."""
+    """Return add the options for the claim."""
     return _apply(function, _CONFIRMATION)
 
 
 def storage(function: _F) -> _F:
-    """Where the record of an existing study is kept."""
+    """Return add the option for the storage of an existing study."""
     return _apply(function, _STORAGE)
 
 
 def inventory(function: _F) -> _F:
-    """The hosts of one worker."""
+    """Return the hosts of one worker."""
     return _apply(function, _INVENTORY)
 
 
 def search(function: _F) -> _F:
-    """What is searched, and how much of it is confirmed."""
+    """Return add the options for search and confirmation."""
     return _apply(function, _SEARCH)
 
 
 def study(function: _F) -> _F:
-    """Where the record is kept."""
+    """Return add the options for name and storage of the record."""
     return _apply(function, _STUDY)
 
 
 def output(function: _F) -> _F:
-    """How the outcome is said."""
+    """Return add the options for output."""
     return _apply(function, _OUTPUT)
 
 
 def ci(function: _F) -> _F:
-    """How the outcome is said to a CI server."""
+    """Return add the options for CI servers."""
     return _apply(function, _CI)
 
 
 def overrides(options: Mapping[str, Any]) -> dict[str, object]:
-    """The options that were given, by the study file's names."""
+    """Return the options that were given, by the study file's names."""
     return {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in options.items()

@@ -57,7 +57,7 @@ def command(storage: str | None, listen: str, threads: int) -> None:
     except RuntimeError as error:
         raise StoreError(f"the proxy cannot listen on {listen}: {error}") from None
     except (KeyboardInterrupt, Interrupted):
-        # How it ends; to whoever supervises services it is no failure.
+        # How it ends; to a supervisor of services it is no failure.
         click.echo("the proxy has ended", err=True)
 
 

@@ -98,7 +98,7 @@ def _begun(
     given: Mapping[str, Any],
     progress: TerminalProgress,
 ) -> tuple[Preflight, Configuration, Store]:
-    """A new replication: what is known of it, the winner, its record.
+    """Return a new replication: what is known of it, the winner, its record.
 
     Raises:
         DefinitionError: there is nothing to repeat, or it cannot be repeated here.
@@ -134,7 +134,7 @@ def _begun(
 def _reopened(
     name: str, as_name: str | None, given: Mapping[str, Any], progress: TerminalProgress
 ) -> tuple[Preflight, Configuration, Store]:
-    """The replication of a study to go on with: the named one, or the newest here.
+    """Return the replication of a study to go on with: the named one, or the newest here.
 
     All that it needs is in its own record; the study that it repeats may be out of reach.
 
@@ -166,7 +166,7 @@ def _asked(name: str) -> Asked:
 
 
 def _original(study: StudyResult) -> Original:
-    """The confirmation to be repeated.
+    """Return the confirmation to be repeated.
 
     Raises:
         DefinitionError: the study has none.

@@ -103,7 +103,7 @@ def command(
 
 
 def _open(name: str, storage: str | None) -> tuple[Record, Path]:
-    """A study's record and the folder for its report: by its name, or from a file."""
+    """Return a study's record and the folder for its report: by its name, or from a file."""
     if name.endswith((".json.gz", ".json")):
         from tuner.export.run import safe
 

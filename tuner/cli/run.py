@@ -72,7 +72,7 @@ def command(
 
     Tunes each server for the experiment's workload, then measures stock, published and tuned
     configurations of all servers in common randomised blocks, at a fixed rate and where the
-    experiment has it on a ladder of rates. The report sets the published figures beside.
+    experiment has it on a ladder of rates. The report shows the published figures, too.
     """
     progress = TerminalProgress(quiet=quiet)
     asked = _Asked(name, server, time, only, seed, stalls)
@@ -123,7 +123,7 @@ class _Asked:
 
 
 def _gone_on_with(asked: _Asked, called: str | None) -> tuple[str, _Asked]:
-    """Name and options of the run to go on with.
+    """Return the name and options of the run to go on with.
 
     Raises:
         DefinitionError: there is none, or options are given that it keeps as they were.
@@ -147,7 +147,7 @@ class _Run:
     options: Mapping[str, object]
 
     def look(self, case: Case, servers: Sequence[str], *, watch: bool) -> dict[str, Preflight]:
-        """The servers of a case that can serve it here; the others are told with the reason.
+        """Return the servers of a case that can serve it here; the others are told with the reason.
 
         Raises:
             DefinitionError, HostError: none can.
@@ -178,13 +178,13 @@ class _Run:
         return found
 
     def workload(self, case: Case) -> tuple[Workload, tuple[str, ...]]:
-        """The case's workload on this machine, and how its sizes were scaled."""
+        """Return the case's workload on this machine, and how its sizes were scaled."""
         cpus = local.facts().cpus
         cores = split_cores(cpus, backend=load_workload(case.workload).backend is not None)
         return scaled_workload(self.experiment, case, len(cores.server))
 
     def search(self, servers: Sequence[str]) -> tuple[dict[str, Configuration], dict[str, str]]:
-        """The tuned configuration of each server, and the studies that found them."""
+        """Return the tuned configuration of each server, and the studies that found them."""
         case = self.experiment.case(self.experiment.tune)
         wanted = [server for server in servers if server in self.experiment.tuned]
         if not wanted:

@@ -60,7 +60,7 @@ class _Bound:
 
 
 def _binding(function: _F) -> _F:
-    """What a space is bound to."""
+    """Return the facts that a space is bound to."""
     for option in (
         click.option(
             "--assume", metavar="VERSION", help="As if this version were here, with every module."
@@ -86,7 +86,7 @@ def command() -> None:
 def show(
     name: str, *, workload: str | None, force: Sequence[str], assume: str | None, as_json: bool
 ) -> None:
-    """What a space is on this host, with this server, for this workload.
+    """Show a space as it is on this host, with this server, for this workload.
 
     Ranges, defaults of each baseline, what is searched, and what is left out and why.
     """
@@ -113,7 +113,7 @@ def explain(
     force: Sequence[str],
     assume: str | None,
 ) -> None:
-    """What a parameter does, what it may be here, and what it trades."""
+    """Explain a parameter: its effect, its range here, and its trade."""
     known: set[str] = set()
     told = False
     for candidate in (name,) if name else (*spaces(), BUILT_IN):
@@ -235,7 +235,7 @@ class _Judge:
         self._port = local.free_ports(1)[0]
 
     def __call__(self, configuration: Configuration) -> str:
-        """The server's words against it; empty if it takes it.
+        """Return the server's words against it; empty if it takes it.
 
         Raises:
             DefinitionError: it cannot be written.
@@ -243,7 +243,7 @@ class _Judge:
         return refusal(self.write(configuration))
 
     def write(self, configuration: Configuration) -> InstanceSpec:
-        """A configuration as an instance.
+        """Return a configuration as an instance.
 
         Raises:
             DefinitionError: it cannot be written.
@@ -251,7 +251,7 @@ class _Judge:
         return self._server.instance("trial", configuration, self._space, self._ground, self._port)
 
     def words_of(self, draw: Callable[[], Configuration]) -> str:
-        """The same of one that is drawn, where not all that are drawn can be written."""
+        """Return the same of one that is drawn, where not all that are drawn can be written."""
         try:
             return self(draw())
         except DefinitionError as error:
@@ -261,7 +261,7 @@ class _Judge:
 def _watched(
     bound: _Bound, bases: dict[str, Configuration], *, samples: int, seed: int, quiet: bool
 ) -> Iterator[Callable[[], Configuration]]:
-    """Draws, with a line on the terminal that tells how many are left."""
+    """Draws, with a line on the terminal that shows how many are left."""
     from tuner.testing.draw import draw_configuration
 
     rng = random.Random(seed)  # noqa: S311 - a seeded draw, no secret
@@ -298,18 +298,18 @@ def _server_name(name: str) -> str:
     if not name.endswith((".yaml", ".yml")):
         return name.partition("/")[0] if name in spaces() else "nginx"
     told = read_yaml(Path(name)).entries().get("server")
-    # A space of the kernel goes beside that of any server.
+    # A kernel space joins the space of any server.
     server = told.one_of((*SERVER_NAMES, LAYER)) if told else "nginx"
     return "nginx" if server == LAYER else server
 
 
 def _is_proxy(name: str) -> bool:
-    """Whether a workload with a backend is what a space is for, as far as its name tells."""
+    """Return whether a workload with a backend is what a space is for, as far as its name shows."""
     return "proxy" in name or "terminator" in name
 
 
 def _reason(said: str) -> str:
-    """The first line that says what is wrong, without the place in a file that is gone."""
+    """Return the first line that says what is wrong, without the place in a file that is gone."""
     lines = [line for line in said.splitlines() if "[emerg]" in line or "rror" in line]
     return (lines or said.splitlines() or [said])[0].split(" in /")[0].strip()
 

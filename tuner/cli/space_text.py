@@ -22,7 +22,7 @@ def show_lines(
     assumed: bool,
     width: float = math.inf,
 ) -> Iterator[str]:
-    """A table of what is bound here; where it is too wide, two lines for each parameter."""
+    """Yield a table of what is bound here; where it is too wide, two lines for each parameter."""
     facts = space.facts
     cores = f"{facts.server_cores} core{'s' if facts.server_cores > 1 else ''}"
     how = " (assumed)" if assumed else ""
@@ -57,7 +57,7 @@ def show_lines(
 
 
 def explain_lines(space: Space, server: ServerFacts, name: str) -> Iterator[str]:
-    """All that is known of one parameter; nothing if the space has none of that name."""
+    """Yield all that is known of one parameter; nothing if the space has none of that name."""
     gone = {**dict(space.left_out), **dict(space.unused)}
     if name in gone:
         about, link = _written(space.path, name)
@@ -72,7 +72,7 @@ def explain_lines(space: Space, server: ServerFacts, name: str) -> Iterator[str]
 
 
 def as_data(space: Space, server: ServerFacts, workload: Workload) -> dict[str, object]:
-    """The same for programs."""
+    """Return the same for programs."""
     return {
         "space": space.name,
         "summary": space.summary,

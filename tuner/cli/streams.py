@@ -30,7 +30,7 @@ _PLAIN = {
     "π": "pi",
 }
 _LAST_BYTE = 0xDC80, 0xDCFF
-"""What ``os.fsdecode`` makes of the bytes of a file name that are no text (PEP 383)."""
+"""Range to which ``os.fsdecode`` maps the bytes of a file name that are no text (PEP 383)."""
 
 
 class Watched(io.TextIOWrapper):

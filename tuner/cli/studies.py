@@ -75,7 +75,7 @@ def _unreadable(name: str, error: TunerError) -> dict[str, str]:
 
 
 def _outcome(name: str, url: str) -> dict[str, str]:
-    """A study's outcome; one that cannot be read must not hide the others."""
+    """Return a study's outcome; one that cannot be read must not hide the others."""
     try:
         record = Store.open(url, name, writing=False).record()
         with reading(f"the record of {name!r}"):

@@ -77,7 +77,7 @@ def _write(text: str) -> Path | None:
 
 
 def _folders() -> Iterator[Path]:
-    """The folders for the report, best first."""
+    """Yield the folders for the report, best first."""
     # Without a home folder, or a folder for temporary files, there is one less.
     with contextlib.suppress(RuntimeError):
         state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"

@@ -34,7 +34,7 @@ And what they found together:
 """
 _BEGINNING_S = 30
 _OWN = ("name", "storage", "inventory")
-"""What of a definition is a worker's own affair."""
+"""Keys of a definition that belong to one worker."""
 
 
 @click.command(epilog=_EPILOG)
@@ -61,7 +61,7 @@ def command(
 
     The first worker begins the study with its options; the others join it by name. Each calibrates
     on its own host, measures blocks of the common search, and confirms the winner there. A worker
-    that stops, however it stops, is gone on with by the same line.
+    that stops, however it stops, is resumed by the same line.
     """
     refuse_unshared(storage)
     assert storage is not None  # noqa: S101 - refused above
@@ -130,7 +130,7 @@ def _definition(
 
 
 def _existing(storage: str, name: str) -> Record | None:
-    """The study's record, if it has begun; one that is just being begun is waited for.
+    """Return the study's record, if it has begun; one that is just being begun is waited for.
 
     Raises:
         StoreError: it was cut short before it began, or cannot be read.

@@ -135,7 +135,7 @@ def check(name: str) -> None:
 @click.argument("name", metavar="NAME|FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def show(name: str, as_json: bool) -> None:
-    """What a workload asks, how often, and which answer is right."""
+    """Show the requests of a workload, their weights and the expected answers."""
     workload = load_workload(name)
     if as_json:
         print_json(_as_data(workload))
@@ -201,7 +201,7 @@ def _watched(
 
 
 def _write_instants(path: Path, arrived: array[float]) -> None:
-    """Seconds from the first. Where a log tells whole seconds, requests are spread within each."""
+    """Seconds from the first. Where a log has whole seconds, requests are spread within each."""
     moments = np.sort(np.asarray(arrived))
     if len(moments) and (moments == np.floor(moments)).all():
         moments = np.sort(moments + np.random.default_rng(1).random(len(moments)))

@@ -1,4 +1,4 @@
-"""What servers do differently unless told, made alike before they are compared.
+"""Defaults in which servers differ, made alike before they are compared.
 
 One answers with compression and another without, one writes a line for each request and another
 does not: then the faster one is the one that does less. ``spaces/alike.yaml`` lists such things,
@@ -24,7 +24,7 @@ _SERVERS = "*/_alike.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One thing, and how each server is told."""
+    """One thing, and the setting of each server for it."""
 
     what: str
     why: str
@@ -35,7 +35,7 @@ class Rule:
 
 
 def shipped_rules() -> tuple[Rule, ...]:
-    """The rules of every comparison of servers.
+    """Return the rules of every comparison of servers.
 
     Raises:
         DefinitionError: a file is wrong, at its line.
@@ -63,7 +63,7 @@ def read_rules(root: Node) -> tuple[Rule, ...]:
 
 
 def merged(rules: Iterable[Rule], special: Iterable[Rule]) -> tuple[Rule, ...]:
-    """The rules, with those of the same name replaced by the special ones."""
+    """Return the rules, with those of the same name replaced by the special ones."""
     found = {rule.what: rule for rule in rules}
     found |= {rule.what: rule for rule in special}
     return tuple(found.values())
@@ -89,7 +89,7 @@ def equalise(configuration: Configuration, space: Space, rules: Iterable[Rule]) 
 
 
 def told(rules: Iterable[Rule], spaces: Sequence[Space]) -> tuple[Alike, ...]:
-    """What was made alike, in words, for the servers of these spaces."""
+    """Return the settings that were made alike, for the servers of these spaces."""
     return tuple(
         Alike(rule.what, rule.why, {space.server: _words(rule, space) for space in spaces})
         for rule in rules

@@ -79,10 +79,10 @@ class Experiment:
     alike: tuple[Rule, ...]
     published: Published
     stalls: Stalls = EXCLUDE
-    """What becomes of requests that stalls touch."""
+    """Treatment of requests that stalls touch."""
 
     def case(self, name: str) -> Case:
-        """The case of that name."""
+        """Return the case of that name."""
         return next(case for case in self.cases if case.name == name)
 
     @property
@@ -92,7 +92,7 @@ class Experiment:
 
 
 def list_experiments() -> tuple[Experiment, ...]:
-    """The experiments that ship with tuner, by name."""
+    """Return the experiments that ship with tuner, by name."""
     return tuple(load_experiment(str(path)) for path in sorted(_folder().glob("*.yaml")))
 
 
@@ -139,7 +139,7 @@ def load_experiment(name_or_path: str) -> Experiment:
 def scaled_workload(
     experiment: Experiment, case: Case, server_cores: int
 ) -> tuple[Workload, tuple[str, ...]]:
-    """The workload of a case on this machine, and how its sizes became what they are.
+    """Return the workload of a case on this machine, and how its sizes became what they are.
 
     Connections follow the server's cores, since each core serves its share of them; with fewer
     cores than published there are fewer, never more than were published.

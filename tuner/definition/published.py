@@ -1,4 +1,4 @@
-"""What others published of an experiment, as data: a folder of ``studies/published/`` for each."""
+"""Published configurations and figures, one folder of ``studies/published/`` each."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _texts(keys: Mapping[str, Node], key: str) -> tuple[str, ...]:
 
 
 def has_configuration(name: str, server: str) -> bool:
-    """Whether a server's configuration was published with the experiment."""
+    """Return whether a server's configuration was published with the experiment."""
     return _configuration(name, server).is_file()
 
 

@@ -32,9 +32,9 @@ MOST_BASELINES = 4
 PUBLISHED = "published"
 KERNEL_LAYER = "kernel"
 IN_PLACE = "restarts-my-service"
-"""What the user writes to say that they know what a study in place does."""
+"""Consent that a study in place needs: the text that the user types."""
 MAIN_FILES = {"nginx": "/etc/nginx/nginx.conf", "caddy": "/etc/caddy/Caddyfile"}
-"""Where packages put a server's main file."""
+"""Main file of each server as packages install it."""
 RESERVED_NAMES = ("workloads", "experiments", "published", "results")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -62,7 +62,7 @@ class StudyDefinition:
     baseline: str
     """``stock``, ``distro``, ``hand``, ``published``, or path of a configuration's file."""
     trials: int | None
-    """At most so many configurations; None: as many as the time allows."""
+    """Largest number of configurations; None: as many as the time allows."""
     time_s: float
     """For the whole study, set-up apart."""
     rate_per_s: float | None
@@ -77,19 +77,19 @@ class StudyDefinition:
     effect: float
     """Smallest effect worth finding, as a share."""
     load: Load = "native"
-    """What offers the load."""
+    """Load generator."""
     stalls: Stalls = EXCLUDE
-    """Whether requests that stalls touched are left out of latencies, or kept in them."""
+    """True if requests that stalls touched are left out of latencies, or kept in them."""
     slo: str = ""
     """The latency limit of the objective ``capacity``, ``p99<5ms``."""
     constraint: tuple[str, ...] = ()
     """Limits that the tuned configuration must keep to."""
     choose: str = ""
-    """Which point of a front is confirmed; empty: the best product of ratios."""
+    """Rule that chooses one point of a front; empty: the best product of ratios."""
     sequential: bool = False
     """The confirmation may stop as soon as its claim is safe, by an always-valid test."""
     finalists: int = 1
-    """How many of the search's best are confirmed in the same blocks."""
+    """Number of the search's best configurations that are confirmed in the same blocks."""
     beside: tuple[str, ...] = ()
     """Further baselines, confirmed in the same blocks; written as ``baseline``."""
     published: str = ""
@@ -101,11 +101,11 @@ class StudyDefinition:
     config: str = ""
     """The user's own configuration file, which is then a baseline called ``own``."""
     server_name: str = ""
-    """Which server of it is meant; empty: the default one."""
+    """Name of the server block that is meant; empty: the default server."""
     root: str = ""
     """Folder of its files, where they are not where it says."""
     keep_upstreams: bool = False
-    """Whether it asks the servers behind it that it names."""
+    """True if it asks the servers behind it that it names."""
     in_place: str = ""
     """``IN_PLACE`` where the target's own service is tuned, whose configuration ``config`` is
     there; empty: instances beside it.
@@ -166,7 +166,7 @@ class StudySummary:
 
 
 def list_studies() -> tuple[StudySummary, ...]:
-    """The built-in studies, by name."""
+    """Return the built-in studies, by name."""
     summaries = []
     for path in sorted(data_dir("studies").glob("*.yaml")):
         keys = read_yaml(path).mapping(optional=_KEYS)
@@ -214,7 +214,7 @@ def load_study(
             keys["config"] = Node.option("config", MAIN_FILES[server])
             given.add("config")
     if "config" in given and "baseline" not in given:
-        # Whoever names a configuration of their own means it, whatever the study's file says.
+        # A configuration named on the command line overrides the study's file.
         keys.pop("baseline", None)
     return _definition(keys, file)
 
@@ -288,7 +288,7 @@ def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
 
 
 def _goals(keys: Mapping[str, Node]) -> Goals:
-    """The goals, with an error at the place of what is wrong."""
+    """Return the goals, with an error at the place of what is wrong."""
     nodes = {key: _items(keys[key]) for key in ("objective", "constraint") if key in keys}
     for node in nodes.get("constraint", ()):
         try:
@@ -333,7 +333,7 @@ def _finalists(node: Node, goals: Goals) -> int:
 
 
 def _items(node: Node) -> Sequence[Node]:
-    """One text may stand where a list of them may."""
+    """Return one text may stand where a list of them may."""
     return node.sequence() if isinstance(node.content, tuple) else (node,)
 
 
@@ -351,7 +351,7 @@ def _name(node: Node | None, file: Path) -> str:
 
 
 def _space_for(server: str, workload: str) -> str:
-    """The space that fits: a proxy's if there is a backend to stand in front of.
+    """Return the space that fits: a proxy's if there is a backend to stand in front of.
 
     Where a server has one space only, it does one thing only, and that space is it.
     """
@@ -363,7 +363,7 @@ def _space_for(server: str, workload: str) -> str:
 
 
 def _baselines(node: Node, known: Sequence[str], published: str) -> tuple[str, ...]:
-    """The baseline of the study, and those that are confirmed beside it."""
+    """Return the baseline of the study, and those that are confirmed beside it."""
     items = _items(node)
     names = tuple(_baseline(item, known, published) for item in items)
     for item, name in zip(items, names, strict=True):
@@ -384,7 +384,7 @@ def _baseline(node: Node, known: Sequence[str], published: str) -> str:
 
 
 def _own(keys: Mapping[str, Node]) -> dict[str, Any]:
-    """What is said of the user's own configuration."""
+    """Return the options that concern the user's own configuration."""
     if "config" not in keys:
         for key in ("server_name", "root", "keep_upstreams"):
             if key in keys and keys[key].text().lower() not in ("false", "off", "no"):

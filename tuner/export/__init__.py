@@ -1,4 +1,4 @@
-"""What a study hands over: the configuration in the forms that people deploy.
+"""Exports: the recommended configuration in the forms that people deploy.
 
 Pure functions of the study's result: texts by file name, each with where it comes from.
 """

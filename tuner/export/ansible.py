@@ -24,7 +24,7 @@ ROLE = "tuned"
 def variables(
     study: StudyResult, *, candidate: bool = False, minimal: bool = False
 ) -> dict[str, str]:
-    """The values as a file of variables, for templates of your own.
+    """Return the values as a file of variables, for templates of your own.
 
     Returns:
         Empty if the record holds no configuration.
@@ -42,7 +42,7 @@ def variables(
 
 
 def role(study: StudyResult, *, candidate: bool = False, minimal: bool = False) -> dict[str, str]:
-    """A role directory by path; apply it with ``hosts: web`` and ``roles: [tuned_nginx]``.
+    """Return a role directory by path; apply it with ``hosts: web`` and ``roles: [tuned_nginx]``.
 
     It writes the server's file with a copy of what was there, only after the server itself found it
     valid, and reloads the service if the file changed. Variables of the server's process become a

@@ -22,15 +22,15 @@ from tuner.workload.site import generate
 from tuner.workload.workload import Workload, load_workload
 
 _PORT = 8080
-"""Of the server on the machine that runs Compose."""
+"""Port of the server on the machine that runs Compose."""
 _BACKEND_PORT = 8080
-"""Of the backend, in the network that it shares with the server: where an export looks for it."""
+"""Port of the backend in the network that it shares with the server."""
 
 
 def compose(
     study: StudyResult, *, candidate: bool = False, minimal: bool = False
 ) -> dict[str, str | bytes]:
-    """``compose.yaml`` with everything that it mounts, by path.
+    """Return ``compose.yaml`` with everything that it mounts, by path.
 
     Returns:
         Empty if the record holds no configuration.
@@ -139,7 +139,7 @@ def _backend() -> dict[str, object]:
 
 
 def _load(study: StudyResult, workload: Workload) -> dict[str, object]:
-    """The study's load on one path; ``tuner workload show`` has the whole mix."""
+    """Return the study's load on one path; ``tuner workload show`` has the whole mix."""
     calibration = study.record.calibration
     rate = round(calibration.rate_per_s) if calibration else 1000
     path = workload.requests[0].path if workload.requests else "/"

@@ -24,7 +24,7 @@ PATCH_NAME = "own.patch"
 def export_files(
     study: StudyResult, *, candidate: bool = False, minimal: bool = False
 ) -> dict[str, str]:
-    """Files by name: the server's own configuration, and the values for ``--baseline``.
+    """Return files by name: the server's own configuration, and the values for ``--baseline``.
 
     Args:
         study: the result.
@@ -56,7 +56,7 @@ def export_files(
 def choose(
     study: StudyResult, *, candidate: bool = False, minimal: bool = False
 ) -> ConfigurationRecord | None:
-    """Which configuration is handed over, by the rules of ``export_files``.
+    """Choose the configuration to export, by the rules of ``export_files``.
 
     Returns:
         None if the record does not hold it.
@@ -69,7 +69,7 @@ def choose(
 
 
 def comment(lines: Sequence[str]) -> str:
-    """Lines as comments, as most languages of configuration write them."""
+    """Return lines as comments, as most languages of configuration write them."""
     return "".join(f"{comment_line(line)}\n" for line in lines)
 
 
@@ -85,7 +85,7 @@ def _minimal(study: StudyResult) -> str:
 
 
 def provenance(study: StudyResult, chosen: ConfigurationRecord) -> list[str]:
-    """Where a configuration comes from and what was shown of it: study, hash, verdict."""
+    """Return the provenance of a configuration: study, hash, verdict."""
     record = study.record
     protocol = f", protocol {record.protocol.digest}" if record.protocol else ""
     roles = {

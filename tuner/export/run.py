@@ -27,7 +27,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def run_files(results: Sequence[ContestResult]) -> dict[str, str]:
-    """The configuration of every arm by its path: the server's own file, and the values.
+    """Return the configuration of every arm by its path: the server's own file, and the values.
 
     An arm that has another configuration in another case is there once for each.
     """
@@ -76,12 +76,12 @@ def write_run(results: Sequence[ContestResult], folder: Path) -> list[Path]:
 
 
 def safe(name: str) -> str:
-    """A name as part of a file's: cases and arms of one's own may be called anything."""
+    """Return a name as part of a file's: cases and arms of one's own may be called anything."""
     return _UNSAFE.sub("-", name).lstrip(".") or "-"
 
 
 def _provenance(result: ContestResult, contender: Contender) -> list[str]:
-    """Where an arm's configuration comes from and what was shown of it."""
+    """Return the provenance of an arm's configuration, and its claims."""
     record, contest = result.record, result.contest
     case = f", {contest.case}" if contest.case else ""
     found = contest.servers[[s.name for s in contest.servers].index(contender.server)]

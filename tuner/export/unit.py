@@ -1,4 +1,4 @@
-"""What a role adds for variables of the server's process: a drop-in of its systemd unit.
+"""The systemd drop-in that a role adds for variables of the server's process.
 
 The same files as ``tuner apply`` puts on a host (``tuner.render.systemd``). Of a server that has no
 variables (``UsualPlace.environment``) all of this is empty.
@@ -14,7 +14,7 @@ from tuner.servers.usual_place import UsualPlace
 
 
 def defaults(name: str, place: UsualPlace, environment: str) -> dict[str, object]:
-    """The role's variables.
+    """Return the role's variables.
 
     Args:
         name: of the role.
@@ -116,7 +116,7 @@ def handler(name: str, place: UsualPlace) -> str:
 
 
 def readme(name: str, place: UsualPlace) -> str:
-    """A paragraph of it."""
+    """Return a paragraph of it."""
     if not place.environment:
         return ""
     return f"""\

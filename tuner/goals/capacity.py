@@ -1,6 +1,6 @@
 """The highest rate at which an arm meets a latency limit, from windows at several rates.
 
-A window at rate r tells by how much its percentile exceeds the limit, ln(percentile / limit).
+A window at rate r shows by how much its percentile exceeds the limit, ln(percentile / limit).
 Latency does not fall when more is offered, so the excess is fitted by a non-decreasing function
 of ln r (isotonic regression by pooling adjacent violators: Barlow et al. 1972), and the capacity
 is where the fit crosses zero. Which rates are offered follows from an arm's own windows alone, by
@@ -42,7 +42,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """Where the limit is reached."""
+    """The rate at which the limit is reached."""
 
     ln_rate: float
     bounded: bool
@@ -50,13 +50,13 @@ class Crossing:
 
 
 def missed(window: Measurement) -> bool:
-    """Whether its rate was not served, whatever the percentile of what was answered."""
+    """Return whether its rate was not served, whatever the percentile of what was answered."""
     late = window.timeouts + window.unsent + window.in_flight
     return late > _LATE_SHARE * window.offered or any(window.errors.values())
 
 
 def point(window: Measurement, slo: Constraint) -> Point:
-    """What a window says of its rate."""
+    """Return the point that a window contributes at its rate."""
     excess = math.log(slo.metric.value(window) / slo.limit)
     if missed(window):
         excess = CLIP
@@ -64,12 +64,12 @@ def point(window: Measurement, slo: Constraint) -> Point:
 
 
 def points(windows: Sequence[Measurement], slo: Constraint) -> list[Point]:
-    """The points of the valid windows, in their order."""
+    """Return the points of the valid windows, in their order."""
     return [point(window, slo) for window in windows if window.valid]
 
 
 def crossing(found: Sequence[Point]) -> Crossing | None:
-    """The rate at which the fitted excess is zero; None without points."""
+    """Return the rate at which the fitted excess is zero; None without points."""
     if not found:
         return None
     knots = _isotonic(found)
@@ -85,11 +85,11 @@ def crossing(found: Sequence[Point]) -> Crossing | None:
 
 
 def next_rate(own: Sequence[Measurement], slo: Constraint, start_per_s: float) -> float:
-    """The rate of an arm's next window, requests/s.
+    """Return the rate of an arm's next window, requests/s.
 
     Args:
         own: the windows of the arm in this block so far. Those in which the generator could not
-            keep up tell nothing of the server, and no such rate is offered again.
+            keep up show nothing about the server, and no such rate is offered again.
         slo: an absolute limit on a percentile.
         start_per_s: where every arm begins.
     """

@@ -1,7 +1,7 @@
-"""What a configuration must keep to, whatever it gains: ``memory <= 1.2x baseline``.
+"""Constraints that a configuration must hold: ``memory <= 1.2x baseline``.
 
 A limit is absolute, or a multiple of what the baseline has in the same block. In the search the
-excess over it, ln(value / limit), is told to the sampler; in the confirmation an interval says
+excess over it, ln(value / limit), is passed to the sampler; in the confirmation an interval says
 whether it is held.
 """
 
@@ -79,7 +79,7 @@ class Constraint:
         return cls(metric, limit, bool(factor), f"{name} {wanted} {shown}")
 
     def excess(self, own: Sequence[Measurement], baseline: Sequence[Measurement]) -> float:
-        """How far beyond the limit the windows of an arm are in a block; 0 or less holds.
+        """Return the excess of an arm's windows over the limit; 0 or less holds.
 
         ln(value / limit), signed so that positive violates; for errors the difference of shares,
         because they may be none. NaN where it cannot be known.

@@ -1,4 +1,4 @@
-"""What a study wants: one objective or two, and the limits that must hold.
+"""Goals of a study: one objective or two, and the limits that must hold.
 
 With two objectives there is no single best configuration but a front: those that no other one
 beats in both. One point of it is chosen by a rule that is given beforehand, and confirmed.
@@ -20,7 +20,7 @@ _WEIGHT = re.compile(r"\s*([a-z0-9.]+)\s*=\s*([0-9]+(?:\.[0-9]+)?)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which point of the front is confirmed: the best product of ratios, each to its weight.
+    """A rule that chooses a point of the front: the best weighted product of ratios.
 
     With a limit, the best of the other objective among the points that keep to it.
     """
@@ -128,7 +128,7 @@ def parse_goals(
 
 
 def goals_of(definition: Mapping[str, object]) -> Goals:
-    """The goals of a study's definition, as it stands in the record."""
+    """Return the goals of a study's definition, as it stands in the record."""
     return parse_goals(
         _texts(definition.get("objective")) or ("p99",),
         slo=str(definition.get("slo") or ""),

@@ -130,7 +130,7 @@ def memory_mib(window: Measurement) -> float:
 
 
 def error_share(window: Measurement) -> float:
-    """Share of the offered requests that failed or timed out."""
+    """Return the share of the offered requests that failed or timed out."""
     failed = sum(window.errors.values()) + window.timeouts
     return failed / window.offered if window.offered else math.nan
 

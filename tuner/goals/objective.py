@@ -1,4 +1,4 @@
-"""What is minimised or maximised."""
+"""Objectives: figures that a study minimises or maximises."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Objective:
 
     name: str
     slo: Constraint | None = None
-    """Of ``capacity`` alone: an absolute limit on a percentile."""
+    """Absolute limit on a percentile; for ``capacity`` alone."""
 
     @classmethod
     def parse(cls, text: str) -> Objective:
@@ -66,7 +66,7 @@ class Objective:
 
     @property
     def text(self) -> str:
-        """What ``parse`` reads again."""
+        """Text that ``parse`` reads back."""
         return f"{self.name} at {self.slo.text}" if self.slo else self.name
 
     @property
@@ -137,5 +137,5 @@ class Objective:
         return self.arm_ln(own) - self.arm_ln(other)
 
     def loss(self, ln_ratio: float) -> float:
-        """Sign a log ratio so that smaller is better, whatever the objective."""
+        """Sign a log ratio so that smaller is better, for every objective."""
         return -ln_ratio if self.larger_is_better else ln_ratio

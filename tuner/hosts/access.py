@@ -1,4 +1,4 @@
-"""What the account of the instances may read: who asks here is often root, who may read everything.
+"""Files that the unprivileged account of the instances may read.
 
 The agent runs this file on other hosts, so it stands on the standard library of Python 3.8 alone.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def is_enterable(path: str) -> bool:
-    """Whether the account may enter a folder."""
+    """Return whether the account may enter a folder."""
     if os.geteuid() != 0:
         return os.access(path, os.X_OK)
     folder = Path(path).resolve()
@@ -22,7 +22,7 @@ def is_enterable(path: str) -> bool:
 
 
 def is_readable(path: str) -> bool:
-    """Whether the account may read a file."""
+    """Return whether the account may read a file."""
     if os.geteuid() != 0:
         return os.access(path, os.R_OK)
     try:

@@ -63,7 +63,7 @@ class Agent:
     def ask(
         self, what: str, patience_s: float = _PATIENCE_S, **arguments: object
     ) -> dict[str, Any]:
-        """One question and its answer.
+        """Return one question and its answer.
 
         Raises:
             HostError: the host is gone, does not answer in time, or could not do it.
@@ -138,7 +138,7 @@ class Agent:
         return Usage(tuple(told["pids"]), told["cpu_ns"] / 1e9, told["rss_bytes"])
 
     def which(self, name: str) -> str | None:
-        """Path of a program there."""
+        """Return path of a program there."""
         found: str | None = self.ask("which", name=name)["path"]
         return found
 
@@ -162,7 +162,7 @@ class Agent:
                 self.ask("remove", path=path)
 
     def read(self, path: str) -> bytes:
-        """A file's content.
+        """Return a file's content.
 
         Raises:
             OSError: it cannot be read.
@@ -177,19 +177,19 @@ class Agent:
         return base64.b64decode(self.ask("log_end", path=path)["content"])
 
     def matches(self, pattern: str) -> list[str]:
-        """The files of a name or a pattern, sorted as glob(3) does."""
+        """Return the files of a name or a pattern, sorted as glob(3) does."""
         return list(self.ask("matches", pattern=pattern)["paths"])
 
     def is_enterable(self, path: str) -> bool:
-        """Whether the account of the instances may enter a folder there."""
+        """Return whether the account of the instances may enter a folder there."""
         return bool(self.ask("enterable", path=path)["may"])
 
     def is_readable(self, path: str) -> bool:
-        """Whether the account of the instances may read a file there."""
+        """Return whether the account of the instances may read a file there."""
         return bool(self.ask("readable", path=path)["may"])
 
     def free_ports(self, address: str, count: int) -> Sequence[int]:
-        """So many consecutive ports of that address on which nothing listens.
+        """Return consecutive ports of that address on which nothing listens.
 
         Raises:
             HostError: there are none in the range that tuner uses, or the address is not its own.
@@ -239,7 +239,7 @@ class Agent:
             process.stderr.close()
 
     def _running(self) -> subprocess.Popen[bytes]:
-        """The channel: opened again where it broke, because the host may be back."""
+        """Return the channel: opened again where it broke, because the host may be back."""
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.close()

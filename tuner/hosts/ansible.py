@@ -17,7 +17,7 @@ from tuner.hosts.playbooks import LOCAL_INVENTORY, Playbooks
 __all__ = ["KERNEL_FOLDER", "LOCAL_INVENTORY", "AnsibleDeployer", "Loan"]
 
 KERNEL_FOLDER = "/run/tuner-kernel"
-"""Where a target keeps what its kernel was set to; a reboot empties it, and resets the kernel."""
+"""Folder in which a target keeps its former kernel settings until it reboots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Loan:
     """Terms on which a target lends its kernel's settings."""
 
     lease_s: float = 300.0
-    """The target puts the old settings back by itself so long after the last sign of life."""
+    """The target puts the old settings back by itself this long after the last sign of life."""
     folder: str = KERNEL_FOLDER
 
 
@@ -112,16 +112,16 @@ class AnsibleDeployer:
         return self._deploy(self._backend, self.backends_dir, backends)
 
     def deploy(self, instances: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
-        """See ``Deployer.deploy``."""
+        """Implement ``Deployer.deploy``."""
         return self._deploy(self._target, self.instances_dir, instances)
 
     def switch(self, instance: InstanceSpec) -> InstanceState:
-        """See ``Deployer.switch``."""
+        """Implement ``Deployer.switch``."""
         loan = self._loan or Loan()
         variables = self._wanted(self.instances_dir, [instance])
         settings = self._work / "kernel.json"
         settings.write_text(json.dumps(dict(instance.kernel)))
-        # After a failure nobody knows what holds: the next call begins anew.
+        # After a failure the state is unknown: the next call begins anew.
         continues, self._switched = self._switched, False
         results = self._play(
             "switch.yml",
@@ -140,7 +140,7 @@ class AnsibleDeployer:
         return self._noted(_states(results, [instance]))[instance.instance]
 
     def stop(self) -> None:
-        """See ``Deployer.stop``."""
+        """Implement ``Deployer.stop``."""
         self._stop()
 
     def remove(self) -> None:
@@ -174,7 +174,7 @@ class AnsibleDeployer:
         return states
 
     def _wanted(self, folder: Path, instances: Sequence[InstanceSpec]) -> dict[str, Any]:
-        """What is to run, for the module that runs it."""
+        """Return the instances in the form that the Ansible module takes."""
         self._work.mkdir(parents=True, exist_ok=True)
         wanted = self._work / "instances.json"
         data = [asdict(instance) for instance in instances]

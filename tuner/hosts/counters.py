@@ -1,4 +1,4 @@
-"""What the kernel counts of processes and hosts, here or on others: see ``tuner.hosts.proc``."""
+"""Counters of the kernel for processes and hosts, here or remote: ``tuner.hosts.proc``."""
 
 from __future__ import annotations
 

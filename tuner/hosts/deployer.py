@@ -26,16 +26,16 @@ class InstanceSpec:
     pid_file: str
     """Absolute path of the file that holds the main process's id."""
     live_url: str
-    """Where the running instance tells which configuration it runs."""
+    """URL at which the running instance reports its configuration."""
     live_token: str
-    """What it must answer there: the configuration's digest."""
+    """Expected answer there: the configuration's digest."""
     environment: Mapping[str, str]
     cpus: tuple[int, ...]
     """CPUs that the instance is confined to."""
     kernel: Mapping[str, str] = field(default_factory=dict)
     """Settings of the host's kernel by name, which hold while it runs; only for ``switch``."""
     open_files: int = 0
-    """It may have at least so many files open, where the host allows it."""
+    """Least limit of open files, where the host allows it."""
     live_header: str = ""
     """Header of the answer at ``live_url`` that is the token; empty: the body is."""
     live_host: str = ""
@@ -51,12 +51,12 @@ class InstanceSpec:
     live_adapted: tuple[str, ...] = ()
     """Command on the target, or empty: tells the JSON that Caddy must tell as running instead."""
     program: str = ""
-    """What the process of a service runs, as which ``validate`` is run; empty: as it comes."""
+    """Program of the service's process, whose account runs ``validate``; empty: as it comes."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceState:
-    """What became of it.
+    """Outcome of a deployment for one instance.
 
     ``refused`` is the configuration's fault (the validator's words are in ``message``),
     ``failed`` the host's or the server's: it did not start, or not with this configuration.

@@ -36,24 +36,24 @@ class ServiceHome:
         return self._variables
 
     def read(self, path: str) -> bytes:
-        """See ``Files``."""
+        """Implement ``Files``."""
         return self._agent.read(path)
 
     def matches(self, pattern: str) -> list[str]:
-        """See ``Files``."""
+        """Implement ``Files``."""
         return self._agent.matches(pattern)
 
     def caddy(self, *arguments: str, cwd: str) -> tuple[int, str, str]:
-        """See ``Home``."""
+        """Implement ``Home``."""
         command = (self._program, *arguments)
         return self._agent.said(command, environment=self._variables, cwd=cwd)
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[str]:
-        """See ``Home``."""
+        """Implement ``Home``."""
         with self._agent.folder() as path:
             yield path
 
     def write(self, path: str, content: bytes) -> None:
-        """See ``Home``."""
+        """Implement ``Home``."""
         self._agent.put(path, content)

@@ -17,7 +17,7 @@ SERVICE = "tuner_service"
 
 
 def owner_of(study: Path) -> str:
-    """Whose change it is: the same for every process that runs the study."""
+    """Return the owner of a change: the same for every process that runs the study."""
     return f"{socket.gethostname()}:{study.resolve()}"
 
 
@@ -29,7 +29,7 @@ class InPlaceDeployer:
         host: whose service it is.
         owner: as ``owner_of`` says.
         service: its name.
-        lease_s: the host puts its own files back so long after the last sign of life.
+        lease_s: the host puts its own files back this long after the last sign of life.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class InPlaceDeployer:
         Restarted, since a reload keeps sockets and leaves old workers behind: every window is of
         a start of its own.
         """
-        # After a failure nobody knows what stands there: the next call begins anew.
+        # After a failure the state is unknown: the next call begins anew.
         continues, self._switched = self._switched, False
         changed = self._services.change(
             self._host,

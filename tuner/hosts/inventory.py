@@ -56,7 +56,7 @@ class Host:
 
     @property
     def address(self) -> str:
-        """Where its instances listen: ``tuner_address``, or what Ansible connects to."""
+        """Address of its instances: ``tuner_address``, or the one that Ansible connects to."""
         return str(self.variables.get("tuner_address") or self.connects_to)
 
     @property
@@ -68,7 +68,7 @@ class Host:
 
     @property
     def is_local(self) -> bool:
-        """Whether Ansible would not leave this machine for it."""
+        """True if Ansible would not leave this machine for it."""
         return self.variables.get("ansible_connection") == "local"
 
     @property
@@ -79,11 +79,11 @@ class Host:
 
     @property
     def becomes(self) -> bool:
-        """Whether commands run with ``become``."""
+        """True if commands run with ``become``."""
         return str(self.variables.get("ansible_become", False)).lower() in {"true", "yes", "1"}
 
     def command(self, *words: str, control_path: str, master: bool = False) -> list[str]:
-        """The command that runs ``words`` there, with standard streams tied through.
+        """Return the command that runs ``words`` there, with standard streams tied through.
 
         The same settings that Ansible's own SSH connection reads from the inventory
         (https://docs.ansible.com/ansible/latest/collections/ansible/builtin/ssh_connection.html).
@@ -210,7 +210,7 @@ def read_inventory(path: str, *, generators: bool = True) -> Inventory:
 
 
 def parse_inventory(told: Mapping[str, Any], path: str, *, generators: bool = True) -> Inventory:
-    """The hosts by group, from what ``ansible-inventory --list`` prints.
+    """Return the hosts by group, from what ``ansible-inventory --list`` prints.
 
     Raises:
         DefinitionError: a group is missing or empty.
@@ -301,6 +301,6 @@ def _names(told: Mapping[str, Any], group: str) -> list[str]:
 
 
 def _beside_python(name: str) -> str:
-    """Ansible's command of this Python's environment, or what the PATH has."""
+    """Return Ansible's command of this Python's environment, or what the PATH has."""
     beside = Path(sys.executable).parent / name
     return str(beside) if beside.is_file() else name

@@ -1,4 +1,4 @@
-"""What a target's kernel is set to, before anything is changed."""
+"""Kernel settings of a target as found, before anything is changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tuner.space.kernel import ALGORITHMS, OPEN_FILES, Seen
 
 
 def names_to_look_at(names: Collection[str]) -> list[str]:
-    """The kernel's names of what a space is about, and of what its choices depend on."""
+    """Return the kernel's names of what a space is about, and of what its choices depend on."""
     return [*(name for name in names if name != OPEN_FILES), ALGORITHMS]
 
 
@@ -42,7 +42,7 @@ def look(names: Collection[str]) -> Seen:
 
 
 def seen(found: Mapping[str, Any]) -> Seen:
-    """What ``tuner_kernel`` with ``state: looked`` tells, if a study can change anything there.
+    """Return the kernel settings that ``tuner_kernel`` read, if a study can change any.
 
     Raises:
         DefinitionError: it cannot; the message says why, and the way out.
@@ -67,5 +67,5 @@ def seen(found: Mapping[str, Any]) -> Seen:
 
 
 def _open_files(limit: int) -> int:
-    """The limit as a number: -1 is without limit, up to what the kernel has room for."""
+    """Return the limit as a number: -1 is without limit, up to what the kernel has room for."""
     return limit if limit >= 0 else 1_048_576

@@ -27,19 +27,19 @@ _UNPRIVILEGED = "nobody"
 
 
 def facts() -> HostFacts:
-    """What this machine is, told by the code that tells it of others."""
+    """Return the facts of this machine, read by the code that reads other hosts."""
     program = data_dir("playbooks") / "module_utils" / "tuner_host.py"
     return host_facts(runpy.run_path(str(program))["facts"]())
 
 
 def host_facts(told: Mapping[str, Any]) -> HostFacts:
-    """What a host is, from what was told on it, which may be more."""
+    """Return the facts of a host from what was read on it; further keys are ignored."""
     known = {field.name: told[field.name] for field in fields(HostFacts)}
     return HostFacts(**{**known, "cpus": tuple(known["cpus"])})
 
 
 def free_ports(count: int) -> Sequence[int]:
-    """So many consecutive ports on loopback on which nothing listens.
+    """Return consecutive ports on loopback on which nothing listens.
 
     Raises:
         HostError: there are none in the range that tuner uses.
@@ -58,12 +58,12 @@ def free_ports(count: int) -> Sequence[int]:
 
 
 def lab_user() -> str:
-    """The account that instances run as: nobody where tuner is root, else tuner's own."""
+    """Return the account that instances run as: nobody where tuner is root, else tuner's own."""
     return _UNPRIVILEGED if os.geteuid() == 0 else ""
 
 
 def lab_folder(study: Path) -> Path:
-    """Where the instances of a study live: its own folder, or one that their account can reach.
+    """Return the folder of a study's instances: its own, or one that their account can reach.
 
     As root the instances run as ``nobody``, who cannot enter a study below a closed home folder;
     the lab is then in the system's folder for temporary files.
@@ -86,21 +86,21 @@ class Claim:
     lab: str
     work: str
     kernel: bool = False
-    """Whether it borrowed the kernel's settings."""
+    """True if it borrowed the kernel's settings."""
     inventory: str = ""
-    """Of the hosts on which the lab is; empty: it is on this machine."""
+    """Inventory of the lab's hosts; empty: this machine."""
     in_place: bool = False
-    """Whether the target's own service stands in the lab's place."""
+    """True if the target's own service stands in the lab's place."""
     cpus: tuple[int, ...] = ()
     """CPUs of this machine that the lab may use; empty in claims of older versions: any."""
     programs: tuple[str, ...] = ()
     """Paths of the programs that were started here."""
     processes: tuple[tuple[int, int], ...] = ()
-    """What was started here and ran last: process id, and start time as in ``started``."""
+    """Processes started here: process id, and start time as in ``started``."""
 
     @property
     def alive(self) -> bool:
-        """Whether the process that made the claim runs."""
+        """True if the process that made the claim runs."""
         return start_time(self.pid) == self.started
 
 
@@ -175,7 +175,7 @@ def strays() -> list[Claim]:
 
 
 def claims() -> list[Claim]:
-    """All claims of this user."""
+    """Return all claims of this user."""
     found = []
     for path in sorted(_claims_folder().glob("*.json")):
         with contextlib.suppress(ValueError, TypeError, OSError):

@@ -31,7 +31,7 @@ class Holder(NamedTuple):
     """The process that holds a lock, and its study."""
 
     pid: int = 0
-    """Of the process that holds the lock; 0: unknown."""
+    """Id of the process that holds the lock; 0: unknown."""
     study: str = ""
     folder: str = ""
     tuner: str = ""
@@ -115,7 +115,7 @@ class Locks:
 
 
 class Taken(NamedTuple):
-    """What became of an attempt to take the locks of some cores."""
+    """The outcome of an attempt to lock some cores."""
 
     cpu: int = -1
     """The core that another study holds; -1: none."""

@@ -13,7 +13,7 @@ MOST_BYTES = 32 * 1024
 
 
 def log_end(path: str) -> bytes:
-    """The last whole lines of a file, at most 32 KiB; nothing if there is none.
+    """Return the last whole lines of a file, at most 32 KiB; nothing if there is none.
 
     The folder belongs to the account of the server that is under test, so what lies there may be
     anything: only a plain file is read, and no link is followed.

@@ -110,7 +110,7 @@ def _bind(drafts: Mapping[str, str]) -> None:
 
 
 def _likeness(pid: int) -> tuple[Callable[[], None], str | None]:
-    """What gives a child the account and groups of a process, and that process's folder."""
+    """Return a function that gives a child the account and groups of a process, and its folder."""
     if not pid or os.geteuid() != 0:
         return (lambda: None), None
     text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")

@@ -47,15 +47,15 @@ _PATIENCE_S = 600
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What became of a playbook, host by host."""
+    """The outcome of a playbook, host by host."""
 
     results: Mapping[str, Mapping[str, Any]]
-    """Of the last task that had one."""
+    """Result of the last task that had one, by host."""
     failed: Mapping[str, str]
-    """What was wrong, of the hosts on which something was."""
+    """Reason of the failure, by host."""
     unreachable: frozenset[str]
     words: str
-    """What was wrong with all of it; empty if nothing was."""
+    """Reason of the failure as a whole; empty if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _end(runner: Runner) -> str:
 
 
 def end_workers(private: Path) -> None:
-    """Kill what goes on with a playbook that was ended.
+    """Kill the processes that outlive a playbook that was ended.
 
     ansible-runner kills the group of ``ansible-playbook``. Its workers have sessions of their own
     since ansible-core 2.19 (``WorkerProcess._detach``), and what they run would go on: it would

@@ -1,4 +1,4 @@
-"""What the kernel counts of processes and of a host, as plain data, read from /proc: see proc(5).
+"""Counters of processes and of a host as plain data, read from /proc: see proc(5).
 
 The agent runs this file on other hosts, so it stands on the standard library of Python 3.8 alone.
 One reading takes about a tenth of a millisecond per process. It is for the gaps between windows.
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Iterable
 
 SECTOR_BYTES = 512
-"""Of /proc/diskstats, whatever the disk's own sectors are (kernel, iostats.rst)."""
+"""Unit of /proc/diskstats, for disks of any sector size (kernel, iostats.rst)."""
 _BLOCK = Path("/sys/block")
 _LAYERS = re.compile(r"(loop|ram|zram|dm-|md|sr|fd)")
-"""What is no disk of its own, or lies above disks that are counted already."""
+"""Block devices that are virtual, or lie above disks that are counted already."""
 _SWITCHES = ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
 
 
@@ -113,7 +113,7 @@ def _count(folder: Path) -> int | None:
 
 
 def _fields(path: Path) -> dict[str, int]:
-    """The lines ``name: number`` of a file."""
+    """Return the lines ``name: number`` of a file."""
     found = {}
     for line in path.read_text(errors="replace").splitlines():
         name, _, rest = line.partition(":")

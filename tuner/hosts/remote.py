@@ -44,9 +44,9 @@ class RemoteFacts:
     programs: Mapping[str, str | None]
     """Paths of the servers that are there."""
     loadgen: str
-    """Where tuner-loadgen is, or will be."""
+    """Path of tuner-loadgen, present or to be copied."""
     loadgen_sha256: str
-    """Of what lies there; empty: nothing."""
+    """SHA-256 of the file there; empty if there is none."""
 
 
 class Connections:
@@ -74,7 +74,7 @@ class Connections:
         return str(self._folder / hashlib.sha256(host.name.encode()).hexdigest()[:8])
 
     def agent(self, host: Host) -> Agent:
-        """The agent on a host."""
+        """Return the agent on a host."""
         return self._agents[host.name]
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ def _lives(pid: int) -> bool:
 
 
 def read_facts(playbooks: Playbooks, hosts: Sequence[Host]) -> Mapping[str, RemoteFacts]:
-    """What the hosts are, by their names: one Ansible run.
+    """Return the facts of the hosts by name, in one Ansible run.
 
     Raises:
         HostError: one of them cannot be reached.
@@ -124,7 +124,7 @@ def read_facts(playbooks: Playbooks, hosts: Sequence[Host]) -> Mapping[str, Remo
 
 
 def look(playbooks: Playbooks, host: Host, names: Collection[str]) -> Seen:
-    """What a host's kernel is set to.
+    """Return the kernel settings of a host.
 
     Raises:
         DefinitionError: nothing of it can be changed there.
@@ -207,32 +207,32 @@ class RemotePlace:
 
     @property
     def watches_server(self) -> bool:
-        """See ``Place.watches_server``."""
+        """Implement ``Place.watches_server``."""
         return self._watches_server
 
     def command(self, *arguments: str) -> list[str]:
-        """See ``Place.command``."""
+        """Implement ``Place.command``."""
         words = ("setsid", "--wait", "sh", "-c", _PREFERRED, "sh", self._binary, *arguments)
         return self._host.command(*words, control_path=self._control_path)
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[str]:
-        """See ``Place.folder``."""
+        """Implement ``Place.folder``."""
         with self._agent.folder() as path:
             yield path
 
     def put(self, folder: str, name: str, content: bytes) -> str:
-        """See ``Place.put``."""
+        """Implement ``Place.put``."""
         path = f"{folder}/{name}"
         self._agent.put(path, content)
         return path
 
     def finds(self, path: Path, folder: str) -> str:
-        """See ``Place.finds``."""
+        """Implement ``Place.finds``."""
         return self.put(folder, path.name, path.read_bytes())
 
     def taken(self, path: str) -> bytes:
-        """See ``Place.taken``."""
+        """Implement ``Place.taken``."""
         return self._agent.take(path)
 
 

@@ -15,13 +15,13 @@ from tuner.hosts.playbooks import Playbooks
 from tuner.render.systemd import Unit
 
 SERVICE_FOLDER = "/var/lib/tuner"
-"""Where a host keeps what was in the files before, and the log of it."""
+"""Folder in which a host keeps the former files, and the log of changes."""
 Outcome = Literal["live", "refused", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What only a service that runs with the new files answers."""
+    """An answer that only a service with the new files gives."""
 
     url: str
     """As the host itself reaches it."""
@@ -33,18 +33,18 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What Caddy must tell at its administration as the configuration that is running."""
+    """The configuration that Caddy must report at its admin endpoint."""
 
     adapted: tuple[str, ...]
-    """Command on the host that tells it."""
+    """Command on the host that reports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to stand in the files of a service."""
+    """A change of the files of a service."""
 
     owner: str
-    """Whose change it is: the study's name."""
+    """Owner of the change: the study's name."""
     service: str
     files: Mapping[str, str]
     """Text by absolute path."""
@@ -52,15 +52,15 @@ class Change:
     """Command that refuses a bad configuration; its output says why."""
     how: Literal["reload", "restart"] = "reload"
     lease_s: float = 300.0
-    """The host puts its own files back so long after the last sign of life."""
+    """The host puts its own files back this long after the last sign of life."""
     live: Proof | Running | None = None
     """None: a service that runs is taken to run with the files."""
     pid_file: str = ""
-    """Where its main process writes its id; empty: nobody asks for its processes."""
+    """File of the main process's id; empty: its processes are not asked for."""
     program: str = ""
-    """What one process of the service runs, as which commands are run; empty: they are root's."""
+    """Program of a process whose account runs the commands; empty: root runs them."""
     continues: bool = False
-    """Whether those of the last change must have stayed until this one."""
+    """True if those of the last change must have stayed until this one."""
     expected: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of files as they were when the change was planned, by path; others may be any."""
     below: str = "/"
@@ -81,13 +81,13 @@ class Change:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """What is changed where systemd runs."""
+        """Paths that change on a host with systemd."""
         return (*self.files, *(self.unit.files if self.unit else ()))
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What became of it: ``refused`` and ``failed`` leave the files as they were."""
+    """The outcome of a change: ``refused`` and ``failed`` leave the files as they were."""
 
     state: Outcome
     message: str
@@ -98,12 +98,12 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class GivenBack:
-    """What became of a restoration, by host."""
+    """The outcome of a restoration, by host."""
 
     files: Mapping[str, Sequence[str]]
-    """What was put back; of a host on which nothing was changed, nothing."""
+    """Restored files by host; empty for a host without changes."""
     failed: Mapping[str, str]
-    """What was wrong, of the hosts on which it did not work."""
+    """Reason of each failed restoration, by host."""
 
 
 class Services:
@@ -165,12 +165,12 @@ class Services:
             )
 
     def restore(self, hosts: Sequence[Host], owner: str = "") -> Mapping[str, Sequence[str]]:
-        """The old files and the service's state; by host, what was put back.
+        """Return the old files and the service's state; by host, what was put back.
 
         Args:
             hosts: safe for those on which nothing was changed.
-            owner: another's change is left alone; empty: whoever's it is. With a blank at its end,
-                whoever's begins so.
+            owner: another owner's change is left alone. Empty matches any owner; a trailing blank
+                matches by prefix.
 
         Raises:
             HostError: a host is gone, or its service does not start.
@@ -179,7 +179,7 @@ class Services:
         return {name: result["restored"] for name, result in results.items()}
 
     def give_back(self, hosts: Sequence[Host], owner: str) -> GivenBack:
-        """As ``restore``, on as many hosts as it can be done.
+        """Return the same as ``restore``, on as many hosts as it can be done.
 
         Raises:
             HostError: Ansible itself failed.
@@ -211,7 +211,7 @@ class Services:
 
 
 def _of(hosts: Sequence[Host], owner: str) -> dict[str, str]:
-    """What ``restore.yml`` is told."""
+    """Return the variables of ``restore.yml``."""
     return {
         "tuner_hosts": host_pattern(host.name for host in hosts),
         "tuner_guard": SERVICE_FOLDER,

@@ -1,4 +1,4 @@
-"""What dead studies left on this machine: found by their claims, stopped by identity.
+"""Leftovers of dead studies on this machine: found by their claims, stopped by identity.
 
 A process is stopped if it is one that the study started (by process id and start time, so that an
 id that is used again is another process), if it came from one of those, or if it runs one of the
@@ -39,7 +39,7 @@ _NAMED = 4
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a command is about to use."""
+    """The cores and folders that a command is about to use."""
 
     study: Path
     """Folder of the study."""
@@ -140,7 +140,7 @@ def _processes(claim: local.Claim) -> list[tuple[int, int]]:
 
 
 def _in_lab(claim: local.Claim) -> Iterator[int]:
-    """Processes of the study's programs that were started in its lab.
+    """Yield processes of the study's programs that were started in its lab.
 
     A server that was being started as tuner died is in no list yet.
     """

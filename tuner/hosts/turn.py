@@ -1,4 +1,4 @@
-"""Whose turn it is: a study's folder and the machine's cores, for one tuner at a time.
+"""Turns: a study's folder and the machine's cores, for one tuner at a time.
 
 Both are locks of the kernel's (``tuner.hosts.locks``): they end with their holder, however it ends.
 """
@@ -26,7 +26,7 @@ _LOOK_S = 0.5
 
 
 class Turn:
-    """What one command holds while it measures.
+    """The locks that one command holds while it measures.
 
     Args:
         folder: of the study.
@@ -46,7 +46,7 @@ class Turn:
             folder=str(folder.resolve()),
             tuner=f"{socket.gethostname()} {os.getpid()} {start_time(os.getpid())}",
         )
-        """How others are told of this command."""
+        """Description of this command for others."""
 
     def take_study(self) -> None:
         """Take the study's folder, which is made if there is none.

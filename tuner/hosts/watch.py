@@ -1,4 +1,4 @@
-"""What a remote target's cores and processes did during a window, told in the gap after it."""
+"""Activity of a remote target's cores and processes in a window, read in the gap after it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _READINGS = 2
 
 
 class Clocks:
-    """How far one host's clock is ahead of another's, from readings of both over our own."""
+    """The offset between the clocks of two hosts, from readings of both over our own."""
 
     def __init__(self) -> None:
         self._target: deque[Reading] = deque(maxlen=_READINGS)
@@ -33,7 +33,7 @@ class Clocks:
         self._generator.append(generator.clocks()["unix_ns"])
 
     def ahead(self) -> Difference:
-        """The target's clock less the generator's, since the first of the readings.
+        """Return the target's clock less the generator's, since the first of the readings.
 
         Raises:
             InstrumentError: the readings contradict each other.
@@ -73,7 +73,7 @@ class RemoteWatch:
         self._steal_s = 0.0
 
     def begin(self, plan: Plan) -> None:
-        """See ``Onlooker.begin``."""
+        """Implement ``Onlooker.begin``."""
         self._pids = {endpoint.instance: endpoint.pids for endpoint in plan.endpoints}
         self._clocks = Clocks()
         if self._ticker and not self._ticking:
@@ -84,7 +84,7 @@ class RemoteWatch:
         self.go_on()
 
     def go_on(self) -> None:
-        """See ``Onlooker.go_on``."""
+        """Implement ``Onlooker.go_on``."""
         self._clocks.read(self._target, self._generator)
 
     def completed(self, window: RawWindow) -> RawWindow:
@@ -122,7 +122,7 @@ class RemoteWatch:
 
     def _spans(self, told: dict[str, Any], clock: Difference, start_ns: int) -> tuple[Span, ...]:
         """Stalls of the target's cores on the window's own time."""
-        # With real-time priority a late wake-up is a stall, whatever its length.
+        # With real-time priority a late wake-up is a stall of any length.
         coarse_us = 0.0 if self._realtime else max(told["resolution_us"], self._rule.gap_us)
         spans = [(start, end) for start, end in told["stalls"]]
         return aligned(spans, clock, start_ns, resolution_ns=round(coarse_us * 1e3))
@@ -131,7 +131,7 @@ class RemoteWatch:
 def _used(
     samples: Sequence[Sequence[Any]], pids: Sequence[int], start_ns: int, lasted_ns: int
 ) -> tuple[float | None, int | None]:
-    """CPU time and memory of some processes between two instants of the target's clock.
+    """Return CPU time and memory of some processes between two instants of the target's clock.
 
     Between two samples the CPU time is taken to grow evenly: they are 50 ms apart.
     """

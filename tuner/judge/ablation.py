@@ -1,7 +1,7 @@
 """Why the winner won: which of its changes matter, and the smallest difference that keeps the gain.
 
 Every changed setting is reverted in the tuned configuration, and added to the baseline, all in the
-same blocks. Reverting tells what a change is worth among the others, adding what it is worth by
+same blocks. Reverting shows what a change is worth among the others, adding what it is worth by
 itself; two changes that can stand in for each other lose nothing when one of them is reverted.
 Therefore a smaller difference is never concluded from the contrasts alone: it is measured against
 the tuned configuration on fresh blocks, and taken only if it is shown to lose less than the margin
@@ -40,7 +40,7 @@ CHECKS = 3
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one change is worth."""
+    """The worth of one change."""
 
     contrast: Contrast
     reverted: PairedEstimate | None
@@ -68,13 +68,13 @@ class Check:
     """Its ratio to the tuned configuration; the interval is the one that the decision rests on."""
     to_baseline: PairedEstimate | None
     keeps: bool
-    """It is shown to lose less than the margin, to be better than the baseline, and to hold what
-    else the study wants: its limits, and less than the margin lost in a second objective."""
+    """True if the check is shown to lose less than the margin and to hold all else that is wanted.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """What the blocks of an ablation say so far."""
+    """The figures of an ablation so far."""
 
     protocol: AblationProtocol
     parts: tuple[Part, ...]
@@ -83,7 +83,7 @@ class Ablation:
     minimal: str | None
     """Digest of the smallest difference that was shown to keep the gain; None if none was."""
     is_over: bool
-    """Whether there is nothing left to be measured."""
+    """True if there is nothing left to be measured."""
 
 
 def contrasts(space: Space, baseline: Configuration, tuned: Configuration) -> tuple[Contrast, ...]:
@@ -115,7 +115,7 @@ def blocks_at_least(contrasts_: Sequence[Contrast], alpha: float) -> int:
 
 
 def names_to_keep(parts: Sequence[Part], check: int) -> frozenset[str]:
-    """The changes that the check of this number (0-based) is about.
+    """Return the changes that the check of this number (0-based) is about.
 
     First those that matter (or the most valuable one, if none does by itself); each further check
     adds the more valuable half of what was left out. What has no effect alone comes after what has:
@@ -131,14 +131,14 @@ def names_to_keep(parts: Sequence[Part], check: int) -> frozenset[str]:
 
 
 def told_by(protocol: AblationProtocol, goals: Goals) -> Objective:
-    """The objective that tells what a change is worth: of two, the one that was gained."""
+    """Return the objective that decides what a change is worth: of two, the one that was gained."""
     return next((o for o in goals.objectives if o.text == protocol.objective), goals.first)
 
 
 def evaluate(record: Record, goals: Goals) -> Ablation | None:
-    """What an ablation says; None if none was begun.
+    """Evaluate an ablation; None if none was begun.
 
-    What a change is worth is told by one objective; a smaller difference must keep to all that
+    The worth of a change is judged by one objective; a smaller difference must keep to all that
     the study wants.
     """
     protocol = record.ablation
@@ -256,7 +256,7 @@ def _check(
 
 
 def _loses_less(found: PairedEstimate | None, margin: float, objective: Objective) -> bool:
-    """Whether the whole interval of a ratio loses less than the margin."""
+    """Return whether the whole interval of a ratio loses less than the margin."""
     if found is None or not found.is_finite:
         return False
     most = max(objective.loss(math.log(end)) for end in (found.low, found.high))
@@ -276,7 +276,7 @@ def _ratio(
     objective: Objective,
     confidence: float = 0.95,
 ) -> PairedEstimate | None:
-    """Ratio of two arms over the blocks; None unless every block has a figure of both."""
+    """Return ratio of two arms over the blocks; None unless every block has a figure of both."""
     if digest is None:
         return None
     differences = [_difference(block, digest, reference, objective) for block in blocks]
@@ -289,7 +289,7 @@ def _difference(block: Block, digest: str, reference: str, objective: Objective)
 
 
 def _common(block: Block, one: str, other: str) -> tuple[list[Measurement], list[Measurement]]:
-    """The windows of two arms in the rounds that are valid for both."""
+    """Return the windows of two arms in the rounds that are valid for both."""
     arms = [_label(block, wanted) for wanted in (one, other)]
     valid = [{w.round: w for w in windows_of(block, arm) if w.valid} if arm else {} for arm in arms]
     rounds = sorted(valid[0].keys() & valid[1].keys())
@@ -306,7 +306,7 @@ def _of_label(blocks: Sequence[Block], label: str) -> str:
 
 
 def _fails(blocks: Sequence[Block], digest: str) -> bool:
-    """Whether a configuration was refused, or had no valid window, in most of the blocks."""
+    """Return whether a configuration was refused, or had no valid window, in most of the blocks."""
     failed = 0
     for block in blocks:
         windows = windows_of(block, _label(block, digest) or "")

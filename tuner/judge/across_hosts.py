@@ -1,4 +1,4 @@
-"""What several hosts say together: whether the gain holds on each of them, and on others."""
+"""Evaluation across hosts: whether the gain holds on each of them, and on others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class HostResult:
     why: str
     """Why its blocks bear no claim; empty if they do."""
     outlier: bool
-    """Whether the other hosts do not account for it."""
+    """True if the other hosts do not account for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class HostsResult:
     verdict: Verdict | None
     """On hosts like these; None while fewer than two have a verdict."""
     everywhere: str
-    """Whether it holds on every host, in a sentence."""
+    """True if it holds on every host, in a sentence."""
     notes: tuple[str, ...]
-    """What the reader must know: few hosts, hosts that stand out, hosts that are missing."""
+    """Notes: few hosts, hosts that stand out, missing hosts."""
 
 
 def as_seen_on(record: Record, name: str) -> Record:
@@ -78,7 +78,7 @@ def on_hosts(record: Record, evaluate: Callable[[Record], StudyResult]) -> Hosts
     """Judge a study on several hosts.
 
     Args:
-        record: read as nobody in particular.
+        record: read as no particular host.
         evaluate: judges one host's record.
     """
     studies = {name: evaluate(as_seen_on(record, name)) for name in record.hosts}
@@ -117,7 +117,7 @@ def _verdict(
     studies: Sequence[StudyResult],
     objective: Objective,
 ) -> Verdict:
-    """The rule of one host, on the interval of the population of hosts.
+    """Return the rule of one host, on the interval of the population of hosts.
 
     What is worse on one of the hosts, or violates a constraint there, is no gain of all, and none
     is shown while another wish is open on one of them.
@@ -154,7 +154,7 @@ def _verdict(
 
 
 def _is_open(study: StudyResult) -> bool:
-    """Whether a limit is not shown to hold on a host, or the other objective to be no worse."""
+    """Return whether a limit, or the other objective, is still open on a host."""
     apart = {study.objective.name, study.goals.choice.given}
     kinds = {c.verdict.kind for c in study.objectives if c.objective.name not in apart}
     undecided = any(claim.state == "undecided" for claim in study.constraints)
@@ -172,7 +172,7 @@ def _sentence(verdict: Verdict, across: AcrossHosts, objective: Objective) -> st
 
 
 def _everywhere(hosts: Sequence[HostResult]) -> str:
-    """Each host's own test at its own 5 %: together they claim "on every one" at 5 %.
+    """Return each host's own test at its own 5 %: together they claim "on every one" at 5 %.
 
     The intersection-union test, which needs no correction (Berger, Technometrics 24, 1982).
     """

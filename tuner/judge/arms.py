@@ -1,4 +1,4 @@
-"""What each arm gave, block by block: the pairs that a comparison rests on.
+"""Figures of each arm by block: the pairs that a comparison rests on.
 
 In a block the baseline and the candidate are measured in the same few seconds. The r-th window of
 one arm and the r-th window of the other form round r.
@@ -53,15 +53,15 @@ class PairedBlock:
 
     @property
     def used(self) -> bool:
-        """Whether the block counts."""
+        """True if the block counts."""
         return not self.reason
 
     def values(self, reading: Reading) -> tuple[float, float]:
-        """The figures of baseline and candidate; NaN for an arm without one."""
+        """Return the figures of baseline and candidate; NaN for an arm without one."""
         return math.exp(reading(self.baseline)), math.exp(reading(self.candidate))
 
     def excluded(self) -> tuple[float, float]:
-        """Shares of requests that the stall rule excluded, of baseline and candidate."""
+        """Return shares of requests that the stall rule excluded, of baseline and candidate."""
         return excluded_share(self.baseline), excluded_share(self.candidate)
 
     def difference(self, of: Difference) -> float:
@@ -115,7 +115,7 @@ def pairs(
 
 
 def block_labels(blocks: Sequence[PairedBlock]) -> tuple[str, ...]:
-    """A distinct name for every block of a phase: ``4``, or ``4 ✕`` if it is not used."""
+    """Return a distinct name for every block of a phase: ``4``, or ``4 ✕`` if it is not used."""
     seen: Counter[str] = Counter()
     labels = []
     for block in blocks:
@@ -126,7 +126,7 @@ def block_labels(blocks: Sequence[PairedBlock]) -> tuple[str, ...]:
 
 
 def figures(blocks: Sequence[PairedBlock], goals: Goals) -> tuple[Figure, ...]:
-    """Every figure of both arms over the used blocks; those of the objectives come first."""
+    """Return every figure of both arms over the used blocks; those of the objectives come first."""
     used = [block for block in blocks if block.used]
     own = [
         _figure(used, o.words, o.unit, reading=o.arm_ln, change=o.difference_ln)
@@ -147,7 +147,7 @@ def figures(blocks: Sequence[PairedBlock], goals: Goals) -> tuple[Figure, ...]:
 def figure_of(
     used: Sequence[PairedBlock], name: str, unit: str, metric: Callable[[Measurement], float]
 ) -> Figure:
-    """One figure of every window, of both arms over the used blocks."""
+    """Return one figure of every window, of both arms over the used blocks."""
     reading, change = partial(typical_ln, metric=metric), partial(difference_ln, metric=metric)
     return _figure(used, name, unit, reading=reading, change=change, metric=metric)
 
@@ -229,7 +229,7 @@ def _figure(
     change: Difference,
     metric: Callable[[Measurement], float] | None = None,
 ) -> Figure:
-    """``metric`` serves where a figure may be zero, which has no logarithm."""
+    """Return a figure of both arms; ``metric`` serves where it may be zero, without a logarithm."""
     changes = [block.difference(change) for block in used]
     return Figure(
         name=name,
@@ -245,7 +245,7 @@ def _typical(
     reading: Reading,
     metric: Callable[[Measurement], float] | None,
 ) -> float:
-    """Median over blocks of each block's figure."""
+    """Return median over blocks of each block's figure."""
     values = []
     for windows in blocks:
         value = math.exp(reading(windows))

@@ -31,7 +31,7 @@ def findings(
     margin: float,
     confidence: float,
 ) -> tuple[Finding, ...]:
-    """Every diagnostic that the blocks allow, warnings first.
+    """Return every diagnostic that the blocks allow, warnings first.
 
     Args:
         confirm: all blocks of the confirmation; their invalid windows are counted.
@@ -49,7 +49,7 @@ def findings(
 
 
 def sentinel(record: Record, goals: Goals) -> tuple[Finding, ...]:
-    """What the baseline of the search's blocks tells of the host; empty before a search."""
+    """Return findings about the host from the search's baselines; empty before a search."""
     fits = pooled_all(record.blocks, goals, record.calibration)
     if not fits or not fits[0].baseline:
         return ()
@@ -84,7 +84,7 @@ def _of_used(
 def _of_rounds(
     used: Sequence[PairedBlock], objective: Objective
 ) -> tuple[list[Finding], list[Finding]]:
-    """What single windows tell; nothing for a capacity, whose windows have different rates."""
+    """Return findings from single windows; none for a capacity, whose windows differ in rate."""
     if objective.slo:
         return [], []
     # A block that was cut short has fewer rounds; the arrays hold the rounds that all have.

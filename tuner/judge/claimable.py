@@ -51,7 +51,7 @@ _LONGER_S = (1_200, 1_800, 3_600, 7_200, 14_400, 28_800)
 
 @dataclass(frozen=True, slots=True)
 class Claimable:
-    """What a study could claim on a host, at one level of noise."""
+    """The claims that a study could make on a host at one level of noise."""
 
     time_s: float
     """Length of the study."""

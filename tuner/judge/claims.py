@@ -1,4 +1,4 @@
-"""What is claimed beside the first objective: the second one, and that the limits hold."""
+"""Further claims: a second objective, and limits that must hold."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LimitClaim:
 
     @property
     def state(self) -> LimitState:
-        """Whether it is shown to hold, or not to."""
+        """True if it is shown to hold, or not to."""
         return self.found.state
 
     @property
@@ -70,7 +70,7 @@ class LimitClaim:
 def limit_claims(
     used: Sequence[PairedBlock], goals: Goals, finalists: int = 1, *, void: bool = False
 ) -> tuple[LimitClaim, ...]:
-    """Every constraint, and the limit of the choice, over the blocks that count.
+    """Return every constraint, and the limit of the choice, over the blocks that count.
 
     Of several finalists one is named that keeps to the limits, so each of their intervals is
     wider by Bonferroni's rule, and the chosen one's still stands.
@@ -100,13 +100,13 @@ def objective_claims(
     *,
     too_fine: str = "",
 ) -> tuple[ObjectiveClaim, ...]:
-    """The verdict on each of two objectives; empty where there is one only.
+    """Return the verdict on each of two objectives; empty where there is one only.
 
     Args:
         used: the blocks that count.
         goals: what the study wants.
         protocol: that of the confirmation.
-        calibration: tells what could have been seen.
+        calibration: states what could have been seen.
         first: the verdict on the first objective.
         too_fine: why the load generator cannot tell the arms apart in the second one, if so.
     """
@@ -140,12 +140,12 @@ def together(
     objectives: Sequence[ObjectiveClaim],
     limits: Sequence[LimitClaim],
 ) -> Verdict:
-    """The verdict on everything that was wanted, in one sentence.
+    """Return the verdict on everything that was wanted, in one sentence.
 
     Of two objectives, *better* needs one that is better and none that is worse or open; better in
     one and worse in the other is a trade, which is *inconclusive*, unless the choice named what
     may be given: then the verdict is that of the other objective. A violated limit is *violated*
-    whatever was gained, and *better* needs every one to be held.
+    for any gain, and *better* needs every one to be held.
     """
     if objectives:
         verdict = _of_both(verdict, objectives, goals)

@@ -1,4 +1,4 @@
-"""What the blocks of a confirmation say under its frozen protocol: the same for phase and report.
+"""Evaluation of a confirmation under its frozen protocol, the same for phase and report.
 
 In always-valid mode the phase asks after every block whether to stop, and the report finds the same
 answer from the record.
@@ -32,12 +32,12 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How far a confirmation has come."""
+    """The state of a confirmation."""
 
     counted: tuple[Counted, ...] = ()
     """The blocks that the verdicts rest on, in order."""
     decided: bool = False
-    """Whether the protocol lets it end here."""
+    """True if the protocol lets it end here."""
     best: int = 0
     """Index among the protocol's candidates of the one that the verdict names."""
     verdicts: tuple[Verdict, ...] = ()
@@ -45,16 +45,16 @@ class Tally:
 
     @property
     def blocks(self) -> int:
-        """How many blocks count."""
+        """Number of blocks that count."""
         return len(self.counted)
 
     def differences(self, place: int) -> list[float]:
-        """Of one candidate, block by block."""
+        """Return the differences of one candidate by block."""
         return [found.differences[place] for found in self.counted]
 
 
 def estimand(objectives: Sequence[Objective], *, stall_free: bool = True) -> str:
-    """What the ratio of each objective is of, in words."""
+    """Describe the estimand of each objective."""
     return "; ".join(_estimand(objective, stall_free=stall_free) for objective in objectives)
 
 
@@ -75,7 +75,7 @@ def _estimand(objective: Objective, *, stall_free: bool) -> str:
 def counting(
     blocks: Iterable[Block], protocol: Protocol, objective: Objective
 ) -> tuple[Counted, ...]:
-    """The blocks that count, in order; of repeated blocks the last."""
+    """Return the blocks that count, in order; of repeated blocks the last."""
     latest = {}
     for block in blocks:
         if block.phase == "confirm":
@@ -132,7 +132,7 @@ def tally(
 
 
 def tally_of(record: Record, objective: Objective) -> Tally:
-    """How far the confirmation of a record has come.
+    """Return the state of a record's confirmation.
 
     Raises:
         ValueError: nothing was confirmed, or is about to be.
@@ -149,7 +149,7 @@ def _protocol(record: Record) -> Protocol:
 
 
 def _beyond(blocks: Sequence[Block], protocol: Protocol) -> tuple[bool, ...]:
-    """Whether each candidate's mean is beyond a limit of the protocol, over these blocks."""
+    """Return whether each candidate's mean is beyond a limit of the protocol, over these blocks."""
     limits = [Constraint.parse(text) for text in protocol.constraints]
     if not limits or len(protocol.candidates) == 1:
         return ()
@@ -160,7 +160,7 @@ def _beyond(blocks: Sequence[Block], protocol: Protocol) -> tuple[bool, ...]:
 
 
 def _mean_excess(blocks: Sequence[Block], digest: str, limit: Constraint) -> float:
-    """NaN, which is above nothing, where no block tells."""
+    """NaN, which is above nothing, where no block has a figure."""
     found = []
     for block in blocks:
         label = next((i.instance for i in block.instances if i.digest == digest), "")
@@ -186,12 +186,12 @@ class Comparison:
 
 
 def comparisons(record: Record, stands: Tally, objective: Objective) -> tuple[Comparison, ...]:
-    """The candidate that the verdict names against every further baseline of the protocol.
+    """Return the candidate that the verdict names against every further baseline of the protocol.
 
     Paired in the blocks that the verdict rests on. A family of secondary claims of its own: with k
     candidates and m further baselines, p is Holm's over all k × m contrasts and intervals are
     Bonferroni's of 1 - alpha / (k × m), so that the candidate may be picked afterwards (see
-    ``tuner.stats.finalists``). The verdict itself is one claim beside it and keeps its level.
+    ``tuner.stats.finalists``). The verdict itself is a separate claim and keeps its level.
     """
     protocol = record.protocol
     if protocol is None or not protocol.beside or not stands.verdicts:
@@ -232,7 +232,7 @@ def comparisons(record: Record, stands: Tally, objective: Objective) -> tuple[Co
 def _against(
     blocks: Sequence[Block], candidate: str, other: str, objective: Objective
 ) -> list[float] | str:
-    """ln(candidate / other) of each block, or why there is none."""
+    """Return ln(candidate / other) of each block, or why there is none."""
     failures = [reason for block in blocks if (reason := _left(block, other)) is not None]
     if failures:
         return f"it failed the load in {counted(len(failures), 'block')}: {failures[-1]}"
@@ -271,7 +271,7 @@ def _judged(
 
 
 def named(record: Record, objective: Objective) -> str:
-    """Digest of the configuration that the verdict of a study names.
+    """Return digest of the configuration that the verdict of a study names.
 
     Raises:
         ValueError: nothing was confirmed, or is about to be.

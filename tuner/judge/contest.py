@@ -31,19 +31,19 @@ COMPARED: Mapping[Mode, tuple[str, ...]] = {
     "open": ("p50", "p99", "cpu", "memory"),
     "closed": ("throughput", "cpu", "memory"),
 }
-"""What arms are compared by, of all that is shown."""
+"""Figures by which arms are compared, by mode of the load."""
 MOST_BLOCKS = 30
 _LEAST_PASSES = 3
 _MOST_RUNGS = 12
 _LEAST_RUNGS = 6
 _LADDER_SHARE = 0.6
 _DEPLOY_ARM_S = 0.35
-"""Beyond the first, each instance of a deployment takes about so long to be proved live."""
+"""Time that each further instance of a deployment takes to be proved live."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContestPlan:
-    """How long it is measured at one rate, and on the ladder."""
+    """A time plan for the common rate and for the ladder."""
 
     block: BlockPlan
     blocks: int
@@ -54,7 +54,7 @@ class ContestPlan:
     samples_needed: int
 
     def cost_s(self, arms: int) -> float:
-        """Expected wall-clock of all blocks."""
+        """Return the expected wall-clock of all blocks."""
         each = self.blocks * block_cost_s(self.block, arms)
         if self.ladder is None:
             return each
@@ -62,7 +62,7 @@ class ContestPlan:
 
 
 def block_cost_s(block: BlockPlan, arms: int) -> float:
-    """Expected wall-clock of a block of so many arms."""
+    """Return the expected wall-clock of a block with this number of arms."""
     return block.cost_s(arms) + _DEPLOY_ARM_S * (arms - 1)
 
 
@@ -74,7 +74,7 @@ def least_blocks(claims: int) -> int:
 def plan_contest(
     time_s: float, arms: int, rate_per_s: float, *, claims: int, mode: Mode, ladder: bool
 ) -> ContestPlan:
-    """Spend the time: at least as many blocks as the claims need, whatever it takes.
+    """Spend the time: at least as many blocks as the claims need, even beyond the time.
 
     Windows hold the 10,000 samples of a p99 where the time allows, and fewer where it does not;
     how many stands in the record.
@@ -150,12 +150,12 @@ class Compared:
     second: str
     figure: str
     verdict: Verdict
-    """Of the second, seen from the first: *better* where the second is."""
+    """Verdict on the second arm as seen from the first: *better* where the second is."""
     adjusted_p: float
 
 
 def pairs(contenders: Sequence[Contender]) -> tuple[tuple[str, str], ...]:
-    """Which arms are compared: those of one server with each other, and like with like across.
+    """Return the pairs to compare: arms of one server, and arms of one kind across servers.
 
     ``tuned`` and ``tuned`` are alike. Of two arms the second is compared with the first as given.
     """
@@ -173,7 +173,7 @@ def pairs(contenders: Sequence[Contender]) -> tuple[tuple[str, str], ...]:
 
 
 def counted(blocks: Iterable[Block]) -> list[Block]:
-    """The complete blocks of a contest, in order; of repeated ones the last."""
+    """Return the complete blocks of a contest, in order; of repeated ones the last."""
     latest = {
         block.index: block
         for block in blocks
@@ -183,7 +183,7 @@ def counted(blocks: Iterable[Block]) -> list[Block]:
 
 
 def arm_figures(blocks: Sequence[Block], label: str) -> ArmFigures:
-    """What the blocks that count say of one arm."""
+    """Return the figures of one arm over the blocks that count."""
     by_block = [found for found in (counted_windows(block, label) for block in blocks) if found]
     windows = [window for found in by_block for window in found]
 
@@ -231,7 +231,7 @@ def arm_figures(blocks: Sequence[Block], label: str) -> ArmFigures:
 
 
 def _backend_cpu_us(windows: Sequence[Measurement]) -> float:
-    """CPU time of the backends by answered request, of all windows together.
+    """Return CPU time of the backends by answered request, of all windows together.
 
     Linux counts CPU time in ticks of 10 ms (proc(5)), which is many of a short window's requests.
     """

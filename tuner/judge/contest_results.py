@@ -29,16 +29,16 @@ class ContestResult:
     compared: tuple[Compared, ...]
     climbs: tuple[Climb, ...]
     published: tuple[PublishedRow, ...]
-    """Of this case."""
+    """Published figures of this case."""
     warnings: tuple[str, ...]
 
     def contender(self, label: str) -> Contender:
-        """The contender of that label."""
+        """Return the contender of that label."""
         return next(c for c in self.contest.contenders if c.label == label)
 
 
 def evaluate_contest(record: Record) -> ContestResult:
-    """Everything that a record says of its contest, as far as it has come.
+    """Return everything that a record says of its contest, as far as it has come.
 
     Raises:
         DefinitionError: the record holds no contest.
@@ -119,11 +119,11 @@ def _unlike_answers(arms: Sequence[ArmFigures]) -> list[str]:
 
 
 _UNLIKE = 0.03
-"""Share by which sizes of answers differ that are told as different."""
+"""Share by which sizes of answers differ that are reported as different."""
 _DOUBTS = 3
 """Standard errors of the difference beyond which it is no accident of a mix."""
 
 
 def seconds_or_ms(value_s: float) -> str:
-    """``200 ms`` or ``2 s``."""
+    """Return ``200 ms`` or ``2 s``."""
     return f"{value_s * 1e3:.0f} ms" if value_s < 1 else seconds(value_s)

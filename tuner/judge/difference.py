@@ -1,4 +1,4 @@
-"""What changed, in words, and the files' unified difference."""
+"""Differences between configurations in words, and as a unified diff of the files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tuner.stats.words import counted
 
 
 def two_parts(found: Sequence[Change], server: str, study: str) -> tuple[str, ...]:
-    """What to know where settings of the server and of the kernel changed; mostly nothing."""
+    """Return a note where settings of both server and kernel changed; else empty."""
     kernels = sum(is_kernels(change.name) for change in found)
     own = len(found) - kernels
     if not (kernels and own):

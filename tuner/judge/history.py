@@ -26,7 +26,7 @@ class TrialFigure:
     origin: Origin
     state: TrialState
     blocks: int
-    """How many blocks it was measured in."""
+    """Number of blocks in which it was measured."""
     ratio: float
     """Trial / baseline, estimated from all arms of the search; NaN if it was never measured."""
     low: float
@@ -38,16 +38,16 @@ class TrialFigure:
     second: float = math.nan
     """Ratio of the second objective; NaN where there is none."""
     front: bool = False
-    """Whether no other trial beats it in both of two objectives; never true with one."""
+    """True if no other trial beats it in both of two objectives; never true with one."""
     violates: bool = False
-    """Whether it is beyond a constraint on average."""
+    """True if it is beyond a constraint on average."""
     score: float = math.nan
     """By what trials are compared: the loss, or the weighted sum of two; smaller is better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shrinkage:
-    """The search figure of the winner beside the confirmed one: the winner's curse, seen."""
+    """The search figure of the winner next to the confirmed one: the winner's curse, seen."""
 
     trial: int
     searched: float
@@ -59,7 +59,7 @@ class Shrinkage:
 
 @dataclass(frozen=True, slots=True)
 class AASpread:
-    """One instance of an A/A block beside the mean of its identical neighbours."""
+    """One instance of an A/A block against the mean of its identical neighbours."""
 
     block: int
     instance: str
@@ -86,7 +86,7 @@ class LoadPoint:
 
 @dataclass(frozen=True, slots=True)
 class PhaseTime:
-    """Where the wall-clock of one phase went."""
+    """The wall-clock time of one phase, split by use."""
 
     phase: Phase
     blocks: int
@@ -105,12 +105,12 @@ class PhaseTime:
 
     @property
     def overhead_s(self) -> float:
-        """Of a block beside its windows: deployment, warm-ups, gaps, and what is between blocks."""
+        """Time of a block outside its windows: deployment, warm-ups, gaps, and idle time."""
         return (self.elapsed_s - self.measured_s) / self.blocks
 
 
 def trial_figures(record: Record, goals: Goals) -> tuple[TrialFigure, ...]:
-    """Every trial in order of its number."""
+    """Return every trial in order of its number."""
     result = []
     objective, other = goals.first, goals.second
     measured = [t for t in record.trials if t.state in {"racing", "complete"} and t.losses]
@@ -172,7 +172,7 @@ def best_trial(trials: Sequence[TrialFigure], baseline: str) -> TrialFigure | No
 
 
 def aa_spreads(record: Record, objective: Objective) -> tuple[AASpread, ...]:
-    """Every instance of every complete A/A block, as a ratio to its block's mean."""
+    """Return every instance of every complete A/A block, as a ratio to its block's mean."""
     result = []
     for block in _complete(record, "aa"):
         means = {
@@ -230,7 +230,7 @@ def load_points(
 
 
 def phase_times(record: Record) -> tuple[PhaseTime, ...]:
-    """Where the time went, phase by phase, for the phases that were begun."""
+    """Return the use of time for each phase that was begun."""
     result = []
     for phase in PHASES:
         blocks = [block for block in record.blocks if block.phase == phase]
@@ -251,7 +251,7 @@ def phase_times(record: Record) -> tuple[PhaseTime, ...]:
 
 
 def _end(block: Block) -> float:
-    """When the block ended; for one that never did, the end of its last window."""
+    """Return the end of a block; of an unfinished one, the end of its last window."""
     windows = (window.started_unix_s + window.duration_s for window in block.windows)
     return max(block.started_unix_s, block.ended_unix_s, *windows)
 

@@ -1,4 +1,4 @@
-"""What kind of record a record is, and what a measurement says."""
+"""Kinds of records, and what a measurement says."""
 
 from __future__ import annotations
 

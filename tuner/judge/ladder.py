@@ -34,7 +34,7 @@ from tuner.record.model import Block
 KNEE = 2.0
 """Multiple of the latency at the lowest rates that p99 has at the knee."""
 LOWEST = 2
-"""So many of the lowest rates tell what latency is on a server with nothing to do."""
+"""Number of the lowest rates that show the latency of an idle server."""
 LEAST_BLOCKS = 3
 """Blocks that each rate needs before an interval is given."""
 RESAMPLES = 200
@@ -74,7 +74,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Climb:
-    """What a ladder says of one arm."""
+    """The figures of one arm on a ladder."""
 
     arm: str
     rungs: tuple[Rung, ...]
@@ -87,7 +87,7 @@ class Climb:
 
 
 def available(window: Measurement, within_s: float) -> float:
-    """Share of the offered requests that were answered, rightly, within a time.
+    """Return the share of the offered requests that were answered, rightly, within a time.
 
     The time counts from the intended instant. What failed, came too late, or was never sent
     because the server took nothing more, was not available. NaN where nothing was offered.
@@ -109,11 +109,11 @@ def climbs(
     within_s: float,
     seed: int = 1,
 ) -> tuple[Climb, ...]:
-    """What the blocks of a ladder say, arm by arm.
+    """Return the figures of every arm on a ladder.
 
     Args:
         blocks: those of phase ``ladder`` count; of an unfinished one the windows that are there.
-        arms: labels, in the order in which they are to be told.
+        arms: labels, in the order of the report.
         limit: an absolute limit on a percentile.
         within_s: how long a client waits for its answer.
         seed: of the bootstrap.
@@ -124,9 +124,9 @@ def climbs(
 
 
 def rungs(low_per_s: float, high_per_s: float, count: int) -> tuple[float, ...]:
-    """Rates from idle to beyond what the strongest arm can do, requests/s, rising.
+    """Return rates from idle to beyond what the strongest arm can do, requests/s, rising.
 
-    Two of them far below the weakest arm's capacity tell the latency of an idle server; the
+    Two of them far below the weakest arm's capacity show the latency of an idle server; the
     others are spread evenly, on a log scale, from where the weakest may bend.
 
     Args:
@@ -192,12 +192,12 @@ def _starved(window: Measurement) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the fits need of one window."""
+    """Data of one window that the fits need."""
 
     ln_rate: float
     ln_p99: float
     ln_limited: float
-    """Of the limit's percentile."""
+    """Logarithm of the limit's percentile."""
     missed: bool
 
 
@@ -225,7 +225,7 @@ def _seen(arm: str, blocks: Sequence[Block], limit: Constraint) -> _ByBlock:
 
 
 def _draws(blocks: Sequence[Block], seed: int) -> list[_Draw]:
-    """The blocks themselves first, then resamples; no resamples where a rate has too few."""
+    """Return the blocks themselves first, then resamples; no resamples where a rate has too few."""
     by_rate: dict[float, list[int]] = {}
     for block in blocks:
         by_rate.setdefault(block.windows[0].rate_per_s, []).append(block.number)
@@ -242,7 +242,7 @@ def _draws(blocks: Sequence[Block], seed: int) -> list[_Draw]:
 def _reach(
     seen: _ByBlock, draws: Sequence[_Draw], points: Callable[[Sequence[_Seen]], list[Point]]
 ) -> Reach | None:
-    """Where the fit crosses zero; its interval from where it does in the resamples."""
+    """Return the rate where the fit crosses zero, with an interval from the resamples."""
     found = [
         _crossing(points([window for number in draw for window in seen.get(number, ())]))
         for draw in draws
@@ -307,5 +307,5 @@ def _knee_points(seen: Sequence[_Seen]) -> list[Point]:
 
 
 def _round(rate: float) -> float:
-    """Two significant digits, so that the rate can be said and offered again."""
+    """Return two significant digits, so that the rate can be said and offered again."""
     return float(f"{rate:.2g}")

@@ -1,4 +1,4 @@
-"""Whether a limit is shown to hold: one rule for a confirmation and for an ablation's checks."""
+"""True if a limit is shown to hold: one rule for a confirmation and for an ablation's checks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Windows = Sequence[Measurement]
 
 @dataclass(frozen=True, slots=True)
 class LimitFound:
-    """What blocks say of a limit, by the interval of what it limits."""
+    """A limit as evaluated on blocks, by the interval of the limited figure."""
 
     state: LimitState
     value: float
@@ -31,7 +31,7 @@ class LimitFound:
 def limit_found(
     limit: Constraint, pairs: Sequence[tuple[Windows, Windows]], confidence: float
 ) -> LimitFound:
-    """Whether a limit is held, violated or neither, over the blocks.
+    """Return whether a limit is held, violated or neither, over the blocks.
 
     Args:
         limit: to be kept to.

@@ -1,4 +1,4 @@
-"""How a study ended: the verdict by the frozen protocol, or what is missing for one."""
+"""The outcome of a study: its verdict by the frozen protocol, or what is missing for one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tuner.stats.verdict import Verdict, VerdictKind
 from tuner.stats.words import counted
 
 Status = Literal["confirmed", "incomplete", "unconfirmed", "nothing-better", "not-searched"]
-"""How far the study came.
+"""Progress of the study.
 
 ``confirmed``: the confirmation ran to its end, and there is a verdict. ``incomplete``: it began.
 ``unconfirmed``: the search has a front-runner, but no confirmation was begun. ``nothing-better``:
@@ -33,7 +33,7 @@ class Outcome:
     sentence: str
     verdict: Verdict | None
     void: str = ""
-    """Why the blocks bear no claim of any kind, whatever they say; empty where they do."""
+    """Why the blocks bear no claim of any kind; empty where they do."""
 
 
 def outcome(
@@ -128,7 +128,7 @@ def _confirmation(
 
 
 def _spoilt(found: Sequence[Finding]) -> str:
-    """The protocol: more than 10 % of windows invalid, or unequal arms, is inconclusive."""
+    """Return the protocol: more than 10 % of windows invalid, or unequal arms, is inconclusive."""
     return next((f.message for f in found if f.code == "invalid-windows" and f.raised), "")
 
 
@@ -142,7 +142,7 @@ def too_fine(record: Record, objective: Objective, used: Sequence[PairedBlock]) 
 
 
 def overruled(verdict: Verdict, reason: str) -> Verdict:
-    """The verdict, or that there is none whatever the blocks say."""
+    """Return the verdict, or that there is none whatever the blocks say."""
     if not reason or verdict.kind is VerdictKind.INCONCLUSIVE:
         return verdict
     return replace(

@@ -1,4 +1,4 @@
-"""How the time of a study is spent: pure arithmetic, stated to the user before anything starts.
+"""Time plan of a study: pure arithmetic, announced before anything starts.
 
 Figures of cost are estimates for the plan and for the time that is left; none of them enters a
 result.
@@ -20,7 +20,7 @@ STALL_ALLOWANCE = 1.6
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """What a block costs beside windows and warm-ups: usual figures, until a study has its own."""
+    """Cost of a block besides windows and warm-ups: typical, until a study has its own."""
 
     deploy_s: float = 1.5
     """One Ansible run with its instances, and what is written at the block's end."""
@@ -48,7 +48,7 @@ class BlockPlan:
     overhead: Overhead = USUAL
 
     def cost_s(self, instances: int) -> float:
-        """Expected wall-clock of the block."""
+        """Return the expected wall-clock of the block."""
         windows, each_s = instances * self.rounds, self.window_s + self.overhead.gap_s
         if self.exclusive:
             return windows * (self.overhead.switch_s + each_s + self.first_warmup_s)
@@ -56,11 +56,11 @@ class BlockPlan:
         return self.overhead.deploy_s + windows * each_s + warm
 
     def measured_s(self, instances: int) -> float:
-        """What of it is measuring windows."""
+        """Time of the measured windows."""
         return instances * self.rounds * self.window_s
 
     def share(self, instances: int) -> float:
-        """The same as a share."""
+        """Return the same as a share."""
         return self.measured_s(instances) / self.cost_s(instances)
 
 
@@ -74,7 +74,7 @@ class StudyPlan:
     aa_instances: int
     search: BlockPlan
     candidates: int
-    """Candidates in a search block, beside the baseline."""
+    """Candidates in a search block, besides the baseline."""
     confirm: BlockPlan
     load_points: BlockPlan
     samples_needed: int
@@ -83,7 +83,7 @@ class StudyPlan:
     """The same for windows of the search, which claim nothing."""
 
     def search_of(self, candidates: int) -> BlockPlan:
-        """A block of the search with fewer candidates than others, as its last ones are.
+        """Return a block of the search with fewer candidates than others, as its last ones are.
 
         It measures each of them longer, since fewer share its deployment, and costs no more than
         a full one.
@@ -110,20 +110,20 @@ _CANDIDATES = 8
 _LEAST_ROUNDS = 4
 """A candidate can be dropped after four rounds at the earliest."""
 _LEAST_RUNGS = 7
-"""Of a capacity: three to five windows bracket it, the others tell where in the bracket it lies."""
+"""Least windows of a capacity: three to five bracket it, the others refine it."""
 _MOST_ROUNDS = 12
 _TELLING_ROUNDS = 8
 """With fewer, the test of a block's stalls cannot reach its level (docs/statistics.md)."""
 MEASURED_SHARE = 0.77
-"""Of a block's wall-clock that goes to windows at least, where the study is long enough.
+"""Least share of a block's wall-clock that goes to windows, in studies long enough.
 
 75 % of the search and of the confirmation, and something for the time between two blocks."""
 _LONGEST_BLOCK = 1 / 16
-"""Of the study: a longer block is not made for that, since blocks are what a claim counts."""
+"""Longest block as a share of the study, since a claim counts blocks."""
 _LONGEST_LOOK = 1 / 12
 """The same for a block of the search, of which a study of ten minutes then still has five."""
 _STRETCHES = (1.0, 1.25, 1.5, 2.0)
-"""How much longer than the samples need windows may become, so that there are fewer gaps."""
+"""Factors by which windows may exceed their samples' need, to have fewer gaps."""
 _SETTLED_SHARE = 1 / 8
 """A warm-up is at most this part of its window: what has run before is soon warm again."""
 
@@ -230,7 +230,7 @@ def _rounds(measured_s: float, window_s: float, least: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """How the confirmation decides: of how many finalists, and when it may stop."""
+    """The design of a confirmation: number of finalists, and when it may stop."""
 
     finalists: int = 1
     """Candidates that are confirmed in the same blocks."""
@@ -251,15 +251,15 @@ class Design:
 
     @property
     def least_blocks(self) -> int:
-        """Below so many blocks no interval is finite, nor one against a further baseline."""
+        """Below this number of blocks no interval is finite, nor one against a further baseline."""
         return minimum_blocks(1 - self.level / max(1, self.beside))
 
     def worth(self, blocks: int) -> int:
-        """Blocks of the fixed design that see as much as so many of this one."""
+        """Return blocks of the fixed design that see as much as ``blocks`` of this one."""
         return max(self.least_blocks, int(blocks / SEQUENTIAL_COST)) if self.sequential else blocks
 
     def blocks_for(self, fixed: int) -> int:
-        """Blocks of this design that see as much as so many of the fixed one."""
+        """Return blocks of this design that see as much as ``fixed`` of the fixed one."""
         return math.ceil(SEQUENTIAL_COST * fixed) if self.sequential else fixed
 
 
@@ -285,6 +285,6 @@ class Budget:
     def search_s(
         self, spent_s: float, plan: StudyPlan, blocks: int, design: Design = FIXED
     ) -> float:
-        """What is left for the search when ``blocks`` are set aside for the confirmation."""
+        """Return the time left for the search after ``blocks`` of confirmation."""
         reserve_s = blocks * plan.confirm.cost_s(design.arms) + 2 * plan.load_points.cost_s(2)
         return max(plan.search.cost_s(plan.candidates + 1), self.time_s - spent_s - reserve_s)

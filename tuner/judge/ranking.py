@@ -1,6 +1,6 @@
-"""Which trials of a search are ahead: one order for the schedule, the choice and the report.
+"""Ranking of trials: one order for the schedule, the choice and the report.
 
-Trials that are beyond a limit come last. With two objectives, those that nobody beats in both
+Trials that are beyond a limit come last. With two objectives, those that no other one beats in both
 come first (non-dominated sorting: Srinivas and Deb 1994), and among them the rule of the choice
 decides.
 """
@@ -33,7 +33,7 @@ def mean_losses(trial: Trial, goals: Goals) -> Losses:
 def pooled_all(
     blocks: Sequence[Block], goals: Goals, calibration: Calibration | None
 ) -> tuple[Pooled, ...]:
-    """The search in one fit for each objective; empty before calibration."""
+    """Return the search in one fit for each objective; empty before calibration."""
     if calibration is None:
         return ()
     sigmas = (calibration.sigma_d, calibration.second_sigma_d)
@@ -44,28 +44,28 @@ def pooled_all(
 
 
 def mean_excess(trial: Trial, limit: str) -> float:
-    """How far beyond a limit a trial is on average; 0 or less holds, NaN if it is not known."""
+    """Return the mean excess of a trial over a limit; 0 or less holds, NaN if unknown."""
     values = [value for value in trial.excess.get(limit, {}).values() if math.isfinite(value)]
     return statistics.fmean(values) if values else math.nan
 
 
 def violates(trial: Trial, goals: Goals) -> bool:
-    """Whether the mean of the looks is beyond one of the constraints."""
+    """Return whether the mean of the looks is beyond one of the constraints."""
     return any(mean_excess(trial, c.text) > 0 for c in goals.constraints)
 
 
 def beyond(trial: Trial, goals: Goals) -> bool:
-    """Whether it violates a constraint or the limit of the choice: it is never confirmed."""
+    """Return whether it violates a constraint or the limit of the choice: it is never confirmed."""
     return any(mean_excess(trial, limit.text) > 0 for limit in goals.limits)
 
 
 def dominates(one: Losses, other: Losses) -> bool:
-    """Whether one is at least as good in everything, and better in something."""
+    """Return whether one is at least as good in everything, and better in something."""
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
 def front(trials: Sequence[Trial], goals: Goals) -> list[Trial]:
-    """The trials that no other one beats in every objective, in the order of the first."""
+    """Return the trials that no other one beats in every objective, in the order of the first."""
     points = [(mean_losses(trial, goals), trial) for trial in trials]
     ahead = [
         (point, trial)

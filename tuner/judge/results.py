@@ -57,7 +57,7 @@ class Finalist:
     adjusted_p: float
     """Holm's p of "no difference", adjusted for the number of finalists."""
     named: bool
-    """Whether it is the one that the study's verdict is about."""
+    """True if it is the one that the study's verdict is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,13 @@ class StudyResult:
     void: str
     """Why the blocks of the confirmation bear no claim of any kind; empty where they do."""
     verdict: Verdict | None
-    """Of everything that was wanted; None unless ``status`` is ``confirmed``."""
+    """Verdict on all goals together; None unless ``status`` is ``confirmed``."""
     objectives: tuple[ObjectiveClaim, ...]
     """The verdict on each of two objectives; empty where there is one."""
     constraints: tuple[LimitClaim, ...]
     """Every constraint, over the used blocks; undecided while there is no verdict."""
     provisional: PairedEstimate | None
-    """What the blocks say so far while ``incomplete``: no claim, since n was fixed beforehand."""
+    """Estimate while ``incomplete``: no claim, since n was fixed beforehand."""
     candidate: str | None
     """Digest of the confirmed configuration, or else of the front-runner.
 
@@ -91,22 +91,22 @@ class StudyResult:
     """The candidate against every further baseline; empty without them, or before a block counts.
     """
     looks: tuple[Look, ...]
-    """What could be said after each block, in always-valid mode; else empty."""
+    """Interval after each block in always-valid mode; else empty."""
     confirm: tuple[PairedBlock, ...]
     """Every block of the confirmation in order of time, used or not."""
     figures: tuple[Figure, ...]
     """Both arms over the used blocks, the objective first; empty without such blocks."""
     usage: tuple[Figure, ...]
-    """What both arms used of the machine; empty where it was not read."""
+    """Resource use of both arms; empty where it was not read."""
     unread: tuple[str, ...]
-    """Whose resources are not in it, with the reason."""
+    """Parts without resource figures, each with the reason."""
     spectra: tuple[Spectrum, ...]
     excluded: tuple[float, float]
     """Share of requests that the stall rule excluded, of baseline and candidate; NaN if none."""
     findings: tuple[Finding, ...]
     """Diagnostics, warnings first."""
     warnings: tuple[str, ...]
-    """What the reader must know: raised findings, calibration's warnings, preflight's notes."""
+    """Raised findings, calibration's warnings and preflight's notes."""
     times: tuple[PhaseTime, ...]
     trials: tuple[TrialFigure, ...]
     shrinkage: Shrinkage | None
@@ -118,9 +118,9 @@ class StudyResult:
     ablation: Ablation | None
     """Why the candidate won; None if it was not taken apart."""
     replication: Replication | None
-    """Whether it agrees with the study that it repeats; None if it repeats none."""
+    """True if it agrees with the study that it repeats; None if it repeats none."""
     hosts: HostsResult | None = None
-    """What several hosts say together; None where one measured alone.
+    """Evaluation across hosts; None where one host measured.
 
     ``verdict`` and ``sentence`` are then theirs; all else is of the host that stands for them."""
 
@@ -131,7 +131,7 @@ class StudyResult:
 
     @property
     def gained(self) -> Objective:
-        """What a winner is better in: of two objectives the first such that is not given away.
+        """Objective in which a winner is better: of two, the first that is not given away.
 
         The first objective where that is none.
         """
@@ -268,7 +268,7 @@ def _provisional(stands: Tally) -> PairedEstimate | None:
 
 
 def _claimed(found: tuple[Figure, ...], stands: Tally) -> tuple[Figure, ...]:
-    """The figures, of which the first has the interval and p that the verdict rests on."""
+    """Return the figures, of which the first has the interval and p that the verdict rests on."""
     if not stands.verdicts:
         return found
     return (replace(found[0], change=stands.verdicts[stands.best].estimate), *found[1:])
@@ -341,7 +341,7 @@ def _noise(record: Record, goals: Goals) -> tuple[str, ...]:
 
 
 def _other_estimand(record: Record, goals: Goals) -> tuple[str, ...]:
-    """What to say where a protocol was frozen for a figure that is no longer computed so."""
+    """Return a warning where a protocol was frozen for a figure that is computed otherwise now."""
     protocol = record.protocol
     if protocol is None:
         return ()

@@ -93,7 +93,7 @@ def differences(block: Block, objective: Objective) -> list[list[float]]:
 
 
 def block_excess(block: Block, constraint: Constraint) -> dict[str, float]:
-    """How far each instance but the baseline is beyond a limit; see ``Constraint.excess``."""
+    """Return the excess of each candidate over a limit; see ``Constraint.excess``."""
     if block.figures is not None:
         return dict(block.figures.excess.get(constraint.text, {}))
     valid = {
@@ -122,7 +122,7 @@ class Pooled:
     blocks: tuple[int, ...]
     """Numbers of the blocks, in order of time."""
     baseline: tuple[float, ...]
-    """What the baseline's own instance gave in each of them, signed ln."""
+    """Figure of the baseline's own instance in each block, signed ln."""
     disturbed: tuple[int, ...]
     """Numbers of the blocks whose baseline is contradicted by the other arms."""
 
@@ -163,7 +163,7 @@ def pooled(
 def figures_of(
     block: Block, objectives: Iterable[Objective], limits: Iterable[Constraint]
 ) -> Figures:
-    """What a search needs to know of a block, from its windows."""
+    """Return the figures of a block that a search needs."""
     wanted = tuple(objectives)
     return Figures(
         losses={objective.text: block_losses(block, objective) for objective in wanted},
@@ -200,7 +200,7 @@ def _by_trial(
 
 
 def mean_loss(losses: Mapping[int, float]) -> float:
-    """Mean over blocks, by which trials are compared; infinite where nothing was measured.
+    """Return mean over blocks, by which trials are compared; infinite where nothing was measured.
 
     The mean and never the minimum: the smallest of many noisy looks is the luckiest one.
     """
@@ -208,7 +208,7 @@ def mean_loss(losses: Mapping[int, float]) -> float:
 
 
 def counted_windows(block: Block, instance: str) -> list[Measurement]:
-    """The windows of one instance that count, in the order of their rounds.
+    """Return the windows of one instance that count, in the order of their rounds.
 
     Those of the rounds in which every instance of the block has a valid window: a round in which
     one arm was disturbed is left out for all arms. An arm that left the block does not count.
@@ -227,5 +227,5 @@ def counted_windows(block: Block, instance: str) -> list[Measurement]:
 
 
 def windows_of(block: Block, instance: str) -> list[Measurement]:
-    """All windows of one instance, in the order of measurement."""
+    """Return all windows of one instance, in the order of measurement."""
     return [window for window in block.windows if window.instance == instance]

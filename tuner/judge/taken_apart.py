@@ -50,7 +50,7 @@ def ablation_rows(study: StudyResult) -> list[Row]:
 
 
 def ablation_sentence(study: StudyResult) -> str:
-    """What the ablation found, in a sentence; empty if there was none."""
+    """Return the ablation's finding in a sentence; empty if there was none."""
     found = study.ablation
     if found is None:
         return ""
@@ -76,7 +76,7 @@ def ablation_sentence(study: StudyResult) -> str:
 
 
 def ablation_lines(study: StudyResult) -> list[str]:
-    """The ablation for a terminal."""
+    """Return the ablation for a terminal."""
     rows = [HEAD, *(row.cells for row in ablation_rows(study))]
     lines = [ablation_sentence(study)]
     if len(rows) > 1:
@@ -95,7 +95,7 @@ def ablation_lines(study: StudyResult) -> list[str]:
 
 
 def ablation_note(study: StudyResult) -> str:
-    """How to read the table."""
+    """Return a note on how to read the table."""
     if study.ablation is None:
         return ""
     found = study.ablation.protocol
@@ -108,7 +108,7 @@ def ablation_note(study: StudyResult) -> str:
 
 
 def ablation_data(study: StudyResult) -> dict[str, Any]:
-    """The ablation for scripts; figures that are not there are null."""
+    """Return the ablation for scripts; figures that are not there are null."""
     found = study.ablation
     if found is None:
         return {"status": "none", "parts": [], "checks": [], "minimal": None}

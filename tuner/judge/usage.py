@@ -1,4 +1,4 @@
-"""What both arms used of the machine: the figures behind the resource charts.
+"""Resource use of both arms: the figures behind the resource charts.
 
 Descriptive: no claim was made of them. CPU time is divided by the requests that were answered
 while there was load (warm-up and window), which is what it was spent on.
@@ -31,7 +31,7 @@ def usage(blocks: Sequence[PairedBlock]) -> tuple[Figure, ...]:
 
 
 def unread(blocks: Sequence[PairedBlock], parts: Sequence[Part]) -> tuple[str, ...]:
-    """Of which parts nothing was read, with the reason, in words.
+    """Return the parts without readings, each with the reason.
 
     Args:
         blocks: those that count.
@@ -53,12 +53,12 @@ _REASONS: dict[Part, str] = {
 
 
 def cores(part: Part) -> Metric:
-    """CPU cores kept busy on average while there was load."""
+    """Return CPU cores kept busy on average while there was load."""
     return _of(part, lambda found, all_: found.cpu_s / all_.loaded_s)
 
 
 def cpu_us_per_request(part: Part) -> Metric:
-    """CPU time by answered request, µs."""
+    """Return CPU time by answered request, µs."""
 
     def value(window: Measurement) -> float:
         busy = cores(part)(window)
@@ -73,17 +73,17 @@ def memory_mib(part: Part) -> Metric:
 
 
 def received_mib_per_s(window: Measurement) -> float:
-    """What all interfaces of the host received, MiB/s."""
+    """Return the rate that all interfaces received, MiB/s."""
     return _whole(lambda found: found.received_bytes / found.loaded_s / MIB)(window)
 
 
 def sent_mib_per_s(window: Measurement) -> float:
-    """What all interfaces of the host sent, MiB/s."""
+    """Return the rate that all interfaces sent, MiB/s."""
     return _whole(lambda found: found.sent_bytes / found.loaded_s / MIB)(window)
 
 
 def written_mib_per_s(window: Measurement) -> float:
-    """What was written to all disks of the host, MiB/s."""
+    """Return the rate written to all disks, MiB/s."""
     return _whole(lambda found: found.disk_written_bytes / found.loaded_s / MIB)(window)
 
 

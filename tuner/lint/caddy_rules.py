@@ -15,7 +15,7 @@ from tuner.lint.finding import Finding, LintFacts, Severity
 _DOCS = "https://caddyserver.com/docs/"
 _JSON = _DOCS + "json/apps/http/"
 _IDLE_PER_HOST = 32
-"""What Caddy keeps for each upstream by itself."""
+"""Idle connections that Caddy keeps for each upstream by default."""
 _WHOLE_DEFAULTS = (2, 11)
 _HIGH_LEVEL = 6
 _SHORT_IDLE_NS = 15_000_000_000
@@ -39,7 +39,7 @@ class Rule:
 
 
 def lint(config: Mapping[str, Any], file: str, facts: LintFacts) -> tuple[Finding, ...]:
-    """All that the rules find.
+    """Return all that the rules find.
 
     Args:
         config: Caddy's JSON.

@@ -20,7 +20,7 @@ LINTED = ("nginx", "caddy")
 
 
 def lint_file(path: Path, server: str, facts: LintFacts, binary: str) -> tuple[Finding, ...]:
-    """What is plainly wrong in a configuration, includes and all.
+    """Return the findings of all rules on a configuration and its includes.
 
     Args:
         path: the main file: nginx.conf, a Caddyfile, or Caddy's JSON.

@@ -1,4 +1,4 @@
-"""What a rule says, and what it may know beside the configuration."""
+"""Findings of rules, and the facts that rules may use."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Finding:
     meant, and costs."""
     file: str
     line: int | None
-    """1-based; None where the format tells no lines."""
+    """1-based; None where the format has no lines."""
     place: str
-    """What stands there: the directive, or the path of a JSON."""
+    """Directive, or path in the JSON."""
     what: str
     why: str
     remedy: str
@@ -46,9 +46,9 @@ class LintFacts:
     somaxconn: int
     """The kernel's cap of a listening socket's backlog."""
     kernel_tls: bool = False
-    """Whether the kernel's TLS is loaded."""
+    """True if the kernel's TLS is loaded."""
 
 
 def lint_facts(host: HostFacts, server: ServerFacts) -> LintFacts:
-    """What the rules need to know of this host and this server."""
+    """Return the facts of this host and server that the rules need."""
     return LintFacts(server.version_tuple, len(host.cpus), host.somaxconn, host.kernel_tls)

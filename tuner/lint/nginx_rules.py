@@ -27,11 +27,11 @@ _PAGES = {
     "worker_priority": CORE + "worker_priority",
     "lingering_close": HTTP + "lingering_close",
 }
-"""Of directives whose rule is about several."""
+"""Page of each directive whose rule is about several."""
 
 
 def lint(tree: Tree, facts: LintFacts) -> tuple[Finding, ...]:
-    """All that the rules find, in the order of the files."""
+    """Return all that the rules find, in the order of the files."""
     found: dict[tuple[str, str, int, str], Finding] = {}
     for rule in RULES:
         for directive, what in rule.check(tree, facts):

@@ -19,7 +19,7 @@ _TARGET = re.compile(r"https?://([^/:$]+|\[[^\]]+\])(?=[/:]|$)")
 
 
 def _passes(tree: Tree) -> Iterator[tuple[Spot, Directive | None]]:
-    """Every ``proxy_pass`` to a name that is known here, with the upstream that it means."""
+    """Yield every ``proxy_pass`` to a name that is known here, with the upstream that it means."""
     named = {
         spot.directive.args[0]: spot.directive
         for spot in spots(tree, "upstream")
@@ -40,7 +40,7 @@ def _no_upstream_keepalive(tree: Tree, facts: LintFacts) -> Found:
 
 
 def _kept(tree: Tree, facts: LintFacts) -> Iterator[Spot]:
-    """Every ``proxy_pass`` whose upstream is told to keep connections."""
+    """Yield every ``proxy_pass`` whose upstream keeps connections."""
     for spot, upstream in _passes(tree):
         if upstream is None or facts.version >= _KEPT_BY_DEFAULT:
             continue

@@ -16,7 +16,7 @@ _SLOW_EVENTS = ("select", "poll")
 
 
 def _workers(tree: Tree, facts: LintFacts) -> int | None:
-    """How many there are; None: by a mask or a variable that is not understood."""
+    """Return the number of workers; None if a mask or variable sets it."""
     told = next(tree.children("worker_processes"), None)
     if told is None:
         return 1
@@ -29,7 +29,7 @@ def _proxies(tree: Tree) -> bool:
 
 
 def _wanted_files(tree: Tree) -> Iterator[tuple[Directive, int, str]]:
-    """Every ``worker_connections``, with the files that a worker needs for it."""
+    """Yield every ``worker_connections``, with the files that a worker needs for it."""
     files = 2 if _proxies(tree) else 1
     each = ", two files for each (a client and an upstream)" if files > 1 else ""
     for spot in spots(tree, "worker_connections"):

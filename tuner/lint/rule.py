@@ -1,4 +1,4 @@
-"""What a rule for Nginx's configurations is."""
+"""The form of a rule for Nginx's configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which directive counts where: Nginx's blocks inherit from those around them.
+"""Scope of directives: Nginx's blocks inherit from those around them.
 
 A directive of an inner block replaces the outer one of its name; one that may stand several times
 (``proxy_set_header``) is inherited only where the inner block has none of that name.
@@ -19,7 +19,7 @@ class Spot:
 
     directive: Directive
     levels: tuple[tuple[Directive, ...], ...]
-    """What stands in each block around it, outermost first; the last holds the directive."""
+    """Directives of each block around it, outermost first; the last holds the directive."""
 
     def all_of(self, name: str) -> tuple[Directive, ...]:
         """The directives of a name that count here, in their order; empty if there is none."""
@@ -30,18 +30,18 @@ class Spot:
         return ()
 
     def one(self, name: str) -> Directive | None:
-        """The one that counts here; None: as compiled in."""
+        """Return the one that counts here; None: as compiled in."""
         found = self.all_of(name)
         return found[-1] if found else None
 
     def says(self, name: str, *args: str) -> bool:
-        """Whether the one that counts here has exactly these arguments."""
+        """Return whether the one that counts here has exactly these arguments."""
         found = self.one(name)
         return found is not None and found.args == args
 
 
 def spots(tree: Tree, *names: str) -> Iterator[Spot]:
-    """Every directive of these names, wherever it stands."""
+    """Yield every directive of these names, wherever it stands."""
     yield from _spots((), tree.directives, names)
 
 
@@ -63,14 +63,14 @@ def _spots(
 
 
 def number(directive: Directive | None) -> int | None:
-    """The only argument as an integer; None if it is none."""
+    """Return the only argument as an integer; None if it is none."""
     if directive is None or len(directive.args) != 1 or not directive.args[0].isdigit():
         return None
     return int(directive.args[0])
 
 
 def option(directive: Directive, name: str) -> str | None:
-    """``511`` of ``listen 80 backlog=511``; None without it."""
+    """Return ``511`` of ``listen 80 backlog=511``; None without it."""
     for argument in directive.args:
         key, equals, value = argument.partition("=")
         if key == name and equals:

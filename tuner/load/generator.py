@@ -1,4 +1,4 @@
-"""The port: what every load generator must do, whatever its protocol to the outside is."""
+"""The port: what every load generator must do, over any protocol."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tuner.workload.workload import Workload
 Mode = Literal["open", "closed"]
 
 HOST = "localhost"
-"""What every generator calls the server, whatever address it has."""
+"""Host name that every generator uses, whatever the server's address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What the caller wants after a window: go on, without some instances, or stop."""
+    """The caller's decision after a window: continue, drop instances, or stop."""
 
     drop: tuple[str, ...] = ()
     stop: bool = False
@@ -71,7 +71,7 @@ class LoadGenerator(Protocol):
 
     @property
     def instrument(self) -> Instrument:
-        """What its figures are worth."""
+        """Quality of its figures."""
         ...
 
     def refuses(self, workload: Workload, mode: Mode) -> str:
@@ -109,5 +109,5 @@ class WatchesStalls(Protocol):
     """A generator that can look for stalls of the host without any load."""
 
     def stalls(self, duration_s: float) -> Mapping[str, Any]:
-        """Watch the host's cores for so long."""
+        """Watch the host's cores for this time."""
         ...

@@ -46,7 +46,7 @@ _PATIENCE_S = 10.0
 _ATTEMPTS = 3
 _LOG = "log"
 _STANDSTILL = 0.1
-"""Of a window without an answer at its end: then the connections were closed for good."""
+"""Share of a window without answers at its end from which connections count as closed."""
 _MOST_LINES = 10_000
 _ANSWERED, _FAILED = 0, 4
 _NUMBERS = re.compile(r"(\d+) (errored|timeout)")
@@ -74,7 +74,7 @@ class H2loadGenerator:
 
     @property
     def name(self) -> str:
-        """See ``LoadGenerator.name``."""
+        """Implement ``LoadGenerator.name``."""
         if self._name is None:
             ended = program.run(
                 [str(self._binary), "--version"],
@@ -88,11 +88,11 @@ class H2loadGenerator:
 
     @property
     def instrument(self) -> Instrument:
-        """See ``LoadGenerator.instrument``."""
+        """Implement ``LoadGenerator.instrument``."""
         return H2LOAD
 
     def refuses(self, workload: Workload, mode: Mode) -> str:
-        """See ``LoadGenerator.refuses``."""
+        """Implement ``LoadGenerator.refuses``."""
         if mode not in H2LOAD.modes:
             return _OPEN_LOOP
         wire = workload.wire
@@ -150,7 +150,7 @@ class H2loadGenerator:
     def _ended(
         self, command: list[str], endpoint: Endpoint, lasts_s: float, folder: Path
     ) -> program.Ended:
-        """One run to its end. Once in hundreds h2load 1.52 does not end by itself."""
+        """Return one run to its end. Once in hundreds h2load 1.52 does not end by itself."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return program.run(
@@ -257,7 +257,7 @@ def _raw(
 
 
 def _agreed(text: str) -> Agreed:
-    """What it prints of the first connection."""
+    """Return the protocol and cipher that it prints for the first connection."""
     told = dict(_AGREED.findall(text))
     return Agreed(
         tls_version=told.get("TLS Protocol", ""),
@@ -267,7 +267,7 @@ def _agreed(text: str) -> Agreed:
 
 
 def _standstill(completed_ns: NDArray[np.int64], lasted_s: float) -> tuple[str, ...]:
-    """Whether it went on to the end: over HTTP/2 it opens no connection again."""
+    """Return whether it went on to the end: over HTTP/2 it opens no connection again."""
     if not len(completed_ns):
         return ()
     still_s = lasted_s - int(completed_ns.max()) / 1e9
@@ -291,7 +291,7 @@ def _copies(requests: tuple[Request, ...]) -> int:
 
 
 def _times(requests: tuple[Request, ...]) -> list[int]:
-    """How often each request is listed: the weights as whole numbers, to about 1 %."""
+    """Return the repetitions of each request: weights as whole numbers, to about 1 %."""
     if len(requests) < 2:
         return [1] * len(requests)
     least = min(request.weight for request in requests)

@@ -13,7 +13,7 @@ from tuner.load.generator import HOST
 from tuner.workload.workload import Request
 
 REPORT = "tuner-report "
-"""What the line with the report begins with."""
+"""Prefix of the line that holds the report."""
 
 _DONE = """
 function done(summary, latency, requests)
@@ -39,7 +39,7 @@ end
 
 
 def script(requests: Sequence[Request], seed: int) -> str:
-    """The script of one window.
+    """Return the script of one window.
 
     Args:
         requests: the mix; an empty one asks for ``/``.
@@ -83,7 +83,7 @@ def _headers(request: Request) -> str:
 
 
 def text(value: str | bytes) -> str:
-    """A Lua string literal."""
+    """Return a Lua string literal."""
     data = value.encode() if isinstance(value, str) else value
     plain = b" !#$%&'()*+,-./:;<=>?@[]^_`{|}~"
     written = (

@@ -1,6 +1,6 @@
 """The adapter for tuner-loadgen: one process per plan, one JSON line per window.
 
-The process is told after every window whether to go on, so that nothing of tuner's own work
+After every window the process receives whether to continue, so that nothing of tuner's own work
 (reading samples, the record, the decision to drop a candidate) happens while a window runs.
 """
 
@@ -37,7 +37,7 @@ _SILENCE_S = 30.0
 """Longest silence beyond what the window itself may take; then the process is ended."""
 
 Put = Callable[[str, str], str]
-"""Put a text under this name beside the generator; where it finds it."""
+"""Put a text under this name next to the generator; where it finds it."""
 
 
 class NativeGenerator:
@@ -62,19 +62,19 @@ class NativeGenerator:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """See ``ShowsProcesses.pids``."""
+        """Implement ``ShowsProcesses.pids``."""
         return self._pids
 
     @property
     def name(self) -> str:
-        """See ``LoadGenerator.name``."""
+        """Implement ``LoadGenerator.name``."""
         if self._name is None:
             self._name = self._ask("--version")
         return self._name
 
     @property
     def instrument(self) -> Instrument:
-        """See ``LoadGenerator.instrument``."""
+        """Implement ``LoadGenerator.instrument``."""
         return NATIVE
 
     def refuses(self, workload: Workload, mode: Mode) -> str:  # noqa: ARG002 - the port's signature
@@ -92,7 +92,7 @@ class NativeGenerator:
         return found
 
     def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
-        """See ``LoadGenerator.run``."""
+        """Implement ``LoadGenerator.run``."""
         if not plan.windows:
             return
         longest_s = max(window.warmup_s + window.duration_s for window in plan.windows)
@@ -206,7 +206,7 @@ def _prefer(pid: int) -> None:
 
 
 def _instance(wire: Wire, endpoint: Endpoint) -> dict[str, Any]:
-    """One instance of the plan; what is not asked for is left out."""
+    """Return one instance of the plan; what is not asked for is left out."""
     told: dict[str, Any] = {
         "id": endpoint.instance,
         "address": endpoint.address,
@@ -226,7 +226,7 @@ def _instance(wire: Wire, endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _asked(workload: Workload, spec: WindowSpec, put: Put) -> dict[str, Any]:
-    """One window of the plan."""
+    """Return one window of the plan."""
     told = {
         "id": spec.window_id,
         "instance": spec.instance,
@@ -246,7 +246,7 @@ def _asked(workload: Workload, spec: WindowSpec, put: Put) -> dict[str, Any]:
 
 
 def _schedule(arrival: Arrival, spec: WindowSpec, put: Put) -> dict[str, Any]:
-    """When the requests of a window are due, by the plan's fields."""
+    """Return the arrival schedule of a window as fields of the plan."""
     if isinstance(arrival, str) or spec.mode == "closed":
         process = arrival if isinstance(arrival, str) else "poisson"
         return {"rate_per_s": spec.rate_per_s, "arrival": process}
@@ -333,7 +333,7 @@ def _control(answer: Next) -> str:
 
 
 def _window(line: Mapping[str, Any], place: Place) -> RawWindow:
-    """One line of the generator's output as plain data; its samples are read and removed."""
+    """Return one line of the generator's output as plain data; its samples are read and removed."""
     stalls = line["stalls"]
     if line["samples"] is None:
         # The generator goes on without them and says why.
@@ -381,7 +381,7 @@ def _mean_rate_per_s(line: Mapping[str, Any]) -> float:
 
 
 def _agreed(line: Mapping[str, Any]) -> Agreed:
-    """TLS and handshakes, as far as this version of the generator tells them."""
+    """TLS and handshakes, as far as this version of the generator reports them."""
     tls = line.get("tls") or {}
     opened = line.get("handshakes") or {}
     during, before = opened.get("during", {}), opened.get("before", {})

@@ -1,4 +1,4 @@
-"""Where the native generator runs: this machine, or another one."""
+"""The place of the native generator: this machine, or another one."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tuner.paths import temporary
 
 
 class Place(Protocol):
-    """What differs between a generator here and one on another host."""
+    """The place where a generator runs: this machine or another host."""
 
     @property
     def watches_server(self) -> bool:
-        """Whether the generator sees the server's cores and processes: it is on the same host."""
+        """True if the generator sees the server's cores and processes: it is on the same host."""
         ...
 
     def command(self, *arguments: str) -> list[str]:
-        """The command that runs ``tuner-loadgen`` with these arguments there."""
+        """Return the command that runs ``tuner-loadgen`` with these arguments there."""
         ...
 
     def folder(self) -> contextlib.AbstractContextManager[str]:
-        """A folder there, for the time of a plan."""
+        """Return a folder there, for the time of a plan."""
         ...
 
     def put(self, folder: str, name: str, content: bytes) -> str:
@@ -31,7 +31,7 @@ class Place(Protocol):
         ...
 
     def finds(self, path: Path, folder: str) -> str:
-        """The path there of a file that is here: a copy in the folder, if one is needed."""
+        """Return the path there of a file that is here: a copy in the folder, if one is needed."""
         ...
 
     def taken(self, path: str) -> bytes:
@@ -55,31 +55,31 @@ class Here:
 
     @property
     def watches_server(self) -> bool:
-        """See ``Place.watches_server``."""
+        """Implement ``Place.watches_server``."""
         return True
 
     def command(self, *arguments: str) -> list[str]:
-        """See ``Place.command``."""
+        """Implement ``Place.command``."""
         return [str(self._binary), *arguments]
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[str]:
-        """See ``Place.folder``."""
+        """Implement ``Place.folder``."""
         with temporary("samples") as name:
             yield name
 
     def put(self, folder: str, name: str, content: bytes) -> str:
-        """See ``Place.put``."""
+        """Implement ``Place.put``."""
         path = Path(folder) / name
         path.write_bytes(content)
         return str(path)
 
     def finds(self, path: Path, folder: str) -> str:  # noqa: ARG002 - nothing is copied
-        """See ``Place.finds``."""
+        """Implement ``Place.finds``."""
         return str(path)
 
     def taken(self, path: str) -> bytes:
-        """See ``Place.taken``."""
+        """Implement ``Place.taken``."""
         content = Path(path).read_bytes()
         Path(path).unlink()
         return content

@@ -1,6 +1,6 @@
 """Running somebody else's load generator for one window, and what that cost both sides.
 
-wrk2 and h2load are told everything on their command line and say everything when they end, so
+wrk2 and h2load take everything on their command line and say everything when they end, so
 one window is one process. It runs on the generator's CPUs, and is ended if it does not end.
 """
 
@@ -29,7 +29,7 @@ class StuckError(InstrumentError):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A program that ran to its end, whatever it ended with."""
+    """A program that ran to its end, with any exit code."""
 
     code: int
     out: str
@@ -51,7 +51,7 @@ class Ended:
 
 
 def find(name: str, hint: str) -> Path:
-    """The program on the PATH.
+    """Return the program on the PATH.
 
     Raises:
         InstrumentError: it is not there; ``hint`` says how to get it.
@@ -76,7 +76,7 @@ def run(
         command: the program and its arguments.
         cpus: what it is confined to, with all its threads.
         pids: the server's processes, whose cost is watched.
-        patience_s: it is ended after so long.
+        patience_s: time after which it is ended.
         folder: where it runs.
 
     Raises:
@@ -126,7 +126,7 @@ def run(
 
 @contextlib.contextmanager
 def _on(cpus: Sequence[int]) -> Iterator[None]:
-    """What is started in here inherits these CPUs (sched_setaffinity(2))."""
+    """Confine the processes started inside to these CPUs (sched_setaffinity(2))."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cpus)
     try:

@@ -1,4 +1,4 @@
-"""What the load generator is worth on this host: its self-test, run and read."""
+"""The self-test of the load generator on this host, run and read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A generator on one host and the server on another: what was seen there completes each window.
 
 The generator sees its own cores only. What the target's cores and the server's processes did is
-told by the target (``tuner.hosts.watch``) in the gap after the window, and laid over it by the
+reported by the target (``tuner.hosts.watch``) in the gap after the window, and laid over it by the
 clocks (``tuner.measurement.clocks``).
 """
 
@@ -18,14 +18,14 @@ from tuner.workload.workload import Workload
 
 
 class Onlooker(Protocol):
-    """Who watches the server's host while the load comes from another."""
+    """An observer of the server's host while the load comes from another host."""
 
     def begin(self, plan: Plan) -> None:
         """Before the first window."""
         ...
 
     def completed(self, window: RawWindow) -> RawWindow:
-        """The window with the stalls of the server's cores, and what the server used."""
+        """Return the window with the stalls of the server's cores, and what the server used."""
         ...
 
     def go_on(self) -> None:
@@ -47,16 +47,16 @@ class WatchedGenerator:
 
     @property
     def name(self) -> str:
-        """See ``LoadGenerator.name``."""
+        """Implement ``LoadGenerator.name``."""
         return self._inner.name
 
     @property
     def instrument(self) -> Instrument:
-        """See ``LoadGenerator.instrument``."""
+        """Implement ``LoadGenerator.instrument``."""
         return self._inner.instrument
 
     def refuses(self, workload: Workload, mode: Mode) -> str:
-        """See ``LoadGenerator.refuses``."""
+        """Implement ``LoadGenerator.refuses``."""
         return self._inner.refuses(workload, mode)
 
     def stalls(self, duration_s: float) -> Mapping[str, Any]:
@@ -64,7 +64,7 @@ class WatchedGenerator:
         return self._inner.stalls(duration_s)
 
     def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
-        """See ``LoadGenerator.run``."""
+        """Implement ``LoadGenerator.run``."""
 
         def complete(window: RawWindow) -> Next:
             answer = after(self._onlooker.completed(window))

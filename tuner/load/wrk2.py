@@ -45,9 +45,9 @@ WRK2 = Instrument(
 
 _HINT = "build it from https://github.com/giltene/wrk2 and call it wrk2, or use --load native"
 _CALIBRATION_S = 10.0
-"""wrk2 empties its histograms when it has run so long, and 5 ms for each connection more."""
+"""wrk2 empties its histograms after this time, and 5 ms for each connection more."""
 _CONNECT_DELAY_S = 0.005
-"""It opens its connections so far apart (wrk.c, delayed_initial_connect)."""
+"""Delay between its connections (wrk.c, delayed_initial_connect)."""
 _SATURATING_PER_S = 1_000_000_000
 """wrk2 has no closed loop. Offered this much, each connection asks again as soon as it can."""
 _STARTUP_S = 30.0
@@ -80,11 +80,11 @@ class Wrk2Generator:
 
     @property
     def instrument(self) -> Instrument:
-        """See ``LoadGenerator.instrument``."""
+        """Implement ``LoadGenerator.instrument``."""
         return WRK2
 
     def refuses(self, workload: Workload, mode: Mode) -> str:  # noqa: ARG002 - the port's signature
-        """See ``LoadGenerator.refuses``."""
+        """Implement ``LoadGenerator.refuses``."""
         if workload.wire != Wire():
             return f"speaks cleartext HTTP/1.1 only, and the workload asks {workload.wire.words}"
         if not isinstance(workload.arrival, str):
@@ -94,7 +94,7 @@ class Wrk2Generator:
         return ""
 
     def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
-        """See ``LoadGenerator.run``."""
+        """Implement ``LoadGenerator.run``."""
         with temporary("wrk2") as folder:
             path = Path(folder)
             in_turn(plan, lambda at, spec: self._window(plan.workload, at, spec, path), after)
@@ -124,10 +124,10 @@ class Wrk2Generator:
 
 
 def lasting_s(spec: WindowSpec, connections: int) -> int:
-    """How long wrk2 must run for a window: whole seconds, as it reads no others.
+    """Return wrk2's duration for a window: whole seconds, since it takes no others.
 
     It empties its histograms once, after ten seconds and 5 ms for each connection. A run is
-    therefore short enough not to come there, or so much longer.
+    therefore short enough not to come there, or longer by as much.
     """
     whole_s = max(1, math.ceil(spec.warmup_s + spec.duration_s))
     if whole_s < _CALIBRATION_S:
@@ -150,11 +150,11 @@ class Spectrum:
     """One percentile spectrum of wrk2's text, or of the hook: latencies by rank."""
 
     ranks: tuple[int, ...]
-    """How many requests took at most so long, ascending."""
+    """Requests that took at most each latency, ascending."""
     values_us: tuple[float, ...]
 
     def counts(self) -> Counts:
-        """As a histogram: what lies between two ranks counts with the higher one's value."""
+        """Return as a histogram: what lies between two ranks counts with the higher one's value."""
         if not self.ranks:
             return Counts.empty()
         ranks = np.asarray(self.ranks, np.int64)
@@ -175,9 +175,9 @@ class Spectrum:
 
 
 def read_spectra(text: str) -> dict[str, Spectrum]:
-    """The detailed spectra of wrk2's text, by what their heading calls them.
+    """Return the detailed spectra of wrk2's text, by what their heading calls them.
 
-    Rows are always in ms, whatever unit the summary above them switches to. Headings are looked
+    Rows are always in ms, independent of the summary's unit. Headings are looked
     for, not places: without a calibration, and with ``-U``, there are other lines. Rows that hold
     no number (``-nan`` of an empty histogram) are passed over.
     """
@@ -225,7 +225,7 @@ def _told(ended: program.Ended, lasts_s: int) -> _Told:
 
 
 def read_report(report: Mapping[str, Any], spectra: Mapping[str, Spectrum]) -> _Told:
-    """The hook's report, held against the text.
+    """Return the hook's report, held against the text.
 
     Raises:
         InstrumentError: they do not say the same.

@@ -1,4 +1,4 @@
-"""What is known of a host and of the server on it before anything is measured."""
+"""Facts of a host and of its server, known before anything is measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tuner.paths import data_dir
 
 
 def _server_names() -> tuple[str, ...]:
-    # What is missing from an installation is said by whoever needs it.
+    # A missing part of an installation is reported where it is needed.
     with contextlib.suppress(DefinitionError):
         names = (each.name for each in data_dir("templates").iterdir() if each.is_dir())
         return tuple(sorted(names, key=lambda name: (name != _DEFAULT, name)))
@@ -42,10 +42,10 @@ class HostFacts:
     """Hard limit of open files (RLIMIT_NOFILE)."""
     somaxconn: int
     realtime: bool
-    """Whether real-time priority is allowed, which the stall ticker needs."""
+    """True if real-time priority is allowed, which the stall ticker needs."""
     user: str
     kernel_tls: bool = False
-    """Whether the kernel's TLS is loaded (``modprobe tls``)."""
+    """True if the kernel's TLS is loaded (``modprobe tls``)."""
 
     @property
     def kernel_tuple(self) -> tuple[int, ...]:
@@ -74,21 +74,21 @@ class ServerFacts:
     def openssl_tuple(self) -> tuple[int, ...]:
         """The OpenSSL that it runs with, ``(3, 0, 15)``; empty if it is another library or none.
 
-        ``nginx -V`` tells the one it was built with, and the one it runs with if that differs.
+        ``nginx -V`` names the one it was built with, and the one it runs with if that differs.
         """
         told = re.findall(r"(?:built|running) with OpenSSL ([0-9.]+)", self.build)
         return _numbers(told[-1]) if told else ()
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """The numbers that a version begins with."""
+    """Return the numbers that a version begins with."""
     begins = re.match(r"[0-9]+(?:\.[0-9]+)*", text)
     return tuple(int(part) for part in begins[0].split(".")) if begins else ()
 
 
 @dataclass(frozen=True, slots=True)
 class CoreSplit:
-    """Which CPUs serve and which offer the load.
+    """The split of CPUs between server, generator and backend.
 
     Server and generator never share a core when there are two: each would measure the other.
     ``shared`` is True on a single core; the stall rule is then off, because the server's own

@@ -1,8 +1,8 @@
-"""Stalls that were told by another host's clock, laid over a window of this one.
+"""Stalls reported by another host's clock, laid over a window of this one.
 
 The ticker of a remote target (``tuner-loadgen ticker``) answers each line with what its clock
 shows. The answer lies between question and receipt, so the difference of the two clocks is known
-within half a round trip, whatever either of them is set to (Cristian, Probabilistic clock
+within half a round trip, for any setting of either (Cristian, Probabilistic clock
 synchronization, Distributed Computing 3, 1989). Several answers narrow it down: the truth lies in
 the intersection of what each of them allows (Marzullo and Owicki 1983). What remains unknown
 widens every span, so that no request which a stall may have touched is taken for undisturbed.
@@ -18,7 +18,7 @@ from tuner.errors import InstrumentError
 from tuner.measurement.stalls import Span
 
 DRIFT = 1e-3
-"""How fast two clocks may part, s/s: each is slewed by up to 500 ppm (adjtimex(2))."""
+"""Largest drift between two clocks, s/s: each is slewed by up to 500 ppm (adjtimex(2))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far the other clock is ahead of ours, and how far that may be wrong."""
+    """The offset of another clock from ours, with its error."""
 
     ahead_ns: int
     error_ns: int
@@ -40,7 +40,7 @@ class Difference:
 
 
 def difference(readings: Iterable[Reading], window_ns: Span, *, drift: float = DRIFT) -> Difference:
-    """What the other clock is ahead of ours during a window.
+    """Return the offset of the other clock during a window.
 
     Args:
         readings: answers before, during or after the window; one from before and one from after

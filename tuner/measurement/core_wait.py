@@ -1,4 +1,4 @@
-"""Whether the server had to wait for its core: the kernel's word that something else ran there."""
+"""True if the server had to wait for its core: the kernel's word that something else ran there."""
 
 from __future__ import annotations
 

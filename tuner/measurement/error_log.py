@@ -1,4 +1,4 @@
-"""What the end of a server's error log says, fit to be shown: why requests failed.
+"""Excerpts of a server's error log, fit to be shown: why requests failed.
 
 Only what the server itself says is kept. Whatever a client, a backend or an application sent it
 may hold secrets, so requests, queries, headers and quoted messages are left out.
@@ -11,7 +11,7 @@ import re
 
 MOST_LINES = 3
 MOST_CHARACTERS = 160
-"""Of one line: a sentence, never a dump."""
+"""Longest excerpt of a line: a sentence, never a dump."""
 _NGINX = re.compile(r"\S+ \S+ \[(?P<level>[a-z]+)\] [\d#]+: (?:\*\d+ )?(?P<words>.*)")
 _NGHTTPX = re.compile(
     r"\S+ \d+ \d+ [0-9a-f]+ (?P<level>[A-Z]+) \([^)]*\) (?:\[[^]]*\] )?(?P<words>.*)"
@@ -29,7 +29,7 @@ _LEFT_OUT = (
 
 
 def complaints(tail: bytes) -> tuple[str, ...]:
-    """The last different lines in which a server complains, oldest first.
+    """Return the last different lines in which a server complains, oldest first.
 
     Two lines that differ in numbers only are alike: the last one is kept.
 
@@ -54,7 +54,7 @@ def signal_of(pid: int, tail: bytes) -> int | None:
 
 
 def _complaint(line: str) -> str:
-    """What a line says against something; empty where it says nothing against anything."""
+    """Return the complaint of a line; empty if it holds none."""
     level, words = _json(line) or _plain(line)
     if level.lower() in _QUIET:
         return ""

@@ -1,4 +1,4 @@
-"""What the figures of a load generator are worth, whatever they are figures of.
+"""Quality of a load generator's figures.
 
 It stands in the record, so that a report made years later still says with what was measured.
 """
@@ -14,19 +14,19 @@ LOADS: tuple[Load, ...] = get_args(Load)
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """One kind of load generator: what it can tell, and how finely. The default is our own."""
+    """One kind of load generator: its abilities, and its resolution. The default is our own."""
 
     load: Load = "native"
     modes: tuple[Literal["open", "closed"], ...] = ("open", "closed")
     tells_stalls: bool = True
-    """Whether it tells when each request was due and when the host stalled.
+    """True if it reports when each request was due and when the host stalled.
 
     Without that nothing can be excluded, and every latency is raw.
     """
     checks: str = "status, length and content of the answers"
-    """What it holds answers against."""
+    """Checks of the answers."""
     label: str = ""
-    """What must stand beside every latency from it; empty if nothing must."""
+    """Label of every latency from it; empty if none is needed."""
     resolution_us: float = 0.0
     """Differences of a latency below this are the tool's own and not the server's."""
 

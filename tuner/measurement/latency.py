@@ -227,7 +227,7 @@ def _highest(slots: NDArray[np.int64]) -> Nanoseconds:
 
 @functools.lru_cache(maxsize=1024)
 def _from_histogram(text: str, quantile: float) -> float:
-    """The smallest slot that holds the quantile, µs; NaN if the histogram is empty."""
+    """Return the smallest slot that holds the quantile, µs; NaN if the histogram is empty."""
     values_ns, counts = decode(text)
     total = int(counts.sum())
     if not total:

@@ -1,4 +1,4 @@
-"""What processes and host used around one window: counters read before and after, subtracted.
+"""Resource use around one window: counters read before and after, subtracted.
 
 Nothing is read while a window runs. The kernel keeps the counters anyway (proc(5)), and they are
 read in the gaps between windows, so what is told covers warm-up, window and drain.
@@ -67,7 +67,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class ProcessUsage:
-    """What a group of processes used: the server's, the backend's or the generator's."""
+    """Resource use of a group of processes: server, backend or generator."""
 
     user_s: float
     system_s: float
@@ -95,12 +95,12 @@ class ProcessUsage:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What was used around one window, warm-up and drain included."""
+    """Resource use around one window, warm-up and drain included."""
 
     span_s: float
     """Between the two readings."""
     loaded_s: float
-    """Of it under load: warm-up and window."""
+    """Time under load: warm-up and window."""
     server: ProcessUsage | None
     """None where its processes cannot be read; so for the two below."""
     backend: ProcessUsage | None
@@ -116,7 +116,7 @@ class Resources:
 def between(
     before: Reading, after: Reading, groups: Mapping[str, Iterable[int]], *, loaded_s: float
 ) -> Resources:
-    """What was used from one reading to another.
+    """Return the resource use between two readings.
 
     Args:
         groups: process ids of ``server``, ``backend`` and ``generator``, as far as known. A process

@@ -1,4 +1,4 @@
-"""Whose stalls they were: the host's, or work that one arm makes.
+"""The cause of stalls: the host, or the work of one arm.
 
 A stall rule that meets one arm only is no word against the host. Two kinds of work can look so:
 
@@ -33,7 +33,7 @@ class Watched(Protocol):
 
     @property
     def duration_s(self) -> float:
-        """Of its measured part."""
+        """Duration of the measured part."""
 
     @property
     def generator_spans(self) -> Sequence[Span]:
@@ -45,7 +45,7 @@ class Watched(Protocol):
 
     @property
     def steal_s(self) -> float:
-        """What the hypervisor says that it took."""
+        """Time that the hypervisor reports as stolen."""
 
 
 def likely_work(windows: Iterable[Watched]) -> str:
@@ -75,7 +75,7 @@ def likely_work(windows: Iterable[Watched]) -> str:
 
 
 def _shares(spans: Iterable[Iterable[Span]], watched_s: float) -> tuple[float, float]:
-    """Of the time: in gaps short enough for work, and in longer ones."""
+    """Return the shares of time in gaps short enough for work, and in longer ones."""
     lengths_ns = [end - start for window in spans for start, end in merged(window)]
     short_ns = sum(length for length in lengths_ns if length <= _LONGEST_NS)
     return short_ns / 1e9 / watched_s, (sum(lengths_ns) - short_ns) / 1e9 / watched_s

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Stalls = Literal["exclude", "keep"]
-"""What becomes of requests that stalls touch: left out of latencies, or kept in them."""
+"""Treatment of requests that stalls touch: excluded from latencies, or kept."""
 STALLS: tuple[Stalls, ...] = get_args(Stalls)
 EXCLUDE, KEEP = STALLS
 Span = tuple[int, int]
@@ -45,7 +45,7 @@ class StallRule:
     """Multiple of the stall's length that its backlog takes to drain."""
 
     def at(self, utilisation: float) -> StallRule:
-        """The rule for an offered rate that is this share of the capacity.
+        """Return the rule for an offered rate that is this share of the capacity.
 
         A stall of length L leaves L·rate requests behind, which a server with spare capacity
         works off in L·ρ/(1 - ρ) (the fluid limit of a queue: Kleinrock, Queueing Systems II,
@@ -97,7 +97,7 @@ def _disturbed(spans: Sequence[Span], rule: StallRule) -> list[Span]:
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
-    """The same time as disjoint spans in order: stalls of several cores may overlap."""
+    """Return the same time as disjoint spans in order: stalls of several cores may overlap."""
     merged: list[Span] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:

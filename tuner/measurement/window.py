@@ -48,7 +48,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class RawWindow:
-    """What a generator says of one window; see docs/instrument.md for each figure."""
+    """A generator's report of one window; see docs/instrument.md for each figure."""
 
     window_id: str
     instance: str
@@ -68,7 +68,7 @@ class RawWindow:
     generator_spans: tuple[Span, ...]
     server_spans: tuple[Span, ...]
     realtime: bool
-    """Whether the ticker on the server's cores had real-time priority; else no server spans."""
+    """True if the ticker on the server's cores had real-time priority; else no server spans."""
     steal_s: float
     generator_cpu_s: float
     generator_busy_share: float
@@ -141,18 +141,18 @@ class Measurement:
     invalid: tuple[str, ...]
     bad: bool
     agreed: Agreed = CLEARTEXT
-    """What generator and server agreed on beside the protocol, and what connections cost."""
+    """Terms that generator and server agreed on, and the cost of connections."""
     resources: Resources | None = None
-    """What processes and host used; None where it could not be read, and in older records."""
+    """Resource use; None where it could not be read, and in older records."""
 
     @property
     def round(self) -> int:
-        """Which of its block's rounds the window belongs to, 0-based."""
+        """Round of the block that holds the window, 0-based."""
         return int(self.window_id.split("-", 1)[0])
 
     @property
     def valid(self) -> bool:
-        """Whether the window may count."""
+        """True if the window may count."""
         return not self.invalid
 
 
@@ -213,7 +213,7 @@ def measure(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the latencies of a window are, however they were told."""
+    """The latencies of a window, from samples or from a histogram."""
 
     raw: Latency
     stall_free: Latency
@@ -308,7 +308,7 @@ def _judge(raw: RawWindow, seen: _Seen, gates: Gates, other: str) -> tuple[tuple
 
 
 def _unfinished_at_end(raw: RawWindow, samples: Samples, undisturbed: NDArray[np.bool_]) -> int:
-    """Requests answered only in the drain; those of the last 1 % of the window apart.
+    """Return requests answered only in the drain; those of the last 1 % of the window apart.
 
     What a stall touched does not count: that the host took the core away near the end of the
     window says nothing about the server.

@@ -42,7 +42,7 @@ class Group(Protocol[_Scope_contra, _Edit_co]):
         ...
 
     def read(self, scope: _Scope_contra) -> Mapping[str, str | None]:
-        """What the configuration says of each; None where it says nothing.
+        """Return values in the configuration, by parameter; None where it sets none.
 
         Raises:
             UnplacedError: it says something that cannot be changed by a rule.
@@ -50,7 +50,7 @@ class Group(Protocol[_Scope_contra, _Edit_co]):
         ...
 
     def edits(self, scope: _Scope_contra, wanted: Mapping[str, str]) -> Iterator[_Edit_co]:
-        """The changes that make it say what is wanted.
+        """Yield the changes that make it say what is wanted.
 
         Args:
             scope: where the parameters stand.
@@ -67,11 +67,11 @@ class Bound:
     """Without the parameters that cannot be changed in this configuration."""
     baseline: Configuration
     said: Mapping[str, Value]
-    """What the configuration says of each parameter, or what is compiled in."""
+    """Value of each parameter: configured, or compiled in."""
 
     @property
     def raised(self) -> Mapping[str, tuple[str, str]]:
-        """What the baseline has otherwise since the load needs it: said, and needed, in words."""
+        """Settings that the load forces on the baseline: configured and needed value."""
         return {
             name: (parameter.format(self.said[name]), parameter.format(value))
             for name, value in self.baseline.items
@@ -151,7 +151,7 @@ def changed(
     reference: Configuration | None = None,
     apart: Callable[[Group[_S, _E]], bool] = lambda _: False,
 ) -> Iterator[tuple[Group[_S, _E], Mapping[str, str]]]:
-    """The groups that a configuration changes, with the values wanted of each.
+    """Yield the groups that a configuration changes, with the values wanted of each.
 
     Args:
         bound: the space and what the user's files say.
@@ -176,12 +176,12 @@ def changed(
 
 
 def groups_of(space: Space, groups: Sequence[Group[_S, _E]]) -> Iterator[Group[_S, _E]]:
-    """The groups that hold parameters of a space."""
+    """Yield the groups that hold parameters of a space."""
     return (group for group in groups if names_of(space, group))
 
 
 def names_of(space: Space, group: Group[_S, _E]) -> list[str]:
-    """The parameters of a group that a space has."""
+    """Return the parameters of a group that a space has."""
     known = {parameter.name for parameter in space.parameters}
     return [name for name in group.names if name in known]
 
@@ -205,7 +205,7 @@ def _values(
 
 
 def _needed(parameter: Parameter) -> list[str]:
-    """The parameters that its conditions refer to."""
+    """Return the parameters that its conditions refer to."""
     either = (condition for group in parameter.either for condition in group)
     return [condition.parameter for condition in (*parameter.when, *either)]
 

@@ -1,4 +1,4 @@
-"""Where the files of a configuration lie: on this machine, or on the host whose they are."""
+"""Files of a configuration, on this machine or on their host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Files(Protocol):
     """The files of one host."""
 
     def read(self, path: str) -> bytes:
-        """A file's content.
+        """Return a file's content.
 
         Raises:
             OSError: it cannot be read.
@@ -23,7 +23,7 @@ class Files(Protocol):
         ...
 
     def matches(self, pattern: str) -> list[str]:
-        """The files of a name or a pattern, sorted as glob(3) does; none is no error."""
+        """Return the files of a name or a pattern, sorted as glob(3) does; none is no error."""
         ...
 
 
@@ -31,7 +31,7 @@ class Here:
     """The files of this machine."""
 
     def read(self, path: str) -> bytes:
-        """See ``Files.read``."""
+        """Implement ``Files.read``."""
         try:
             return read_input(path, CONFIGURATION_BYTES)
         except DefinitionError as error:
@@ -40,7 +40,7 @@ class Here:
             raise OSError(errno.EINVAL, error.message) from None
 
     def matches(self, pattern: str) -> list[str]:
-        """See ``Files.matches``."""
+        """Implement ``Files.matches``."""
         if glob.has_magic(pattern):
             return sorted(glob.glob(pattern))  # noqa: PTH207 - Nginx matches as glob(3) does
         return [pattern] if Path(pattern).is_file() else []

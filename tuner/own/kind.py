@@ -1,4 +1,4 @@
-"""What the user's own server has of its kind, and no configuration changes."""
+"""Properties of the user's server that no configuration changes."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ class OfKind:
 
     @property
     def name(self) -> str:
-        """See ``Server``."""
+        """Implement ``Server``."""
         return self.kind.name
 
     @property
     def syntax(self) -> Syntax:
-        """See ``Server``."""
+        """Implement ``Server``."""
         return self.kind.syntax
 
     @property
     def usual_place(self) -> UsualPlace:
-        """See ``Server``."""
+        """Implement ``Server``."""
         return self.kind.usual_place
 
     def detect(self, binary: str | None = None) -> ServerFacts:
-        """See ``Server``."""
+        """Implement ``Server``."""
         return self.kind.detect(binary)
 
     def refuses(self, server: ServerFacts, wire: Wire) -> str:
-        """See ``Server``."""
+        """Implement ``Server``."""
         return self.kind.refuses(server, wire)

@@ -36,7 +36,7 @@ class Merged:
 
 
 def merge(base: str, ours: str, theirs: str) -> Merged:
-    """Apply the difference between ``base`` and ``theirs`` to ``ours``."""
+    """Return apply the difference between ``base`` and ``theirs`` to ``ours``."""
     olds, mine, other = (lines_of(text) for text in (base, ours, theirs))
     done: list[str] = []
     conflicts = []

@@ -44,13 +44,13 @@ def exported(
 
 
 def folder_of(text: str) -> Path:
-    """The folder that the names in an exported patch count from, as its head says it."""
+    """Return the folder that the names in an exported patch count from, as its head says it."""
     found = re.search(r"^  patch -p0 -d (.*) < ", text, re.MULTILINE)
     return Path(found[1]) if found else Path()
 
 
 def plain(text: str) -> str:
-    """Text that any file and record can hold; what was no UTF-8 is shown as a mark."""
+    """Return text that any file and record can hold; what was no UTF-8 is shown as a mark."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -96,7 +96,7 @@ def before_patch(text: str, after: Mapping[str, str]) -> dict[str, str]:
 
 
 def _without_marks(text: str) -> list[str]:
-    """The patch's lines; one that has no line feed in its file has none here."""
+    """Return the patch's lines; one that has no line feed in its file has none here."""
     rows: list[str] = []
     for row in lines_of(text):
         if row == _NO_END and rows:
@@ -122,13 +122,13 @@ def _hunk(rows: Iterator[str], old_count: int, new_count: int) -> tuple[list[str
 
 
 def common_folder(files: Iterable[str], main: str) -> Path:
-    """What names in a patch count from: the main file's folder, or one above that holds all."""
+    """Return the base folder of a patch: the main file's, or one above that holds all files."""
     folders = [str(PurePath(file).parent) for file in (main, *files)]
     return Path(os.path.commonpath(folders))
 
 
 def patch(before: Mapping[str, str], after: Mapping[str, str], folder: Path) -> str:
-    """The difference of some files; empty if nothing changes.
+    """Return the difference of some files; empty if nothing changes.
 
     Args:
         before: text by path.

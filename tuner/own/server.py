@@ -14,7 +14,7 @@ from tuner.workload.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the user says of their configuration."""
+    """The user's options about their configuration."""
 
     config: str
     server_name: str = ""
@@ -40,7 +40,7 @@ class Own(Protocol):
         ...
 
     def adapt(self, space: Space, server: ServerFacts) -> tuple[OwnServer, tuple[str, ...]]:
-        """It behind the port, and what the lab does otherwise, in words.
+        """Return the adapter of the server, and what the lab does otherwise.
 
         Raises:
             DefinitionError: the server refuses the configuration, or nothing in it can be tuned.

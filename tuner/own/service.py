@@ -20,7 +20,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Socket:
-    """Where the server is asked."""
+    """An address at which the server answers."""
 
     address: str
     """Empty: on every address of the host."""
@@ -28,7 +28,7 @@ class Socket:
 
 
 def socket_of(address: str, port: int) -> Socket | str:
-    """The socket, or why another host cannot ask there."""
+    """Return the socket, or why another host cannot ask there."""
     address = "" if address in _ANYWHERE else address
     if address == "localhost" or address.startswith("127.") or address == "::1":
         return "the load comes from another host, and this is the loopback"
@@ -38,12 +38,12 @@ def socket_of(address: str, port: int) -> Socket | str:
 
 
 def askable(names: Sequence[str]) -> str:
-    """The first name that a server can be asked for; empty: none."""
+    """Return the first name that a server can be asked for; empty: none."""
     return next((name for name in names if _PLAIN_NAME.fullmatch(name)), "")
 
 
 def asked_by(workload: Workload, name: str) -> Workload:
-    """The workload, asking for that name where it names none itself."""
+    """Return the workload, asking for that name where it names none itself."""
     if not name:
         return workload
     wire = workload.wire
@@ -54,7 +54,7 @@ def asked_by(workload: Workload, name: str) -> Workload:
 
 
 def sent(texts: Mapping[str, str]) -> dict[str, str]:
-    """The texts by their paths without the first slash, as an instance at ``/`` has them.
+    """Return the texts by their paths without the first slash, as an instance at ``/`` has them.
 
     Raises:
         DefinitionError: one of them is no UTF-8, so that it could not be sent as it is.

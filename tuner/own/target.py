@@ -13,23 +13,23 @@ class Target(Place, Protocol):
     """A host on which configurations are tried out, and what its instances may read there."""
 
     def is_enterable(self, path: str) -> bool:
-        """Whether the account of the instances may enter a folder."""
+        """Return whether the account of the instances may enter a folder."""
         ...
 
     def is_readable(self, path: str) -> bool:
-        """Whether the account of the instances may read a file."""
+        """Return whether the account of the instances may read a file."""
         ...
 
 
 class _ThisMachine(Here):
-    """See ``Target``."""
+    """Implement ``Target``."""
 
     def is_enterable(self, path: str) -> bool:
-        """See ``Target``."""
+        """Implement ``Target``."""
         return is_enterable(path)
 
     def is_readable(self, path: str) -> bool:
-        """See ``Target``."""
+        """Implement ``Target``."""
         return is_readable(path)
 
 
@@ -37,7 +37,7 @@ THIS_MACHINE: Target = _ThisMachine()
 
 
 def check_folder(target: Target, folder: str, path: str, line: int | None = None) -> None:
-    """Whether instances can serve the user's own files from a folder.
+    """Raise DefinitionError if instances cannot serve the user's files from a folder.
 
     Args:
         target: where it lies.

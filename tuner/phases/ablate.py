@@ -29,7 +29,7 @@ from tuner.space.space import Space
 from tuner.stats.power import LEVEL, PooledSigma, blocks_needed
 
 _SHARE = 0.65
-"""Of the time: the blocks of the contrasts; the rest is for the checks."""
+"""Share of the time for the contrasts; the rest is for the checks."""
 _LEAST_ROUNDS = 4
 
 

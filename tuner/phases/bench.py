@@ -1,4 +1,4 @@
-"""What the phases work with: ports and fixed choices, bundled once.
+"""The bench: ports and fixed choices that all phases share.
 
 Every phase is a function of a bench and of what the phases before it found.
 """
@@ -30,7 +30,7 @@ ReadLog = Callable[[str], bytes]
 
 
 class Progress(Protocol):
-    """Where the phases say what happens; the edge decides how it looks."""
+    """A listener for the progress of phases; the edge decides how it looks."""
 
     def phase(self, title: str, expected_s: float) -> None:
         """A phase begins, and takes about so long."""
@@ -49,7 +49,7 @@ class Progress(Protocol):
         ...
 
     def best(self, text: str) -> None:
-        """What is ahead by now, with its uncertainty."""
+        """Show the leading configuration, with its uncertainty."""
         ...
 
 
@@ -57,19 +57,19 @@ class Silence:
     """Progress that nobody watches."""
 
     def phase(self, title: str, expected_s: float) -> None:
-        """See ``Progress.phase``."""
+        """Implement ``Progress.phase``."""
 
     def step(self, text: str, left_s: float) -> None:
-        """See ``Progress.step``."""
+        """Implement ``Progress.step``."""
 
     def note(self, text: str) -> None:
-        """See ``Progress.note``."""
+        """Implement ``Progress.note``."""
 
     def window(self, text: str) -> None:
-        """See ``Progress.window``."""
+        """Implement ``Progress.window``."""
 
     def best(self, text: str) -> None:
-        """See ``Progress.best``."""
+        """Implement ``Progress.best``."""
 
 
 def at_once(_: float) -> None:
@@ -108,11 +108,11 @@ class Bench:
     backend_pids: tuple[int, ...] = ()
     """Processes of the workload's backend, as far as they are on this machine."""
     exclusive: bool = False
-    """Whether only one instance can live at a time, since each has the whole host to itself."""
+    """True if only one instance can live at a time, since each has the whole host to itself."""
     deaths: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
     """By configuration, the deployments in which its server ended without being asked to."""
     address: str = "127.0.0.1"
-    """Where the instances listen, as the generator reaches them."""
+    """Address of the instances as the generator reaches them."""
 
     @property
     def objective(self) -> Objective:

@@ -98,7 +98,7 @@ class BlockSpec:
 
 
 def keep_all(_: Sequence[Measurement]) -> Mapping[str, str]:
-    """The drop rule of blocks whose instances all stay to the end."""
+    """Return the drop rule of blocks whose instances all stay to the end."""
     return {}
 
 
@@ -183,10 +183,10 @@ class _Run:
         self._started = bench.clock()
         self._instances = {i.instance: i for i in _planned(spec.arms)}
         self._logs: dict[str, str] = {}
-        """Of each instance, where it says why requests failed."""
+        """Error log of each instance."""
         self._endpoints: list[Endpoint] = []
         self._alone: dict[str, tuple[InstanceSpec, int]] = {}
-        """What a window switches to, with its port, where only one instance can live."""
+        """Instance that a window switches to, with its port, where only one can live."""
         self._windows: list[Measurement] = []
         self._stopped = False
         self._dead = ""
@@ -265,7 +265,7 @@ class _Run:
     def _order(
         self, live: Sequence[str], random: np.random.Generator, round_: int
     ) -> tuple[WindowSpec, ...]:
-        """One round in random order; all its windows share the arrival schedule's seed.
+        """Return one round in random order; all its windows share the arrival schedule's seed.
 
         Common random numbers (Law, Simulation Modeling and Analysis, ch. 11): within a round
         every instance is offered the very same arrivals.
@@ -377,7 +377,7 @@ class _Run:
         return ""
 
     def _said(self, window: Measurement) -> tuple[str, ...]:
-        """What the server itself says of requests that failed: one more reason, or none."""
+        """Return the server's own words about failed requests: one more reason, or none."""
         log, read = self._logs.get(window.instance), self._bench.read_log
         if log is None or read is None or window.valid or not (window.errors or window.bad):
             return ()
@@ -392,7 +392,7 @@ class _Run:
         )
 
     def _enough(self) -> bool:
-        """Whether the rounds are all there, or can no longer be."""
+        """Return whether the rounds are all there, or can no longer be."""
         last = self._windows[-1].round
         there = {window.instance for window in self._windows if window.round == last}
         if not self._spec.needs_all or not self._staying <= there:
@@ -491,7 +491,7 @@ def _name_of(number: int) -> str:
 
 
 def _stalled(windows: Sequence[Measurement]) -> str:
-    """How much stalls of the host touched so far, in words; empty where nothing was."""
+    """Return the share that stalls touched so far, in words; empty if none."""
     offered = sum(window.raw.count for window in windows)
     touched = sum(window.excluded_share * window.raw.count for window in windows)
     return f", stalls touched {touched / offered:.1%} of the requests" if touched else ""

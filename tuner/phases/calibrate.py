@@ -65,7 +65,7 @@ def measure_capacity(bench: Bench, baseline: Configuration, server_cores: int) -
 
 
 def overhead(record: Record, *, exclusive: bool = False) -> Overhead:
-    """What deployments and gaps cost here, from this host's first block; else the usual figures.
+    """Return the cost of deployments and gaps, from this host's first block or typical.
 
     By differences within each clock, since windows are told by the generator's. At most
     ``_DEAREST``: one block that was disturbed shall not make all others long, and a gap of the
@@ -98,7 +98,7 @@ def _within(value: float, most: float) -> float:
 
 
 def load_point(capacity: Capacity, rate_per_s: float | None) -> tuple[float, str]:
-    """The offered rate of the study and where it comes from, in words.
+    """Return the offered rate of the study and where it comes from, in words.
 
     Raises:
         InstrumentError: the capacity is so small that nothing can be measured.
@@ -132,7 +132,7 @@ def run_aa(
     *,
     sigma_limit: float = math.inf,
 ) -> list[Block]:
-    """Blocks of identical instances, along the very path that the candidates will take.
+    """Return blocks of identical instances, along the very path that the candidates will take.
 
     Args:
         sigma_limit: largest noise of a block's difference to go on with, judged by the windows
@@ -261,7 +261,7 @@ def aa_differences(blocks: Sequence[Block], objective: Objective) -> list[list[l
 
 
 def _levels(blocks: Sequence[Block], objective: Objective) -> list[list[float]]:
-    """The figure of every instance of every A/A block, in natural logarithms."""
+    """Return the figure of every instance of every A/A block, in natural logarithms."""
     return [
         [objective.arm_ln(counted_windows(block, i.instance)) for i in block.instances]
         for block in blocks
@@ -275,7 +275,7 @@ def planned_blocks(
     plan: StudyPlan,
     design: Design = FIXED,
 ) -> int:
-    """Blocks of the confirmation: enough at the upper limit of the noise, if time allows.
+    """Return blocks of the confirmation: enough at the upper limit of the noise, if time allows.
 
     Of two objectives the noisier one decides, and one block more is the least: at half the level,
     which Holm's procedure begins with, 6 blocks have no interval. In always-valid mode it is the
@@ -293,7 +293,7 @@ def planned_blocks(
 def limit_point(
     bench: Bench, baseline: Configuration, slo: Constraint, start_per_s: float, plan: StudyPlan
 ) -> tuple[float, str]:
-    """Where the baseline just meets a latency limit: the rate at which every arm begins.
+    """Return the rate at which the baseline just meets a latency limit, where every arm starts.
 
     Raises:
         HostError: it meets the limit at none of the rates tried.
@@ -322,6 +322,6 @@ def limit_point(
 
 
 def _round(rate: float) -> float:
-    """Two significant digits, so that the figure can be said and offered again."""
+    """Return two significant digits, so that the figure can be said and offered again."""
     digits = max(0, math.floor(math.log10(rate)) - 1) if rate >= 1 else 0
     return float(round(rate, -digits))

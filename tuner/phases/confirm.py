@@ -76,7 +76,7 @@ def freeze(
 
 
 def _rho(calibration: Calibration, blocks: int, design: Design) -> float | None:
-    """The always-valid test's parameter, at its best where the fixed design would end."""
+    """Return the always-valid test's parameter, at its best where the fixed design would end."""
     if not design.sequential:
         return None
     # Where calibration saw no noise at all, any positive figure serves.
@@ -147,7 +147,7 @@ def run_confirmation(
 def _arms(
     bench: Bench, candidates: Sequence[Configuration]
 ) -> tuple[tuple[Arm, ...], frozenset[str]]:
-    """The arms of a block, and the labels of the further baselines among them.
+    """Return the arms of a block, and the labels of the further baselines among them.
 
     A further baseline that is one of the candidates is there already.
     """
@@ -167,7 +167,7 @@ def _failing(windows: Sequence[Measurement], beside: frozenset[str]) -> Mapping[
 
 
 def _is_safe(bench: Bench, record: Record, protocol: Protocol) -> bool:
-    """Whether the always-valid test lets the confirmation end; says so."""
+    """Return whether the always-valid test lets the confirmation end; says so."""
     counted = counting(record.blocks, protocol, bench.objective)
     found = tally(counted, protocol, record.calibration, bench.objective)
     if found.decided:

@@ -77,12 +77,12 @@ def measure_capacities(bench: Bench, arms: Sequence[Arm], server_cores: int) -> 
 
 
 def quick_calibration(bench: Bench, spec: StudySpec) -> Calibrated:
-    """Load point and noise, for a search whose winner is judged elsewhere: two A/A blocks.
+    """Load point and noise, for a search that another phase judges: two A/A blocks.
 
     Taken from the record where they are in it.
 
     Raises:
-        HostError, InstrumentError: nothing can be measured here, or nothing can be told apart.
+        HostError, InstrumentError: nothing can be measured here, or no difference can be seen.
     """
     known = bench.store.record().calibration
     if known is not None:

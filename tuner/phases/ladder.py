@@ -77,5 +77,5 @@ def run_ladder(
 
 
 def _has_ended(block: Block) -> bool:
-    """Whether a block came to its end, well or not."""
+    """Return whether a block came to its end, well or not."""
     return block.state in {"complete", "invalid"}

@@ -15,7 +15,7 @@ from tuner.phases.study import SATURATION_GATES, StudySpec, gated
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one block of windows of one instance showed."""
+    """The figures of one block of windows of one instance."""
 
     capacity: Capacity
     rate_per_s: float

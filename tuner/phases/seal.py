@@ -1,4 +1,4 @@
-"""A protocol is sealed before its first block: whoever has the record can check what was fixed."""
+"""A protocol is sealed before its first block: the record shows what was fixed."""
 
 from __future__ import annotations
 

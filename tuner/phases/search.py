@@ -1,4 +1,4 @@
-"""The search: blocks of proposals, each beside the baseline, until its time is over.
+"""The search: blocks of proposals, each with the baseline, until its time is over.
 
 Its figures choose what is confirmed. They are never claims: the best of many noisy figures is
 better than the truth (the winner's curse).
@@ -34,12 +34,12 @@ _NEW_SHARE = 0.5
 """Least share of a block's slots that goes to new proposals before the final part."""
 
 _LEAST_NOISE = 0.01
-"""Of a look, ln units, as the surrogate is told: nothing is measured more exactly."""
+"""Least noise of a look that the surrogate assumes, ln units."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchSpec:
-    """What is searched, and for how long."""
+    """The scope and the time of a search."""
 
     space: Space
     allow: tuple[str, ...]
@@ -50,7 +50,7 @@ class SearchSpec:
     trials: int | None
     """Most proposals; None for as many as the time allows."""
     finalists: int = 3
-    """The best so many are looked at again in the last part of the time."""
+    """Number of the best that are looked at again in the last part of the time."""
 
 
 def run_search(
@@ -58,7 +58,7 @@ def run_search(
 ) -> Trial | None:
     """Search until the time or the trials are used up; the trial to be confirmed, if any.
 
-    May be called on a record that holds part of a search: it goes on from there.
+    May be called on a record that holds part of a search: it continues from there.
     """
     cost_s = plan.search.cost_s(plan.candidates + 1)
     least = min(bench.gates.samples_needed, plan.look_samples)
@@ -104,7 +104,7 @@ def run_search(
 
 
 def _wait_for_others(bench: Bench) -> None:
-    """Where several hosts search, the choice is made when none of them measures any more."""
+    """Wait until no other host measures for the search any more."""
     sharing = bench.store.sharing
     sharing.end_search()
     if sharing.search_runs_elsewhere():
@@ -131,7 +131,7 @@ def _note_baseline(bench: Bench, spec: SearchSpec, record: Record) -> None:
 def _next_arms(
     bench: Bench, spec: SearchSpec, record: Record, plan: StudyPlan, *, final: bool
 ) -> list[Arm]:
-    """Who is in the next block: survivors again, then known-good configurations, then new ones."""
+    """Return the arms of the next block: survivors, known-good configurations, then new ones."""
     trials = [t for t in record.trials if t.origin != "baseline"]
     configurations = {d: kept.configuration for d, kept in record.configurations.items()}
     slots = plan.candidates
@@ -186,7 +186,7 @@ def _next_arms(
 
 
 def _noise(record: Record) -> float:
-    """Of a single look: what repeated looks tell, and no less than the A/A blocks say."""
+    """Return the noise of a single look, from repeated looks, at least that of the A/A blocks."""
     of_blocks = record.calibration.sigma_d / math.sqrt(2) if record.calibration else 0.0
     return max(of_blocks, look_noise(record.trials), _LEAST_NOISE)
 
@@ -240,11 +240,11 @@ def hopeless(
     allowance: float,
     kept: Container[str] = (),
 ) -> dict[str, str]:
-    """Instances that leave their block early: they fail the load, or lose every early round.
+    """Return instances that leave their block early: they fail the load, or lose every early round.
 
     Args:
         windows: those of the block so far.
-        objective: decides what losing means; None if nobody can lose early.
+        objective: decides what losing means; None if no instance can lose early.
         allowance: see ``tuner.stats.race.drop_allowance``.
         kept: instances whose configuration had its look in an earlier block.
     """
@@ -269,7 +269,7 @@ def hopeless(
 
 
 def _conclude(bench: Bench, block: Block) -> None:
-    """Tell the record what the block says of its trials; of several hosts, it says so itself."""
+    """Record the block's results for its trials; with several hosts the block holds them."""
     if bench.store.host:
         return
     losses = block_losses(block, bench.objective)
@@ -329,7 +329,7 @@ def _tell_disturbed(bench: Bench, calibration: Calibration) -> None:
 
 
 def ratio_words(trial: Trial, goals: Goals) -> str:
-    """A trial's mean figures as percentages of the baseline's, with the number of looks."""
+    """Return a trial's mean figures as percentages of the baseline's, with the number of looks."""
     means = zip(goals.objectives, mean_losses(trial, goals), strict=True)
     ratios = [(o, math.exp(o.loss(mean))) for o, mean in means]
     each = " and ".join(f"{ratio:.1%}{f' ({o.name})' * (len(ratios) > 1)}" for o, ratio in ratios)
@@ -339,7 +339,7 @@ def ratio_words(trial: Trial, goals: Goals) -> str:
 
 
 def _range(trial: Trial, goals: Goals) -> str:
-    """How far apart its looks are, in words; empty where there is one."""
+    """Return the range of its looks, in words; empty where there is one."""
     ratios = sorted(math.exp(goals.first.loss(loss)) for loss in trial.losses.values())
     return f", from {ratios[0]:.1%} to {ratios[-1]:.1%}" if len(ratios) > 1 else ""
 

@@ -1,4 +1,4 @@
-"""A whole study: calibrate, search, confirm. Each phase goes on from what the record holds."""
+"""A whole study: calibrate, search, confirm. Each phase resumes from the record."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from tuner.stats.power import PooledSigma, largest_sigma
 SATURATION_GATES = Gates(samples_needed=1_000)
 """For closed loops, which have no tail to be resolved."""
 SEEKING_UTILISATION = 0.8
-"""Of the stall rule where a capacity is sought: one figure for all rates, and known beforehand.
+"""Utilisation that the stall rule assumes in a capacity search: one figure for all rates.
 
 Near the limit the true one is higher, but a rule that waits for the backlog of a stall at 95 % of
 the capacity would leave nothing of a window on a shared host."""
 _COARSEST = 1.7
-"""A minimum detectable effect of this multiple of the wanted one is still gone on with."""
+"""A minimum detectable effect of this multiple of the wanted one is still accepted."""
 _LOAD_ATTEMPTS = 3
 """Load points that are tried before the study gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudySpec:
-    """What a study is to find out."""
+    """The question of a study."""
 
     space: Space
     allow: tuple[str, ...]
@@ -90,7 +90,7 @@ def run_study(bench: Bench, spec: StudySpec) -> None:
 
 
 def _search(ready: Calibrated, spec: StudySpec, record: Record) -> tuple[str, ...]:
-    """Digests of what the search, on however many hosts, found worth confirming."""
+    """Return digests of what the search, on however many hosts, found worth confirming."""
     bench = ready.bench
     spent_s = sum(b.ended_unix_s - b.started_unix_s for b in record.blocks if b.phase != "search")
     search = SearchSpec(
@@ -162,7 +162,7 @@ def keep_calibration(
     *,
     plan: StudyPlan,
 ) -> Calibration:
-    """What the A/A blocks say, in the record too."""
+    """Evaluate the A/A blocks and keep the calibration in the record."""
     found = calibration(
         bench,
         blocks,
@@ -233,7 +233,7 @@ def _planned(bench: Bench, rate_per_s: float, spec: StudySpec) -> StudyPlan:
 
 
 def gated(bench: Bench, plan: StudyPlan, utilisation: float) -> Bench:
-    """The bench with the gates and the stall rule that fit the load point."""
+    """Return the bench with the gates and the stall rule that fit the load point."""
     allowed = bench.goals.error_share
     if bench.goals.mode == "closed":
         return replace(bench, gates=replace(SATURATION_GATES, error_share=allowed))

@@ -1,4 +1,4 @@
-"""What a window used, from readings of the kernel's counters in the gaps around it."""
+"""Resource use of a window, from the kernel's counters in the gaps around it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ReadCounters(Protocol):
     """From process ids to their counters and the target's, now."""
 
     def __call__(self, pids: Sequence[int], behind: Sequence[int]) -> Reading:
-        """Processes on the target, and those of the backend on the host where that is."""
+        """Return processes on the target, and those of the backend on the host where that is."""
         ...
 
 
@@ -24,7 +24,7 @@ class Watch:
     to no window.
 
     Args:
-        read: reads the counters; None where they cannot be read: nothing is then told.
+        read: reads the counters; None where they cannot be read: nothing is reported then.
         generator: whose processes are read as well, if it shows them.
         backend: process ids of the workload's backend.
     """

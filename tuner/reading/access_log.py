@@ -1,7 +1,7 @@
 """Access logs, line by line: what was asked, when, and how it was answered.
 
-Two forms are read, each told from its lines: the combined format of Apache and Nginx
-(https://nginx.org/en/docs/http/ngx_http_log_module.html), with whatever fields follow, and one
+Two forms are read, each recognised by its lines: the combined format of Apache and Nginx
+(https://nginx.org/en/docs/http/ngx_http_log_module.html), with any further fields, and one
 JSON object per line, as Nginx writes with ``escape=json`` and Caddy by default
 (https://caddyserver.com/docs/caddyfile/directives/log).
 """
@@ -41,13 +41,13 @@ class Entry:
     """One line of a log."""
 
     unix_s: float
-    """When; to the second only in the combined format."""
+    """Time of the request; to the second only in the combined format."""
     method: str
     target: str
     """Path with its query."""
     status: int
     size_bytes: int
-    """Of the answer's body, as far as it was sent."""
+    """Size of the answer's body as sent."""
 
 
 def parse_line(line: str) -> Entry:
@@ -163,15 +163,15 @@ class Kind:
 
 @dataclass
 class Tally:
-    """What a log holds, gathered line by line in bounded memory.
+    """The content of a log, gathered line by line in bounded memory.
 
     Targets are kept as ``tuner.reading.redaction`` leaves them.
     """
 
     keep_query: bool = False
-    """Whether values of queries are kept."""
+    """True if values of queries are kept."""
     redacted: Counter[str] = field(default_factory=Counter)
-    """What was left out of targets: how often, by its kind in words."""
+    """Number of redactions by kind, in words."""
     kinds: dict[tuple[str, str], Kind] = field(default_factory=dict)
     good: int = 0
     bad: int = 0

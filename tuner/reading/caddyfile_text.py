@@ -56,7 +56,7 @@ class Line:
 
 
 def parse(text: str, path: str = "") -> tuple[Line, ...]:
-    """The lines of a file, blocks within.
+    """Return the lines of a file, blocks within.
 
     Raises:
         DefinitionError: a brace or a quote is open at its end.
@@ -69,7 +69,7 @@ def parse(text: str, path: str = "") -> tuple[Line, ...]:
 
 
 def _rows(text: str, path: str) -> Iterator[tuple[int, list[Word]]]:
-    """Number and words of every line that has some."""
+    """Yield number and words of every line that has some."""
     row: list[Word] = []
     number = 1
     last = 0
@@ -90,7 +90,7 @@ def _rows(text: str, path: str) -> Iterator[tuple[int, list[Word]]]:
 def _block(
     rows: Sequence[tuple[int, list[Word]]], start: int, path: str, depth: int
 ) -> tuple[list[Line], int]:
-    """The lines of a block, and the row that closes it."""
+    """Return the lines of a block, and the row that closes it."""
     lines: list[Line] = []
     index = start
     while index < len(rows):
@@ -153,7 +153,7 @@ def _unclosed(text: str, start: int, path: str) -> DefinitionError:
 
 
 def statements(text: str) -> Iterator[Statement]:
-    """What a file says, a block's head before what is in it.
+    """Yield the statements of a file, a block's head before its content.
 
     Raises:
         DefinitionError: a brace or a quote is open at its end.

@@ -33,7 +33,7 @@ class ExpressionError(ValueError):
 
 
 def evaluate(text: str, names: Mapping[str, Number]) -> Number:
-    """The number that ``text`` means.
+    """Return the number that ``text`` means.
 
     Args:
         text: arithmetic over numbers and ``names``.
@@ -52,7 +52,7 @@ def evaluate(text: str, names: Mapping[str, Number]) -> Number:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Names that ``text`` refers to, ``min`` and ``max`` apart.
+    """Return names that ``text`` refers to, ``min`` and ``max`` apart.
 
     Raises:
         ExpressionError: the text cannot be read at all.

@@ -37,20 +37,20 @@ _DURATION_UNIT = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """``; did you mean 'backlog'?``, or nothing if nothing is near."""
+    """Return ``; did you mean 'backlog'?``, or nothing if nothing is near."""
     near = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def parse_integer(text: str) -> int:
-    """``1000`` or ``1_000``; raises ValueError."""
+    """Return ``1000`` or ``1_000``; raises ValueError."""
     if not _INTEGER.fullmatch(text):
         raise ValueError(f"expected an integer, found {quoted(text)}")
     return int(text)
 
 
 def parse_real(text: str) -> float:
-    """A finite decimal number; raises ValueError."""
+    """Return a finite decimal number; raises ValueError."""
     if not any(char.isdigit() for char in text) or not _REAL.fullmatch(text):
         raise ValueError(f"expected a number, found {quoted(text)}")
     value = float(text)
@@ -68,7 +68,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size_bytes: int) -> str:
-    """The inverse of ``parse_size``, as short as it can be: ``64k``."""
+    """Return the inverse of ``parse_size``, as short as it can be: ``64k``."""
     for unit, letter in ((1 << 20, "m"), (1 << 10, "k")):
         if size_bytes and size_bytes % unit == 0:
             return f"{size_bytes // unit}{letter}"
@@ -76,7 +76,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def parse_duration_s(text: str) -> float:
-    """Seconds; ``ms``, ``s``, ``m`` or ``h`` may follow the number. Raises ValueError."""
+    """Return Seconds; ``ms``, ``s``, ``m`` or ``h`` may follow the number. Raises ValueError."""
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError(f"expected a duration such as 90s or 10m, found {quoted(text)}")
@@ -99,7 +99,7 @@ class Node:
 
     @classmethod
     def option(cls, name: str, value: object) -> Node:
-        """A value given on the command line, to be read like one from a file."""
+        """Return a value given on the command line, to be read like one from a file."""
         path = f"--{name.replace('_', '-')}"
         if isinstance(value, str):
             # The empty text of an option is a value, not a null.
@@ -109,13 +109,13 @@ class Node:
         return cls(path, None, "", str(value))
 
     def error(self, message: str) -> DefinitionError:
-        """An error at this place."""
+        """Return an error at this place."""
         where = f"{self.key}: " if self.key else ""
         return DefinitionError(where + message, path=self.path, line=self.line)
 
     @property
     def is_null(self) -> bool:
-        """Whether nothing is written here."""
+        """True if nothing is written here."""
         return self.plain and isinstance(self.content, str) and self.content in _NULL
 
     def mapping(
@@ -140,25 +140,25 @@ class Node:
         return {key: node for key, node in entries.items() if not node.is_null}
 
     def entries(self) -> dict[str, Node]:
-        """Nodes by key in the order of the file, whatever the keys are."""
+        """Nodes by key in the order of the file."""
         if not isinstance(self.content, Mapping):
             raise self.error(f"expected a mapping, found {self._found()}")
         return dict(self.content)
 
     def sequence(self) -> tuple[Node, ...]:
-        """The list's nodes."""
+        """Return the list's nodes."""
         if not isinstance(self.content, tuple):
             raise self.error(f"expected a list, found {self._found()}")
         return self.content
 
     def text(self) -> str:
-        """The text as it is written."""
+        """Return the text as it is written."""
         if not isinstance(self.content, str) or self.is_null:
             raise self.error(f"expected text, found {self._found()}")
         return self.content
 
     def one_of(self, allowed: Collection[_Word]) -> _Word:
-        """One of some words."""
+        """Return one of some words."""
         text = self.text()
         for word in allowed:
             if word == text:
@@ -166,21 +166,21 @@ class Node:
         raise self.error(f"{quoted(text)} is not allowed; allowed: {', '.join(allowed)}")
 
     def boolean(self) -> bool:
-        """A switch: true, false, on, off, yes or no."""
+        """Return a switch: true, false, on, off, yes or no."""
         value = SWITCH.get(self.text().lower())
         if value is None:
             raise self.error(f"expected on or off, found {quoted(self.text())}")
         return value
 
     def integer(self, low: int, high: int) -> int:
-        """An integer from ``low`` to ``high``."""
+        """Return an integer from ``low`` to ``high``."""
         value = self._parsed(parse_integer)
         if not low <= value <= high:
             raise self.error(f"{value} is out of range; allowed: {low} to {high}")
         return value
 
     def real(self, low: float, high: float) -> float:
-        """A number from ``low`` to ``high``."""
+        """Return a number from ``low`` to ``high``."""
         value = self._parsed(parse_real)
         if not low <= value <= high:
             raise self.error(f"{value:g} is out of range; allowed: {low:g} to {high:g}")
@@ -194,7 +194,7 @@ class Node:
         return value
 
     def duration_s(self, low: float, high: float) -> float:
-        """Seconds, from ``low`` to ``high``."""
+        """Return Seconds, from ``low`` to ``high``."""
         value = self._parsed(parse_duration_s)
         if not low <= value <= high:
             raise self.error(f"{value:g} s is out of range; allowed: {low:g} s to {high:g} s")
@@ -243,7 +243,7 @@ def parse_yaml(text: str, path: str) -> Node:
 
 
 class _Builder:
-    """Builds nodes from PyYAML's events: the level that still tells a key given twice."""
+    """Builds nodes from PyYAML's events: the level that still shows a key given twice."""
 
     def __init__(self, path: str) -> None:
         self.path = path

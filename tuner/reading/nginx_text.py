@@ -10,7 +10,7 @@ from tuner.errors import DefinitionError
 from tuner.reading.statement import Statement
 
 LUA = "_by_lua_block"
-"""How the names of OpenResty's directives end that hold Lua between braces."""
+"""Suffix of OpenResty's directives that hold Lua between braces."""
 _BLANK = " \t\r\n"
 _ENDS = f"{_BLANK};{{"
 _ESCAPED = re.compile(r"\\([\"'\\])")
@@ -28,7 +28,7 @@ class Token:
 
 
 def scan(text: str, path: str = "") -> Iterator[Token]:
-    """The words of a file by Nginx's rules (ngx_conf_read_token), comments left out.
+    """Yield the words of a file by Nginx's rules (ngx_conf_read_token), comments left out.
 
     Raises:
         DefinitionError: a quote that is not closed.
@@ -69,7 +69,7 @@ def _bare(text: str, start: int) -> int:
 
 
 def statements(text: str) -> Iterator[Statement]:
-    """What a file says, a block's head before what is in it.
+    """Yield the statements of a file, a block's head before its content.
 
     Raises:
         DefinitionError: it holds Lua between braces, where other rules hold, or a quote that is

@@ -1,4 +1,4 @@
-"""What a log says of people, left out: values of queries, and parts of paths that may be secrets.
+"""Redaction of a log: values of queries, and parts of paths that may be secrets.
 
 A rule looks at the form of a text alone, so it finds what is likely a secret, and no more; the
 rules are in docs/workloads.md. What is replaced becomes a word in capitals that any server can
@@ -43,7 +43,7 @@ class Redacted:
 
     target: str
     kinds: tuple[str, ...]
-    """What was left out or replaced, in words, once for each place."""
+    """Redacted kinds, in words, once for each place."""
 
 
 @lru_cache(maxsize=1 << 12)

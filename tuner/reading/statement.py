@@ -1,4 +1,4 @@
-"""A configuration as statements: what is said in which block, whatever the layout."""
+"""A configuration as statements: statements by block, independent of the layout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Statement:
 
 
 def options(text: str) -> Iterator[Statement]:
-    """Of a file with a line ``name=value`` for each option, and comments behind ``#``."""
+    """Yield the options of a file of ``name=value`` lines with ``#`` comments."""
     for line in text.splitlines():
         name, equals, value = line.strip().partition("=")
         if equals and not name.startswith("#"):

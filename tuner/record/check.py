@@ -1,4 +1,4 @@
-"""What a record may hold: the rules that every record passes before anything uses it.
+"""Rules for records: every record passes them before anything uses it.
 
 Records are exchanged, so one may be damaged, or written by somebody who means harm. The classes of
 ``tuner.record.model`` give the types; here are ranges, lengths, names and references. A name that
@@ -51,7 +51,7 @@ LONGEST_NAME = 200
 LONGEST_PATH = 1_000
 MOST_DEPTH = 16
 LARGEST = 1e18
-"""Of any number; bytes, and nanoseconds of 30 years, stay below."""
+"""Limit of any number; bytes, and nanoseconds of 30 years, stay below."""
 
 
 @contextlib.contextmanager
@@ -167,7 +167,7 @@ def _matches(pattern: str, what: str) -> Rule:
 
 
 def _within(low: float, high: float, *, unknown: bool = False) -> Rule:
-    """A number in a range; with ``unknown``, NaN as well."""
+    """Return a number in a range; with ``unknown``, NaN as well."""
 
     def rule(value: float) -> None:
         if not (low <= value <= high or (unknown and math.isnan(value))):
@@ -177,7 +177,7 @@ def _within(low: float, high: float, *, unknown: bool = False) -> Rule:
 
 
 def _each(rule: Rule) -> Rule:
-    """A rule for every item of a sequence, or every key of a mapping."""
+    """Return a rule for every item of a sequence, or every key of a mapping."""
 
     def every(values: Any) -> None:
         for value in values:

@@ -1,4 +1,4 @@
-"""Who meets whom, as plain data: servers with their configurations, and what was made alike."""
+"""Contenders as plain data: servers with their configurations, and what was made alike."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Contender:
     """``stock``, ``distro``, ``hand``, ``published``, ``tuned``, or the path of a file."""
     digest: str
     origin: str = ""
-    """Where the configuration comes from, in words."""
+    """Provenance of the configuration, in words."""
     not_carried: tuple[str, ...] = ()
-    """What of a published configuration has no parameter here, each with the reason."""
+    """Published settings without a parameter here, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """One thing that servers do differently unless told, and how each was told."""
+    """A default in which servers differ, and the setting that each was given."""
 
     what: str
     why: str
@@ -43,14 +43,14 @@ class PublishedRow:
     case: str
     server: str
     arm: str
-    """What was measured, in words."""
+    """Measured arm, in words."""
     figures: Mapping[str, str]
     """By name, as published, with their unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What was published of an experiment."""
+    """The published figures of an experiment."""
 
     title: str
     source: str
@@ -58,7 +58,7 @@ class Published:
     setting: str
     concluded: tuple[str, ...]
     weak: tuple[str, ...]
-    """What the method could not show."""
+    """Limits of the method."""
     rows: tuple[PublishedRow, ...]
 
 
@@ -77,9 +77,9 @@ class Contest:
     """Several arms in common blocks: what was planned, before the first of them."""
 
     title: str
-    """Of the experiment, or ``nginx against caddy``."""
+    """Title of the experiment, or ``nginx against caddy``."""
     case: str
-    """Which of the experiment's cases; empty where there is one only."""
+    """Case of the experiment; empty where there is one only."""
     summary: str
     workload: str
     """In words."""
@@ -88,7 +88,7 @@ class Contest:
     contenders: tuple[Contender, ...]
     servers: tuple[ServerFacts, ...]
     capacities_per_s: Mapping[str, float]
-    """Of each arm in a closed loop, by label."""
+    """Closed-loop capacity of each arm, by label."""
     generator_bound: tuple[str, ...]
     """Arms of which the capacity is at least that: the generator was the limit."""
     rate_per_s: float
@@ -97,13 +97,13 @@ class Contest:
     rounds: int
     window_s: float
     limit: str
-    """``p99 <= 5ms``: of the highest rate that is told."""
+    """``p99 <= 5ms``: limit of the reported highest rate."""
     within_s: float
-    """An answer that takes longer counts as not given, where availability is told."""
+    """Time within which an answer counts for the availability."""
     ladder: Ladder | None = None
     alike: tuple[Alike, ...] = ()
     scaling: tuple[str, ...] = ()
-    """How the published sizes became these, in words."""
+    """Scaling of the published sizes, in words."""
     published: Published | None = None
     results: Mapping[str, str] = field(default_factory=dict)
     """Names of the studies that found the tuned configurations, by server."""

@@ -1,4 +1,4 @@
-"""A study's record as one small file, to be kept beside a report: JSON, compressed.
+"""A study's record as one small file, kept next to a report: JSON, compressed.
 
 It holds what a report is made of and leaves out what only the judging of a window needed: where
 each stall lay, and the histograms of windows outside the confirmation (the spectra merge those of
@@ -26,7 +26,7 @@ from tuner.record.check import check_record, reading
 from tuner.record.model import SCHEMA_VERSION, Block, Record
 
 MOST_BYTES = 64 << 20
-"""Of a record, packed or not: ten hours of windows take half of it."""
+"""Size limit of a record, packed or not: ten hours of windows take half of it."""
 MOST_VALUES = 2_000_000
 _GZIP = b"\x1f\x8b"
 
@@ -61,7 +61,7 @@ def read_record(path: Path) -> Record:
 
 
 def _text_of(content: bytes) -> bytes:
-    """The JSON of a record, which is often compressed.
+    """Return the JSON of a record, which is often compressed.
 
     No more is unpacked than a record can hold: a file of 3 MB may hold gigabytes of zeros. Before
     the text is parsed its values are counted, each of which takes some 100 bytes of memory.
@@ -86,7 +86,7 @@ def _text_of(content: bytes) -> bytes:
 
 
 def small(record: Record) -> Record:
-    """The record without what no report needs."""
+    """Return the record without what no report needs."""
     goals = goals_of(record.definition)
     exact = {name for name, _ in QUANTILES}
     metrics = [*(o.name for o in goals.objectives), *(limit.metric.name for limit in goals.limits)]

@@ -38,11 +38,11 @@ class ConfigurationRecord:
     text: str
     """The configuration file, rendered for export (not for the lab)."""
     file_name: str = "nginx.conf"
-    """What that file is usually called."""
+    """Usual name of that file."""
     more: Mapping[str, str] = field(default_factory=dict)
     """Text of further files that belong to an export, by name."""
     kernel: Mapping[str, str] = field(default_factory=dict)
-    """What the kernel is set to, by its own names; empty unless that is part of the study."""
+    """Kernel settings by name; empty unless they are part of the study."""
     inactive: Mapping[str, Value] = field(default_factory=dict)
     """Values that settings without effect here take when they become active; empty in records of
     older versions."""
@@ -69,7 +69,7 @@ class BlockInstance:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a search needs to know of a block: some hundred bytes where its windows are many."""
+    """The figures of a block that a search needs: some hundred bytes for many windows."""
 
     losses: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """By the objective's text, then by instance; see ``tuner.judge.scoring.block_losses``."""
@@ -101,7 +101,7 @@ class Block:
     host: str = ""
     """Name of the host that measured it, where several share a study."""
     figures: Figures | None = None
-    """Of another host's block, whose windows a worker does not read; else they tell."""
+    """Figures of another host's block, whose windows a worker does not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What was learnt of the baseline before the search."""
+    """Calibration of the baseline before the search."""
 
     capacity_per_s: float
     """Closed-loop throughput of the baseline: the lowest of several windows."""
@@ -155,7 +155,7 @@ class Calibration:
     """Between windows of neighbouring instances in a round."""
     warnings: tuple[str, ...]
     second_sigma_d: float = 0.0
-    """Of the second objective, as the four above; 0 without one."""
+    """The same as above for the second objective; 0 without one."""
     second_half_width: float = 0.0
     second_minimum_detectable_effect: float = 0.0
 
@@ -213,7 +213,7 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True)
 class AblationProtocol:
-    """What an ablation will measure and decide by: written before its first block."""
+    """The frozen plan and rules of an ablation."""
 
     frozen_unix_s: float
     digest: str
@@ -222,15 +222,15 @@ class AblationProtocol:
     """Digest of the protocol whose winner is taken apart."""
     contrasts: tuple[Contrast, ...]
     blocks: int
-    """Of the contrasts, and of each check of a smaller difference."""
+    """Number of blocks of the contrasts, and of each check of a smaller difference."""
     rounds: int
     window_s: float
     alpha: float
-    """Of each family of contrasts, by Holm; and of all checks together, in equal parts."""
+    """Level of each family of contrasts, by Holm; and of all checks together, in equal parts."""
     margin: float
     """A smaller difference keeps the gain if it loses less than this share."""
     objective: str = ""
-    """Of two, the one that was gained, by which the changes are told; empty: the first."""
+    """Objective that was gained, of two; empty: the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ class Original:
     ratio: float
     low: float
     high: float | None
-    """Of the 95 % interval; None where it had no end."""
+    """Upper end of the 95 % interval; None if it had none."""
     blocks: int
 
 
@@ -264,11 +264,11 @@ class StudyHost:
     notes: tuple[str, ...]
     joined_unix_s: float
     calibration: Calibration | None = None
-    """What was learnt of the baseline on this host; its load point is its own."""
+    """Calibration on this host; its load point is its own."""
     protocol: Protocol | None = None
-    """Of the confirmation on this host, frozen before its first block there."""
+    """Protocol of the confirmation on this host, frozen before its first block."""
     ended_unix_s: float | None = None
-    """When its confirmation came to its end."""
+    """Time at which its confirmation ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """What is known of a study when it starts."""
+    """Facts of a study at its start."""
 
     name: str
     definition: Mapping[str, object]
@@ -300,14 +300,14 @@ class Beginning:
     server: ServerFacts
     cores: CoreSplit
     notes: tuple[str, ...]
-    """What preflight had to say: shared cores, no real-time priority, a noisy host."""
+    """Notes of preflight: shared cores, no real-time priority, a noisy host."""
     started_unix_s: float
     baseline: str
     """Digest of the baseline."""
     instrument: Instrument = NATIVE
-    """What the figures of ``generator`` are worth."""
+    """Quality of the figures of ``generator``."""
     asked: Mapping[str, object] = field(default_factory=dict)
-    """Of a run of several studies: the options of its command, by which it can be gone on with."""
+    """Options of a command that makes several studies, by which it is resumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,9 +315,9 @@ class Signed:
     """Keyed hashes by which a user knows a record of their own; see ``tuner.store.signature``."""
 
     begun: str = ""
-    """Of how it began, 64 hex digits; empty in records of earlier versions."""
+    """Signature of its beginning, 64 hex digits; empty in records of earlier versions."""
     whole: str = ""
-    """Of all that was measured, as of the end of the last command that measured."""
+    """Signature of all measurements at the end of the last measuring command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,27 +337,27 @@ class Record(Beginning):
     original: Original | None = None
     """The confirmation that this study replicates, if it is a replication."""
     applied: tuple[Applied, ...] = ()
-    """What was changed on hosts, in order."""
+    """Changes made on hosts, in order."""
     contest: Contest | None = None
     """Set if several servers or configurations meet in common blocks."""
     hosts: Mapping[str, StudyHost] = field(default_factory=dict)
     """The hosts that share the study, in the order in which they joined; empty where it has one."""
     here: str = ""
-    """Name of the host as which the record is read; empty: as nobody in particular."""
+    """Name of the host as which the record is read; empty: as no particular host."""
     chosen: tuple[str, ...] = ()
     """Digests of what all hosts are to confirm; empty until the search of several hosts is over."""
     search_ended: bool = False
-    """Whether the time of a search on several hosts is over."""
+    """True if the time of a search on several hosts is over."""
     signed: Signed = Signed()
 
     @property
     def keeps_stalls(self) -> bool:
-        """Whether the study was to keep in its figures what stalls of the host touched."""
+        """True if the study was to keep in its figures what stalls of the host touched."""
         return self.definition.get("stalls") == KEEP
 
     @property
     def leaves_out_stalls(self) -> bool:
-        """Whether latencies leave out what stalls of the host touched."""
+        """True if latencies leave out what stalls of the host touched."""
         return self.instrument.tells_stalls and not self.cores.shared and not self.keeps_stalls
 
     @property

@@ -26,7 +26,7 @@ _FAILURES = (
     *(jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError),
     *(TypeError, ValueError),
 )
-"""What a template's own words can raise."""
+"""Exceptions that a template can raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a template wrote."""
+    """The output of a template."""
 
     text: str
     used: frozenset[str]
@@ -123,7 +123,7 @@ def _finalize(syntax: Syntax, value: object) -> Markup:
     try:
         return Markup(syntax.quote(value))  # noqa: S704 - quoted
     except DefinitionError as error:
-        # Where it stands in the template is told by whoever renders it.
+        # Where it stands in the template is said by the code that renders it.
         raise ValueError(error.message) from None
 
 
@@ -156,7 +156,7 @@ def fill(
 
 
 def _at_its_line(error: Exception, template: str) -> DefinitionError:
-    """What went wrong while a template was rendered, where Jinja2's traceback says."""
+    """Return the error of a template with the line that Jinja2's traceback names."""
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):
         if frame.filename.endswith(".j2"):

@@ -1,4 +1,4 @@
-"""How far searched values reach in a template of the user's own: nowhere that is never searched.
+"""Check of user templates: searched values must not reach what is never searched.
 
 A template's constants are the user's affair, and the same in both arms of a comparison. A value of
 the search could change a directive of the never-list (``tuner.space.never``) in any way that a
@@ -20,12 +20,12 @@ from tuner.space.space import Space
 
 
 def is_own(template: str) -> bool:
-    """Whether a template is a file of the user's, and not a built-in one."""
+    """Return whether a template is a file of the user's, and not a built-in one."""
     return template.endswith(".j2")
 
 
 def unsearched(space: Space, configuration: Configuration) -> Configuration:
-    """The configuration with all that a search may choose as compiled in."""
+    """Return the configuration with all that a search may choose as compiled in."""
     given = configuration.values
     final: dict[str, Value] = {}
     for parameter in space.parameters:
@@ -37,7 +37,7 @@ def unsearched(space: Space, configuration: Configuration) -> Configuration:
 
 
 def edges(space: Space, base: Configuration) -> Iterator[Configuration]:
-    """What shows, before anything starts, where values lead to in a template of the user's own.
+    """Yield the configurations at the edges of a space, which show where values lead.
 
     Args:
         space: whose parameters.
@@ -100,7 +100,7 @@ def refuse_reach(
 
 
 def _filled(text: str, variables: Mapping[str, str]) -> str:
-    """The text with variables of the environment in place, as Caddy reads it."""
+    """Return the text with variables of the environment in place, as Caddy reads it."""
     for name, value in variables.items():
         text = re.sub(rf"\{{\${name}(:[^}}]*)?\}}|\{{env\.{name}\}}", value, text)
     return text

@@ -31,7 +31,7 @@ _LONGEST_CHUNK = 3000
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where one instance lives: everything in its file that is no parameter."""
+    """The place of one instance: everything in its file that is no parameter."""
 
     listen: str
     """``127.0.0.1:18080``, or a port alone."""
@@ -44,7 +44,7 @@ class Placement:
     digest: str
     """The configuration's digest, which ``live_path`` answers."""
     live_path: str
-    """Where the instance tells which configuration it runs; empty in an export."""
+    """Path at which the instance reports its configuration; empty in an export."""
     upstreams: tuple[str, ...] = ()
     """Addresses behind a proxy."""
     cpu_mask: str = ""
@@ -82,7 +82,7 @@ def export_placement(wire: Wire) -> Placement:
 
 
 def cpu_mask(cpus: Sequence[int]) -> str:
-    """The CPUs as Nginx's ``worker_cpu_affinity`` writes them: CPU 0 is the last digit."""
+    """Return the CPUs as Nginx's ``worker_cpu_affinity`` writes them: CPU 0 is the last digit."""
     return "".join("1" if cpu in cpus else "0" for cpu in range(max(cpus), -1, -1))
 
 
@@ -97,7 +97,7 @@ def render(
 
     Args:
         template: name of a built-in one (``nginx/static``), or a file ending with ``.j2``
-            beside the space's own file.
+            next to the space's own file.
         configuration: complete, as ``Space.complete`` makes it.
         space: the space it belongs to, bound to the server's version.
         placement: where the instance lives.
@@ -158,7 +158,7 @@ def _written(
 
 
 def environment_of(configuration: Configuration, space: Space, syntax: Syntax) -> dict[str, str]:
-    """The variables of the process that a configuration asks for, by their names.
+    """Return the variables of the process that a configuration asks for, by their names.
 
     A value that is a word (``auto``) asks for nothing: the variable is left to the server.
     """
@@ -173,7 +173,7 @@ def environment_of(configuration: Configuration, space: Space, syntax: Syntax) -
 def render_backend(workload: Workload, placement: Placement) -> str:
     """Write the configuration of the Nginx behind the proxy.
 
-    It answers one body whatever it is asked, or the files of the site.
+    It answers every request with one body, or with the files of the site.
 
     Raises:
         DefinitionError: the workload has no backend.
@@ -195,7 +195,7 @@ def render_backend(workload: Workload, placement: Placement) -> str:
 
 
 def unified_diff(before: str, after: str, names: tuple[str, str]) -> str:
-    """The difference of two texts as ``diff -u`` writes it; empty if there is none."""
+    """Return the difference of two texts as ``diff -u`` writes it; empty if there is none."""
     lines = difflib.unified_diff(
         before.splitlines(), after.splitlines(), names[0], names[1], lineterm=""
     )

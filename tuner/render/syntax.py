@@ -1,4 +1,4 @@
-"""How a server's configuration is written: what a value looks like in the server's own language.
+"""Syntax of a server's configuration: how values are written and quoted.
 
 A template says where a value stands; the syntax says how it is written there, so that no value
 and no path can end a directive and begin another.
@@ -24,15 +24,15 @@ class Syntax:
     """One server's language."""
 
     server: str
-    """Whose it is, as in the ``server`` of a space."""
+    """Name of the server, as in the ``server`` of a space."""
     suffix: str
-    """Of the templates: ``conf`` for ``templates/nginx/static.conf.j2``."""
+    """Suffix of the templates: ``conf`` for ``templates/nginx/static.conf.j2``."""
     quote: Callable[[object], str]
     """One value as one token. Raises DefinitionError for what cannot be written."""
     write: Callable[[Parameter, Value], str]
     """A parameter's value with its unit, before quoting: ``64k``, ``75s``."""
     read: Callable[[str], Iterable[Statement]]
-    """What a file says. Raises DefinitionError for what is not understood."""
+    """Reader of a file's statements; raises DefinitionError for text it does not understand."""
     environment: tuple[str, ...] = ()
     """Parameters that no file holds: variables of the process, of the same name in capitals."""
 
@@ -56,7 +56,7 @@ def quote_nginx(value: object) -> str:
 
 
 def plain_text(value: object, *, on: str = "on", off: str = "off") -> str:
-    """A value as text, not yet quoted: switches by their words, numbers as they are.
+    """Return a value as text, not yet quoted: switches by their words, numbers as they are.
 
     Raises:
         DefinitionError: it holds a control character, or is no value at all.

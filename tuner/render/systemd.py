@@ -2,7 +2,7 @@
 
 Variables of a file win over those that a unit has of its own (``Environment=``), and of two files
 the later one (systemd.exec(5), EnvironmentFile=). Both files lie in the unit's folder of drop-ins,
-so that whoever looks at one sees the other, and taking both away leaves the unit as it was.
+so that a reader of one sees the other, and taking both away leaves the unit as it was.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ backslash, which systemd reads (systemd.exec(5)).
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a service's process has in its environment besides."""
+    """Extra environment of a service's process."""
 
     files: Mapping[str, str]
     """Text by absolute path, below ``/etc/systemd``."""
     variables: Mapping[str, str]
-    """What they give the process."""
+    """Variables of the process."""
 
 
 def drop_ins(service: str) -> str:
-    """The folder of what an administrator adds to a unit (systemd.unit(5))."""
+    """Return the folder of what an administrator adds to a unit (systemd.unit(5))."""
     return f"/etc/systemd/system/{service.removesuffix('.service')}.service.d"
 
 
 def drop_in(folder: str) -> str:
-    """The text of the drop-in, whose variables lie beside it in the folder."""
+    """Return the text of the drop-in, whose variables lie next to it in the folder."""
     return f"[Service]\nEnvironmentFile={folder}/{VARIABLES}\n"
 
 
 def unit_of(service: str, environment: str) -> Unit | None:
-    """What gives the process of a service these variables.
+    """Return the drop-in that gives the process of a service these variables.
 
     Args:
         service: its name.

@@ -55,7 +55,7 @@ def _trusted(dumper: yaml.SafeDumper, value: Trusted) -> yaml.Node:
 
 
 def _mapping(dumper: yaml.SafeDumper, value: dict[object, object]) -> yaml.Node:
-    """Ansible does not evaluate keys, so they stay readable."""
+    """Return Ansible does not evaluate keys, so they stay readable."""
     items = [(Trusted(key) if isinstance(key, str) else key, each) for key, each in value.items()]
     return dumper.represent_mapping("tag:yaml.org,2002:map", items)
 

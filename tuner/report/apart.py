@@ -1,6 +1,6 @@
 """A function in a process of its own, for what takes memory that Python never gives back.
 
-A study's process lives on beside servers that are measured, so what only a report needs is not
+A study's process stays alive next to measured servers, so what only a report needs is not
 loaded into it: Altair alone takes 30 MB.
 """
 
@@ -18,7 +18,7 @@ _CALL = "from tuner.report.apart import answer; answer()"
 
 
 def apart(module: str, function: str, *arguments: object) -> Any:
-    """What ``function`` of ``module`` gives for the arguments; all of them plain data.
+    """Return the result of ``function`` of ``module`` for plain data, from a process of its own.
 
     In this process if Altair is loaded here already: then nothing would be saved.
 

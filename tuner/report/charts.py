@@ -72,11 +72,11 @@ TITLES: Mapping[str, str] = {
     "usage-disk": "What the host wrote to its disks, by window",
     "aa": "Identical instances beside each other (A/A)",
 }
-"""What each chart shows, in a few words."""
+"""Short title of each chart."""
 
 
 def charts(study: StudyResult) -> dict[str, Spec]:
-    """Every chart that the study has data for, by the id of its place in the page."""
+    """Return every chart that the study has data for, by the id of its place in the page."""
     makers: dict[str, Callable[[StudyResult], alt.LayerChart | None]] = {
         "effect": _effect,
         "blocks": _blocks,
@@ -102,18 +102,18 @@ def charts(study: StudyResult) -> dict[str, Spec]:
 
 
 def for_page(study: StudyResult) -> tuple[dict[str, Spec], list[Slice]]:
-    """All that the page asks of Altair: the charts, and which of them are slices."""
+    """Return all that the page asks of Altair: the charts, and which of them are slices."""
     return charts(study), slices(study)
 
 
 def titles(study: StudyResult) -> dict[str, str]:
-    """What each chart shows, by its id."""
+    """Return the title of each chart by its id."""
     shown = f"{study.objective.name}, ratio to the baseline, by"
     return {**TITLES, **{place: f"{shown} {name}" for place, name in slices(study)}}
 
 
 def _effect(study: StudyResult) -> alt.LayerChart | None:
-    """The ratio with its intervals against the margin band, and every block beneath."""
+    """Return the ratio with its intervals against the margin band, and every block beneath."""
     estimate, protocol = study.estimate, study.record.protocol
     if estimate is None or protocol is None:
         return None
@@ -185,7 +185,7 @@ def _effect(study: StudyResult) -> alt.LayerChart | None:
 
 
 def _blocks(study: StudyResult) -> alt.LayerChart | None:
-    """Both arms of every block in order of time, joined; windows as small ticks."""
+    """Return both arms of every block in order of time, joined; windows as small ticks."""
     if not study.confirm:
         return None
     goal = study.objective
@@ -230,7 +230,7 @@ def _blocks(study: StudyResult) -> alt.LayerChart | None:
 
 
 def _stalls(study: StudyResult) -> alt.LayerChart | None:
-    """Share of requests that the stall rule left out, per block and arm."""
+    """Return the share of requests that the stall rule left out, per block and arm."""
     rows: list[Row] = []
     for block, label in zip(study.confirm, block_labels(study.confirm), strict=True):
         for arm, share in zip((BASELINE, "tuned"), block.excluded(), strict=True):

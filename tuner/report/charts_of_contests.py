@@ -25,7 +25,7 @@ def ratio_charts(result: ContestResult) -> dict[str, Spec]:
 
 
 def contest_charts(results: Sequence[ContestResult]) -> list[tuple[dict[str, Spec], ...]]:
-    """Of each contest the charts of ratios, those of its ladder, and of what that used."""
+    """Return the charts of each contest: ratios, ladder, and resource use on the ladder."""
     return [
         (ratio_charts(result), ladder_charts(result), usage_charts(result)) for result in results
     ]

@@ -28,7 +28,7 @@ from tuner.words.figures import figure, ratio
 
 
 def front_chart(study: StudyResult) -> alt.LayerChart | None:
-    """Every trial by its mean ratios in the search, with the front and the chosen point."""
+    """Return every trial by its mean ratios in the search, with the front and the chosen point."""
     first, second = study.objective, study.goals.second
     seen = [t for t in study.trials if math.isfinite(t.ratio) and math.isfinite(t.second)]
     if second is None or not seen:
@@ -89,7 +89,7 @@ def front_chart(study: StudyResult) -> alt.LayerChart | None:
 
 
 def rates_chart(study: StudyResult) -> alt.LayerChart | None:
-    """Every window of the confirmation at its rate, against the limit of the capacity."""
+    """Return every window of the confirmation at its rate, against the limit of the capacity."""
     slo = study.goals.seek
     if slo is None or not study.used:
         return None

@@ -26,7 +26,7 @@ from tuner.words.figures import figure, ratio
 
 
 def load_points_chart(study: StudyResult) -> alt.LayerChart | None:
-    """Both arms against the offered rate, with the range of their windows."""
+    """Return both arms against the offered rate, with the range of their windows."""
     goal = study.objective
     rows: list[Row] = [
         {
@@ -66,7 +66,7 @@ def load_points_chart(study: StudyResult) -> alt.LayerChart | None:
 
 
 def search_chart(study: StudyResult) -> alt.LayerChart | None:
-    """Each trial's mean ratio with the range over its blocks, and the best so far."""
+    """Return each trial's mean ratio with the range over its blocks, and the best so far."""
     measured: list[Row] = []
     refused: list[Row] = []
     for trial in study.trials:
@@ -159,7 +159,7 @@ def search_chart(study: StudyResult) -> alt.LayerChart | None:
 
 
 def importance_chart(study: StudyResult) -> alt.LayerChart | None:
-    """Share of the objective's variation that each parameter explains in the search."""
+    """Return share of the objective's variation that each parameter explains in the search."""
     shares = study.record.importance
     rows: list[Row] = [
         {"parameter": name, "share": share, "shown": figure(share, "share")}
@@ -181,7 +181,7 @@ def importance_chart(study: StudyResult) -> alt.LayerChart | None:
 
 
 def aa_chart(study: StudyResult) -> alt.LayerChart | None:
-    """Identical instances beside each other: what a ratio looks like where nothing differs."""
+    """Identical instances side by side: what a ratio looks like where nothing differs."""
     rows: list[Row] = [
         {
             "block": str(spread.block + 1),

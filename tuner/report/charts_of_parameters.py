@@ -1,4 +1,4 @@
-"""Where in the space the search looked: a slice per parameter, and all of them side by side."""
+"""Places of the search: a slice per parameter, and all of them side by side."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ Slice = tuple[str, str]
 
 
 def slices(study: StudyResult) -> list[Slice]:
-    """The parameters that get a slice, the most important first."""
+    """Return the parameters that get a slice, the most important first."""
     names = _ranked(study)[:MOST_SLICES]
     return [(f"slice-{place}", name) for place, name in enumerate(names, 1)]
 
 
 def slice_chart(study: StudyResult, name: str) -> alt.LayerChart | None:
-    """Every measured trial by one parameter's value; inactive values are left out."""
+    """Return every measured trial by one parameter's value; inactive values are left out."""
     rows: list[Row] = []
     values: list[Value] = []
     baseline = study.record.configurations.get(study.record.baseline)
@@ -108,7 +108,7 @@ def _baseline_row(value: Value) -> Row:
 
 
 def parallel_chart(study: StudyResult) -> alt.LayerChart | None:
-    """Every measured trial as a line through its values; the colour is its ratio."""
+    """Return every measured trial as a line through its values; the colour is its ratio."""
     names = _ranked(study)[:MOST_AXES]
     measured = _measured(study)
     if len(names) < 2 or len(measured) < 3:
@@ -174,7 +174,7 @@ class _Axis:
     places: Mapping[str, float]
 
     def place(self, value: Value | None) -> float:
-        """Where a value lies; what is not set lies below all others."""
+        """Return the position of a value; unset lies below all others."""
         return self.places.get(setting(value), 0.0)
 
 
@@ -255,7 +255,7 @@ def _measured(study: StudyResult) -> list[tuple[TrialFigure, Mapping[str, Value]
 
 
 def _ranked(study: StudyResult) -> list[str]:
-    """Parameters that the search varied: by importance, then by name."""
+    """Return parameters that the search varied: by importance, then by name."""
     seen: dict[str, set[str]] = {}
     measured = _measured(study)
     for _, chosen in measured:

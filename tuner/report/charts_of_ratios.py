@@ -30,18 +30,18 @@ def ratio_row(field: str, name: str, estimate: PairedEstimate, kind: str) -> Row
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a chart of ratios differs from another."""
+    """The look of a chart of ratios."""
 
     title: str
-    """Of the axis."""
+    """Title of the axis."""
     told: Mapping[str, str]
-    """What a point tells when it is pointed at, field to title."""
+    """Tooltip of a point: field to title."""
     ticks: int
     """Wanted on the axis."""
     size: int
-    """Of a point, square pixels."""
+    """Size of a point, square pixels."""
     labelled: bool = False
-    """Whether the ratio stands above its point."""
+    """True if the ratio stands above its point."""
 
 
 def ratio_layers(rows: Sequence[Row], field: str, look: Look) -> list[alt.Chart]:

@@ -19,12 +19,12 @@ _LOOK = Look(
 
 
 def forest_chart(studies: Sequence[StudyResult]) -> Spec | None:
-    """A line per study; None if none has a ratio."""
+    """Return a line per study; None if none has a ratio."""
     rows: list[Row] = []
     for place, study in enumerate(studies, 1):
         if study.estimate is None:
             continue
-        # Two studies may have one name; the place tells them apart.
+        # Two studies may have one name; the place distinguishes them.
         name = f"{place}  {study.record.name}"
         kind = study.verdict.kind.value if study.verdict else "none"
         row = ratio_row("study", name, study.estimate, kind)

@@ -41,12 +41,12 @@ def memory_chart(study: StudyResult) -> alt.LayerChart | None:
 
 
 def network_chart(study: StudyResult) -> alt.LayerChart | None:
-    """What the host's interfaces sent."""
+    """Return the chart of the bytes that the host's interfaces sent."""
     return _chart(study, "host, sent, MiB/s", "MiB/s", usage.sent_mib_per_s)
 
 
 def disk_chart(study: StudyResult) -> alt.LayerChart | None:
-    """What the host wrote to its disks."""
+    """Return the chart of the bytes that the host wrote to its disks."""
     return _chart(study, "host, written, MiB/s", "MiB/s", usage.written_mib_per_s)
 
 

@@ -17,7 +17,7 @@ _WORDS = {"cpu": "CPU per request", "memory": "memory", "throughput": "throughpu
 
 
 def headline(result: ContestResult) -> str:
-    """What was measured, in one line."""
+    """Return the measurement in one line."""
     contest = result.contest
     case = f", {contest.case}" if contest.case else ""
     load = f"at {contest.rate_per_s:,.0f}/s ({contest.rate_source})"
@@ -30,7 +30,7 @@ def headline(result: ContestResult) -> str:
 
 
 def claims(result: ContestResult) -> list[str]:
-    """Who is better at what, one sentence for each pair of arms."""
+    """Return one sentence for each pair of arms: which is better at what."""
     lines = []
     for first, second in dict.fromkeys((row.first, row.second) for row in result.compared):
         rows = [row for row in result.compared if (row.first, row.second) == (first, second)]
@@ -39,7 +39,7 @@ def claims(result: ContestResult) -> list[str]:
 
 
 def brief(result: ContestResult) -> list[str]:
-    """As ``claims``, without the intervals: what stands beside a table or a picture of them."""
+    """Return ``claims`` without the intervals, for use next to a table or a picture of them."""
     lines = []
     for first, second in dict.fromkeys((row.first, row.second) for row in result.compared):
         rows = [row for row in result.compared if (row.first, row.second) == (first, second)]
@@ -60,7 +60,7 @@ _BRIEF = {
 
 
 def _change(row: Compared) -> str:
-    """``p50 (−32 %)``; far from one as a factor: ``memory (6.11 times)``."""
+    """Return ``p50 (−32 %)``; far from one as a factor: ``memory (6.11 times)``."""
     name, found = figure_name(row.figure), row.verdict.estimate.ratio
     if row.verdict.kind not in {VerdictKind.BETTER, VerdictKind.WORSE}:
         return name
@@ -74,32 +74,32 @@ _FACTOR = 1.995
 
 
 def figure_name(name: str) -> str:
-    """``p99``, ``CPU per request``."""
+    """Return ``p99``, ``CPU per request``."""
     return _WORDS.get(name, name)
 
 
 def chart_name(figure: str) -> str:
-    """Name of the chart of a figure's ratios: letters, digits and hyphens."""
+    """Return the name of the chart of a figure's ratios: letters, digits and hyphens."""
     return f"ratio-{figure.replace('.', '-')}"
 
 
 def compared_figures(result: ContestResult) -> list[str]:
-    """The figures that arms are compared by, in their order."""
+    """Return the figures that arms are compared by, in their order."""
     return list(dict.fromkeys(row.figure for row in result.compared))
 
 
 def pair_name(row: Compared) -> str:
-    """``nginx-tuned ÷ nginx-stock``."""
+    """Return ``nginx-tuned ÷ nginx-stock``."""
     return f"{row.second} ÷ {row.first}"
 
 
 def ratio_head(result: ContestResult) -> tuple[str, ...]:
-    """Of ``ratio_rows``."""
+    """Return the head of ``ratio_rows``."""
     return ("second ÷ first", *map(figure_name, compared_figures(result)))
 
 
 def ratio_rows(result: ContestResult) -> list[tuple[str, tuple[tuple[str, str, str], ...]]]:
-    """A row for each pair: its name, and for each figure verdict, ratio and interval."""
+    """Return a row for each pair: its name, and for each figure verdict, ratio and interval."""
     names = compared_figures(result)
     found: dict[str, dict[str, tuple[str, str, str]]] = {}
     for row in result.compared:
@@ -194,7 +194,7 @@ LADDER_HEAD = (
 
 
 def ladder_rows(result: ContestResult) -> list[tuple[str, ...]]:
-    """The knee and the highest rate within the limit of every arm."""
+    """Return the knee and the highest rate within the limit of every arm."""
     rows: list[tuple[str, ...]] = []
     for climb in result.climbs:
         last = climb.rungs[-1]
@@ -221,7 +221,7 @@ RUNG_HEAD = ("arm", "offered", "p50", "p99", "available", "server CPU", "windows
 
 
 def rung_rows(result: ContestResult) -> list[tuple[str, ...]]:
-    """Every arm at every rate of the ladder."""
+    """Return every arm at every rate of the ladder."""
     return [
         (
             climb.arm,
@@ -239,7 +239,7 @@ def rung_rows(result: ContestResult) -> list[tuple[str, ...]]:
 
 
 def compared_rows(result: ContestResult) -> list[tuple[str, ...]]:
-    """Every comparison with ratio, interval and adjusted p."""
+    """Return every comparison with ratio, interval and adjusted p."""
     return [
         (
             pair_name(row),
@@ -257,7 +257,7 @@ COMPARED_HEAD = ("second ÷ first", "figure", "verdict", "ratio", "95 % interval
 
 
 def published_rows(result: ContestResult) -> list[tuple[str, ...]]:
-    """What was published for this case, as it was published."""
+    """Return the rows that were published for this case."""
     return [
         (row.server, row.arm, ", ".join(f"{name} {value}" for name, value in row.figures.items()))
         for row in result.published
@@ -373,7 +373,7 @@ def _span(reach: Reach | None) -> str:
 
 
 def _columns(head: Sequence[str], rows: Sequence[Sequence[str]], width: float) -> list[str]:
-    """Rows under a head, the first column to the left, the others to the right.
+    """Return rows under a head, the first column to the left, the others to the right.
 
     Columns for which there is no room come in a further table, after the first column again.
     """

@@ -1,4 +1,4 @@
-"""A run's contests as one page and as Markdown: cases side by side, published figures beside."""
+"""A run's contests as one page and as Markdown: cases side by side, with published figures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TITLES = {
     "ladder-latency": "p99 against offered rate",
     "ladder-availability": "Answered in time against offered rate",
 }
-"""What each chart of a ladder shows."""
+"""Title of each chart of a ladder."""
 USED_TITLES = {
     "used-cpu": "server, cores busy",
     "used-backend-cpu": "backends, cores busy",
@@ -44,7 +44,7 @@ USED_TITLES = {
     "used-network": "host, sent, MiB/s",
     "used-switches": "server, context switches/s",
 }
-"""What each chart of resources against rate shows."""
+"""Title of each chart of resources against rate."""
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 PUBLISHED_HEAD = ("server", "arm", "published")
 
@@ -52,11 +52,11 @@ PUBLISHED_HEAD = ("server", "arm", "published")
 def contest_markdown(
     results: Sequence[ContestResult], pictures: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """The contests of one run as Markdown; whatever a study brought in is escaped.
+    """Return the contests of one run as Markdown; everything that a study brought in is escaped.
 
     Args:
         results: one for each case.
-        pictures: Markdown of the charts that lie beside, by case.
+        pictures: Markdown of the charts in the same folder, by case.
     """
     first, record = results[0].contest, results[0].record
     host = record.host
@@ -129,7 +129,7 @@ def _background(first: Contest, results: Sequence[ContestResult]) -> list[str]:
 
 
 def contest_html(results: Sequence[ContestResult]) -> str:
-    """The contests of one run as one file that needs no network."""
+    """Return the contests of one run as one file that needs no network."""
     specs: dict[str, Any] = {}
     shown = []
     drawn = apart(_CHARTS, "contest_charts", results)
@@ -177,7 +177,7 @@ def contest_html(results: Sequence[ContestResult]) -> str:
 
 
 def contest_pictures(results: Sequence[ContestResult]) -> list[dict[str, tuple[Spec, str]]]:
-    """Of each contest its charts by name, each with its title; both say the case."""
+    """Return each contest's charts by name, with titles that name the case."""
     found = []
     drawn = apart(_CHARTS, "contest_charts", results)
     for result, (ratios, ladder, used) in zip(results, drawn, strict=True):

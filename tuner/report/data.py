@@ -19,14 +19,14 @@ from tuner.stats.paired import PairedEstimate
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema (draft 2020-12) of ``as_data``."""
+    """Return the JSON schema (draft 2020-12) of ``as_data``."""
     text = files("tuner.report").joinpath("page", "report.schema.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
 
 
 def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
-    """The outcome as plain data that JSON can hold.
+    """Return the outcome as plain data that JSON can hold.
 
     Args:
         folder: where the study's files lie.
@@ -150,7 +150,7 @@ def _figure(entry: Figure) -> dict[str, Any]:
 
 
 def _hosts(found: HostsResult) -> dict[str, Any]:
-    """Several hosts: each one's own verdict, and what they say of hosts like them."""
+    """Return several hosts: each one's own verdict, and what they say of hosts like them."""
     across = found.across
     spread = {host.name: host for host in across.hosts} if across else {}
     return {

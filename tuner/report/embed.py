@@ -1,4 +1,4 @@
-"""What a page needs to draw its charts: Vega's code, its configuration, the charts as JSON."""
+"""Everything that a page needs for its charts: Vega's code, its configuration, the charts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONFIG: Mapping[str, object] = {
 }
 
 _GLOBALS = "window.vegaEmbed = vegaEmbed;"
-"""What the bundle makes known to the page."""
+"""Global names that the bundle defines."""
 _PACK = (
     "import sys, vl_convert;"
     f"sys.stdout.buffer.write(vl_convert.javascript_bundle({_GLOBALS!r}).encode())"
@@ -49,7 +49,7 @@ _PACK = (
 
 @cache
 def bundle() -> str:
-    """The JavaScript of Vega, Vega-Lite and Vega-Embed, safe inside a ``script`` element.
+    """Return the JavaScript of Vega, Vega-Lite and Vega-Embed, safe inside a ``script`` element.
 
     Made in a process of its own: the engine that packs it takes 100 MB and never gives them back.
     """
@@ -60,7 +60,7 @@ def bundle() -> str:
 
 
 def embedded_json(value: object) -> str:
-    """JSON that is inert inside a ``script`` element, whatever its strings hold."""
+    """JSON that is inert inside a ``script`` element, with any strings."""
     text = json.dumps(
         printable_data(value), ensure_ascii=True, allow_nan=False, separators=(",", ":")
     )

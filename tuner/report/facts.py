@@ -1,4 +1,4 @@
-"""What a report says of host, method and limits: name and value, the same in every form."""
+"""Facts in a report about host, method and limits: name and value, in every form."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Facts = list[tuple[str, str]]
 
 
 def baseline_name(study: StudyResult) -> str:
-    """Which baseline: ``stock``, ``distro``, ``hand``, a file, or its digest."""
+    """Return the baseline's name: ``stock``, ``distro``, ``hand``, a file, or its digest."""
     return _baseline_names(study)[0]
 
 
 def _baseline_names(study: StudyResult) -> list[str]:
-    """Names of the baselines, the study's own first."""
+    """Return names of the baselines, the study's own first."""
     names = study.record.definition.get("baseline", study.record.baseline)
     return [str(name) for name in names] if isinstance(names, list | tuple) else [str(names)]
 
@@ -34,7 +34,7 @@ BESIDE_HEAD = ("tuned against", "verdict", "ratio", "simultaneous 95 % interval"
 
 
 def beside_rows(study: StudyResult) -> list[tuple[str, ...]]:
-    """The candidate against each further baseline, under ``BESIDE_HEAD``."""
+    """Return the candidate against each further baseline, under ``BESIDE_HEAD``."""
     rows: list[tuple[str, ...]] = []
     for name, entry in zip(_baseline_names(study)[1:], study.beside, strict=False):
         if entry.verdict is None:
@@ -50,7 +50,7 @@ HOSTS_HEAD = ("host", "verdict by itself", "ratio", "95 % interval", "blocks", "
 
 
 def hosts_rows(study: StudyResult) -> list[tuple[str, ...]]:
-    """Each of several hosts by its own blocks; empty where one measured alone."""
+    """Return each of several hosts by its own blocks; empty where one measured alone."""
     found = study.hosts.hosts if study.hosts else ()
     return [
         (
@@ -66,7 +66,7 @@ def hosts_rows(study: StudyResult) -> list[tuple[str, ...]]:
 
 
 def hosts_lead(study: StudyResult) -> str:
-    """Whether it holds on every host, and whose figures the report shows; empty if there is one."""
+    """Return whether the result holds on every host, and which host's figures follow."""
     if study.hosts is None:
         return ""
     shown = stands_for(study.record)
@@ -93,7 +93,7 @@ def host_facts(study: StudyResult) -> Facts:
 
 
 def method_facts(study: StudyResult) -> Facts:
-    """How it was measured, by the frozen protocol where there is one."""
+    """Return the facts of the method, from the frozen protocol if there is one."""
     record = study.record
     calibration, protocol = record.calibration, record.protocol
     facts = [
@@ -132,7 +132,7 @@ def method_facts(study: StudyResult) -> Facts:
 
 
 def protocol_facts(study: StudyResult) -> Facts:
-    """The frozen protocol, field by field; empty if none was frozen."""
+    """Return the frozen protocol, field by field; empty if none was frozen."""
     protocol, original = study.record.protocol, study.record.original
     if protocol is None:
         return []
@@ -202,7 +202,7 @@ def _level(protocol: Protocol) -> str:
 
 
 def aa_facts(study: StudyResult) -> Facts:
-    """What calibration learnt of the noise; empty before it."""
+    """Return the facts of the noise from calibration; empty before it."""
     calibration = study.record.calibration
     if calibration is None:
         return []
@@ -225,18 +225,18 @@ def aa_facts(study: StudyResult) -> Facts:
 
 
 def definition_facts(study: StudyResult) -> Facts:
-    """The resolved study definition, option by option."""
+    """Return the resolved study definition, option by option."""
     return [(str(name), _option(value)) for name, value in study.record.definition.items()]
 
 
 def allowed_trades(study: StudyResult) -> list[str]:
-    """The trades that the user allowed by name."""
+    """Return the trades that the user allowed by name."""
     allowed = study.record.definition.get("allow") or []
     return [str(name) for name in allowed] if isinstance(allowed, list | tuple) else [str(allowed)]
 
 
 def wanted_rows(study: StudyResult) -> list[tuple[str, str, str, str]]:
-    """Each of two objectives and every constraint: name, verdict, figure, interval."""
+    """Return each of two objectives and every constraint: name, verdict, figure, interval."""
     rows = []
     for claim in study.objectives:
         found = claim.verdict.estimate
@@ -249,7 +249,7 @@ def wanted_rows(study: StudyResult) -> list[tuple[str, str, str, str]]:
 
 
 def search_summary(study: StudyResult) -> str:
-    """How many trials there were, and what became of them."""
+    """Summarize the number of trials and their outcomes."""
     counts = Counter(trial.state for trial in study.trials)
     parts = [f"{counts[state]} {word}" for state, word in _STATE_WORDS.items() if counts[state]]
     return f"{counted(len(study.trials), 'trial')}: {', '.join(parts)}."
@@ -264,7 +264,7 @@ _STATE_WORDS: dict[TrialState, str] = {
 
 
 def limits(study: StudyResult) -> list[str]:
-    """The scope of the claim, and what this study cannot know."""
+    """Return the scope of the claim, and what this study cannot know."""
     record = study.record
     rate = figure(record.calibration.rate_per_s, "/s") if record.calibration else "this rate"
     where = f"{record.server.name} {record.server.version} on {record.host.hostname}"
@@ -317,12 +317,12 @@ def limits(study: StudyResult) -> list[str]:
 
 
 def is_recommended(study: StudyResult) -> bool:
-    """Whether the candidate is advice: only if the verdict is *better*."""
+    """Return whether the candidate is advice: only if the verdict is *better*."""
     return study.verdict is not None and study.verdict.kind is VerdictKind.BETTER
 
 
 def changes_title(study: StudyResult) -> str:
-    """What the table of settings is: advice, or a mere account."""
+    """Return the title of the settings table: advice, or a mere account."""
     if study.verdict is None:
         return "What the front-runner changes (not confirmed)"
     return "What to change" if is_recommended(study) else "What was tried (no advice)"
@@ -337,7 +337,7 @@ def _generator(study: StudyResult) -> str:
 
 
 def _wire(windows: Sequence[Measurement]) -> Facts:
-    """What was agreed on, and what opening connections cost; empty in quiet cleartext."""
+    """Return the agreed terms and the cost of connections; empty in quiet cleartext."""
     facts: Facts = []
     agreed = [window.agreed for window in windows]
     names = [

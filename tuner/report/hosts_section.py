@@ -13,7 +13,7 @@ HEAD = ("host", "verdict", "ratio", "95 % interval", "blocks", "weight", "outlie
 
 
 def hosts_section(found: HostsResult) -> Section:
-    """The hosts as a section of their own."""
+    """Return the hosts as a section of their own."""
     across = found.across
     spread = {host.name: host for host in across.hosts} if across else {}
     rows = []

@@ -70,11 +70,11 @@ _TRADED = (
 
 
 def render_html(study: StudyResult, further: Sequence[Section] = ()) -> str:
-    """The report as one self-contained HTML file.
+    """Return the report as one self-contained HTML file.
 
     Args:
         study: the result.
-        further: sections of what lies beside the study's own course, shown after its load points.
+        further: sections besides the study's own course, shown after its load points.
     """
     if study.hosts:
         further = (replace(hosts_section(study.hosts), lead=hosts_lead(study)), *further)
@@ -87,7 +87,7 @@ def render_html(study: StudyResult, further: Sequence[Section] = ()) -> str:
 def page(
     template: str, specs: Mapping[str, Mapping[str, object]], context: Mapping[str, Any]
 ) -> str:
-    """A page that carries its style, its scripts and its data with it.
+    """Return a page that carries its style, its scripts and its data with it.
 
     Args:
         template: name of the file in ``tuner/report/page``.
@@ -125,7 +125,7 @@ def page(
 def _context(
     study: StudyResult, specs: Mapping[str, object], further: Sequence[Section]
 ) -> dict[str, Any]:
-    """What the template shows beside the study itself."""
+    """Return the template's context besides the study."""
     kind, _, statement = study.sentence.partition(": ")
     # The figures in brackets follow in smaller type.
     headline, bracket, detail = statement.partition(" (ratio ")
@@ -175,7 +175,7 @@ def _context(
 def _sections(
     study: StudyResult, specs: Mapping[str, object], further: Sequence[Section]
 ) -> list[tuple[str, str]]:
-    """Anchor and title of every section that the study has something for."""
+    """Return anchor and title of every section that the study has something for."""
     entries: tuple[tuple[str, str, object], ...] = (
         ("changes", "Changes", study.candidate),
         ("ablation", "Why", study.ablation),
@@ -222,7 +222,7 @@ def _line_kind(line: str, place: int) -> str:
 
 
 def _change(entry: Figure) -> str:
-    """The change in percent; ``~`` where none is detectable, as benchstat writes it."""
+    """Return the change in percent; ``~`` where none is detectable, as benchstat writes it."""
     if entry.change is None or not entry.change.is_finite:
         return UNKNOWN
     if not entry.change.excludes_no_change:

@@ -31,7 +31,7 @@ class Case:
 
 
 def cases(study: StudyResult) -> list[Case]:
-    """What can be said of a study, as cases."""
+    """Return the claims of a study as test cases."""
     found = []
     if study.verdict is None:
         found.append(Case("not-worse", "error", study.sentence))
@@ -47,7 +47,7 @@ def cases(study: StudyResult) -> list[Case]:
 
 
 def render_junit(studies: Sequence[StudyResult]) -> str:
-    """All studies as one document, a suite each."""
+    """Return all studies as one document, a suite each."""
     root = Element("testsuites", name="tuner")
     for study in studies:
         _suite(root, study)
@@ -57,7 +57,7 @@ def render_junit(studies: Sequence[StudyResult]) -> str:
 
 
 def _claims_improvement(study: StudyResult) -> bool:
-    """A comparison of two given configurations claims nothing beforehand; a search does."""
+    """Return a comparison of two given configurations claims nothing beforehand; a search does."""
     return bool(study.record.trials) or study.record.original is not None
 
 

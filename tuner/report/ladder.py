@@ -66,7 +66,7 @@ _USED: Mapping[str, tuple[usage.Metric, str]] = {
 
 
 def usage_charts(result: ContestResult) -> dict[str, Spec]:
-    """What was used at every rate, by the id of their place; what is not known is left out."""
+    """Return the charts of resource use against rate, by id; unknown ones are left out."""
     found = {name: _used(result, metric, unit) for name, (metric, unit) in _USED.items()}
     return {name: specification(chart) for name, chart in found.items() if chart is not None}
 

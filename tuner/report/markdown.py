@@ -33,11 +33,11 @@ _SPECIAL = re.compile(r"([\\`*_\[\]#|~>!])")
 _BEGINS_BLOCK = re.compile(r"^(\d{0,9})([-+](?=\s)|[.)](?=\s|$)|=)")
 """A list or a heading, where it stands first."""
 _LINKED = re.compile(r"@|#(?=\d)|(?i:\b(?:https?|ftp|mailto|xmpp):|\bwww(?=\.)|\bGH(?=-\d))")
-"""What begins a mention, an issue's number or an address."""
+"""Beginning of a mention, an issue's number or an address."""
 
 
 def render_markdown(study: StudyResult) -> str:
-    """The report as Markdown; whatever the study brought in is escaped."""
+    """Return the report as Markdown; everything that the study brought in is escaped."""
     parts = [
         f"# {plain(study.record.name)}",
         f"**{plain(study.sentence)}**",
@@ -254,7 +254,7 @@ def plain(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """A code span that holds any text, in a table too."""
+    """Return a code span that holds any text, in a table too."""
     ticks = "`" * (1 + _longest_run(text))
     inner = " ".join(text.split()).replace("|", "\\|")
     pad = " " if inner.startswith("`") or inner.endswith("`") else ""
@@ -262,7 +262,7 @@ def code(text: str) -> str:
 
 
 def _fenced(language: str, lines: Sequence[str]) -> str:
-    """A code block that no line can close."""
+    """Return a code block that no line can close."""
     if not lines:
         return ""
     fence = "`" * max(3, 1 + max(map(_longest_run, lines)))

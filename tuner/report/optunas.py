@@ -1,7 +1,7 @@
 """The trials of a study that several hosts share, as Optuna's own tools show others'.
 
 Of several hosts a trial is no more than its configuration (docs/scale.md), so the study's storage
-holds none that Optuna would know. What the record tells of them is laid out here in a storage of
+holds none that Optuna would know. The record's view of them is laid out here in a storage of
 this process's memory.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def in_memory(record: Record) -> Any:
-    """A storage with one study, of the record's name, that holds its trials as they are now.
+    """Return a storage with one study, of the record's name, that holds its trials as they are now.
 
     They have the values, intermediate values (a block's each), constraints and attributes that a
     study of one host has. Parameters are those in which trials differ, between the ends that were
@@ -59,7 +59,7 @@ def _frozen(
     configuration = record.configurations[trial.digest].values
     losses: Sequence[Mapping[int, float]] = (trial.losses, trial.second)
     if trial.origin == "baseline":
-        # By definition: all others are told relative to it.
+        # By definition: all others are relative to it.
         losses = ({0: 0.0}, {0: 0.0})
     values = [mean_loss(found) for found in losses[:objectives]]
     infeasible = trial.state == "infeasible"
@@ -103,7 +103,7 @@ def _moment(unix_s: float) -> dt.datetime:
 
 
 def _domains(configurations: Sequence[Mapping[str, Value]]) -> dict[str, BaseDistribution]:
-    """Of every parameter that has more than one value, what holds them all."""
+    """Return the domain of every parameter with more than one value."""
     seen: dict[str, list[Value]] = {}
     for values in configurations:
         for name, value in values.items():

@@ -1,7 +1,7 @@
 """Each chart as a file of its own, PNG or SVG, for a page that is not the report.
 
 On white, with the light colours of the page's style sheet and with a title and a legend, which in
-the page stand beside the chart.
+the page stand next to the chart.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def write_pictures(
 
 
 def standalone(spec: Spec, title: str) -> Spec:
-    """A specification that needs no page around it."""
+    """Return a specification that needs no page around it."""
     colours = _light_colours()
     text = json.dumps(printable_data({**spec, "config": CONFIG}))
     text = re.sub(r"var\((--[a-z-]+)\)", lambda match: colours[match[1]], text)
@@ -100,7 +100,7 @@ def standalone(spec: Spec, title: str) -> Spec:
 
 
 def _show_legend(spec: Spec, colours: Mapping[str, str]) -> None:
-    """Say which colour is whose; in the page a list beside the chart does."""
+    """Return the legend of the colours; in the page a list next to the chart has it."""
     legend = {
         "title": None,
         "orient": "top",

@@ -1,6 +1,6 @@
-"""A further section of a report: charts and tables of something beside the study's own course.
+"""A further section of a report: charts and tables besides the study's own course.
 
-Ladders of rates, several servers: whoever has the figures makes a section of them, and every form
+Ladders of rates, several servers: the owner of the figures makes a section of them, and every form
 of report shows it in the same place.
 """
 
@@ -17,7 +17,7 @@ class Picture:
     name: str
     """Id in the page and name of the file: letters, digits and hyphens."""
     label: str
-    """What it shows, for those who do not see it."""
+    """Text for readers who do not see it."""
     spec: Mapping[str, object]
     """Vega-Lite, as ``tuner.report.charts.specification`` makes it."""
     caption: str = ""

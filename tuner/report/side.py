@@ -24,7 +24,7 @@ HEAD = (
 
 
 def rows(studies: Sequence[StudyResult]) -> list[tuple[str, ...]]:
-    """A row for every study under ``HEAD``."""
+    """Return a row for every study under ``HEAD``."""
     return [_row(study) for study in studies]
 
 
@@ -39,7 +39,7 @@ def differences(studies: Sequence[StudyResult]) -> list[str]:
 
 
 def side_lines(studies: Sequence[StudyResult]) -> list[str]:
-    """The table for a terminal, without what is too wide for one."""
+    """Return the table for a terminal, without what is too wide for one."""
     shown = [HEAD[:7], *(row[:7] for row in rows(studies))]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     lines = [
@@ -54,7 +54,7 @@ def side_lines(studies: Sequence[StudyResult]) -> list[str]:
 
 
 def render_side_markdown(studies: Sequence[StudyResult]) -> str:
-    """The studies side by side as Markdown."""
+    """Return the studies side by side as Markdown."""
     parts = [
         "# Studies side by side",
         table_of(HEAD, [tuple(map(plain, row)) for row in rows(studies)]),
@@ -65,7 +65,7 @@ def render_side_markdown(studies: Sequence[StudyResult]) -> str:
 
 
 def render_side_html(studies: Sequence[StudyResult]) -> str:
-    """The studies side by side as one self-contained HTML file."""
+    """Return the studies side by side as one self-contained HTML file."""
     chart = apart("tuner.report.charts_of_studies", "forest_chart", studies)
     specs = {} if chart is None else {"forest": chart}
     context = {

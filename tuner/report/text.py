@@ -13,7 +13,7 @@ _ALSO_SHOWN = ("p50", "p99.9", "server CPU per request", "server memory (RSS)")
 
 
 def verdict_lines(study: StudyResult) -> list[str]:
-    """The summary as lines without styling; the first one is the outcome in one sentence."""
+    """Return the summary as lines without styling; the first one is the outcome in one sentence."""
     lines = [study.sentence]
     lines += [study.replication.sentence] if study.replication else []
     lines += [study.hosts.everywhere] if study.hosts else []
@@ -32,7 +32,7 @@ def verdict_lines(study: StudyResult) -> list[str]:
 
 
 def time_share(study: StudyResult) -> str:
-    """How much of search and confirmation was spent measuring, in words; empty before both."""
+    """Return the share of time spent measuring, in words; empty before search and confirmation."""
     parts = [
         f"{100 * time.share:.0f} % of the {PHASE_NAMES[time.phase]}"
         for time in study.times

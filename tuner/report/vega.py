@@ -43,7 +43,7 @@ NINES_LABELS = (
 
 
 def data(rows: Sequence[Mapping[str, str | float | None]]) -> alt.InlineData:
-    """Rows as inline data; what is not finite becomes null, which is not drawn."""
+    """Return rows as inline data; what is not finite becomes null, which is not drawn."""
     return alt.InlineData(values=[{k: _plain(v) for k, v in row.items()} for row in rows])
 
 
@@ -68,7 +68,7 @@ def specification(chart: alt.LayerChart) -> Spec:
 
 
 def value_axis(objective: Objective, field: str, title: str = "") -> alt.Y:
-    """The objective's figure on a log scale that need not reach zero."""
+    """Return the objective's figure on a log scale that need not reach zero."""
     latency = objective.unit == "µs"
     return alt.Y(
         f"{field}:Q",
@@ -81,20 +81,20 @@ def value_axis(objective: Objective, field: str, title: str = "") -> alt.Y:
 
 
 def padded(values: Sequence[float]) -> list[float]:
-    """A domain on a log scale with a little room at both ends."""
+    """Return a domain on a log scale with a little room at both ends."""
     low, high = min(values), max(values)
     room = (high / low) ** 0.06
     return [low / room, high * room]
 
 
 def arm_colour() -> alt.Color:
-    """Blue and vermilion of Okabe and Ito, which colour-blind readers tell apart."""
+    """Blue and vermilion of Okabe and Ito, which colour-blind readers distinguish."""
     scale = alt.Scale(domain=_ARMS, range=[BASELINE_COLOUR, TUNED_COLOUR])
     return alt.Color("arm:N", scale=scale, legend=None)
 
 
 def arm_fill() -> alt.Fill:
-    """The baseline is hollow, so that the arms differ without colour too."""
+    """Return the baseline is hollow, so that the arms differ without colour too."""
     return alt.Fill(
         "arm:N", scale=alt.Scale(domain=_ARMS, range=[SURFACE, TUNED_COLOUR]), legend=None
     )

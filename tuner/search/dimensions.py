@@ -86,7 +86,7 @@ def distances(
     some: Sequence[Configuration],
     others: Sequence[Configuration],
 ) -> NDArray[np.float64]:
-    """How far apart configurations are in each searched parameter, 0 to 1.
+    """Return the distances between configurations in each searched parameter, 0 to 1.
 
     In a range by the share of it, on the scale that it is searched on. Two different choices, a
     special value and a number, or a value and none are 1 apart.
@@ -114,7 +114,7 @@ def distances(
 
 
 def _share_of_range(parameter: Parameter, value: Value | None) -> float | None:
-    """Where a number stands in its parameter's range; None for what is no number of it."""
+    """Return the position of a number in its parameter's range; None if it lies outside."""
     if not isinstance(value, int | float) or parameter.kind not in {"integer", "real"}:
         return None
     if value in parameter.special:
@@ -128,7 +128,7 @@ def _share_of_range(parameter: Parameter, value: Value | None) -> float | None:
 
 
 def by_parameter(shares: Mapping[str, float]) -> dict[str, float]:
-    """Figures by dimension, added up by the parameter that the dimensions belong to."""
+    """Return figures by dimension, added up by the parameter that the dimensions belong to."""
     added: dict[str, float] = {}
     for dimension, share in shares.items():
         name = dimension.removesuffix(_KIND)

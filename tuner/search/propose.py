@@ -6,7 +6,7 @@ multivariate and grouped as in Falkner et al. 2018), the rest blindly. Each prop
 best of them in one draw from what the surrogate holds possible (Thompson, Biometrika 25, 1933): so
 a batch spreads by how much is unknown, and where nothing is known anything may be tried.
 
-A trial is measured again in later blocks, so its figure changes; a told value in Optuna does
+A trial is measured again in later blocks, so its figure changes; a reported value in Optuna does
 not. The sampler therefore works on a study in memory that is made anew from the record before
 each block: proposals are a function of the record and the seed.
 """
@@ -60,16 +60,15 @@ _ATTEMPTS = 30
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A trial as the sampler is told of it."""
+    """A trial as the sampler sees it."""
 
     configuration: Configuration
     losses: tuple[float, ...] | None
     """Mean signed log ratio of each objective; None if infeasible."""
     looks: int = 1
-    """How many each mean is of; 0 for what is known without: the baseline, whose loss is 0 by
-    definition, and what is infeasible."""
+    """Number of looks behind each mean; 0 for the baseline and for infeasible ones."""
     excess: Mapping[str, float] = field(default_factory=dict)
-    """How far beyond each limit; 0 or less holds. Told to the sampler, which avoids the rest."""
+    """Excess over each limit; 0 or less holds. The sampler avoids the rest."""
 
 
 def propose(
@@ -157,7 +156,7 @@ def _choose(
     noise: float,
     seed: int,
 ) -> list[Configuration]:
-    """The best of those drawn, each by one draw from the surrogate's posterior."""
+    """Return the best of those drawn, each by one draw from the surrogate's posterior."""
     seen = _modelled(seen)
     known = [sum(trial.losses) if trial.losses and _keeps(trial) else np.nan for trial in seen]
     # Who is infeasible is taken to be worse than the worst, by what a look would show.
@@ -179,7 +178,7 @@ def _choose(
 
 
 def _modelled(seen: Sequence[Seen]) -> Sequence[Seen]:
-    """The baseline, and of many trials the best and the latest."""
+    """Return the baseline, and of many trials the best and the latest."""
     if len(seen) <= _MOST_MODELLED:
         return seen
     latest = len(seen) - _MOST_MODELLED // 2
@@ -191,12 +190,12 @@ def _modelled(seen: Sequence[Seen]) -> Sequence[Seen]:
 def as_optunas(
     seen: Sequence[Seen], space: Space, allow: Collection[str]
 ) -> list[optuna.trial.FrozenTrial]:
-    """Trials as Optuna has them, with their parameters."""
+    """Return trials as Optuna has them, with their parameters."""
     return [_frozen(trial, space, allow) for trial in seen]
 
 
 def _best(seen: Sequence[Seen]) -> list[Configuration]:
-    """The first few by the product of their ratios, of those that keep to the limits."""
+    """Return the first few by the product of their ratios, of those that keep to the limits."""
     measured = [(sum(t.losses), t.configuration) for t in seen if t.losses and _keeps(t)]
     return [found for _, found in sorted(measured, key=lambda entry: entry[0])[:_CENTRES]]
 
@@ -247,7 +246,7 @@ def _running(
 def _inside(
     configuration: Configuration, space: Space, allow: Collection[str]
 ) -> tuple[dict[str, Value], dict[str, BaseDistribution]]:
-    """The dimensions whose value lies in their domain; the sampler knows of no others."""
+    """Return the dimensions whose value lies in their domain; the sampler knows of no others."""
     values, domains = dimensions_of(space, allow, configuration)
     inside = {
         name: domain

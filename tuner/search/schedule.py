@@ -1,4 +1,4 @@
-"""Which trials the next block measures: new ones, or again those that look good.
+"""The schedule of looks: which trials the next block measures.
 
 Successive halving with re-measurement (Jamieson and Talwalkar 2016, on means instead of longer
 runs): every trial gets one short look, the better part of those three, the best of them five, and
@@ -23,11 +23,11 @@ KEEP = 1 / 4
 CAUTION = 2.0
 """Standard errors that are added to a trial's mean loss before the best is chosen."""
 _LEAST_DEVIATIONS = 4
-"""Below so many deviations the noise of a look is not known."""
+"""Below this number of deviations the noise of a look is not known."""
 
 
 def again(trials: Sequence[Trial], slots: int, goals: Goals) -> list[Trial]:
-    """The racing trials most worth another look, best first, at most ``slots``.
+    """Return the racing trials most worth another look, best first, at most ``slots``.
 
     A trial is worth it while its looks are below the next rung and it is among the best ``KEEP``
     of all trials that have at least the looks of its own rung.
@@ -62,7 +62,7 @@ def winner(trials: Sequence[Trial], goals: Goals) -> Trial | None:
 
 
 def leaders(trials: Sequence[Trial], count: int, goals: Goals) -> list[Trial]:
-    """The first ``count`` of the trials that keep to the constraints: what is confirmed.
+    """Return the first ``count`` of the trials that keep to the constraints: what is confirmed.
 
     By the upper bound of the mean loss, ``CAUTION`` standard errors above it: the best of many
     single looks is mostly luck, and a trial with few looks has to be better by more. With two
@@ -96,5 +96,5 @@ def _doubt(trial: Trial, noise: float) -> float:
 
 
 def _informative(trials: Sequence[Trial], rung: int) -> bool:
-    """Whether enough trials reached the rung to say who is in its better part."""
+    """Return whether enough trials reached the rung to say who is in its better part."""
     return sum(len(trial.losses) >= rung for trial in trials) * KEEP >= 1

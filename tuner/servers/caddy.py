@@ -76,7 +76,7 @@ def quote_caddyfile(value: object) -> str:
 
 
 def write_caddyfile(parameter: Parameter, value: Value) -> str:
-    """A size in powers of 1024 (``64KiB``: Caddy's ``64k`` is 64,000), a time as ``75s``."""
+    """Return a size in powers of 1024 (``64KiB``: Caddy's ``64k`` is 64,000), a time as ``75s``."""
     if parameter.unit == "bytes" and isinstance(value, int) and not isinstance(value, bool):
         return binary_size(value)
     return parameter.format(value)
@@ -103,7 +103,7 @@ syntax = Syntax(
 _EMBEDDED = str(Path(sysconfig.get_path("scripts"), "caddy"))
 _CANDIDATES = ("caddy", "/usr/bin/caddy", "/usr/local/bin/caddy", _EMBEDDED)
 ADMIN_SOCKET = "run/admin.sock"
-"""Of an instance, in its folder."""
+"""Admin socket of an instance, in its folder."""
 JSON_FILE = "caddy.json"
 # Caddy says what is wrong in its log, which is JSON and goes on behind it: the sentence alone.
 _SENTENCE = (
@@ -145,7 +145,7 @@ def parse_build(said: str, modules: str, build: str, binary: str) -> ServerFacts
 
 
 def refuses(server: ServerFacts, wire: Wire) -> str:
-    """See ``Server.refuses``."""
+    """Implement ``Server.refuses``."""
     if wire.protocol == "http3" and server.version_tuple < (2, 6):
         return f"Caddy {server.version} has no stable HTTP/3, which {wire.words} needs; 2.6 has"
     return ""
@@ -154,7 +154,7 @@ def refuses(server: ServerFacts, wire: Wire) -> str:
 def instance(
     label: str, configuration: Configuration, space: Space, ground: Ground, port: int
 ) -> InstanceSpec:
-    """See ``Server.instance``."""
+    """Implement ``Server.instance``."""
     directory = ground.instances_dir / label
     text = render(
         space.template,
@@ -186,7 +186,7 @@ def spec(
     live: str,
     environment: Mapping[str, str],
 ) -> InstanceSpec:
-    """An instance of a configuration that is written already.
+    """Return an instance of a configuration that is written already.
 
     Args:
         label: of the instance.
@@ -196,7 +196,7 @@ def spec(
         directory: its own.
         port: where it listens.
         live: what it answers as a proof.
-        environment: of the process, beside what keeps it in its folder.
+        environment: of the process, besides the variables that keep it in its folder.
     """
     (config,) = (str(directory / each) for each in files)
     reads = ("--config", config, *adapter)
@@ -249,7 +249,7 @@ def export_files(
 
 
 def _advised(configuration: Configuration, space: Space) -> dict[str, str]:
-    """The environment, without the number of threads where that is what Go itself takes.
+    """Return the environment, without the number of threads where that is what Go itself takes.
 
     It is the lab's number of cores then, and where the file goes there may be more.
     """
@@ -269,7 +269,7 @@ def environment_file(variables: Mapping[str, str]) -> str:
 
 
 def service_commands(file: str, binary: str = name) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Commands for the files of a service: one that validates them, one that tells their JSON.
+    """Commands for the files of a service: one that validates them, one that prints their JSON.
 
     Args:
         file: the main one, by whose name Caddy would guess what it is.
@@ -282,7 +282,7 @@ def service_commands(file: str, binary: str = name) -> tuple[tuple[str, ...], tu
 
 
 def adapt(text: str, binary: str) -> str:
-    """The JSON that Caddy makes of a Caddyfile, indented.
+    """Return the JSON that Caddy makes of a Caddyfile, indented.
 
     Raises:
         HostError: it refuses the file, with its words.

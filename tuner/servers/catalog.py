@@ -1,4 +1,4 @@
-"""Which servers there are."""
+"""The catalog of servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SERVERS: Mapping[str, Server] = {
 
 
 def server(name: str) -> Server:
-    """The server of that name.
+    """Return the server of that name.
 
     Raises:
         DefinitionError: there is none.

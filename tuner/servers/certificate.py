@@ -27,7 +27,7 @@ class Certificate:
 
 
 def make_certificate(name: str = "localhost") -> Certificate:
-    """An authority, and a certificate of it for the name, ``localhost`` and the loopback."""
+    """Return an authority, and a certificate of it for the name, ``localhost`` and the loopback."""
     # Imported here: it costs a noticeable part of a second, which cleartext need not pay.
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization

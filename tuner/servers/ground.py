@@ -11,7 +11,7 @@ from tuner.servers.certificate import Certificate
 from tuner.workload.wire import Protocol
 
 LIVE_PATH = "/.tuner/live"
-"""Where an instance that can do so answers with its configuration's digest."""
+"""Path at which an instance answers with its configuration's digest."""
 TLS_FOLDER = "tls"
 """Folder of the certificate in an instance's own."""
 
@@ -31,9 +31,9 @@ class Ground:
     """``host:port`` of the backends; empty where there are none."""
     protocol: Protocol = "http1"
     certificate: Certificate | None = None
-    """What instances show; None: cleartext."""
+    """Certificate of the instances; None: cleartext."""
     address: str = "127.0.0.1"
-    """Where instances listen."""
+    """Address on which instances listen."""
     backend_address: str = "127.0.0.1"
 
     @property
@@ -47,7 +47,7 @@ class Ground:
         }
 
     def place(self, directory: Path, port: int, digest: str) -> Placement:
-        """Where an instance lives, whichever server it is.
+        """Return the place of an instance, for any server.
 
         Args:
             directory: the instance's own.
@@ -69,5 +69,5 @@ class Ground:
         )
 
     def live_url(self, port: int, path: str = LIVE_PATH) -> str:
-        """Where an instance on a port is asked for the proof that it is live."""
+        """Return the URL that proves an instance on a port is live."""
         return f"{'https' if self.certificate else 'http'}://{self.address}:{port}{path}"

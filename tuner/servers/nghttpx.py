@@ -31,7 +31,7 @@ file_name = usual_place.file
 _CANDIDATES = ("nghttpx", "/usr/sbin/nghttpx", "/usr/local/bin/nghttpx")
 _CHECKED = "check.conf"
 _CHECK_SOCKET = "run/check.sock"
-# Accepting comes before the certificate is read: a moment more shows whether it goes on.
+# Accepting comes before the certificate is read: a moment more shows whether it continues.
 _CHECK = """
 "$1" --conf="$2" & pid=$!
 tries=150
@@ -95,7 +95,7 @@ def parse_build(text: str, binary: str) -> ServerFacts:
 
 
 def refuses(server: ServerFacts, wire: Wire) -> str:
-    """See ``Server.refuses``."""
+    """Implement ``Server.refuses``."""
     if wire.protocol == "http3":
         return f"{server.binary} is used without HTTP/3 here, which {wire.words} needs"
     return ""
@@ -104,7 +104,7 @@ def refuses(server: ServerFacts, wire: Wire) -> str:
 def instance(
     label: str, configuration: Configuration, space: Space, ground: Ground, port: int
 ) -> InstanceSpec:
-    """See ``Server.instance``."""
+    """Implement ``Server.instance``."""
     directory = ground.instances_dir / label
     placement = ground.place(directory, port, configuration.digest)
     # The same on a socket, with its own words where they are read.
@@ -134,7 +134,7 @@ def instance(
 
 
 def export_text(configuration: Configuration, space: Space, placement: Placement = EXPORT) -> str:
-    """See ``Server.export_text``."""
+    """Implement ``Server.export_text``."""
     placement = replace(placement, log_dir="/var/log/nghttpx")
     return render(space.template, configuration, space, placement, syntax)
 

@@ -58,7 +58,7 @@ def parse_build(text: str, binary: str) -> ServerFacts:
 
 
 def refuses(server: ServerFacts, wire: Wire) -> str:
-    """See ``Server.refuses``."""
+    """Implement ``Server.refuses``."""
     needs = {"http2": "http_v2", "http3": "http_v3"}.get(wire.protocol)
     for module in (needs, "http_ssl" if wire.tls else None):
         if module and module not in server.modules:
@@ -76,7 +76,7 @@ def refuses(server: ServerFacts, wire: Wire) -> str:
 def instance(
     label: str, configuration: Configuration, space: Space, ground: Ground, port: int
 ) -> InstanceSpec:
-    """See ``Server.instance``."""
+    """Implement ``Server.instance``."""
     directory = ground.instances_dir / label
     placement = ground.place(directory, port, configuration.digest)
     text = render(space.template, configuration, space, placement)
@@ -84,7 +84,7 @@ def instance(
 
 
 def export_text(configuration: Configuration, space: Space, placement: Placement = EXPORT) -> str:
-    """See ``Server.export_text``."""
+    """Implement ``Server.export_text``."""
     return render(space.template, configuration, space, placement)
 
 
@@ -99,7 +99,7 @@ def export_files(
 
 
 def backend(workload: Workload, ground: Ground, port: int, number: int = 1) -> InstanceSpec:
-    """The workload's backend as an Nginx of its own, whatever the server under test is.
+    """Return the workload's backend as an Nginx of its own, for any server under test.
 
     Args:
         workload: it has a backend.
@@ -126,7 +126,7 @@ def backend(workload: Workload, ground: Ground, port: int, number: int = 1) -> I
 def spec(
     label: str, text: str, ground: Ground, directory: Path, *, port: int, live: str
 ) -> InstanceSpec:
-    """An Nginx with a configuration of this text, as an instance in a folder of its own.
+    """Return an Nginx with a configuration of this text, as an instance in a folder of its own.
 
     Args:
         label: unique in the block.

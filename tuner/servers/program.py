@@ -19,7 +19,7 @@ class Elsewhere(Protocol):
     """Another host, on which programs are found and asked."""
 
     def which(self, name: str) -> str | None:
-        """Path of a program there."""
+        """Return path of a program there."""
         ...
 
     def said(self, command: Sequence[str], stdin: str | None) -> tuple[int, str, str]:
@@ -42,7 +42,7 @@ def elsewhere(host: Elsewhere) -> Iterator[None]:
 
 
 def find(candidates: Sequence[str], missing: str) -> str:
-    """The first that is a program, as a path.
+    """Return the first that is a program, as a path.
 
     Raises:
         HostError: none is; ``missing`` is the message.
@@ -56,7 +56,7 @@ def find(candidates: Sequence[str], missing: str) -> str:
 
 
 def version(pattern: str, text: str, command: str) -> str:
-    """The version that a program tells of itself.
+    """Return the version that a program reports.
 
     Args:
         pattern: finds it, as its first group.
@@ -73,7 +73,7 @@ def version(pattern: str, text: str, command: str) -> str:
 
 
 def ask(*command: str, stdin: str | None = None) -> tuple[str, str]:
-    """What a program says on standard output and standard error.
+    """Return a program's standard output and standard error.
 
     Raises:
         HostError: it failed, with its words.

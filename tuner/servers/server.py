@@ -30,17 +30,17 @@ class Server(Protocol):
 
     @property
     def syntax(self) -> Syntax:
-        """How its configuration is written."""
+        """Syntax of its configuration."""
         ...
 
     @property
     def file_name(self) -> str:
-        """What its configuration file is called."""
+        """Name of its configuration file."""
         ...
 
     @property
     def usual_place(self) -> UsualPlace:
-        """Where it lies on a usual system, and what its service is called."""
+        """Usual paths and service name."""
         ...
 
     def detect(self, binary: str | None = None) -> ServerFacts:
@@ -58,7 +58,7 @@ class Server(Protocol):
     def instance(
         self, label: str, configuration: Configuration, space: Space, ground: Ground, port: int
     ) -> InstanceSpec:
-        """A configuration as an isolated instance on a port of its own.
+        """Return a configuration as an isolated instance on a port of its own.
 
         Raises:
             DefinitionError: the configuration cannot be written.
@@ -82,5 +82,5 @@ class Server(Protocol):
         server: ServerFacts,
         placement: Placement = EXPORT,
     ) -> Mapping[str, str]:
-        """What belongs to an export beside the configuration file, by name; mostly nothing."""
+        """Return further files of an export by name; mostly none."""
         ...

@@ -25,7 +25,7 @@ class Place(Protocol):
     """A host on which a configuration is tried out."""
 
     def folder(self) -> AbstractContextManager[str]:
-        """A new folder, which is taken away."""
+        """Return a new folder, which is taken away."""
         ...
 
     def put(self, path: str, content: bytes) -> None:
@@ -42,17 +42,17 @@ class Here:
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[str]:
-        """See ``Place``."""
+        """Implement ``Place``."""
         with temporary("trial") as name:
             yield name
 
     def put(self, path: str, content: bytes) -> None:
-        """See ``Place``."""
+        """Implement ``Place``."""
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_bytes(content)
 
     def said(self, command: Sequence[str], *, cwd: str | None = None) -> tuple[int, str, str]:
-        """See ``Place``."""
+        """Implement ``Place``."""
         done = subprocess.run(
             command, cwd=cwd, capture_output=True, text=True, errors="replace", check=False
         )
@@ -86,7 +86,7 @@ def trial_ground(server: ServerFacts, workload: Workload, folder: Path) -> Groun
 
 
 def refusal(spec: InstanceSpec, *, strict: bool = False, on: Place = HERE) -> str:
-    """What the server says against an instance; empty if it would run it.
+    """Return the server's refusal of an instance; empty if it accepts it.
 
     Args:
         spec: its files are written into its folder.

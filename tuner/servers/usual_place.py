@@ -1,4 +1,4 @@
-"""Where a server lies on a usual system: the Debian packages' and official images' habits."""
+"""Usual paths of a server: the habits of Debian's packages and official images."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class UsualPlace:
-    """What an export has to know to be put where the server looks for it."""
+    """The usual place of a server's configuration and service."""
 
     path: str
-    """Of its configuration file."""
+    """Path of its configuration file."""
     validate: str
     """Command that refuses a bad file, whose path stands where ``%s`` is; empty: it has none."""
     service: str

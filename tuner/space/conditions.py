@@ -16,7 +16,7 @@ from tuner.space.parameter import Condition, Parameter
 from tuner.space.requires import Unavailable, require_workload
 
 RESERVED = ("workload", "any")
-"""Words that stand under ``when`` beside parameters, and so name none."""
+"""Words that stand under ``when`` along with parameters, and so name none."""
 
 Group = tuple[Condition, ...]
 

@@ -39,7 +39,7 @@ class Configuration:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def differences(self, other: Configuration) -> dict[str, tuple[Value | None, Value | None]]:
-        """Parameters that differ, as ``name: (here, there)``; None where inactive."""
+        """Return parameters that differ, as ``name: (here, there)``; None where inactive."""
         here, there = self.values, other.values
         return {
             name: (here.get(name), there.get(name))

@@ -1,4 +1,4 @@
-"""What the bounds and requirements of a space may depend on: host, server and workload."""
+"""Facts that bounds and requirements of a space may use: host, server and workload."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class SpaceFacts:
     request_bytes: int = 0
     """Body of the largest request."""
     proxied: bool = False
-    """Whether there is a server behind this one."""
+    """True if there is a server behind this one."""
     kernel: tuple[int, ...] = ()
     """The target's Linux, ``(6, 1, 0)``; empty if it is not known."""
     kernel_tls: bool = False
-    """Whether the kernel's TLS is loaded: only root could load it on demand."""
+    """True if the kernel's TLS is loaded: only root could load it on demand."""
     openssl: tuple[int, ...] = ()
-    """What the server runs with; empty if it is not OpenSSL, or is not known."""
+    """OpenSSL version of the server; empty if it uses another library, or is unknown."""
     somaxconn: int = 65_535
     """The kernel's cap of a listening socket's backlog."""
     file_limit: int = 65_536
@@ -59,7 +59,7 @@ class SpaceFacts:
 
     @property
     def names(self) -> dict[str, int | float]:
-        """What an expression may refer to."""
+        """Names that an expression may use."""
         return {
             "server_cores": self.server_cores,
             "connections": self.connections,
@@ -85,7 +85,7 @@ class SpaceFacts:
 def space_facts(
     host: HostFacts, server: ServerFacts, workload: Workload, server_cores: int
 ) -> SpaceFacts:
-    """All that a space is bound to.
+    """Return all that a space is bound to.
 
     Args:
         host: the target.
@@ -114,7 +114,7 @@ def space_facts(
 
 
 def _largest_answer(workload: Workload) -> int:
-    """As expected; of answers without an expectation all that could be asked for counts."""
+    """Return as expected; of answers without an expectation all that could be asked for counts."""
     expected = [request.expect_length for request in workload.requests]
     known = [length for length in expected if length is not None]
     if None in expected:

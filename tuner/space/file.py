@@ -44,12 +44,12 @@ class Order:
     right: str
     strict: bool
     facts: tuple[tuple[str, int | float], ...]
-    """What else it may refer to, by name; a parameter of the same name goes before it."""
+    """Further names that it may use; a parameter of the same name comes first."""
     names: frozenset[str]
     """Parameters that it is about."""
 
     def holds(self, values: Mapping[str, Value]) -> bool:
-        """Whether it holds; it does where a parameter of it is inactive, or is a word."""
+        """Return whether it holds; it does where a parameter of it is inactive, or is a word."""
         here = {name: values.get(name) for name in self.names}
         numbers = dict(self.facts)
         for name, value in here.items():
@@ -62,7 +62,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class BoundFile:
-    """What a space's file says on these facts."""
+    """A space's file, bound to facts."""
 
     name: str
     server: str
@@ -135,7 +135,7 @@ def _templates(node: Node) -> tuple[str, ...]:
 
 
 def parameter_nodes(root: Node) -> Iterator[tuple[str, Node]]:
-    """What a space's file says of each parameter, unread.
+    """Return the YAML node of each parameter.
 
     Those of the included files come first: the file's own may depend on them.
 
@@ -277,7 +277,7 @@ def _leader(node: Node, earlier: Mapping[str, Parameter]) -> str:
 
 
 def _number(node: Node, facts: SpaceFacts, kind: Kind, unit: str) -> int | float:
-    """A number with its unit (``64k``), or an expression over the facts."""
+    """Return a number with its unit (``64k``), or an expression over the facts."""
     text = node.text()
     try:
         if unit == "bytes":
@@ -345,7 +345,7 @@ def _defaults(node: Node, draft: Parameter, facts: SpaceFacts) -> dict[str, Valu
 
 
 def _default(node: Node, draft: Parameter, facts: SpaceFacts) -> Value:
-    """One value, or one for each range of the server's versions."""
+    """Return one value, or one for each range of the server's versions."""
     if not isinstance(node.content, str):
         for condition, entry in node.entries().items():
             if version_holds(entry, condition, facts.server_version):

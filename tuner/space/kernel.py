@@ -1,4 +1,4 @@
-"""The kernel's part of a configuration: settings of the whole host, beside those of the server.
+"""The kernel's part of a configuration: settings of the whole host, along with those of the server.
 
 Its parameters bear the kernel's own names (``net.core.somaxconn``), whose dots tell them from the
 server's. They are part of the configuration like any other: searched, recorded, in the digest.
@@ -17,7 +17,7 @@ from tuner.space.parameter import Parameter, same
 from tuner.space.space import Space
 
 LAYER = "kernel"
-"""What ``--layer`` takes, and the server of a kernel's space."""
+"""Value of ``--layer``, and server of a kernel space."""
 BUILT_IN = "kernel/net"
 OPEN_FILES = "limits.nofile"
 """RLIMIT_NOFILE of the instances: a floor, the same for all."""
@@ -45,7 +45,7 @@ NEVER: Mapping[str, str] = {
     "net.ipv4.ip_forward": "it decides where the host's packets go",
     "net.ipv4.ip_unprivileged_port_start": "it decides who may be a server here",
 }
-"""What is never a parameter, with the reason; nor is what is not net.core or net.ipv4."""
+"""Kernel settings that are never parameters, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +64,18 @@ def setting_of(parameter: str) -> str:
 
 
 def is_kernels(parameter: str) -> bool:
-    """Whether a parameter is the kernel's and not the server's."""
+    """Return whether a parameter is the kernel's and not the server's."""
     return "." in parameter
 
 
 def server_part(configuration: Configuration) -> Configuration:
-    """What of a configuration is the server's, for its template."""
+    """Return the server's part of a configuration, for its template."""
     own = {name: value for name, value in configuration.items if not is_kernels(name)}
     return Configuration.of(configuration.space, own)
 
 
 def settings_of(configuration: Configuration, seen: Seen | None) -> dict[str, str]:
-    """What the kernel is to be set to, by its names and as it writes values; empty without layer.
+    """Return the kernel settings of a configuration, as the kernel writes them.
 
     Args:
         configuration: of a space that was joined with a kernel's.
@@ -91,13 +91,13 @@ def settings_of(configuration: Configuration, seen: Seen | None) -> dict[str, st
 
 
 def open_files(configuration: Configuration) -> int:
-    """The floor of RLIMIT_NOFILE; 0 without one."""
+    """Return the floor of RLIMIT_NOFILE; 0 without one."""
     value = configuration.values.get(OPEN_FILES, 0)
     return value if isinstance(value, int) else 0
 
 
 def checked(space: Space) -> Space:
-    """The space itself, if it is a kernel's and may be one.
+    """Return the space itself, if it is a kernel's and may be one.
 
     Raises:
         DefinitionError: a parameter is on the never-list, or is none of the kernel's network.
@@ -122,7 +122,7 @@ def checked(space: Space) -> Space:
 
 
 def joined(space: Space, kernel: Space, seen: Seen) -> Space:
-    """A server's space with the kernel's parameters behind its own.
+    """Return a server's space with the kernel's parameters behind its own.
 
     The baselines ``stock`` and ``distro`` have the kernel as it was found: it is what the server
     runs on today, and what is put back afterwards. ``hand`` has the file's values.
@@ -205,7 +205,7 @@ def _not_understood(text: str) -> bool:
 
 
 def _text(name: str, value: Value, found: str) -> str:
-    """A value as the kernel writes it."""
+    """Return a value as the kernel writes it."""
     if isinstance(value, bool):
         return str(int(value))
     if name == _PORTS:

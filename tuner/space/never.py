@@ -1,7 +1,7 @@
-"""Settings that no search touches, whoever's space names them.
+"""Settings that no search touches, whichever space names them.
 
-A search that may change them finds "gains" that nobody should have. By name, ``--force``, a user
-may still have one; the record then says so. Each server's list stands beside its spaces
+A search that may change them finds "gains" that no server should have. By name, ``--force``, a user
+may still have one; the record then says so. Each server's list stands next to its spaces
 (``tuner.space.never_list``); what is said of the host holds for all.
 """
 
@@ -37,7 +37,7 @@ def refusal(server: str, name: str) -> str:
 def text_refusal(server: str, name: str) -> str:
     """Why no searched value may reach a directive of a template; empty if one may.
 
-    Beside what is never searched at all, these are directives that a parameter can stand for in
+    Besides settings that are never searched, these are directives that a parameter can stand for in
     part (``ssl_conf_command Options KTLS``), and those that bring in other text.
     """
     found = never_list(server).listed.get(name)
@@ -45,7 +45,7 @@ def text_refusal(server: str, name: str) -> str:
 
 
 def guarded(server: str, statements: Iterable[Statement]) -> list[tuple[str, Statement]]:
-    """What no searched value may change in a configuration, in order.
+    """Return the statements that no searched value may change, in order.
 
     Returns:
         Statements of directives that are never searched, with what is in their blocks and what
@@ -84,7 +84,7 @@ def reached(
 
 
 def _is_parameter(server: str, words: tuple[str, ...], statement: Statement) -> bool:
-    """Whether a directive says what parameters are for, and nothing else of its own."""
+    """Return whether a directive says what parameters are for, and nothing else of its own."""
     found = never_list(server).listed.get(words[0])
     if found is None:
         return False
@@ -93,7 +93,7 @@ def _is_parameter(server: str, words: tuple[str, ...], statement: Statement) -> 
 
 
 def _without_options(server: str, statement: Statement) -> Statement:
-    """A directive without what parameters are for, such as a log's buffer."""
+    """Return a directive without what parameters are for, such as a log's buffer."""
     found = never_list(server).listed.get(statement.name)
     if found is None or not found.options:
         return statement
@@ -102,7 +102,7 @@ def _without_options(server: str, statement: Statement) -> Statement:
 
 
 def _read(server: str, found: Iterable[tuple[str, Statement]]) -> dict[str, str]:
-    """The variables that some statements mention, with the directive that each is for."""
+    """Return the variables that some statements mention, with the directive that each is for."""
     if not never_list(server).has_variables:
         return {}
     return {each: name for name, statement in found for each in _mentioned(statement)}
@@ -116,6 +116,6 @@ def _mentioned(statement: Statement) -> Iterator[str]:
 
 
 def names(server: str) -> Collection[str]:
-    """All that is on the list for one server."""
+    """Return all that is on the list for one server."""
     every = (never_list(each).listed.items() for each in (server, _HOST))
     return tuple(sorted({name for found in every for name, it in found if not it.searched}))

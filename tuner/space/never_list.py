@@ -1,4 +1,4 @@
-"""What ``spaces/NAME/_never.yaml`` says of a server: the settings that no search of it touches.
+"""Reader of ``spaces/NAME/_never.yaml``: settings of a server that no search touches.
 
 They are there for security, for the operator, or for the answer itself; or they are known to do
 harm that a load test does not show. ``docs/servers.md`` describes the file.
@@ -23,13 +23,13 @@ class Listed:
 
     why: str
     searched: bool
-    """Whether a parameter may be called so, since it can stand for a part of the directive."""
+    """True if a parameter may be called so, since it can stand for a part of the directive."""
     unless: tuple[tuple[str, ...], ...] = ()
     """Words behind the name with which it says what parameters are for, and nothing else."""
     unless_inside: tuple[str, ...] = ()
     """Blocks of it that parameters are for."""
     options: tuple[str, ...] = ()
-    """What its words that parameters are for begin with."""
+    """Prefixes of its arguments that parameters may set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class NeverList:
     listed: Mapping[str, Listed]
     """By name."""
     has_variables: bool
-    """Whether the server's language has variables (``$name``)."""
+    """True if the server's language has variables (``$name``)."""
     variables: Mapping[str, str]
     """Variables that mean a listed directive by being set, and which."""
 
 
 @cache
 def never_list(server: str) -> NeverList:
-    """The list of one server; empty if it has none, or if there is no such server.
+    """Return the list of one server; empty if it has none, or if there is no such server.
 
     Raises:
         DefinitionError: the file is wrong, at its line.

@@ -28,13 +28,13 @@ OWN = "own"
 
 
 def same(one: Value, other: Value) -> bool:
-    """Equality that tells ``True`` from 1, as Python's own does not."""
+    """Return whether two values are equal, with ``True`` and 1 distinct."""
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What another parameter must be for this one to have any effect."""
+    """A condition on another parameter for this one to have an effect."""
 
     parameter: str
     relation: Literal["in", "not in", "above"]
@@ -42,7 +42,7 @@ class Condition:
     """One number for ``above``."""
 
     def holds(self, values: Mapping[str, Value]) -> bool:
-        """Whether it holds; it does not where the other parameter has no value itself."""
+        """Return whether it holds; it does not where the other parameter has no value itself."""
         value = values.get(self.parameter)
         if value is None:
             return False
@@ -65,7 +65,7 @@ class Parameter:
     high: int | float
     """Largest value of the range; 0 for booleans and choices."""
     log: bool
-    """Whether ratios matter rather than differences."""
+    """True if ratios matter rather than differences."""
     step: int | float | None
     """Grid, counted from ``low``, that proposals are rounded to; None: no grid."""
     unit: str
@@ -78,7 +78,7 @@ class Parameter:
     when: tuple[Condition, ...]
     """All must hold, or the parameter is inactive: it has no effect and no value."""
     trades: str
-    """What a user gives up for it, in the words shown; empty if it is neutral."""
+    """Trade-off that the user accepts, as shown; empty if neutral."""
     belongs_to: str
     """The parameter that it is allowed together with; empty if it stands alone."""
     role: Role
@@ -90,12 +90,12 @@ class Parameter:
     either: tuple[tuple[Condition, ...], ...] = ()
     """Besides ``when``, all of at least one of these groups must hold; empty: no more is asked."""
     apply: Apply = "reload"
-    """What makes a new value count on a server that runs."""
+    """Action that applies a new value to a running server."""
     directive: str = ""
-    """What the server calls it, where that is not the parameter's name."""
+    """Name in the server's language, where it differs."""
 
     def is_active(self, values: Mapping[str, Value]) -> bool:
-        """Whether it has any effect, given the values of the earlier parameters.
+        """Return whether it has any effect, given the values of the earlier parameters.
 
         An earlier parameter that is inactive itself must not be in ``values``.
         """
@@ -105,18 +105,18 @@ class Parameter:
 
     @property
     def neutral(self) -> bool:
-        """Whether nothing that clients or operators rely on changes with it."""
+        """True if nothing that clients or operators rely on changes with it."""
         return not self.trades
 
     @property
     def searchable(self) -> bool:
-        """Whether there is anything to choose, and a search may choose it."""
+        """True if there is anything to choose, and a search may choose it."""
         varies = self.kind in ("boolean", "choice") or self.high > self.low or bool(self.special)
         return self.role == "search" and varies
 
     @property
     def allowed(self) -> str:
-        """What it may be, in words: ``4k to 1m bytes, or 0``."""
+        """Range in words, such as ``4k to 1m bytes, or 0``."""
         if self.kind == "boolean":
             return "on or off"
         if self.kind == "choice":
@@ -127,7 +127,7 @@ class Parameter:
         return ", or ".join([text, *map(str, self.special)])
 
     def check(self, value: Value) -> Value:
-        """The value in its one form: an integer stays one, a real is a float.
+        """Return the value in its one form: an integer stays one, a real is a float.
 
         Raises:
             ValueError: it is of another type, or not allowed; the message says what is.

@@ -1,4 +1,4 @@
-"""What a parameter of a space needs to exist: of the server, the host and the workload.
+"""Requirements of a parameter on server, host and workload.
 
 docs/spaces.md describes the format.
 """
@@ -74,7 +74,7 @@ def require_workload(node: Node, facts: SpaceFacts) -> None:
 
 
 def version_holds(node: Node, condition: str, version: tuple[int, ...]) -> bool:
-    """Whether ``>= 1.9.10`` holds; several may be joined by commas.
+    """Return whether ``>= 1.9.10`` holds; several may be joined by commas.
 
     Raises:
         DefinitionError: it is no such condition, at the node's line.
@@ -145,5 +145,5 @@ def _words(node: Node) -> tuple[str, ...]:
 
 
 def _items(node: Node) -> tuple[Node, ...]:
-    """One text may stand where a list of them may."""
+    """Return one text may stand where a list of them may."""
     return node.sequence() if isinstance(node.content, tuple) else (node,)

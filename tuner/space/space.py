@@ -57,7 +57,7 @@ class Space:
     """Parameters that are never searched, were it not for the user's word; with the reason."""
 
     def parameter(self, name: str) -> Parameter:
-        """The parameter of that name.
+        """Return the parameter of that name.
 
         Raises:
             DefinitionError: there is none here; the message says why, or what is near.
@@ -68,7 +68,7 @@ class Space:
         raise DefinitionError(self._unknown(name))
 
     def searched(self, allow: Collection[str] = ()) -> tuple[Parameter, ...]:
-        """What a search may choose: all that is neutral, and the trades allowed by name.
+        """Return the parameters that a search may choose: neutral ones, and allowed trades.
 
         Args:
             allow: parameters that trade something. What belongs to one is allowed with it.
@@ -88,14 +88,14 @@ class Space:
         )
 
     def is_active(self, parameter: Parameter, values: Mapping[str, Value]) -> bool:
-        """Whether a parameter has any effect, given the values of the earlier ones.
+        """Return whether a parameter has any effect, given the values of the earlier ones.
 
         An earlier parameter that is inactive itself must not be in ``values``.
         """
         return parameter.is_active(values)
 
     def baseline(self, name: str) -> Configuration:
-        """The configuration ``stock``, ``distro`` or ``hand``, with the floors applied.
+        """Return the configuration ``stock``, ``distro`` or ``hand``, with the floors applied.
 
         A space that was bound to a configuration of the user's has ``own`` too.
         """
@@ -141,7 +141,7 @@ class Space:
         base: Configuration,
         suggest: Callable[[Parameter], Value],
     ) -> Configuration:
-        """Ask ``suggest`` for each searched parameter that is active, in order; complete it.
+        """Return ask ``suggest`` for each searched parameter that is active, in order; complete it.
 
         Raises:
             DefinitionError: as for ``complete``.
@@ -163,7 +163,7 @@ class Space:
     def adopt(
         self, source: Configuration, base: Configuration, allow: Collection[str] = ()
     ) -> Configuration:
-        """What ``source`` has for all that may be searched; the rest is as in ``base``.
+        """Return ``base`` with the searched values of ``source``.
 
         So the hand tuning can join a search without bringing in what was not allowed, or what
         the baseline keeps fixed.
@@ -177,7 +177,7 @@ class Space:
     def exchange(
         self, base: Configuration, source: Configuration, names: Collection[str]
     ) -> Configuration:
-        """``base`` with what ``source`` has for the parameters of these names.
+        """Return ``base`` with what ``source`` has for the parameters of these names.
 
         A parameter that becomes active and has no value in either takes that of ``inactive``.
 
@@ -189,7 +189,7 @@ class Space:
         return self._finish({**kept, **taken})
 
     def needs(self, parameter: Parameter) -> str:
-        """What must hold for a parameter to have an effect, in words; empty if nothing must."""
+        """Return the conditions of a parameter's effect, in words; empty if there are none."""
         every = [self._describe(condition) for condition in parameter.when]
         groups = [" and ".join(map(self._describe, group)) for group in parameter.either]
         return " and ".join([*every, *([f"either {', or '.join(groups)}"] if groups else [])])
@@ -201,7 +201,7 @@ class Space:
 
         Raises:
             DefinitionError: at the file's line. A value for a parameter that has no effect is
-                an error here: whoever wrote it expected one.
+                an error here: its author expected one.
         """
         root = read_yaml(Path(path))
         keys = root.mapping(required=("space",), optional=("server", "baseline", "values"))
@@ -302,7 +302,7 @@ def _raised(parameter: Parameter, value: Value) -> Value:
 
 
 def _same_as_base(value: Value, base: Value | None) -> bool:
-    """Whether a proposal is what the base has: then it stays as it is, off the grid or not."""
+    """Return whether a proposal equals the base, on the grid or not."""
     return type(value) is type(base) and value == base
 
 
@@ -315,7 +315,7 @@ def load_space(
     server_version: tuple[int, ...],
     modules: tuple[str, ...],
 ) -> Space:
-    """``bind_space`` for a workload of small answers over cleartext HTTP/1.1.
+    """Return ``bind_space`` for a workload of small answers over cleartext HTTP/1.1.
 
     Args:
         name_or_path: as there.
@@ -375,7 +375,7 @@ def bind_space(name_or_path: str, facts: SpaceFacts, force: Collection[str] = ()
 
 
 def spaces() -> tuple[str, ...]:
-    """Names of the built-in spaces of servers; ``kernel/net`` goes beside one of them.
+    """Return names of the built-in spaces of servers; ``kernel/net`` joins one of them.
 
     Files that begin with ``_`` are parts of others.
     """

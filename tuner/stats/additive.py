@@ -40,12 +40,12 @@ _LEAST_DEVIATIONS = 8
 
 @dataclass(frozen=True, slots=True)
 class AdditiveFit:
-    """What all blocks of a search say together."""
+    """The joint fit of all blocks of a search."""
 
     effects: FloatArray
     """Each configuration beside the baseline, ln units, shape (configurations,); row 0 is 0."""
     levels: FloatArray
-    """What the baseline's figure should have been in each block, shape (blocks,)."""
+    """Fitted figure of the baseline in each block, shape (blocks,)."""
     baseline_errors: FloatArray
     """By how many standard deviations the baseline itself missed that, shape (blocks,)."""
 
@@ -129,7 +129,7 @@ def _t_weight(squares: FloatArray) -> FloatArray:
 
 
 def _hold(sigma: float, correlation: float) -> float:
-    """How firmly a block's level is held to that of the others: 1 / its variance."""
+    """Return the weight that ties a block's level to the others: 1 / its variance."""
     if correlation > PAIRING_CORRELATION:
         return 0.0
     share = max(correlation, 0.05)

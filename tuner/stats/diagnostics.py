@@ -1,7 +1,7 @@
-"""What might be wrong with a study: values to be shown beside its verdict, never prints.
+"""Diagnostics of a study: values shown with its verdict, never prints.
 
 None of these changes a verdict. The test of the confirmation is exact under drift, correlation and
-heavy tails; a diagnostic tells that the study was noisier than it need be, or that one of the few
+heavy tails; a diagnostic says that the study was noisier than it need be, or that one of the few
 assumptions left (nothing carries over between neighbours, the stall rule hits both arms alike) is
 in doubt. Tests are exact or by permutation with a fixed seed, so the same record always gives the
 same findings.
@@ -34,7 +34,7 @@ INVALID_LIMIT = 0.10
 """Share of invalid windows above which a study cannot claim anything."""
 
 BOOTSTRAP_BLOCKS = 20
-"""Below so many blocks a bootstrap interval is too narrow to be a second opinion."""
+"""Below this number of blocks a bootstrap interval is too narrow to be a second opinion."""
 
 _PERMUTATIONS = 9_999
 _RESAMPLES = 1_999
@@ -51,13 +51,13 @@ class Finding:
     figure: float
     """The figure in the unit that `message` states; NaN where the data cannot give one."""
     raised: bool
-    """Whether this is a warning; otherwise the message merely states the figure."""
+    """True if this is a warning; otherwise the message merely states the figure."""
     message: str
-    """What was found; for a warning also its likely cause and what to do."""
+    """Finding; for a warning also its likely cause and a remedy."""
 
 
 def order_effect(ln_values: npt.ArrayLike, positions: npt.ArrayLike) -> Finding:
-    """Whether windows measured later in a round come out systematically different.
+    """Return whether windows measured later in a round come out systematically different.
 
     Both arrays have shape (blocks, rounds, arms), with two arms or more: the ln value of each
     window, and its place in the order of its round (0: first), drawn afresh for every round. The
@@ -102,7 +102,7 @@ def order_effect(ln_values: npt.ArrayLike, positions: npt.ArrayLike) -> Finding:
 
 
 def lag_one(differences: npt.ArrayLike) -> Finding:
-    """Whether neighbouring blocks give similar differences: lag-1 correlation of the ranks of d.
+    """Test the lag-1 correlation of neighbouring blocks: ranks of d.
 
     By permutation of the blocks (Wald and Wolfowitz, Annals of Mathematical Statistics 14, 1943;
     on ranks, so that a burst does not decide it). `differences` in order of time, shape (n,).
@@ -123,7 +123,7 @@ def lag_one(differences: npt.ArrayLike) -> Finding:
 
 
 def slope_over_time(differences: npt.ArrayLike) -> Finding:
-    """Whether the difference between the arms drifts over the study.
+    """Return whether the difference between the arms drifts over the study.
 
     The figure is the Theil-Sen slope of d per block (Sen, Journal of the American Statistical
     Association 63, 1968), the test a permutation test of the rank correlation with time.
@@ -146,7 +146,7 @@ def slope_over_time(differences: npt.ArrayLike) -> Finding:
 
 
 def variance_shares(round_differences: npt.ArrayLike) -> Finding:
-    """How much of the noise lies between starts of the instances, and how much between windows.
+    """Return the shares of noise between starts of instances, and between windows.
 
     `round_differences` has shape (blocks, rounds): d of every round. One-way analysis of variance
     with blocks as random effects (Kalibera and Jones, Rigorous benchmarking in reasonable time,
@@ -175,7 +175,7 @@ def variance_shares(round_differences: npt.ArrayLike) -> Finding:
 
 
 def baseline_drift(ln_values: npt.ArrayLike, disturbed: int = 0) -> Finding:
-    """Whether the baseline's own figure drifted over the search, or some blocks disturbed it.
+    """Test whether the baseline drifted over the search, or some blocks disturbed it.
 
     The baseline as sentinel: `ln_values` has its figure in every block of the search in order of
     time, shape (blocks,); `disturbed` counts the blocks whose other arms contradict it. The figure
@@ -208,7 +208,7 @@ def baseline_drift(ln_values: npt.ArrayLike, disturbed: int = 0) -> Finding:
 def leave_one_out(
     differences: npt.ArrayLike, margin: float = 0.0, confidence: float = 0.95
 ) -> Finding:
-    """How far the ratio moves when one block is left out: whether the claim hangs on one block.
+    """Return how far the ratio moves without one block: the claim must not hang on one.
 
     The figure is the largest change of ln ratio. It is a warning if the interval of all blocks, of
     the confidence that the claim has, lies beyond the margin, and the one without some block does
@@ -240,7 +240,7 @@ def leave_one_out(
 
 
 def bootstrap(differences: npt.ArrayLike, margin: float = 0.0, confidence: float = 0.95) -> Finding:
-    """Whether a bootstrap over blocks says the same as the exact interval; from 20 blocks on.
+    """Compare a bootstrap over blocks with the exact interval, from 20 blocks on.
 
     Bias-corrected and accelerated (Efron, Journal of the American Statistical Association 82,
     1987), of the pseudomedian, 1,999 resamples, of the claim's confidence. It is a second opinion
@@ -282,7 +282,7 @@ def bootstrap(differences: npt.ArrayLike, margin: float = 0.0, confidence: float
 
 
 def unequal_stalls_p(shares: npt.ArrayLike) -> float:
-    """How likely stalls that do not depend on the arm differ so much between arms of one block.
+    """Return the p of equal stalls in all arms of one block.
 
     Shares of requests that the stall rule excluded, shape (rounds, arms). In every round the arms
     were measured in random order, so if stalls come from the host alone, the shares of a round are
@@ -311,7 +311,7 @@ def unequal_stalls_p(shares: npt.ArrayLike) -> float:
 
 
 def stall_shares(candidate: npt.ArrayLike, baseline: npt.ArrayLike) -> Finding:
-    """Whether the stall rule excluded more requests in one arm than in the other.
+    """Return whether the stall rule excluded more requests in one arm than in the other.
 
     Excluded shares of requests, 0 to 1, one per block and arm. Paired exact signed-rank test. At
     5 %, a stricter eye than for the rest: the claim is made on what the rule leaves, so here a
@@ -340,7 +340,7 @@ def stall_shares(candidate: npt.ArrayLike, baseline: npt.ArrayLike) -> Finding:
 
 
 def invalid_windows(candidate: int, baseline: int, windows_per_arm: int) -> Finding:
-    """Whether too many windows were invalid, or more in one arm than in the other.
+    """Return whether too many windows were invalid, or more in one arm than in the other.
 
     Counts of invalid windows per arm out of `windows_per_arm` measured ones. The figure is the
     share of both arms. More than 10 %, or arms that differ by a two-sided sign test at 5 %, make
@@ -380,7 +380,7 @@ def _silent(code: str, name: str) -> Finding:
 def _permutation_test(
     ranks: FloatArray, products: Callable[[FloatArray], FloatArray]
 ) -> tuple[float, float]:
-    """A correlation of centred ranks in order of time, and its two-sided permutation p."""
+    """Return a correlation of centred ranks in order of time, and its two-sided permutation p."""
     centred = ranks - ranks.mean()
     rng = np.random.default_rng(_SEED)
     shuffled = rng.permuted(np.tile(centred, (_PERMUTATIONS, 1)), axis=1)
@@ -390,7 +390,7 @@ def _permutation_test(
 
 
 def _monte_carlo_p(observed: float, null: FloatArray) -> float:
-    """The observed order counts as one of those drawn (Phipson and Smyth 2010)."""
+    """Return the observed order counts as one of those drawn (Phipson and Smyth 2010)."""
     beyond = np.count_nonzero(null >= observed - 1e-12)
     return (1 + int(beyond)) / (1 + null.size)
 

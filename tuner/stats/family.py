@@ -27,7 +27,7 @@ _CLAIMS = {VerdictKind.BETTER, VerdictKind.WORSE}
 def jointly(
     verdicts: Sequence[Verdict], differences: Sequence[npt.ArrayLike]
 ) -> tuple[tuple[Verdict, float], ...]:
-    """Each verdict with its adjusted p; a claim whose p exceeds 5 % becomes inconclusive.
+    """Return each verdict with its adjusted p; a claim whose p exceeds 5 % becomes inconclusive.
 
     Args:
         verdicts: one for each figure, as of a single one.

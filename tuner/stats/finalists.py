@@ -1,6 +1,6 @@
 """Several finalists in the same blocks: what each p and interval may claim beside the others.
 
-p is adjusted by Holm's step-down procedure (Scandinavian Journal of Statistics 6, 1979): whatever
+p is adjusted by Holm's step-down procedure (Scandinavian Journal of Statistics 6, 1979): for any
 the dependence between the finalists, the chance that any of the equal ones is called different is
 at most the level.
 
@@ -25,7 +25,7 @@ def best_of(
     larger_is_better: bool = False,
     beyond: Sequence[bool] = (),
 ) -> int:
-    """Index of the finalist that the study's verdict names.
+    """Return the index of the finalist that the study's verdict names.
 
     The best estimate among those that are *better*; if none is, the best estimate of all.
 

@@ -1,6 +1,6 @@
 """Several questions asked of the same data: Holm's step-down adjustment.
 
-Controls the probability of any false claim in the family, whatever the dependence between the
+Controls the probability of any false claim in the family, for any dependence between the
 questions, and is never less powerful than Bonferroni (Holm, Scandinavian Journal of Statistics 6,
 1979).
 """
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Adjusted p, in the order given: what is at most alpha is claimed at level alpha.
+    """Return adjusted p, in the order given: what is at most alpha is claimed at level alpha.
 
     Raises:
         ValueError: a p is not in [0, 1].

@@ -39,14 +39,14 @@ _LEAST_VARIANCE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class HostEstimate:
-    """What one host's blocks say, and how far that is from the other hosts."""
+    """The estimate of one host, and its distance from the other hosts."""
 
     name: str
     blocks: int
     ln_ratio: float
     """Pseudomedian of ln(candidate / baseline) over the host's blocks."""
     variance: float
-    """Of ``ln_ratio``, from the spread of the host's own blocks."""
+    """Variance of ``ln_ratio``, from the spread of the host's own blocks."""
     weight: float
     """Share of this host in the common figure."""
     outlier_p: float
@@ -54,20 +54,20 @@ class HostEstimate:
 
     @property
     def is_outlier(self) -> bool:
-        """Whether the other hosts do not account for this one."""
+        """True if the other hosts do not account for this one."""
         return self.outlier_p <= OUTLIER_LEVEL
 
 
 @dataclass(frozen=True, slots=True)
 class AcrossHosts:
-    """What k hosts say of hosts like them."""
+    """The estimate over k hosts for hosts like them."""
 
     hosts: tuple[HostEstimate, ...]
     ratio: float
     """exp of the mean ln ratio over the population of hosts."""
     low: float
     high: float
-    """Of the interval of ``ratio``, in which the number of hosts is the sample size."""
+    """Upper end of the interval of ``ratio``; the hosts are the sample."""
     confidence: float
     p_value: float
     """Two-sided, of "no difference on average over hosts", by Student's t with k - 1 degrees."""
@@ -163,14 +163,14 @@ def _tau2(y: FloatArray, v: FloatArray) -> float:
 
 
 def _mean(y: FloatArray, weights: FloatArray) -> tuple[float, float]:
-    """The common figure and its standard error after Hartung, Knapp, Sidik and Jonkman."""
+    """Return the common figure and its standard error after Hartung, Knapp, Sidik and Jonkman."""
     mean = float(np.average(y, weights=weights))
     scale = float(np.sum(weights * (y - mean) ** 2)) / (y.size - 1)
     return mean, math.sqrt(max(1.0, scale) / float(weights.sum()))
 
 
 def _outlier_p(y: FloatArray, v: FloatArray) -> tuple[float, ...]:
-    """Each host against a prediction from the others, Holm over the hosts.
+    """Return each host against a prediction from the others, Holm over the hosts.
 
     Studentised deleted residuals (Viechtbauer and Cheung, Research Synthesis Methods 1, 2010), by
     Student's t with as many degrees of freedom as the others' mean has.

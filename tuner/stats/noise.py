@@ -12,7 +12,7 @@ _NORMAL = 1.4826
 
 
 def repeat_noise(groups: Iterable[Sequence[float] | npt.NDArray[np.float64]], least: int) -> float:
-    """Standard deviation of one figure, from groups of figures of the same thing each.
+    """Return the standard deviation of one figure, from groups of figures of the same thing each.
 
     From the median absolute deviation from the groups' means, which a disturbed figure does not
     move, with the degree of freedom that each mean takes made good. Groups of one say nothing.

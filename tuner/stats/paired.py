@@ -2,7 +2,7 @@
 
 In a block the baseline and the candidate run side by side, in random order. If they do not differ,
 the sign of d = ln(candidate) - ln(baseline) is random *by design*, so the distribution of the
-signed-rank statistic over all 2^n sign flips is known exactly, whatever the drift, autocorrelation
+signed-rank statistic over all 2^n sign flips is known exactly, for any drift, autocorrelation
 or tail of the latencies (Fisher, The Design of Experiments, 1935; Wilcoxon 1945). Every figure
 here is exact at every n: there is no normal approximation and no resampling.
 
@@ -32,7 +32,7 @@ _TIE_DECIMALS = 12
 
 @dataclass(frozen=True, slots=True)
 class PairedEstimate:
-    """What n blocks say about the ratio candidate / baseline."""
+    """An estimate of the ratio candidate / baseline from n blocks."""
 
     n: int
     """Number of blocks."""
@@ -47,23 +47,23 @@ class PairedEstimate:
     p_value: float
     """Exact two-sided p of "no difference", in (0, 1]. It does not depend on `confidence`."""
     method: str
-    """How the figures came about, in words for a report."""
+    """Method of the figures, in words for a report."""
     always_valid: bool = False
-    """Whether interval and p hold however often one looked; else n was fixed beforehand."""
+    """True if interval and p hold however often one looked; else n was fixed beforehand."""
 
     @property
     def is_finite(self) -> bool:
-        """Whether n was large enough for an interval with two finite ends."""
+        """True if n was large enough for an interval with two finite ends."""
         return math.isfinite(self.high)
 
     @property
     def excludes_no_change(self) -> bool:
-        """Whether the interval leaves out a ratio of 1."""
+        """True if the interval leaves out a ratio of 1."""
         return self.low > 1.0 or self.high < 1.0
 
 
 def log_ratios(candidate: npt.ArrayLike, baseline: npt.ArrayLike) -> FloatArray:
-    """The paired differences d_i = ln(candidate_i) - ln(baseline_i), one per block.
+    """Return the paired differences d_i = ln(candidate_i) - ln(baseline_i), one per block.
 
     Both arms are positive figures in the same unit, in the same order of blocks.
 
@@ -84,7 +84,7 @@ def log_ratios(candidate: npt.ArrayLike, baseline: npt.ArrayLike) -> FloatArray:
 
 
 def minimum_blocks(confidence: float) -> int:
-    """The smallest n at which a two-sided interval of this confidence is finite.
+    """Return the smallest n at which a two-sided interval of this confidence is finite.
 
     The most extreme outcome has probability 2 * 2^-n, which must not exceed 1 - confidence:
     6 blocks for 95 %, 5 for 90 %.
@@ -94,7 +94,7 @@ def minimum_blocks(confidence: float) -> int:
 
 
 def attained_level(n: int, level: float) -> float:
-    """The level that the exact two-sided test of n blocks really has: at most `level`.
+    """Return the level that the exact two-sided test of n blocks really has: at most `level`.
 
     Its p has a few possible values only, e.g. 0.03125 and then 0.0625 for n = 6. It is 0 where n
     is too small to reach `level` at all.
@@ -119,7 +119,7 @@ def signed_rank_p(differences: npt.ArrayLike) -> float:
 
 
 def estimate(differences: npt.ArrayLike, confidence: float = 0.95) -> PairedEstimate:
-    """Pseudomedian ratio, exact interval and exact p from the differences d of n blocks.
+    """Return pseudomedian ratio, exact interval and exact p from the differences d of n blocks.
 
     `differences` has shape (n,), in natural logarithms (see `log_ratios`). With fewer blocks than
     `minimum_blocks(confidence)` no finite interval exists: it is (0, inf), and `method` says so.

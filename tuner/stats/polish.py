@@ -24,7 +24,7 @@ _SETTLED = 1e-6
 
 
 def arm_levels(values: npt.ArrayLike) -> FloatArray:
-    """The level of each arm, up to a constant that they have in common.
+    """Return the level of each arm, up to a constant that they have in common.
 
     Args:
         values: ln figures, shape (arms, rounds), NaN where not measured; every arm and every round
@@ -46,7 +46,7 @@ def arm_levels(values: npt.ArrayLike) -> FloatArray:
 
 
 def _medians(rows: FloatArray) -> FloatArray:
-    """Of each row, without its NaN; ``np.nanmedian`` takes ten times as long for few values."""
+    """Return the median of each row without NaN; ``np.nanmedian`` takes ten times as long."""
     ordered = np.sort(rows, axis=1)
     counts = np.count_nonzero(~np.isnan(rows), axis=1)
     first, second = (

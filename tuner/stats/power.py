@@ -1,4 +1,4 @@
-"""How many blocks a claim needs, and what a number of blocks can detect.
+"""Power: the number of blocks that a claim needs, and the effect that n blocks detect.
 
 The noise comes from A/A blocks: identical instances, measured exactly as the arms will be. The
 sample size is that of the paired t-test with Guenther's correction for the estimated variance
@@ -42,10 +42,10 @@ class PooledSigma:
     sigma_d: float
     """Standard deviation of d = ln(arm) - ln(other arm) for two identical arms in one block."""
     degrees_of_freedom: int
-    """What the estimate rests on: the instances of every block, less one per block."""
+    """Degrees of freedom: the instances of every block, less one per block."""
 
     def upper_limit(self, confidence: float = 0.80) -> float:
-        """One-sided upper confidence limit of sigma_d, by the chi-square of normal noise.
+        """Return One-sided upper confidence limit of sigma_d, by the chi-square of normal noise.
 
         Planned with the plain estimate, about half of all studies come out too small. Planned with
         the upper limit of a pilot, the wanted power is reached with at least this confidence
@@ -74,7 +74,7 @@ class PooledSigma:
 
 
 def pooled_sigma(groups: Sequence[npt.ArrayLike]) -> PooledSigma:
-    """The standard deviation of d from A/A blocks.
+    """Return the standard deviation of d from A/A blocks.
 
     Each group is one block, shape (k, k): d of each two of its k >= 2 identical instances, so
     ``d[i, j] == -d[j, i]``. Identical instances differ by 0, so the mean square of d is its
@@ -126,7 +126,7 @@ def minimum_detectable_effect(
 
 
 def blocks_needed(sigma_d: float, effect: float, margin: float = 0.0, level: float = LEVEL) -> int:
-    """The smallest number of blocks that detects `effect` with 80 % probability; at least 6.
+    """Return the smallest number of blocks that detects `effect` with 80 % probability; at least 6.
 
     At a `level` below 5 %, as for one of several candidates, both figures are larger.
 

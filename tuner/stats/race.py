@@ -1,4 +1,4 @@
-"""What may be decided during the search, before anything is claimed.
+"""Decisions during the search, before anything is claimed.
 
 Search figures choose what is measured again; they are never claims (see `verdict`). A bad choice
 here costs time or a missed winner, not a false verdict.
@@ -22,7 +22,7 @@ PAIRING_CORRELATION = 0.5
 
 
 def sign_test_p(wins: int, rounds: int) -> float:
-    """One-sided p of at least `wins` in `rounds` fair coin tosses: the exact sign test.
+    """Return One-sided p of at least `wins` in `rounds` fair coin tosses: the exact sign test.
 
     Raises:
         ValueError: `wins` is not between 0 and `rounds`.
@@ -33,7 +33,7 @@ def sign_test_p(wins: int, rounds: int) -> float:
 
 
 def drop_allowance(sigma_d: float, degrees_of_freedom: float = math.inf) -> float:
-    """How much worse than the baseline a candidate must look before a round counts against it.
+    """Return the loss beyond which a round counts against a candidate.
 
     In natural logarithms. All rounds of a block share one start of each instance, and instances
     of one configuration differ between starts: without an allowance, four rounds would reject the
@@ -52,7 +52,7 @@ def is_hopeless(
     allowance: float,
     rounds: int = DROP_ROUNDS,
 ) -> bool:
-    """Whether a candidate may be dropped from its block, by one look at its first rounds.
+    """Return whether a candidate may be dropped from its block, by one look at its first rounds.
 
     `losses` has one value per finished round: ln(candidate / baseline), signed so that positive is
     worse. A round counts against the candidate if its loss exceeds `allowance` (see
@@ -79,7 +79,7 @@ def is_hopeless(
 
 
 def neighbour_correlation(groups: Sequence[npt.ArrayLike]) -> float:
-    """The correlation of instances measured in the same block, from A/A blocks.
+    """Return the correlation of instances measured in the same block, from A/A blocks.
 
     The intraclass correlation of a one-way analysis of variance (Shrout and Fleiss 1979, ICC(1)):
     each group holds the ln values of one block's k identical instances, k equal for all. Where it

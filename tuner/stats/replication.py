@@ -1,4 +1,4 @@
-"""Whether a confirmation on another day or host agrees with the first one.
+"""True if a confirmation on another day or host agrees with the first one.
 
 The criterion is that both point the same way and that their intervals overlap: fixed beforehand,
 and the same for all studies. Overlap alone would let a wide interval agree with everything, so the
@@ -21,7 +21,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """Whether two confirmations agree, and why not."""
+    """The comparison of two confirmations."""
 
     agrees: bool
     sentence: str

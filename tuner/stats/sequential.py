@@ -43,7 +43,7 @@ _STAKES = 64
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What could be said after so many blocks."""
+    """The estimate after a number of blocks."""
 
     blocks: int
     e_value: float
@@ -55,7 +55,7 @@ class Look:
 
 
 def tuned_rho(sigma_d: float, blocks: float, level: float = 0.05) -> float:
-    """The variance-like parameter that makes the interval tightest at about `blocks` blocks.
+    """Return the variance-like parameter that makes the interval tightest at about `blocks` blocks.
 
     rho = blocks sigma_d^2 / (2 ln(1 / level) + ln(1 + 2 ln(1 / level))) (Howard, Ramdas, McAuliffe
     and Sekhon, Annals of Statistics 49, 2021, section 3.5); the divisor is 7.94 at 5 %. A bad guess
@@ -81,7 +81,7 @@ def normal_mixture_log_e(differences: npt.ArrayLike, rho: float, theta: float = 
 
 
 def e_value(differences: npt.ArrayLike, rho: float, theta: float = 0.0) -> float:
-    """Evidence against a shift of `theta`: half the larger of both directions' mixtures.
+    """Return evidence against a shift of `theta`: half the larger of both directions' mixtures.
 
     Reaching 1 / alpha at any time has a probability of at most alpha if the shift is `theta`.
 
@@ -96,10 +96,10 @@ def e_value(differences: npt.ArrayLike, rho: float, theta: float = 0.0) -> float
 def sequential_estimate(
     differences: npt.ArrayLike, rho: float, confidence: float = 0.95
 ) -> PairedEstimate:
-    """Pseudomedian ratio, always-valid interval and p from the blocks so far.
+    """Return pseudomedian ratio, always-valid interval and p from the blocks so far.
 
     The intervals after each block hold the true ratio *all at once* with the stated confidence, so
-    the last one may be reported whatever made the study stop. p is 1 / e, at most 1. With fewer
+    the last one may be reported for any stopping reason. p is 1 / e, at most 1. With fewer
     blocks than `minimum_blocks(confidence)` the interval is infinite, as in the fixed design.
 
     Raises:
@@ -131,7 +131,7 @@ def sequential_estimate(
 
 
 def looks(differences: npt.ArrayLike, rho: float, confidence: float = 0.95) -> tuple[Look, ...]:
-    """What could be said after each block, in order: the path of the e-value and the interval."""
+    """Return the estimate after each block: the path of e-value and interval."""
     d = checked(differences)
     evidence = np.exp(np.maximum(log_mixtures(d, rho), log_mixtures(-d, rho))) / 2
     path = []
@@ -142,7 +142,7 @@ def looks(differences: npt.ArrayLike, rho: float, confidence: float = 0.95) -> t
 
 
 def log_mixtures(x: FloatArray, rho: float) -> FloatArray:
-    """One direction's ln martingale after each block, for any number of studies at once.
+    """Return one direction's ln martingale after each block, for any number of studies at once.
 
     `x` has shape (*studies, blocks) and holds d - theta; so has the result. Where it reaches
     ln(2 / alpha), theta lies below the interval of confidence 1 - alpha (with -x: above it).
@@ -163,7 +163,7 @@ def _interval(d: FloatArray, rho: float, confidence: float) -> tuple[float, floa
 
 
 def _crossing(excess: Callable[[float], float], start: float) -> float:
-    """Where a falling function of theta passes 0; minus infinity if it is never above 0.
+    """Return the zero of a falling function of theta; minus infinity if it is never above 0.
 
     Every factor is at most 2, so with barely enough blocks the crossing may lie far out.
     """

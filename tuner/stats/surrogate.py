@@ -1,4 +1,4 @@
-"""What figures of some configurations say of others that are like them: a Gaussian process.
+"""A Gaussian process: figures of some configurations predict those of similar ones.
 
 A look is noisy and a search has few of them, yet each says something of every configuration that
 shares settings with the one that was measured. The model is that of Kriging (Rasmussen and
@@ -28,9 +28,9 @@ _WEIGHT = (math.log(0.5), 1.5)
 """Mean and standard deviation of the prior of a weight's logarithm: the middle is a correlation of
 exp(-0.5) between the ends of a parameter's range."""
 _OWN_SD = 0.03
-"""Of what settings do not explain, ln units, within a factor of e^0.5 in either direction."""
+"""Standard deviation that settings do not explain, ln units, within a factor of e^0.5."""
 _NOISE_LOG_SD = 0.5
-"""How far the variance of the noise may be off, as a standard deviation of its logarithm."""
+"""Uncertainty of the noise's variance: standard deviation of its logarithm."""
 _ITERATIONS = 40
 
 
@@ -51,7 +51,7 @@ class Surrogate:
     """Lower Cholesky factor of that covariance."""
 
     def posterior(self, across: FloatArray, among: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mean and covariance of the values of configurations that were not measured.
+        """Return mean and covariance of the values of configurations that were not measured.
 
         Args:
             across: their distances to the measured ones, shape (new, measured, parameters).
@@ -66,7 +66,7 @@ class Surrogate:
     def draws(
         self, across: FloatArray, among: FloatArray, count: int, rng: np.random.Generator
     ) -> FloatArray:
-        """What the values might be, shape (count, new): draws from the posterior."""
+        """Draw from the posterior of the values, shape (count, new)."""
         mean, covariance = self.posterior(across, among)
         # Rounding leaves eigenvalues just below 0.
         covariance = covariance + 1e-9 * self.spread * np.eye(len(mean))

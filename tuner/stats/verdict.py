@@ -26,14 +26,14 @@ WIDEST_EQUIVALENCE = 0.10
 
 
 class VerdictKind(StrEnum):
-    """What the study says of the candidate, seen from the baseline."""
+    """The verdict on the candidate as seen from the baseline."""
 
     BETTER = "better"
     WORSE = "worse"
     EQUIVALENT = "equivalent"
     INCONCLUSIVE = "inconclusive"
     VIOLATED = "violated"
-    """A constraint is shown not to hold, whatever the objective gained."""
+    """A constraint is shown not to hold, for any gain in the objective."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Verdict:
 
     @property
     def detectable_below_margin(self) -> bool:
-        """Whether there is a difference, and it is not shown to exceed the margin."""
+        """True if there is a difference, and it is not shown to exceed the margin."""
         return self.estimate.excludes_no_change and self.kind in {
             VerdictKind.EQUIVALENT,
             VerdictKind.INCONCLUSIVE,
@@ -65,7 +65,7 @@ class Verdict:
 
 
 def decision_margin(aa_half_width: float) -> float:
-    """The margin of a study: the larger of 3 % and the half-width of its A/A comparison.
+    """Return the margin of a study: the larger of 3 % and the half-width of its A/A comparison.
 
     `aa_half_width` is a fraction, see `PooledSigma.half_width`.
 

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from tuner.record.check import reading
 
 MOST_BYTES = 512 << 20
-"""Of a file: ten hours of windows take a fifth of it."""
+"""Size limit of a file: ten hours of windows take a fifth of it."""
 MOST_VALUES = 10_000_000
 """JSON values in a file, each of which takes some 100 bytes of memory."""
 _LONGEST_VALUE = 64 << 20
@@ -163,7 +163,7 @@ def _journal(path: Path) -> bytes:
 
 
 def _needs_rollback(path: Path) -> bool:
-    """Whether the file cannot be read before a write that was cut short is rolled back."""
+    """Return whether the file cannot be read before a write that was cut short is rolled back."""
     if not _journal(path):
         return False
     try:

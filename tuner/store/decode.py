@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 HOST = "host:"
-"""Of the search: names a host that shares it."""
+"""Attribute prefix of a host that shares the search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header(Beginning):
-    """What a record begins with."""
+    """The header of a record."""
 
     objective: str
     home: str = ""
@@ -51,7 +51,7 @@ class Header(Beginning):
 
 
 class Told:
-    """What the blocks of one study's search told; of one that has ended it is worked out once.
+    """Cache of per-block search figures; those of a finished block are computed once.
 
     The record is read again before every block, and a block that has ended never changes.
     """
@@ -60,7 +60,7 @@ class Told:
         self._kept: dict[int, Figures] = {}
 
     def of(self, blocks: Sequence[Block], goals: Goals) -> list[Block]:
-        """The blocks of the search, each with its figures."""
+        """Return the blocks of the search, each with its figures."""
         return [
             block if block.figures else replace(block, figures=self._figures(block, goals))
             for block in blocks
@@ -85,7 +85,7 @@ def read_record(
     *,
     told: Told,
 ) -> Record:
-    """The whole record.
+    """Return the whole record.
 
     Args:
         attrs: of the search.
@@ -94,7 +94,7 @@ def read_record(
         here: the host as which it is read: calibration and protocol are its own, and of the
             blocks that are no search those that it measured. Empty: as nobody in particular.
         hosts: that share it, as far as they were read.
-        told: what is known of the blocks from earlier reading.
+        told: cached figures of the blocks from earlier reading.
     """
     header = msgspec.convert(attrs["header"], Header)
     goals = goals_of(header.definition)
@@ -156,12 +156,12 @@ def read_record(
 
 
 def maybe(value: object, kind: type[_T]) -> _T | None:
-    """A part of the record that may not be there yet."""
+    """Return a part of the record that may not be there yet."""
     return None if value is None else msgspec.convert(value, kind)
 
 
 def read_host(attrs: Mapping[str, Any]) -> StudyHost:
-    """One of several hosts, from what is its own."""
+    """Return one of several hosts, from what is its own."""
     return replace(
         msgspec.convert(attrs["facts"], StudyHost),
         calibration=maybe(attrs.get("calibration"), Calibration),
@@ -171,13 +171,13 @@ def read_host(attrs: Mapping[str, Any]) -> StudyHost:
 
 
 def _home(header: Header, hosts: Mapping[str, StudyHost]) -> str:
-    """The host that stands for the study where one must: the first that began to confirm."""
+    """Return the host that stands for the study where one must: the first that began to confirm."""
     confirming = [name for name, host in hosts.items() if host.protocol]
     return header.home if header.home in confirming or not confirming else confirming[0]
 
 
 def read_block(frozen: optuna.trial.FrozenTrial) -> Block:
-    """A block with its windows, as far as it has come."""
+    """Return a block with its windows, as far as it has come."""
     attrs = frozen.user_attrs
     windows = [msgspec.convert(v, Measurement) for k, v in attrs.items() if k.startswith(WINDOW)]
     interrupted = frozen.state.is_finished() and "state" not in attrs
@@ -204,7 +204,7 @@ def read_block(frozen: optuna.trial.FrozenTrial) -> Block:
 
 
 def read_trials(trials: Sequence[optuna.trial.FrozenTrial]) -> list[Trial]:
-    """The trials of one host alone, without their figures."""
+    """Return the trials of one host alone, without their figures."""
     return [_trial(frozen) for frozen in trials if "digest" in frozen.user_attrs]
 
 
@@ -228,7 +228,7 @@ def _trial(frozen: optuna.trial.FrozenTrial) -> Trial:
 def shared_trials(
     baseline: str, shared: Sequence[Shared], chosen: Sequence[BegunTrial], here: str, *, over: bool
 ) -> list[Trial]:
-    """The trials that the blocks of several hosts tell of, without their figures.
+    """Return the trials that the blocks of several hosts tell of, without their figures.
 
     Args:
         baseline: its digest; it is the first trial.
@@ -265,7 +265,7 @@ def shared_trials(
 
 
 def _ends(block: Shared) -> Iterator[tuple[str, tuple[TrialState, str]]]:
-    """Digests of the configurations that are out of the race after a block, and why."""
+    """Yield digests of the configurations that are out of the race after a block, and why."""
     ended = block.ended
     if ended is None or ended.state != "complete" or block.begun.phase != "search":
         return
@@ -279,7 +279,7 @@ def _ends(block: Shared) -> Iterator[tuple[str, tuple[TrialState, str]]]:
 
 
 def in_order(record: Record) -> Record:
-    """The record with its trials numbered from 0, as a report shows them."""
+    """Return the record with its trials numbered from 0, as a report shows them."""
     places = {trial.number: place for place, trial in enumerate(record.trials)}
     return replace(
         record,

@@ -1,9 +1,9 @@
-"""What several hosts share of a record, and what is each one's own.
+"""Layout of a shared record: what all hosts share, and what each host owns.
 
 ``NAME/blocks`` has a trial for every block of all hosts, of two attributes: how it began, with the
 configurations that it is the first to try, and how it ended, with the figures that a search needs.
 ``NAME/on/HOST`` has another one with the block's windows, an attribute each, written as they end;
-the host's facts, calibration and protocol are attributes of that study. Nobody reads it but its own
+the host's facts, calibration and protocol are attributes of that study. Only its own
 host and whoever reads the whole record: every worker learns of every block, so what a block weighs
 counts once for each of them, and its windows weigh a hundred times what a search needs to know.
 
@@ -65,12 +65,12 @@ class Begun:
     instances: tuple[BlockInstance, ...]
     trials: tuple[BegunTrial, ...]
     mark: str
-    """Tells a block that was written twice, because the answer to the first time was lost."""
+    """Mark that identifies a block written twice, because the answer to the first time was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a block ended."""
+    """The end of a block."""
 
     state: BlockState
     reason: str
@@ -78,7 +78,7 @@ class Ended:
     ended_unix_s: float
     instances: tuple[BlockInstance, ...]
     figures: Figures = field(default_factory=Figures)
-    """Of a shared block; else its windows tell."""
+    """Figures of a shared block; else they follow from its windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Shared:
     ended: Ended | None
 
     def block(self, windows: Sequence[Measurement] | None) -> Block:
-        """It as one of the record's blocks: with its windows, or with its figures alone."""
+        """Return it as a block of the record: with its windows, or with its figures alone."""
         begun, ended = self.begun, self.ended
         state: BlockState = ended.state if ended else "running" if self.running else "failed"
         return Block(
@@ -111,7 +111,7 @@ class Shared:
 
 
 def last_s(begun: Begun, windows: Iterable[Measurement]) -> float:
-    """When the last window ended; the time until a block was taken up again was not spent on it."""
+    """Return the end of the last window; the pause before a resumed block does not count."""
     return max(
         (w.started_unix_s + w.duration_s for w in windows),
         default=begun.started_unix_s,
@@ -119,12 +119,12 @@ def last_s(begun: Begun, windows: Iterable[Measurement]) -> float:
 
 
 def number_of(digest: str) -> int:
-    """A trial's number where several hosts share a study, below 2**48."""
+    """Return a trial's number where several hosts share a study, below 2**48."""
     return int(digest, 16)
 
 
 def read_shared(frozen: optuna.trial.FrozenTrial) -> Shared | None:
-    """A shared block; None for one that was begun and withdrawn, or is one host's alone."""
+    """Return a shared block; None for one that was begun and withdrawn, or is one host's alone."""
     attrs = frozen.user_attrs
     if BEGUN not in attrs:
         return None
@@ -166,7 +166,7 @@ class Part:
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """What is kept of the host itself."""
+        """Attributes of the host itself."""
         found: dict[str, Any] = self._storage.get_study_user_attrs(self._id)
         return found
 
@@ -212,7 +212,7 @@ class Part:
         return self.windows({block}).get(block, [])
 
     def windows(self, blocks: Container[int]) -> dict[int, list[Measurement]]:
-        """The windows of some of the host's blocks, by block."""
+        """Return the windows of some of the host's blocks, by block."""
         return {
             block: [msgspec.convert(value, Measurement) for value in found.values()]
             for block, found in self._attrs(WINDOW, blocks).items()
@@ -246,7 +246,7 @@ class Part:
 
 @contextlib.contextmanager
 def unless_ended() -> Iterator[None]:
-    """What another worker has ended already, or ends at this moment, stays as it is."""
+    """Ignore errors about a trial that another worker has already ended."""
     import optuna
 
     with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):

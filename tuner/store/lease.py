@@ -1,4 +1,4 @@
-"""Whether the holder of a lease is still there, told without comparing any two clocks.
+"""Leases: whether a holder is still there, decided without comparing two clocks.
 
 A lease is something that its holder changes again and again. A watcher that has seen it unchanged
 for the lease's time, on a clock of its own, knows that it ran out. No host's clock needs to be

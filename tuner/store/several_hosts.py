@@ -1,6 +1,6 @@
 """One record, several workers, each for a host of its own.
 
-Whatever two workers begin at once is decided by Optuna's numbers, which the storage gives out one
+Optuna's numbers decide what two workers begin at once, which the storage gives out one
 by one: of two that claim the same, the lower number has it. A block is a lease
 (``tuner.store.lease``), renewed while its windows arrive. A worker that finds an abandoned block
 ends it; from then on the storage itself refuses what its former holder writes. The layout is in
@@ -60,14 +60,14 @@ class _Open:
 
     trial_id: int
     place: int
-    """Of its windows, in the host's part."""
+    """Index of its windows in the host's part."""
     begun: Begun
     renewed_s: float
     windows: list[Measurement] = field(default_factory=list)
 
 
 class Sharing:
-    """What a worker knows and does of the others; alone until it has joined.
+    """A worker's view of the others; alone until it joins.
 
     Args:
         storage: Optuna's.
@@ -121,11 +121,11 @@ class Sharing:
             del facts[learnt]
         self.own.keep("facts", facts)
         self.own.keep("worker", self._token)
-        # Last: whoever reads the record looks for the hosts that are named here.
+        # Last: readers of the record look for the hosts that are named here.
         self._search.set_user_attr(HOST + host.name, host.joined_unix_s)
 
     def part(self, host: str) -> Part:
-        """What is a host's own."""
+        """Return the part of one host."""
         if host not in self._parts:
             self._parts[host] = Part(
                 self._storage, self._search.study_name, host, begin=host == self.host
@@ -134,7 +134,7 @@ class Sharing:
 
     @property
     def own(self) -> Part:
-        """What is this worker's host's own."""
+        """Part of this worker's host."""
         return self.part(self.host)
 
     def check_worker(self) -> None:
@@ -170,7 +170,7 @@ class Sharing:
     # --- blocks and trials of several hosts ---------------------------------------------------
 
     def open_trial(self, configuration: Configuration, origin: Origin) -> int:
-        """Mean to try a configuration; the storage learns of it with its first block."""
+        """Return mean to try a configuration; the storage learns of it with its first block."""
         number = number_of(configuration.digest)
         self._chosen[number] = BegunTrial(
             configuration.space, configuration.digest, configuration.values, origin
@@ -253,13 +253,13 @@ class Sharing:
         return found
 
     def chosen(self) -> tuple[BegunTrial, ...]:
-        """What this worker means to try and has no block of yet."""
+        """Configurations that this worker will try and that have no block yet."""
         return tuple(self._chosen.values())
 
     # --- looking at the others ----------------------------------------------------------------
 
     def look(self) -> list[optuna.trial.FrozenTrial]:
-        """All blocks as the storage has them now."""
+        """Return all blocks as the storage has them now."""
         self._seen = self._blocks.get_trials(deepcopy=False)
         return self._seen
 
@@ -280,7 +280,7 @@ class Sharing:
     def record(
         self, attrs: Mapping[str, Any], names: Sequence[str], alone: Sequence[Block], told: Told
     ) -> Record:
-        """The record of several hosts as of the last look: as one, or as nobody in particular.
+        """Return the record of several hosts as of the last look: as one, or as no particular host.
 
         A worker reads of the others no more than their blocks' figures.
 
@@ -328,7 +328,7 @@ class Sharing:
     def reap(self, *, look: bool = True) -> list[str]:
         """End the blocks of other hosts whose lease ran out.
 
-        Their windows are kept: finished rounds of a search count, and whatever was not measured
+        Their windows are kept: finished rounds of a search count, and everything not measured
         is free to be measured by another worker.
 
         Args:
@@ -352,14 +352,14 @@ class Sharing:
         return [self.abandon(others[number]) for number in sorted(self._watch.expired(leases))]
 
     def search_runs_elsewhere(self, *, look: bool = True) -> bool:
-        """Whether another host measures a block of the search now."""
+        """Return whether another host measures a block of the search now."""
         return bool(self.host) and any(
             _begun(frozen).get("phase") == "search" and _begun(frozen).get("host") != self.host
             for frozen in self.running(look=look)
         )
 
     def orphans(self, record: Record) -> set[int]:
-        """Trials that were begun and that nobody measures: free to be measured here.
+        """Return trials that were begun and that no worker measures: free to be measured here.
 
         Those that this host began, those of a block whose worker is gone, and those of other hosts
         that have been so for a while: a block that was not valid is repeated by its own worker.
@@ -375,11 +375,11 @@ class Sharing:
         return own | self._orphans.expired(others)
 
     def running(self, *, look: bool = True) -> list[optuna.trial.FrozenTrial]:
-        """The blocks that have not ended."""
+        """Return the blocks that have not ended."""
         return [f for f in (self.look() if look else self._seen) if not f.state.is_finished()]
 
     def abandon(self, frozen: optuna.trial.FrozenTrial) -> str:
-        """End a block whose worker is gone; in words what became of it."""
+        """End a block whose worker is gone; return the outcome in words."""
         shared = read_shared(frozen)
         if shared is not None:
             return self._abandon_shared(shared)
@@ -424,17 +424,17 @@ def _cut_short(number: int, of: str, windows: int) -> str:
 
 
 def _begun(frozen: optuna.trial.FrozenTrial) -> Mapping[str, Any]:
-    """How a block began, whether it is shared or one host's alone."""
+    """Return the beginning of a block, shared or not."""
     found: Mapping[str, Any] = frozen.user_attrs.get(BEGUN, frozen.user_attrs)
     return found
 
 
 def host_of(block: optuna.trial.FrozenTrial) -> str:
-    """The host that measures a block; empty for one that measures alone."""
+    """Return the host that measures a block; empty for one that measures alone."""
     found: str = _begun(block).get("host", "")
     return found
 
 
 def trials_of(block: optuna.trial.FrozenTrial) -> set[int]:
-    """Numbers of the trials that a block measures."""
+    """Return numbers of the trials that a block measures."""
     return {i["trial"] for i in _begun(block)["instances"] if i["trial"] is not None}

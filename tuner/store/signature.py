@@ -1,4 +1,4 @@
-"""Whether a record was made here: a keyed hash of it, by a key that only this user can read.
+"""True if a record was made here: a keyed hash of it, by a key that only this user can read.
 
 Two hashes stand in a record. One is of how it began, written when it begins; the other is of all
 that a verdict and an exported configuration rest on, written whenever a command that measured ends.
@@ -36,7 +36,7 @@ _BEGINNING = (
 )
 _LEFT_OUT = ("signed", "applied", "here")
 _COMPUTED = ("losses", "second", "excess", "effects")
-"""Of a trial; computed from the blocks, and from other versions of NumPy to another last digit."""
+"""Attributes of a trial that are computed from the blocks; their last digit varies with NumPy."""
 
 
 def made_here(record: Record) -> Maker:

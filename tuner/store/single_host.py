@@ -1,4 +1,4 @@
-"""How a worker that measures alone writes a record; of several: ``tuner.store.several_hosts``.
+"""Writer of a record for a single host; for several: ``tuner.store.several_hosts``.
 
 A trial of ``NAME`` is a configuration with its losses, a trial of ``NAME/blocks`` a block, of which
 every window is an attribute.
@@ -29,7 +29,7 @@ VALID_CONSTRAINT = "accepted by the server"
 
 
 class Alone:
-    """What it writes, and what it has begun.
+    """The writer of a single host, with the trials that it has open.
 
     Args:
         storage: Optuna's.
@@ -138,7 +138,7 @@ class Alone:
             trial.set_user_attr("state", state)
             trial.set_user_attr("message", message)
             # Some are there already if the study was killed between this write and the next.
-            # Those that another worker has just told are warned of, and are there.
+            # Optuna warns of those that another worker has just written; they are there.
             with contextlib.suppress(UserWarning):
                 for name in told.keys() - trial.constraints.keys():
                     trial.set_constraint(name, told[name])
@@ -151,7 +151,7 @@ class Alone:
         self._search_trials.pop(number, None)
 
     def blocks(self, trials: Sequence[optuna.trial.FrozenTrial]) -> list[Block]:
-        """The blocks as plain data; one that has ended never changes, so it is read once."""
+        """Return the blocks as plain data; one that has ended never changes, so it is read once."""
         blocks = []
         for frozen in trials:
             if "instances" not in frozen.user_attrs:
@@ -163,7 +163,7 @@ class Alone:
         return blocks
 
     def _racing(self, number: int) -> optuna.Trial:
-        """A trial to be written to; an earlier process may have begun it."""
+        """Return a trial to be written to; an earlier process may have begun it."""
         import optuna
 
         if number not in self._search_trials:

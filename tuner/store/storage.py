@@ -30,7 +30,7 @@ Storage: TypeAlias = "str | BaseStorage"
 Say = Callable[[str], None]
 
 PATIENCE_S = 600.0
-"""For so long a storage that does not answer is asked again; a restart takes seconds."""
+"""Time for which a storage that does not answer is asked again; a restart takes seconds."""
 DEFAULT_PROXY_PORT = 13_000
 """Optuna's own."""
 _FIRST_WAIT_S = 0.5
@@ -51,7 +51,7 @@ def open_storage(url: Storage, say: Say = no_words, *, writing: bool = True) -> 
 
     Args:
         url: what ``--storage`` holds.
-        say: told when the storage does not answer and is asked again.
+        say: called when the storage does not answer and is asked again.
         writing: without it nothing is created or changed, not even the tables of an empty
             database.
 
@@ -115,12 +115,12 @@ def refuse_secret(url: str) -> None:
 
 
 def without_secret(url: Storage) -> str:
-    """A storage as messages may name it."""
+    """Return a storage as messages may name it."""
     return scrubbed(url) if isinstance(url, str) else "this storage"
 
 
 def scrubbed(text: str) -> str:
-    """Text in which the password of every URL is three stars."""
+    """Return text in which the password of every URL is three stars."""
     in_front, as_option = _PASSWORDS
     return as_option.sub(r"\g<key>***", in_front.sub(r"\g<user>:***@", text))
 
@@ -139,7 +139,7 @@ def _file_of(url: str) -> Path | None:
 
 
 def _has_content(path: Path) -> bool:
-    """Whether there is anything in a file; SQLite begins a new database in an empty one."""
+    """Return whether there is anything in a file; SQLite begins a new database in an empty one."""
     try:
         return path.stat().st_size > 0
     except OSError:
@@ -180,7 +180,7 @@ def _database(url: str, options: dict[str, Any], *, writing: bool) -> Any:
         ) as error:
             raise _cannot_open(url, error) from None
         else:
-            # Whoever drops a storage drops its connections, also the pooled ones.
+            # Dropping a storage drops its connections, also the pooled ones.
             weakref.finalize(made, made.engine.dispose)
             return optuna.storages.get_storage(made)
     raise AssertionError  # pragma: no cover - the loop returns or raises
@@ -274,7 +274,7 @@ class _Patient:
 
 
 def may_answer_again(error: BaseException) -> bool:
-    """Whether a storage failed because it is gone or starting, not because of what was asked."""
+    """Return whether a storage failed for now, and the same request may succeed later."""
     import sqlalchemy
 
     cause = error.__cause__ or error
@@ -299,7 +299,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def failed(error: BaseException) -> bool:
-    """Whether an exception is a storage's own, whatever the kind of storage."""
+    """Return whether an exception is a storage's own, for any kind of storage."""
     import optuna
     import sqlalchemy
 

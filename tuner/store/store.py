@@ -58,7 +58,7 @@ __all__ = ["Header", "Storage", "Store", "list_names", "sqlite_url"]
 
 
 def sqlite_url(folder: Path) -> str:
-    """The default storage: a file in the study's own folder."""
+    """Return the default storage: a file in the study's own folder."""
     return f"sqlite:///{folder / 'record.db'}"
 
 
@@ -69,7 +69,7 @@ class Store:
         storage: where it is.
         search: Optuna's study of the configurations.
         blocks: that of the blocks.
-        clock: Unix time in seconds; what happened when is told by it.
+        clock: Unix time in seconds; source of all timestamps.
         where: name of a record that was there before, and is checked when it is read first; empty
             for one that is begun here.
     """
@@ -89,7 +89,7 @@ class Store:
         self._told = Told()
         self._alone = Alone(storage, search, blocks)
         self.sharing = Sharing(storage, search, blocks, self._goals)
-        """What is known of other workers on this record."""
+        """View of other workers on this record."""
 
     def _goals(self) -> Goals:
         return goals_of(self._search.user_attrs["header"]["definition"])
@@ -101,7 +101,7 @@ class Store:
 
     @property
     def _writer(self) -> Alone | Sharing:
-        """Who writes blocks."""
+        """Writer of blocks."""
         return self.sharing if self.host else self._alone
 
     @classmethod
@@ -120,7 +120,7 @@ class Store:
             url: of the storage.
             header: what is known by now.
             clock: as for ``Store``.
-            say: told when the storage does not answer and is asked again.
+            say: called when the storage does not answer and is asked again.
             first: the first of several hosts that share it; None if there is one only.
 
         Raises:
@@ -173,7 +173,7 @@ class Store:
             url: of the storage.
             name: of the study.
             clock: as for ``Store``.
-            say: told when the storage does not answer and is asked again.
+            say: called when the storage does not answer and is asked again.
             writing: without it nothing is created or changed in the storage.
 
         Raises:
@@ -300,7 +300,7 @@ class Store:
         """Begin a block; its number.
 
         Args:
-            lease_s: for so long it may go without a window before others take it for abandoned.
+            lease_s: time that it may go without a window before others take it for abandoned.
 
         Raises:
             ClaimedError: another worker began to measure one of its trials first.
@@ -339,7 +339,7 @@ class Store:
         instances: Sequence[BlockInstance],
         measured_share: float,
     ) -> None:
-        """End a block. Whatever is not ``complete`` keeps its windows and its reason.
+        """End a block. A block that is not ``complete`` keeps its windows and its reason.
 
         Raises:
             LeaseLostError: as ``add_window``.
@@ -375,7 +375,7 @@ class Store:
     @writes
     def report_loss(self, trial: int, block: int, loss: float) -> None:
         """Show a trial's loss in a block to Optuna's tools; the record itself is the windows."""
-        # Of several hosts, blocks tell all.
+        # With several hosts the blocks hold everything.
         if not self.host:
             self._alone.report_loss(trial, block, loss)
 
@@ -393,7 +393,7 @@ class Store:
         """End a trial with the mean of its losses; one that has ended stays as it is.
 
         Of several hosts nothing is written: what became of a trial follows from its blocks. An
-        infeasible one is told as violating a constraint, so that every sampler knows.
+        infeasible one is stored as violating a constraint, so that every sampler knows.
 
         Args:
             number: of the trial.
@@ -401,7 +401,7 @@ class Store:
             losses: by block number.
             message: why.
             second: losses of the second objective, where there are two.
-            excess: how far beyond each limit; told as constraints too.
+            excess: how far beyond each limit; stored as constraints too.
         """
         if not self.host:
             self._alone.close_trial(number, state, losses, message, second=second, excess=excess)
@@ -423,7 +423,7 @@ class Store:
         return [words for state, words in done if state != "complete"]
 
     def record(self) -> Record:
-        """The whole record as plain data; as this host sees it once it has joined.
+        """Return the whole record as plain data; as this host sees it once it has joined.
 
         Raises:
             StoreError: it is damaged, or was written by another version.
@@ -448,7 +448,7 @@ class Store:
     def importance(
         self, trials: Sequence[optuna.trial.FrozenTrial] | None = None
     ) -> Mapping[str, float]:
-        """Share of each parameter in the spread of the losses (PED-ANOVA, Watanabe 2023).
+        """Return share of each parameter in the spread of the losses (PED-ANOVA, Watanabe 2023).
 
         Of the first objective. Empty where there are too few finished trials to say.
 

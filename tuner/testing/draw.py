@@ -13,7 +13,7 @@ from tuner.space.space import Space
 def draw_configuration(
     rng: random.Random, space: Space, base: Configuration, allow: Collection[str] = ()
 ) -> Configuration:
-    """A configuration with random values for all that is searched, the rest as in ``base``.
+    """Return a configuration with random values for all that is searched, the rest as in ``base``.
 
     Args:
         rng: the same state gives the same configuration.

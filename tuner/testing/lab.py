@@ -53,7 +53,7 @@ _ANSWERED, _TIMED_OUT, _FAILED = 0, 1, 4
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a configuration truly does on the simulated host."""
+    """The true effect of a configuration on the simulated host."""
 
     ln_latency: float = 0.0
     """Added to the logarithm of every latency: ln(0.9) makes all percentiles 10 % smaller."""
@@ -72,25 +72,25 @@ class Effect:
 
 
 _NOBODY = Effect(error_share=1.0)
-"""What is measured where nothing listens."""
+"""Effect where nothing listens."""
 
 Truth = Callable[[Mapping[str, Value]], Effect]
 """From a configuration's values to what it does."""
 
 
 def no_effect(_: Mapping[str, Value]) -> Effect:
-    """The truth of a host on which no parameter matters."""
+    """Return the truth of a host on which no parameter matters."""
     return Effect()
 
 
 def accepts(_: Mapping[str, Value]) -> str:
-    """The validator of a server that refuses nothing."""
+    """Return the validator of a server that refuses nothing."""
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What goes wrong, and when. Deployments and windows are counted from 0 over the host's life.
+    """Faults with their times. Deployments and windows are counted from 0 over the host's life.
 
     Anything with ``in`` serves: ``{3}``, ``range(5, 10_000)``.
     """
@@ -108,7 +108,7 @@ class Faults:
     starved: Container[int] = ()
     """Windows in which the generator gets too little CPU."""
     failing: Container[int] = ()
-    """Windows in which 1 % of the requests fail, whatever the configuration."""
+    """Windows in which 1 % of the requests fail, for any configuration."""
     interrupted: Container[int] = ()
     """Windows at whose beginning the user presses Ctrl-C."""
 
@@ -152,7 +152,7 @@ class SimulatedHost:
     running: dict[str, Instance] = field(default_factory=dict, init=False)
     """By address."""
     kernel: dict[str, str] = field(default_factory=dict, init=False)
-    """What the host's kernel is set to by whom it is lent to; empty: as it was found."""
+    """Kernel settings by the current borrower; empty: as found."""
     deployments: int = field(default=0, init=False)
     windows: int = field(default=0, init=False)
     _level: float = field(default=0.0, init=False)
@@ -162,14 +162,14 @@ class SimulatedHost:
         self._rng = np.random.default_rng(self.seed)
         self._level = float(self._rng.normal(0.0, self.noise.ar_sd))
 
-    # --- what a bench needs beside the two adapters -------------------------------------------
+    # --- what a bench needs besides the two adapters -------------------------------------------
 
     def clock(self) -> float:
         """Unix time on the host: for ``Bench.clock`` and the store."""
         return self.now_s
 
     def free_ports(self, count: int) -> Sequence[int]:
-        """So many ports; for ``Bench.free_ports``."""
+        """Return that many ports; for ``Bench.free_ports``."""
         return range(_FIRST_PORT, _FIRST_PORT + count)
 
     def instance(self, label: str, configuration: Configuration, port: int) -> InstanceSpec:
@@ -190,7 +190,7 @@ class SimulatedHost:
         )
 
     def describe(self, configuration: Configuration) -> ConfigurationRecord:
-        """A configuration as its YAML text; for ``Bench.describe``."""
+        """Return a configuration as its YAML text; for ``Bench.describe``."""
         text = configuration_yaml(configuration)
         return ConfigurationRecord(
             configuration.space, configuration.digest, configuration.values, text
@@ -203,7 +203,7 @@ class SimulatedHost:
         objective: str | Sequence[str],
         **definition: object,
     ) -> Header:
-        """What a record begins with; further keys of the definition may be given."""
+        """Return the header of a record; further keys of the definition may be given."""
         return Header(
             name=name,
             definition={
@@ -267,7 +267,7 @@ class SimulatedHost:
         return number
 
     def measure(self, workload: Workload, endpoint: Endpoint, spec: WindowSpec) -> RawWindow:
-        """Let one window pass and tell what the generator would.
+        """Let one window pass and return the generator's report of it.
 
         Raises:
             Interrupted, InstrumentError: by the script.
@@ -340,7 +340,7 @@ class SimulatedHost:
         )
 
     def _next_level(self, window: int) -> float:
-        """The host's level in its next window, whoever is measured."""
+        """Return the host's level in its next window, for any instance."""
         noise = self.noise
         shock = math.sqrt(1 - noise.ar_phi**2) * noise.ar_sd
         self._level = noise.ar_phi * self._level + float(self._rng.normal(0.0, shock))
@@ -376,7 +376,7 @@ class SimulatedDeployer:
     host: SimulatedHost
 
     def deploy(self, instances: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
-        """See ``Deployer.deploy``."""
+        """Implement ``Deployer.deploy``."""
         number = self.host.next_deployment()
         states = {}
         for spec in instances:
@@ -388,13 +388,13 @@ class SimulatedDeployer:
         return states
 
     def switch(self, instance: InstanceSpec) -> InstanceState:
-        """See ``Deployer.switch``."""
+        """Implement ``Deployer.switch``."""
         state = self.deploy([instance])[instance.instance]
         self.host.kernel = dict(instance.kernel) if state.state == "live" else {}
         return state
 
     def stop(self) -> None:
-        """See ``Deployer.stop``."""
+        """Implement ``Deployer.stop``."""
         self.host.running.clear()
         self.host.kernel = {}
 
@@ -407,7 +407,7 @@ class SimulatedGenerator:
 
     @property
     def name(self) -> str:
-        """See ``LoadGenerator.name``."""
+        """Implement ``LoadGenerator.name``."""
         return "simulated generator"
 
     @property
@@ -416,22 +416,22 @@ class SimulatedGenerator:
         return NATIVE
 
     def refuses(self, workload: Workload, mode: Mode) -> str:  # noqa: ARG002 - the port's signature
-        """See ``LoadGenerator.refuses``."""
+        """Implement ``LoadGenerator.refuses``."""
         return ""
 
     def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
-        """See ``LoadGenerator.run``."""
+        """Implement ``LoadGenerator.run``."""
         in_turn(plan, lambda at, spec: self.host.measure(plan.workload, at, spec), after)
 
 
 def _knee(load: float) -> float:
-    """How many times longer requests take at a share of the capacity than on an idle server."""
+    """Return the slowdown of requests at a share of the capacity, relative to an idle server."""
     load = min(load, _FULL)
     return 1 + load**30 / (1 - load)
 
 
 def values_of(spec: InstanceSpec) -> Mapping[str, Value]:
-    """The configuration's values that an instance of the simulated server was given."""
+    """Return the configuration's values that an instance of the simulated server was given."""
     values: Mapping[str, Value] = json.loads(spec.files[_FILE])
     return values
 
@@ -453,7 +453,7 @@ def _arrivals(
 def _delayed(
     ends: NDArray[np.float64], begins: NDArray[np.float64], stalls: Sequence[Span]
 ) -> NDArray[np.float64]:
-    """What lasted from ``begins`` to ``ends``, on a core that stood still meanwhile."""
+    """Return the duration from ``begins`` to ``ends`` on a core that stood still meanwhile."""
     late = ends.copy()
     for start, end in stalls:
         # Under way when the core stopped: longer by the stall; begun during it: waits for its end.

@@ -49,7 +49,7 @@ STAGES: tuple[Stage, ...] = (
     "confirming",
     "confirmed",
 )
-"""How far the study came before it ended, in order; ``searched`` found nothing better."""
+"""Stages at which a study may end, in order; ``searched`` found nothing better."""
 
 _START_UNIX_S = 1_767_366_000.0
 _RULE = StallRule()
@@ -61,7 +61,7 @@ _GAP_S = 0.05
 _DEPLOY_S = 1.4
 _RESTART_SIGMA = 0.012
 _WINDOW_NOISE = {"equivalent": 0.01, "inconclusive": 0.16}
-"""What the host adds to each window beside its neighbours, ln units; 0.02 for other outcomes."""
+"""Noise of each window besides its neighbours', ln units; 0.02 for other outcomes."""
 
 _BASELINE: dict[str, Value] = {
     "upstream_keepalive": 0,
@@ -247,7 +247,7 @@ def sample_record(
     seed: int = 7,
     trials: int = 32,
 ) -> Record:
-    """A whole study, or the part of it that precedes its end.
+    """Return a whole study, or the part of it that precedes its end.
 
     Args:
         outcome: what the confirmation is made to find. ``equivalent`` compares two
@@ -451,7 +451,7 @@ def _freeze(
 
 
 def _winner(trials: Sequence[Trial], configurations: Mapping[str, ConfigurationRecord]) -> str:
-    """The best by mean over its blocks among those measured most often."""
+    """Return the best by mean over its blocks among those measured most often."""
     done = [trial for trial in trials if trial.state == "complete" and trial.losses]
     often = max(len(trial.losses) for trial in done)
     finalists = [trial for trial in done if len(trial.losses) == often]
@@ -460,7 +460,7 @@ def _winner(trials: Sequence[Trial], configurations: Mapping[str, ConfigurationR
 
 
 def _proposal(rng: np.random.Generator, progress: float) -> dict[str, Value]:
-    """A random configuration, likelier to be a good one as the search goes on."""
+    """Return a random configuration, likelier to be a good one as the search proceeds."""
     values: dict[str, Value] = {
         **_BASELINE,
         "proxy_buffers": int(rng.choice([4, 8, 16, 32])),
@@ -504,7 +504,7 @@ def _add(configurations: dict[str, ConfigurationRecord], values: Mapping[str, Va
 
 
 def _text(values: Mapping[str, Value]) -> str:
-    """The configuration as a file, much shorter than a real one."""
+    """Return the configuration as a file, much shorter than a real one."""
     kept = int(values["upstream_keepalive"])
     upstream = ["    upstream backend {", "        server 127.0.0.1:8081;"]
     proxy = []

@@ -1,4 +1,4 @@
-"""What the windows of a synthetic record used: invented, as its host is."""
+"""Invented resource use for the windows of a synthetic record."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tuner.measurement.window import RawWindow
 
 _WARMUP_S = 0.3
 _SEED = 11
-"""Of a source of its own, so that a record's requests do not depend on what is drawn here."""
+"""Seed of a source of its own, so that the requests do not depend on it."""
 
 
 def used(window: RawWindow, *, block: int, achieved_per_s: float, shift: float) -> Resources:
-    """What a window used, as a proxy would: less CPU time where latency is lower.
+    """Return the resource use of a window: less CPU time where latency is lower.
 
     Args:
-        window: as the generator told it.
+        window: as the generator reported it.
         block: number of its block.
         achieved_per_s: requests answered by second.
         shift: ln latency against the baseline.

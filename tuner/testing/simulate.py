@@ -25,7 +25,7 @@ from tuner.stats.paired import FloatArray, pseudomedians
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What disturbs the windows, in natural logarithms (0.05 is about 5 %)."""
+    """Noise of the windows, in natural logarithms (0.05 is about 5 %)."""
 
     drift_per_window: float = 0.0
     """Linear change from one window to the next: 0.01 is 1 % per window."""
@@ -57,7 +57,7 @@ class Windows:
         return np.asarray(self.ln_value.mean(axis=2))
 
     def differences(self, candidate: int = 1, baseline: int = 0) -> FloatArray:
-        """The difference d of every block, by rounds: (studies, blocks)."""
+        """Return the difference d of every block, by rounds: (studies, blocks)."""
         return pseudomedians(self.ln_value[..., candidate] - self.ln_value[..., baseline])
 
     def between(self) -> FloatArray:
@@ -102,7 +102,7 @@ def simulate(
 
 
 def _host_history(rng: np.random.Generator, studies: int, windows: int, noise: Noise) -> FloatArray:
-    """The host's level in each consecutive window, whoever is measured: (studies, windows)."""
+    """Return the host's level in each consecutive window, for any instance: (studies, windows)."""
     shocks = rng.normal(0.0, noise.ar_sd, (studies, windows))
     # The first value has the stationary spread, so that the series has no warm-up of its own.
     shocks[:, 1:] *= math.sqrt(1 - noise.ar_phi**2)
@@ -128,7 +128,7 @@ class Requests:
 
     latency_us: FloatArray
     stalled: npt.NDArray[np.bool_]
-    """Whether a stall was under way at the intended instant: known without any latency."""
+    """True if a stall was under way at the intended instant: known without any latency."""
 
 
 def simulate_requests(
@@ -140,7 +140,7 @@ def simulate_requests(
     tail_share: float = 0.02,
     stalls: Stalls | None = None,
 ) -> Requests:
-    """The requests of windows whose ln level is `ln_level`, of any shape.
+    """Return the requests of windows whose ln level is `ln_level`, of any shape.
 
     The body is lognormal (median: the level, sigma 0.3); `tail_share` of the requests follow a
     Pareto law with exponent 2.5 from twice the level on. Requests intended during a stall wait

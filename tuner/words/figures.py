@@ -41,7 +41,7 @@ def figure(value: float, unit: str) -> str:
 
 
 def duration_us(value: float) -> str:
-    """Microseconds, milliseconds or seconds, whichever has one to three digits."""
+    """Return Microseconds, milliseconds or seconds, whichever has one to three digits."""
     for limit, scale, unit in ((1e3, 1.0, "µs"), (1e6, 1e3, "ms")):
         if float(f"{value:.3g}") < limit:
             return f"{significant(value / scale)} {unit}"
@@ -57,19 +57,19 @@ def significant(value: float) -> str:
 
 
 def ratio(value: float) -> str:
-    """A ratio to three decimals."""
+    """Return a ratio to three decimals."""
     return f"{value:.3f}" if math.isfinite(value) else UNKNOWN
 
 
 def interval(estimate: PairedEstimate) -> str:
-    """The interval of a ratio, or that there is none."""
+    """Return the interval of a ratio, or that there is none."""
     if not estimate.is_finite:
         return "not finite yet"
     return f"{estimate.low:.3f} to {estimate.high:.3f}"
 
 
 def setting(value: Value | None) -> str:
-    """A parameter's value; ``off`` and ``on`` for switches, ``not set`` where inactive."""
+    """Return a parameter's value; ``off`` and ``on`` for switches, ``not set`` where inactive."""
     if value is None:
         return "not set"
     if isinstance(value, bool):
@@ -78,7 +78,7 @@ def setting(value: Value | None) -> str:
 
 
 def seconds(value: float) -> str:
-    """``42 s``, ``11 min 43 s``, ``2 h 05 min``."""
+    """Return ``42 s``, ``11 min 43 s``, ``2 h 05 min``."""
     if not math.isfinite(value):
         return UNKNOWN
     whole = round(value)
@@ -91,7 +91,7 @@ def seconds(value: float) -> str:
 
 
 def moment(unix_s: float) -> str:
-    """An instant in UTC, to the second."""
+    """Return an instant in UTC, to the second."""
     if not math.isfinite(unix_s):
         return UNKNOWN
     return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

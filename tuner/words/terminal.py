@@ -62,7 +62,7 @@ def say_data(text: str) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Return seconds as people say them: ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -73,7 +73,7 @@ def duration(seconds: float) -> str:
 
 
 def wrapped(text: str, first: int, further: int) -> list[str]:
-    """Text for standard error: broken between words on a terminal, in one line elsewhere.
+    """Return text for standard error: broken between words on a terminal, in one line elsewhere.
 
     Args:
         text: what to say.
@@ -100,7 +100,7 @@ def output_width() -> float:
 
 
 def fitted(line: str, width: float) -> list[str]:
-    """A line, broken between words where it is longer than so many columns."""
+    """Return a line, broken between words where it is longer than ``width`` columns."""
     if len(line) <= width:
         return [line]
     depth = len(line) - len(line.lstrip())

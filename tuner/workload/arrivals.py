@@ -1,4 +1,4 @@
-"""When requests arrive: independently, evenly, in a recorded pattern, or by a profile of rates.
+"""Arrival processes: independent, constant, recorded, or a profile of rates.
 
 A pattern says how arrivals are spread, and the study says how many there are: recorded instants
 are stretched, and a profile is scaled, so that their mean is the study's rate. So the same burst
@@ -46,7 +46,7 @@ class Step:
     """One piece of a profile."""
 
     share: float
-    """Of the window, relative to the other pieces."""
+    """Length relative to the other pieces of the window."""
     start: float
     end: float
     """Rate at its beginning and end, relative to the other pieces."""
@@ -79,7 +79,7 @@ Arrival: TypeAlias = "Process | Recorded | Profile"
 def stretch(
     recorded: Recorded, *, rate_per_s: float, duration_s: float, seed: int
 ) -> NDArray[np.float64]:
-    """The instants of one window, seconds from its start: a stretch of the recording.
+    """Return the instants of one window, seconds from its start: a stretch of the recording.
 
     Time runs faster or slower so that the recording's mean rate becomes ``rate_per_s``. Where it
     begins follows from the seed alone, so all arms of a round replay the same stretch; after the
@@ -95,7 +95,7 @@ def stretch(
 
 
 def read_arrival(node: Node, folder: Path) -> Arrival:
-    """``poisson``, ``constant``, ``{instants: FILE}`` or ``{rates: [{for, rate, to}]}``.
+    """Return ``poisson``, ``constant``, ``{instants: FILE}`` or ``{rates: [{for, rate, to}]}``.
 
     Raises:
         DefinitionError: at the line of the workload, or of the file of instants.
@@ -124,7 +124,7 @@ def _profile(node: Node) -> Profile:
 
 
 def read_instants(path: Path) -> tuple[float, ...]:
-    """Seconds, one per line, ascending from anywhere; ``#`` begins a comment.
+    """Return Seconds, one per line, ascending from anywhere; ``#`` begins a comment.
 
     Returns:
         Offsets from the first.

@@ -39,7 +39,7 @@ class Mix:
 
 
 def make_mix(tally: Tally, *, name: str, source: str, serve: Serve | None, top: int) -> Mix:
-    """The workload that asks what the log's clients asked most.
+    """Return the workload that asks what the log's clients asked most.
 
     Args:
         tally: of the log.

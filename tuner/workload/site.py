@@ -50,12 +50,12 @@ class _HasSite(Protocol):
 
 
 def generate(workload: _HasSite) -> dict[str, bytes]:
-    """Every file of a workload's site, by its path relative to the document root."""
+    """Return every file of a workload's site, by its path relative to the document root."""
     return {file.path.removeprefix("/"): content(file) for file in workload.site}
 
 
 def content(file: SiteFile) -> bytes:
-    """The bytes of one file: a function of its path, size and kind alone."""
+    """Return the bytes of one file: a function of its path, size and kind alone."""
     before, after = _FRAMES[file.kind]
     room = file.size_bytes - len(before) - len(after)
     if room < 0:

@@ -1,4 +1,4 @@
-"""What lies between generator and server: what a workload asks for, and what was agreed on."""
+"""The wire: the protocol that a workload asks for, and the one agreed on."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Tls:
     """PEM of what is trusted; empty: the authority of the lab, which signs its certificates."""
     verify: bool = True
     resume: bool = True
-    """Whether later connections resume the session of an earlier one."""
+    """True if later connections resume the session of an earlier one."""
     version: str = ""
     cipher: str = ""
     group: str = ""
-    """What must be agreed on; empty: whatever both sides prefer."""
+    """Required group; empty: any that both sides prefer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What a workload asks of its connections."""
+    """The requirements of a workload on its connections."""
 
     protocol: Protocol = "http1"
     tls: Tls | None = None
@@ -46,7 +46,7 @@ class Wire:
     streams: int = 1
     """Requests that a connection may carry at the same time."""
     requests_per_connection: int | None = None
-    """A connection is closed and opened again after so many: handshake load."""
+    """Requests after which a connection is closed and opened again: handshake load."""
 
     @property
     def words(self) -> str:
@@ -61,13 +61,13 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """What generator and server agreed on in a window, as far as the generator tells.
+    """The terms that generator and server agreed on in a window, as far as reported.
 
     Where connections differ, names are joined by `` + ``.
     """
 
     tls_version: str = ""
-    """Empty: cleartext, or not told."""
+    """Empty: cleartext, or not reported."""
     cipher: str = ""
     group: str = ""
     full: int = 0
@@ -88,12 +88,12 @@ CLEARTEXT = Agreed()
 
 
 def unlike(asked: Wire, protocol: str, agreed: Agreed) -> str:
-    """How what was agreed differs from what was asked, in words; empty if it does not.
+    """Return the difference between asked and agreed terms, in words; empty if none.
 
     Args:
         asked: by the workload.
         protocol: by ALPN's name; empty where no connection came to it.
-        agreed: what else the window told; what it left out is not held against it.
+        agreed: what else the window reported; what it left out is not held against it.
     """
     tls = asked.tls or Tls()
     pairs = [
@@ -115,7 +115,7 @@ def _plain(name: str) -> str:
 
 
 def read_wire(keys: Mapping[str, Node], folder: Path) -> Wire:
-    """The connections of a workload's file.
+    """Return the connections of a workload's file.
 
     Args:
         keys: those of ``protocol``, ``tls``, ``streams`` and ``requests_per_connection`` that

@@ -50,21 +50,21 @@ class Request:
     expect_length: int | None
     """Bytes of the response's body; None: not checked."""
     expect_sha256: str | None
-    """Of the response's body, 64 hex digits; None: not checked."""
+    """SHA-256 of the response's body, 64 hex digits; None: not checked."""
     checked: Checked = "sample"
     """On which answers the hash is checked; status and length are on all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What the servers behind the proxy answer, whatever they are asked."""
+    """The answer of the servers behind the proxy to every request."""
 
     body: bytes
     content_type: str
     count: int = 1
-    """So many of them, alike; the server under test spreads its requests over them."""
+    """Number of identical ones; the server under test spreads its requests over them."""
     serves_site: bool = False
-    """It holds the site and answers with its files; there is no one body then."""
+    """True if it answers with the site's files; there is no single body then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Workload:
     backend: Backend | None
     """Set if the server under test is a proxy."""
     own_site: bool = False
-    """Whether the files are the user's own, where the server under test has them."""
+    """True if the files are the user's own, where the server under test has them."""
 
 
 def load_workload(name_or_path: str) -> Workload:
@@ -227,7 +227,7 @@ def _backend(node: Node) -> Backend:
 def _requests(
     node: Node, answers: Mapping[str, bytes] | None, backend: Backend | None, folder: Path
 ) -> list[Request]:
-    """What one entry asks: one request, or those of a file of URLs, which share its weight."""
+    """Return the requests of one entry: one, or those of a file of URLs, which share its weight."""
     entries = node.entries()
     if "urls" not in entries:
         return [_request(node, answers, backend, folder)]

@@ -20,7 +20,7 @@ _VARIABLE = re.compile(r"\{\$([^}:]+)(?::([^}]*))?\}")
 _STEP = "\t"
 
 Spot = tuple[int, ...]
-"""Where a line stands in its file: its index among its siblings, outermost first."""
+"""Position of a line in its file: its index among its siblings, outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class Setting:
     """All formats of an ``encode``, in order: they stand in its line, or one by one in its block,
     and only there with a level."""
     repeated: bool = False
-    """Whether lines of this name stand beside each other, each with its own arguments."""
+    """True if lines of this name stand beside each other, each with its own arguments."""
 
 
 def read(main: str, home: Home) -> dict[str, str]:
-    """The main file and all that it imports, by absolute path.
+    """Return the main file and all that it imports, by absolute path.
 
     Args:
         main: absolute.
@@ -55,14 +55,14 @@ def read(main: str, home: Home) -> dict[str, str]:
 
 
 def spots(lines: Sequence[Line], above: Spot = ()) -> Iterator[tuple[Spot, Line]]:
-    """Every line with where it stands."""
+    """Yield every line with where it stands."""
     for index, line in enumerate(lines):
         yield (*above, index), line
         yield from spots(line.lines, (*above, index))
 
 
 def at(lines: Sequence[Line], spot: Spot) -> Line:
-    """The line that stands there."""
+    """Return the line that stands there."""
     line = lines[spot[0]]
     return at(line.lines, spot[1:]) if spot[1:] else line
 
@@ -85,7 +85,7 @@ def change_global(text: str, words: tuple[str, ...], setting: Setting) -> str:
 
 
 def with_imports(text: str, file: str, folder: str, home: Home) -> str:
-    """The text with its imports of files pointing below a folder, where copies of them lie.
+    """Return the text with its imports of files pointing below a folder, where copies of them lie.
 
     Args:
         text: of the file.
@@ -118,7 +118,7 @@ def inlined(texts: Mapping[str, str], file: str, home: Home) -> str:
 
 
 def variables(text: str) -> set[str]:
-    """The names of the environment's variables that a text is put together of."""
+    """Return the names of the environment's variables that a text is put together of."""
     return {found[1] for found in _VARIABLE.finditer(text)}
 
 
@@ -185,7 +185,7 @@ def _pieces(text: str, line: Line, setting: Setting) -> list[_Piece]:
 
 
 def _formats(text: str, line: Line, setting: Setting) -> list[_Piece]:
-    """``encode zstd gzip`` with a level: the formats move into a block."""
+    """Return ``encode zstd gzip`` with a level: the formats move into a block."""
     # A matcher stands before them, and stays.
     stays = [word for word in line.words if word.plain not in setting.formats]
     args = " ".join(("", *(setting.args or ())))
@@ -194,7 +194,7 @@ def _formats(text: str, line: Line, setting: Setting) -> list[_Piece]:
 
 
 def _nested(setting: Setting, indent: str) -> list[str]:
-    """The setting as lines, with its blocks around it."""
+    """Return the setting as lines, with its blocks around it."""
     head = [f"{indent}{_STEP * i}{' '.join(w)} {{" for i, w in enumerate(setting.within)]
     inner = f"{indent}{_STEP * len(setting.within)}" + " ".join(
         (setting.name, *(setting.args or ()))
@@ -204,7 +204,7 @@ def _nested(setting: Setting, indent: str) -> list[str]:
 
 
 def _added(text: str, line: Line, rows: Sequence[str]) -> list[_Piece]:
-    """Lines at the end of a block, which is opened if there is none."""
+    """Return lines at the end of a block, which is opened if there is none."""
     newline, start = _newline(text), line.words[0].start if line.words else _brace(line).start
     own = _indent_of(text, start)
     step = _step_of(text)
@@ -255,7 +255,7 @@ def _indent_of(text: str, start: int) -> str:
 
 
 def _step_of(text: str) -> str:
-    """What the file indents with: a tab, as ``caddy fmt`` does, or blanks."""
+    """Return the file's indentation: a tab, as ``caddy fmt`` writes, or blanks."""
     found = re.search(r"^(\t| {2,8})\S", text, re.MULTILINE)
     return found[1] if found else _STEP
 

@@ -1,4 +1,4 @@
-"""Where a Caddy reads its configuration: this machine, or the host whose service it is."""
+"""The environment in which Caddy reads its configuration: this machine, or a service's host."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Home(Files, Protocol):
 
     @property
     def remedy(self) -> str:
-        """Where one of these that is missing is not set, and what to do."""
+        """Return the source of a missing variable, and the remedy."""
         ...
 
     def caddy(self, *arguments: str, cwd: str) -> tuple[int, str, str]:
@@ -39,7 +39,7 @@ class Home(Files, Protocol):
         ...
 
     def folder(self) -> AbstractContextManager[str]:
-        """A new folder, which is taken away."""
+        """Return a new folder, which is taken away."""
         ...
 
     def write(self, path: str, content: bytes) -> None:
@@ -49,30 +49,30 @@ class Home(Files, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ThisMachine:
-    """See ``Home``."""
+    """Implement ``Home``."""
 
     binary: str
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """See ``Home``."""
+        """Implement ``Home``."""
         return os.environ
 
     @property
     def remedy(self) -> str:
-        """See ``Home``."""
+        """Implement ``Home``."""
         return "here: call tuner with the environment that Caddy has"
 
     def read(self, path: str) -> bytes:
-        """See ``Files``."""
+        """Implement ``Files``."""
         return HERE.read(path)
 
     def matches(self, pattern: str) -> list[str]:
-        """See ``Files``."""
+        """Implement ``Files``."""
         return HERE.matches(pattern)
 
     def caddy(self, *arguments: str, cwd: str) -> tuple[int, str, str]:
-        """See ``Home``."""
+        """Implement ``Home``."""
         try:
             done = subprocess.run(
                 [self.binary, *arguments],
@@ -89,11 +89,11 @@ class ThisMachine:
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[str]:
-        """See ``Home``."""
+        """Implement ``Home``."""
         with temporary("caddy") as name:
             yield name
 
     def write(self, path: str, content: bytes) -> None:
-        """See ``Home``."""
+        """Implement ``Home``."""
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_bytes(content)

@@ -130,7 +130,7 @@ def read(wishes: Wishes, workload: Workload, home: Home) -> InPlaceConfiguration
 
 
 def _socket(own: InPlaceConfiguration) -> Socket:
-    """Where the site is asked: the first address that another host reaches.
+    """Return the site's socket: the first address that another host reaches.
 
     Raises:
         DefinitionError: there is none.

@@ -26,7 +26,7 @@ _APPS = ("http", "tls")
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Where an instance stands in the lab."""
+    """The place of an instance in the lab."""
 
     address: str
     """``127.0.0.1:18080``."""
@@ -51,11 +51,11 @@ class Carried:
 
     config: Json
     notes: tuple[str, ...]
-    """What differs from the user's, in words."""
+    """Differences from the user's configuration, in words."""
 
 
 def carry(origin: Origin, serving: Serving, config: Json, stand: Stand) -> Carried:
-    """The configuration, changed or not, as an instance of the lab.
+    """Return the configuration, changed or not, as an instance of the lab.
 
     Args:
         origin: the user's configuration.
@@ -104,7 +104,7 @@ class _Carrier:
     # --- levels -----------------------------------------------------------------------------
 
     def whole(self, config: Json) -> Json:
-        """The whole configuration."""
+        """Return the whole configuration."""
         apps = config.get("apps") or {}
         for name in apps:
             if name not in _APPS:
@@ -136,7 +136,7 @@ class _Carrier:
         return made
 
     def logging(self, logging: Mapping[str, Any]) -> Json:
-        """All logs into files of the lab; who logs what, and how, stays."""
+        """Return all logs into files of the lab; who logs what, and how, stays."""
         logs = {}
         for name, log in {"default": {}, **(logging.get("logs") or {})}.items():
             writer = log.get("writer") or {}
@@ -154,7 +154,7 @@ class _Carrier:
         return {"logs": logs}
 
     def server(self, server: Mapping[str, Any]) -> Json:
-        """The chosen server, at the lab's address, with the chosen site alone."""
+        """Return the chosen server, at the lab's address, with the chosen site alone."""
         place = self.serving.server
         made: dict[str, Any] = {
             key: value for key, value in server.items() if key not in _SERVER_GONE
@@ -192,7 +192,7 @@ class _Carrier:
         return made
 
     def policy(self, policies: Sequence[Mapping[str, Any]]) -> Json:
-        """How the chosen site speaks TLS."""
+        """Return the TLS policy of the chosen site."""
         host = self.serving.host
         for index, policy in enumerate(policies):
             names = look(policy, ("match", "sni")) or []
@@ -207,7 +207,7 @@ class _Carrier:
         return _UNNAMED
 
     def tls(self, tls: Mapping[str, Any]) -> Json:
-        """The lab's certificate, and what of the sessions is the user's."""
+        """Return the lab's certificate, and what of the sessions is the user's."""
         folder = self.stand.tls_dir
         self.notes.append(
             f"{self.serving.words}: the lab's own certificate (ECDSA P-256) is shown instead of"
@@ -218,7 +218,7 @@ class _Carrier:
         return {**kept, "certificates": {"load_files": load}, "disable_ocsp_stapling": True}
 
     def logs(self, server: Mapping[str, Any]) -> Json:
-        """The site's log, whatever host the load generator asks for; None: there is none."""
+        """Return the site's log, whatever host the load generator asks for; None: there is none."""
         logs = server.get("logs")
         if logs is None:
             return None
@@ -241,7 +241,7 @@ class _Carrier:
     # --- routes -----------------------------------------------------------------------------
 
     def routes(self, place: Place, routes: Sequence[Mapping[str, Any]]) -> list[Json]:
-        """The routes that can be met at the chosen site."""
+        """Return the routes that can be met at the chosen site."""
         made = []
         for index, route in enumerate(routes):
             here = (*place, index)
@@ -261,7 +261,7 @@ class _Carrier:
         return made
 
     def handlers(self, place: Place, handlers: Sequence[Mapping[str, Any]]) -> list[Json]:
-        """The handlers of one route."""
+        """Return the handlers of one route."""
         return [
             made
             for index, handler in enumerate(handlers)
@@ -269,7 +269,7 @@ class _Carrier:
         ]
 
     def handler(self, place: Place, handler: Mapping[str, Any]) -> Iterator[Json]:
-        """A handler as the lab has it; nothing if it is left out."""
+        """Yield a handler as the lab has it; nothing if it is left out."""
         match handler.get("handler"):
             case "authentication":
                 self._say(place, "the workload has no password")
@@ -291,7 +291,7 @@ class _Carrier:
                 yield self._with_routes(place, handler)
 
     def proxy(self, place: Place, handler: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A proxy in front of the lab's backends."""
+        """Return a proxy in front of the lab's backends."""
         if self.stand.keep_upstreams:
             return handler
         passed = place in self._passed and self.stand.backends and is_http(handler)
@@ -323,14 +323,14 @@ class _Carrier:
         return made
 
     def root(self, place: Place, root: str) -> str:
-        """The document root: the workload's, or the user's as an absolute path."""
+        """Return the document root: the workload's, or the user's as an absolute path."""
         if not self.stand.root:
             return self._absolute(root)
         self._changed(place, f"{self.stand.root} is served")
         return f"{self.stand.root}{self._prefixes.get(place, '')}"
 
     def files(self, place: Place, handler: Mapping[str, Any]) -> Json:
-        """A handler that serves files."""
+        """Return a handler that serves files."""
         made = dict(handler)
         for key in ("fs", "file_system"):
             if key in made:
@@ -343,7 +343,7 @@ class _Carrier:
     # --- help -------------------------------------------------------------------------------
 
     def _with_routes(self, place: Place, holder: Mapping[str, Any]) -> Json:
-        """A handler with the routes that are in it."""
+        """Return a handler with the routes that are in it."""
         made = dict(holder)
         if "routes" in holder:
             made["routes"] = self.routes((*place, "routes"), holder["routes"] or ())
@@ -355,7 +355,7 @@ class _Carrier:
         return made
 
     def _match(self, found: Sequence[Mapping[str, Any]] | None) -> list[Json] | None:
-        """The matchers without the host, which the lab has settled; None: another site's."""
+        """Return the matchers without the host, which the lab has settled; None: another site's."""
         if not found:
             return []
         made = []
@@ -377,7 +377,7 @@ class _Carrier:
         return made or None
 
     def _inner(self, key: str, value: Json) -> Json:
-        """A matcher with the workload's files where it looks for some."""
+        """Return a matcher with the workload's files where it looks for some."""
         if key == "file" and isinstance(value, Mapping) and "root" in value and self.stand.root:
             return {**value, "root": self.stand.root}
         return value

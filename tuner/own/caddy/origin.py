@@ -1,4 +1,4 @@
-"""Where a configuration of Caddy comes from: the files as the user has them, and their JSON.
+"""The source of a Caddy configuration: the user's files, and their JSON.
 
 Caddy itself turns a Caddyfile into JSON, and tells which line makes what in it: each line that
 matters gets a mark of its own, in a copy, and the marks are looked for in the JSON.
@@ -35,13 +35,13 @@ class Change:
     """One setting, in the JSON and in the line that makes it."""
 
     owners: tuple[Place, ...]
-    """What the setting belongs to: handlers, or servers."""
+    """Owners of the setting: handlers, or servers."""
     place: Place
-    """Where it stands in an owner."""
+    """Path in an owner."""
     value: Json
     """``ABSENT`` takes it away."""
     setting: Setting | None
-    """How a Caddyfile says it; None: by another setting of the same owner."""
+    """Setting in the Caddyfile; None: by another setting of the same owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Origin:
     texts: Mapping[str, str]
     """Every file that was read, as it is."""
     config: Json
-    """What Caddy makes of it."""
+    """JSON that Caddy adapts it to."""
     home: Home
     """The host whose files they are, and its Caddy."""
     anchors: Mapping[Place, Anchor] = field(default_factory=lambda: MappingProxyType({}))
@@ -63,16 +63,16 @@ class Origin:
 
     @property
     def is_json(self) -> bool:
-        """Whether the user keeps JSON."""
+        """True if the user keeps JSON."""
         return PurePath(self.file).suffix == ".json"
 
     @property
     def patched(self) -> bool:
-        """Whether the user's files can be patched at all."""
+        """True if the user's files can be patched at all."""
         return not self.opaque
 
     def twins(self, place: Place) -> tuple[Place, ...]:
-        """The places that the same line makes: a snippet may be imported several times."""
+        """Return the places that the same line makes: a snippet may be imported several times."""
         anchor = self.anchors.get(place)
         if anchor is None:
             return (place,)
@@ -135,7 +135,7 @@ def adapted(texts: Mapping[str, str], main: str, home: Home) -> Json:
 
 
 def change_config(origin: Origin, changes: Iterable[Change]) -> Json:
-    """The JSON with changes made, wherever the same line makes the same."""
+    """Return the JSON with changes made, wherever the same line makes the same."""
     config = origin.config
     for change in changes:
         for owner in change.owners:
@@ -145,7 +145,7 @@ def change_config(origin: Origin, changes: Iterable[Change]) -> Json:
 
 
 def change_texts(origin: Origin, changes: Iterable[Change]) -> dict[str, str]:
-    """The user's files that change, with the changes made.
+    """Return the user's files that change, with the changes made.
 
     Raises:
         UnsaidError: a Caddyfile cannot say what is wanted; only the JSON can.
@@ -193,7 +193,7 @@ SERVERS: Place = ("apps", "http", "servers")
 
 
 def _servers_words(origin: Origin, owner: Place) -> tuple[str, ...]:
-    """``servers``, with the address where there are several."""
+    """Return ``servers``, with the address where there are several."""
     servers = look(origin.config, SERVERS)
     if len(servers) == 1:
         return ("servers",)
@@ -212,7 +212,7 @@ def _like(text: str, config: Json) -> str:
 
 
 def _anchors(texts: Mapping[str, str], main: str, config: Json, home: Home) -> dict[Place, Anchor]:
-    """Which line makes which handler, log or server."""
+    """Map each line to the handler, log or server that it makes."""
     marked = dict(texts)
     known: list[tuple[str, Anchor]] = []
     for file, text in texts.items():
@@ -301,7 +301,7 @@ def refused(said: str, file: str) -> DefinitionError:
 
 
 def _sentence(words: str) -> str:
-    """What a line of Caddy's own log says."""
+    """Return the message of a line of Caddy's log."""
     try:
         said = json.loads(words)
     except ValueError:

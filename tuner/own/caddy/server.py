@@ -61,10 +61,10 @@ class OwnConfiguration:
     workload: Workload
     """As it must be asked here: over TLS where the site speaks nothing else."""
     target: Target = THIS_MACHINE
-    """Where it is served, and the site's own files lie."""
+    """Host that serves it and holds the site's files."""
 
     def adapt(self, space: Space, server: ServerFacts) -> tuple[OwnCaddy, tuple[str, ...]]:
-        """See ``port.Own``."""
+        """Implement ``port.Own``."""
         return adapt(self, space, server)
 
 
@@ -103,7 +103,7 @@ class OwnCaddy(OfKind):
 
     @property
     def file_name(self) -> str:
-        """See ``Server``."""
+        """Implement ``Server``."""
         return caddy.JSON_FILE if self.own.origin.is_json else caddy.file_name
 
     def instance(
@@ -114,7 +114,7 @@ class OwnCaddy(OfKind):
         ground: Ground,
         port: int,
     ) -> InstanceSpec:
-        """See ``Server``."""
+        """Implement ``Server``."""
         directory = ground.instances_dir / label
         carried = self.carried(configuration, ground, directory, port)
         return caddy.spec(
@@ -134,7 +134,7 @@ class OwnCaddy(OfKind):
         space: Space,  # noqa: ARG002 - as for ``instance``
         placement: Placement = EXPORT,  # noqa: ARG002 - the user's own places stay
     ) -> str:
-        """The user's main file, imports in place, with the values of this configuration."""
+        """Return the user's main file, imports in place, with the values of this configuration."""
         origin = self.own.origin
         changed = self.changed(configuration)
         if isinstance(changed, UnsaidError):
@@ -177,7 +177,7 @@ class OwnCaddy(OfKind):
     def carried(
         self, configuration: Configuration, ground: Ground, directory: Path, port: int
     ) -> Carried:
-        """A configuration as the lab serves it."""
+        """Return a configuration as the lab serves it."""
         origin, found = self.own.origin, self.own.serving
         wanted = changes(self.bound, origin, found, configuration)
         stand = self._stand(ground, directory, port, configuration.digest)
@@ -193,7 +193,7 @@ class OwnCaddy(OfKind):
         return f"no line of a kind that is known makes {', '.join(lost)}" if lost else ""
 
     def changed(self, configuration: Configuration) -> Mapping[str, str] | UnsaidError:
-        """The user's files that change, or why they cannot say it."""
+        """Return the user's files that change, or why they cannot say it."""
         digest = configuration.digest
         if digest not in self.told:
             try:
@@ -203,7 +203,7 @@ class OwnCaddy(OfKind):
         return self.told[digest]
 
     def changes(self, configuration: Configuration) -> list[Change]:
-        """What turns the user's configuration into another one."""
+        """Return the changes that turn the user's configuration into another one."""
         own, bound = self.own, self.bound
         return list(
             changes(bound, own.origin, own.serving, configuration, reference=bound.baseline)
@@ -231,7 +231,7 @@ class OwnCaddy(OfKind):
 def adapt(
     own: OwnConfiguration, space: Space, server: ServerFacts
 ) -> tuple[OwnCaddy, tuple[str, ...]]:
-    """The user's Caddy behind the port, and what the lab does otherwise, in words.
+    """Return the user's Caddy behind the port, and what the lab does otherwise, in words.
 
     The baseline is given to ``caddy validate`` as the lab would serve it, so that what this build
     does not know, or what is wrong, is said before anything starts.
@@ -273,7 +273,7 @@ def _notes(made: OwnCaddy, carried: Carried) -> tuple[str, ...]:
 
 
 def _check_protocol(origin: Origin, found: Serving, wire: Wire) -> None:
-    """Whether the server speaks what the workload asks.
+    """Raise DefinitionError if the server does not speak the workload's protocol.
 
     Raises:
         DefinitionError: it does not.
@@ -289,7 +289,7 @@ def _check_protocol(origin: Origin, found: Serving, wire: Wire) -> None:
 
 
 def _check_root(own: OwnConfiguration) -> None:
-    """Whether the user's own files can be served, where the workload asks for them.
+    """Raise DefinitionError if the user's own files cannot be served.
 
     Raises:
         DefinitionError: the account of the instances cannot enter their folder.
@@ -309,7 +309,7 @@ def _check_root(own: OwnConfiguration) -> None:
 
 
 def _root_places(own: OwnConfiguration, place: Place, root: Place | None) -> list[Place]:
-    """Where the document root of a handler is said: in itself, or before."""
+    """Return the places of a handler's document root: in itself, or before."""
     if look(own.origin.config, (*place, "root")) is not None:
         return [place]
     return [] if root is None else [root]

@@ -1,4 +1,4 @@
-"""Which site of a configuration answers, and which handlers a request passes.
+"""The site that answers, and the handlers that a request passes.
 
 Routes are followed as Caddy does (https://caddyserver.com/docs/json/apps/http/servers/routes/):
 in order, into subroutes, with rewrites, up to the handler that answers. A matcher that cannot be
@@ -34,12 +34,12 @@ class Served:
     root: Place | None
     """The handler that sets the document root; None: none does."""
     prefix: str
-    """What was taken from the path before: ``/static`` in ``handle_path /static/*``."""
+    """Prefix stripped before: ``/static`` in ``handle_path /static/*``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What the workload's requests pass, each place once."""
+    """The handlers that the workload's requests pass, each place once."""
 
     proxies: tuple[Place, ...] = ()
     files: tuple[Served, ...] = ()
@@ -119,7 +119,7 @@ def hosts(server: Json) -> list[str]:
 
 
 def _outer(server: Json) -> list[str]:
-    """The hosts of the outermost routes, which automatic HTTPS looks at."""
+    """Return the hosts of the outermost routes, which automatic HTTPS looks at."""
     routes = server.get("routes") or []
     return [host for route in routes for one in route.get("match") or () for host in _named(one)]
 
@@ -130,7 +130,7 @@ def _named(one: Mapping[str, Any]) -> list[str]:
 
 
 def covers(pattern: str, host: str) -> bool:
-    """Whether a name, or one with stars for labels, means a host."""
+    """Return whether a name, or one with stars for labels, means a host."""
     labels, wanted = pattern.lower().split("."), host.lower().split(".")
     return pattern.lower() == host.lower() or (
         len(labels) == len(wanted)
@@ -139,7 +139,7 @@ def covers(pattern: str, host: str) -> bool:
 
 
 def is_tls(config: Json, place: Place) -> bool:
-    """Whether a server speaks TLS: by itself where it knows its hosts, or because it is told to.
+    """Return whether a server speaks TLS, by automatic HTTPS or by configuration.
 
     https://caddyserver.com/docs/automatic-https#activation
     """
@@ -157,7 +157,7 @@ def is_tls(config: Json, place: Place) -> bool:
 
 
 def matches(found: Json, ask: Ask) -> bool | None:
-    """Whether a request meets a route's matchers; None: that cannot be told."""
+    """Return whether a request meets a route's matchers; None: that cannot be told."""
     if not found:
         return True
     return _either(_all(_one(name, value, ask) for name, value in one.items()) for one in found)
@@ -252,18 +252,18 @@ class _Follower:
 
 
 def is_gate(handler: Mapping[str, Any]) -> bool:
-    """Whether a proxy only asks whether a request may pass (``forward_auth``)."""
+    """Return whether a proxy only asks whether a request may pass (``forward_auth``)."""
     return look(handler, ("rewrite", "method")) == "GET" and bool(handler.get("handle_response"))
 
 
 def is_http(handler: Mapping[str, Any]) -> bool:
-    """Whether a proxy speaks HTTP to what is behind it, and not FastCGI."""
+    """Return whether a proxy speaks HTTP to what is behind it, and not FastCGI."""
     return bool(look(handler, ("transport", "protocol"), "http") == "http")
 
 
 @dataclass(frozen=True, slots=True)
 class _Needs:
-    """What a site must do for a workload."""
+    """The requirements of a workload on a site."""
 
     workload: Workload
     either: bool
@@ -317,7 +317,7 @@ def _why_not(found: Sequence[Serving], needs: _Needs) -> str:
 
 
 def _is_wall(route: Mapping[str, Any]) -> bool:
-    """Whether a route turns requests away by the client's address."""
+    """Return whether a route turns requests away by the client's address."""
     by_address = any(
         place[-1:] in (("remote_ip",), ("client_ip",))
         for place, _ in walk(route.get("match") or [])
@@ -444,7 +444,7 @@ def _address(text: str) -> bool | None:
 
 
 def _file(value: Json, ask: Ask) -> bool | None:
-    """Whether there is such a file: the workload's site is known, the user's own is not."""
+    """Return whether there is such a file: the workload's site is known, the user's own is not."""
     if ask.site is None or ask.path is None:
         return None
     if (value or {}).get("try_policy") == "first_exist_fallback":

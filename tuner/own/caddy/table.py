@@ -33,18 +33,18 @@ _TRANSPORT = (("transport", "http"),)
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What parameters are looked for in, and what is known of the server."""
+    """The part of a configuration that holds parameters, with facts of the server."""
 
     origin: Origin
     serving: Serving
     facts: SpaceFacts
 
     def value(self, place: Place) -> Json:
-        """What stands at a place of the configuration."""
+        """Return the value at a place of the configuration."""
         return look(self.origin.config, place)
 
     def said(self, owners: Sequence[Place], place: Place) -> Json:
-        """The one value that several owners have at a place.
+        """Return the one value that several owners have at a place.
 
         Raises:
             UnplacedError: they differ.
@@ -56,7 +56,7 @@ class Scope:
         return self.value((*owners[0], *place))
 
     def proxies(self) -> tuple[Place, ...]:
-        """The proxies that hand the workload's requests on by HTTP.
+        """Return the proxies that hand the workload's requests on by HTTP.
 
         Raises:
             UnplacedError: there is none, or one of them speaks another protocol.
@@ -77,11 +77,11 @@ class Environment:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         return (self.name,)
 
     def read(self, scope: Scope) -> Mapping[str, str | None]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         text = scope.origin.home.variables.get(self.name.upper()) or None
         if text and self.name == "gomemlimit":
             found = _MEMORY.fullmatch(text)
@@ -100,11 +100,11 @@ class IdleTimeout:
     names: tuple[str, ...] = ("idle_timeout",)
 
     def read(self, scope: Scope) -> Mapping[str, str | None]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         return {self.names[0]: seconds(scope.value((*scope.serving.server, "idle_timeout")))}
 
     def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         text = wanted[self.names[0]]
         setting = Setting("idle", (text,), (("timeouts",),))
         yield Change((scope.serving.server,), ("idle_timeout",), nanoseconds(text), setting)
@@ -121,16 +121,16 @@ class Transport:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         return (self.name,)
 
     def read(self, scope: Scope) -> Mapping[str, str | None]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         found = scope.said(scope.proxies(), ("transport", self.field))
         return {self.name: None if found is None else str(found)}
 
     def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         size = parse_size(wanted[self.name])
         text = binary_size(size) if self.field.endswith("_size") else str(size)
         # A 0 means what is compiled in, and Caddy itself does not write it.
@@ -146,12 +146,12 @@ class Compression:
     names: tuple[str, ...] = ("upstream_compression",)
 
     def read(self, scope: Scope) -> Mapping[str, str | None]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         found = scope.said(scope.proxies(), ("transport", "compression"))
         return {self.names[0]: "off" if found is False else "on"}
 
     def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         off = wanted[self.names[0]] == "off"
         setting = Setting("compression", ("off",) if off else None, _TRANSPORT)
         yield from _http(scope) if off else ()
@@ -166,7 +166,7 @@ class KeepAlive:
     names: tuple[str, ...] = ("upstream_keepalive_connections", "upstream_keepalive_timeout")
 
     def read(self, scope: Scope) -> Mapping[str, str | None]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         kept = scope.said(scope.proxies(), ("transport", "keep_alive")) or {}
         if kept.get("enabled") is False:
             where = written((*scope.proxies()[0], "transport", "keep_alive"))
@@ -181,7 +181,7 @@ class KeepAlive:
         }
 
     def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         count, idle = (wanted.get(name) for name in self.names)
         kept: Place = ("transport", "keep_alive")
         yield from _http(scope)
@@ -201,14 +201,14 @@ class Flush:
     names: tuple[str, ...] = ("flush_immediately",)
 
     def read(self, scope: Scope) -> Mapping[str, str | None]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         found = scope.said(scope.proxies(), ("flush_interval",))
         if found not in (None, -1):
             raise UnplacedError(f"flush_interval is {seconds(found)}, which the search has not")
         return {self.names[0]: "on" if found == -1 else "off"}
 
     def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         on = wanted[self.names[0]] == "on"
         setting = Setting("flush_interval", ("-1",) if on else None)
         yield Change(scope.proxies(), ("flush_interval",), -1 if on else ABSENT, setting)
@@ -221,12 +221,12 @@ class Policy:
     names: tuple[str, ...] = ("lb_policy",)
 
     def read(self, scope: Scope) -> Mapping[str, str | None]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         found = scope.said(scope.proxies(), ("load_balancing", "selection_policy"))
         return {self.names[0]: found.get("policy") if found else None}
 
     def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         name = wanted[self.names[0]]
         place: Place = ("load_balancing", "selection_policy")
         setting = Setting("lb_policy", (name,))
@@ -235,12 +235,12 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Encode:
-    """Whether answers are compressed; that stays as it is, and what follows depends on it."""
+    """Compression of answers; it stays as it is, and other parameters depend on it."""
 
     names: tuple[str, ...] = ("encode",)
 
     def read(self, scope: Scope) -> Mapping[str, str | None]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         return {"encode": "on" if scope.serving.passed.encodes else "off"}
 
     def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:  # noqa: ARG002
@@ -257,11 +257,11 @@ class Level:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         return (self.name,)
 
     def read(self, scope: Scope) -> Mapping[str, str | None]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         owners = scope.serving.passed.encodes
         if not owners:
             return {self.name: None}
@@ -272,7 +272,7 @@ class Level:
         return {self.name: None if level is None else str(level)}
 
     def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         text, owners = wanted[self.name], scope.serving.passed.encodes
         value = int(text) if text.isdigit() else text
         formats = scope.said(owners, ("prefer",)) or list(scope.said(owners, ("encodings",)))
@@ -287,14 +287,14 @@ class MinimumLength:
     names: tuple[str, ...] = ("encode_minimum_length",)
 
     def read(self, scope: Scope) -> Mapping[str, str | None]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         owners = scope.serving.passed.encodes
         found = scope.said(owners, ("minimum_length",)) if owners else None
         # Caddy takes a 0 for its default.
         return {self.names[0]: str(found) if found else None}
 
     def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         size = parse_size(wanted[self.names[0]])
         setting = Setting("minimum_length", (str(size),))
         yield Change(scope.serving.passed.encodes, ("minimum_length",), size, setting)
@@ -370,7 +370,7 @@ def changes(
 
 
 def seconds(found: Json) -> str | None:
-    """A duration of the JSON, nanoseconds or Go's words (``1m30s``), as seconds."""
+    """Return a duration of the JSON, nanoseconds or Go's words (``1m30s``), as seconds."""
     if found is None:
         return None
     text = str(found)
@@ -385,12 +385,12 @@ def seconds(found: Json) -> str | None:
 
 
 def nanoseconds(text: str) -> int:
-    """A duration as users write it, as the JSON has it."""
+    """Return a duration as users write it, as the JSON has it."""
     return round(parse_duration_s(text) * 1e9)
 
 
 def _http(scope: Scope) -> Iterator[Change]:
-    """The name of the transport, which is needed where it has any field."""
+    """Yield the name of the transport, which is needed where it has any field."""
     for owner in scope.proxies():
         if scope.value((*owner, "transport", "protocol")) is None:
             yield Change((owner,), ("transport", "protocol"), "http", None)

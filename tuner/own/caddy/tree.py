@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 Json = Any
-"""What ``json.loads`` gives."""
+"""Value that ``json.loads`` returns."""
 Place = tuple[str | int, ...]
 
 
@@ -23,7 +23,7 @@ ABSENT: Final = Absent()
 
 
 def look(tree: Json, place: Place, default: Json = None) -> Json:
-    """What stands at a place; ``default`` if nothing does."""
+    """Return the value at a place; ``default`` if there is none."""
     for key in place:
         if isinstance(tree, Mapping):
             if key not in tree:
@@ -37,7 +37,7 @@ def look(tree: Json, place: Place, default: Json = None) -> Json:
 
 
 def put(tree: Json, place: Place, value: Json) -> Json:
-    """The tree with another value at a place; objects on the way are made.
+    """Return the tree with another value at a place; objects on the way are made.
 
     With ``ABSENT`` the key is taken away, and objects that are empty then stay.
     """
@@ -55,7 +55,7 @@ def put(tree: Json, place: Place, value: Json) -> Json:
 
 
 def walk(tree: Json, place: Place = ()) -> Iterator[tuple[Place, Json]]:
-    """Every value with its place, the outer before the inner."""
+    """Yield every value with its place, the outer before the inner."""
     yield place, tree
     if isinstance(tree, Mapping):
         for key, inner in tree.items():
@@ -66,5 +66,5 @@ def walk(tree: Json, place: Place = ()) -> Iterator[tuple[Place, Json]]:
 
 
 def written(place: Place) -> str:
-    """``/apps/http/servers/srv0``."""
+    """Return ``/apps/http/servers/srv0``."""
     return "/" + "/".join(map(str, place))

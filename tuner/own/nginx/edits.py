@@ -48,7 +48,7 @@ _STEP = "    "
 
 
 def change_tree(tree: Tree, edits: Iterable[Edit]) -> tuple[Directive, ...]:
-    """The tree's directives with the changes made.
+    """Return the tree's directives with the changes made.
 
     A file that is included several times is changed wherever it stands, as its text would be.
     """
@@ -78,7 +78,7 @@ def change_tree(tree: Tree, edits: Iterable[Edit]) -> tuple[Directive, ...]:
 
 
 def change_texts(tree: Tree, edits: Iterable[Edit]) -> dict[str, str]:
-    """The files that change, with the changes made; all else in them stays as it is."""
+    """Return the files that change, with the changes made; all else in them stays as it is."""
     sets, inserts, gone = _sorted(edits)
     pieces: dict[str, list[tuple[int, int, str]]] = {}
 
@@ -153,7 +153,7 @@ def _unquoted(word: str) -> str:
 def _anchor(
     owner: Directive | None, directives: Sequence[Directive], main: str
 ) -> Directive | None:
-    """What a new directive stands behind: the last plain one before the first block.
+    """Return the anchor of a new directive: the last plain one before the first block.
 
     None: right behind the block's opening brace, or at the beginning of the main file.
     """
@@ -171,7 +171,7 @@ def _anchor(
 def _inserted(
     owner: Directive | None, directives: Sequence[Directive], inserts: Iterable[Insert], tree: Tree
 ) -> list[tuple[int, str]]:
-    """Where the new directives go, as one piece of text."""
+    """Return the insertion point and the text of the new directives."""
     inserts = list(inserts)
     if not inserts:
         return []
@@ -200,7 +200,7 @@ def _inserted(
 
 
 def _lines(inserts: Iterable[Insert], step: str = _STEP) -> Iterator[str]:
-    """The new directives, a block over several lines."""
+    """Yield the new directives, a block over several lines."""
     for insert in inserts:
         head = " ".join((insert.name, *insert.args))
         if insert.block is None:
@@ -227,7 +227,7 @@ def _indent_of(text: str, at: int) -> str:
 
 
 def _whole_line(text: str, place: Place) -> tuple[int, int]:
-    """The directive, and its line if nothing else stands there."""
+    """Return the directive, and its line if nothing else stands there."""
     start = text.rfind("\n", 0, place.start) + 1
     end = text.find("\n", place.end)
     end = len(text) if end < 0 else end + 1
@@ -236,7 +236,7 @@ def _whole_line(text: str, place: Place) -> tuple[int, int]:
 
 
 def _rewritten(place: Place, old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, str]]:
-    """The fewest words replaced: one by one where their number stays, else what differs."""
+    """Return the fewest words replaced: one by one where their number stays, else what differs."""
     spans = place.words[1:]
     if len(old) == len(new):
         return [

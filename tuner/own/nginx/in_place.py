@@ -125,12 +125,12 @@ def read(wishes: Wishes, workload: Workload, files: Files) -> InPlaceOwn:
 
 
 def name_of(own: nginx.Own) -> str:
-    """The name that the server is asked for; empty: it has none that could be."""
+    """Return the name that the server is asked for; empty: it has none that could be."""
     return askable([own.wishes.server_name, *names(own.serving.server)])
 
 
 def _socket(listen: Directive | None, server: Directive) -> Socket:
-    """Where the server listens.
+    """Return the server's socket.
 
     Raises:
         DefinitionError: another host cannot ask there.
@@ -157,7 +157,7 @@ def _socket(listen: Directive | None, server: Directive) -> Socket:
 
 
 def _pid_file(own: nginx.Own, server: ServerFacts, prefix: str) -> str:
-    """Where the main process writes its id: as the configuration says, or as compiled in."""
+    """Return the pid file: as configured, or as compiled in."""
     said = [found.args[0] for found in own.tree.children("pid")]
     compiled = re.search(r"--pid-path=(\S+)", server.build)
     path = said[-1] if said else compiled.group(1) if compiled else "logs/nginx.pid"

@@ -23,14 +23,14 @@ behind the user's that the lab does not have."""
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Where an instance stands in the lab."""
+    """The place of an instance in the lab."""
 
     address: str
     """``127.0.0.1:18080``."""
     run_dir: str
     log_dir: str
     modules_dir: str
-    """What relative paths of ``load_module`` count from."""
+    """Base folder for relative paths of ``load_module``."""
     workers: int
     """CPUs of the server: what ``auto`` stands for."""
     cpu_mask: str
@@ -39,13 +39,13 @@ class Stand:
     root: str
     """Document root in the place of the server's; empty: as the configuration says."""
     own_site: bool
-    """Whether the workload asks for the user's own files."""
+    """True if the workload asks for the user's own files."""
     tls_dir: str
     """Folder of the lab's certificate; empty: the user's is shown, or none."""
     protocol: Protocol
     keep_upstreams: bool
     readable: Callable[[str], bool]
-    """Whether the instance may read a file."""
+    """True if the instance may read a file."""
     unknown: frozenset[str]
     """Directives that this build of Nginx does not know."""
     live_path: str
@@ -58,11 +58,11 @@ class Carried:
 
     directives: tuple[Directive, ...]
     notes: tuple[str, ...]
-    """What differs from the user's, in words."""
+    """Differences from the user's configuration, in words."""
 
 
 def carry(serving: Serving, directives: Sequence[Directive], stand: Stand) -> Carried:
-    """The configuration, changed or not, as an instance of the lab.
+    """Return the configuration, changed or not, as an instance of the lab.
 
     Args:
         serving: the user's configuration, and what of it the workload reaches.
@@ -201,7 +201,7 @@ class _Carrier:
         )
 
     def one(self, found: Directive) -> Iterator[Directive]:
-        """A directive as the lab has it; nothing if it is left out."""
+        """Yield a directive as the lab has it; nothing if it is left out."""
         name = found.name
         if name in _PLACED:
             return
@@ -240,7 +240,7 @@ class _Carrier:
         }
 
     def _inside(self, block: Directive) -> Iterator[Directive]:
-        """What is in a block, with the workload's files where a location has a root."""
+        """Return the content of a block, with the workload's files where a location has a root."""
         for found in block.block or ():
             if found.name == "root" and block.key in self._blocks and self._replaces_root:
                 continue
@@ -295,7 +295,7 @@ class _Carrier:
             self._say(found, f"{path} cannot be read")
 
     def _certificate(self, found: Directive) -> Iterator[Directive]:
-        """Above the server's level; the lab's own stands in the server."""
+        """Yield above the server's level; the lab's own stands in the server."""
         if not self.stand.tls_dir:
             yield self._with(found, self._absolute(found.args[0]))
 
@@ -358,7 +358,7 @@ class _Carrier:
         return bool(self.stand.root)
 
     def _root(self, server: Directive) -> Iterator[Directive]:
-        """The workload's files below the chosen server's root."""
+        """Yield the workload's files below the chosen server's root."""
         if not self._replaces_root:
             return
         yield _made("root", self.stand.root)
@@ -384,7 +384,7 @@ class _Carrier:
     # --- help -------------------------------------------------------------------------------
 
     def _is_kept(self, found: Directive) -> bool:
-        """What is dropped for the lab's sake stays where the lab is not touched by it."""
+        """Return whether a directive that the lab drops may stay."""
         if found.name.startswith("resolver"):
             return self.stand.keep_upstreams
         if found.name.startswith(("ssl_stapling", "ssl_trusted")):
@@ -417,7 +417,7 @@ def _made(name: str, *args: str) -> Directive:
 
 
 def _path_of(target: str) -> str:
-    """The path that a ``proxy_pass`` adds, which is part of what the backend is asked."""
+    """Return the path that a ``proxy_pass`` adds, which is part of what the backend is asked."""
     rest = target.partition("://")[2] or target
     if rest.startswith("unix:"):
         return rest.removeprefix("unix:").partition(":")[2]

@@ -1,4 +1,4 @@
-"""Where parameters stand in a configuration of Nginx, or would have to stand.
+"""Places of parameters in an Nginx configuration, present or possible.
 
 A parameter stands where Nginx would look for it when it answers the workload: on the innermost
 level that has its directive. So it is changed where it stands, and only where it stands nowhere
@@ -23,14 +23,14 @@ SOCKET_OPTIONS = (
     *("setfib", "fastopen", "backlog", "rcvbuf", "sndbuf", "accept_filter", "deferred", "bind"),
     *("ipv6only", "reuseport", "so_keepalive", "multipath"),
 )
-"""What may be said once for an address, whichever server says it
+"""Socket options that count once for an address, whichever server block sets them
 (https://nginx.org/en/docs/http/ngx_http_core_module.html#listen).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What parameters are looked for in, and what is known of the server."""
+    """The part of a configuration that holds parameters, with facts of the server."""
 
     serving: Serving
     facts: SpaceFacts
@@ -43,10 +43,10 @@ class Spot:
     chain: tuple[Directive, ...]
     """The blocks around it, outermost first."""
     into: Directive | None
-    """Where it is added if it stands nowhere; None: the main file."""
+    """Block to which it is added if absent; None: the main file."""
 
     def found(self, *names: str) -> tuple[Directive, ...]:
-        """The directives of these names that count here."""
+        """Return the directives of these names that count here."""
         return effective(self.chain, *names)
 
     def put(self, name: str, *args: str) -> Edit:
@@ -56,7 +56,7 @@ class Spot:
 
 
 def spots(serving: Serving, level: Level) -> list[Spot]:
-    """The places of a level.
+    """Return the places of a level.
 
     Raises:
         UnplacedError: the configuration has no such level.
@@ -78,7 +78,7 @@ def spots(serving: Serving, level: Level) -> list[Spot]:
 
 
 def proxy_pass(chain: Sequence[Directive]) -> Directive:
-    """The directive that hands requests on.
+    """Return the directive that hands requests on.
 
     Raises:
         UnplacedError: the location does not proxy.
@@ -89,7 +89,7 @@ def proxy_pass(chain: Sequence[Directive]) -> Directive:
 
 
 def agreed(values: Mapping[Directive | None, str | None]) -> str | None:
-    """The one value of several places.
+    """Return the one value of several places.
 
     Raises:
         UnplacedError: they differ.
@@ -114,7 +114,7 @@ class Plain:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         return (self.name,)
 
     @property
@@ -123,7 +123,7 @@ class Plain:
         return self.directive or self.name
 
     def read(self, scope: Scope) -> Mapping[str, str | None]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         values: dict[Directive | None, str | None] = {}
         for spot in spots(scope.serving, self.level):
             found = spot.found(self.word)
@@ -131,7 +131,7 @@ class Plain:
         return {self.name: agreed(values)}
 
     def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         if self.name not in wanted:
             return
         for spot in spots(scope.serving, self.level):
@@ -149,7 +149,7 @@ class Pair:
     level: Level = "request"
 
     def read(self, scope: Scope) -> Mapping[str, str | None]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         both: list[dict[Directive | None, str | None]] = [{}, {}]
         for spot in spots(scope.serving, self.level):
             found = spot.found(self.directive)
@@ -158,7 +158,7 @@ class Pair:
         return {name: agreed(values) for name, values in zip(self.names, both, strict=True)}
 
     def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         if not all(name in wanted for name in self.names):
             return
         for spot in spots(scope.serving, self.level):
@@ -174,11 +174,11 @@ class ListenOptions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         return (*self.flags, *self.valued)
 
     def read(self, scope: Scope) -> Mapping[str, str | None]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         if scope.serving.listen is None:
             where = scope.serving.server.where
             raise UnplacedError(f"{where} has no listen directive; add: listen 80;")
@@ -188,7 +188,7 @@ class ListenOptions:
         return {**flags, **{name: said.get(name) for name in self.valued}}
 
     def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         added = [name for name in self.flags if wanted.get(name) == "on"]
         added += [f"{n}={wanted[n]}" for n in self.valued if wanted.get(n, "off") != "off"]
         for address in {listen.args[0]: listen for listen in scope.serving.listens}.values():
@@ -198,12 +198,12 @@ class ListenOptions:
 
 
 def socket_options(http: Directive, listen: Directive) -> tuple[str, ...]:
-    """The options of a socket, whichever server says them."""
+    """Return the options of a socket, whichever server says them."""
     return tuple(word for word in _holder(http, listen).args[1:] if _is_option(word))
 
 
 def _holder(http: Directive, listen: Directive) -> Directive:
-    """Who says the options of this socket; the directive itself if nobody does."""
+    """Return the directive that sets this socket's options; by default the directive itself."""
     for other in (found for server in servers(http) for found in server.children("listen")):
         same = _address(other.args[0]) == _address(listen.args[0])
         if same and "quic" not in other.args and any(map(_is_option, other.args[1:])):
@@ -212,7 +212,7 @@ def _holder(http: Directive, listen: Directive) -> Directive:
 
 
 def _address(text: str) -> str:
-    """One spelling: ``80``, ``*:80`` and ``0.0.0.0:80`` are one socket."""
+    """Return one spelling: ``80``, ``*:80`` and ``0.0.0.0:80`` are one socket."""
     for anywhere in ("*:", "0.0.0.0:"):
         text = text.removeprefix(anywhere)
     return text if not text.replace(".", "").isalpha() else f"{text}:80"
@@ -223,5 +223,5 @@ def _is_option(word: str) -> bool:
 
 
 def removed(found: Sequence[Directive]) -> Iterator[Edit]:
-    """The directives taken away."""
+    """Yield the directives taken away."""
     return (Remove(directive) for directive in found)

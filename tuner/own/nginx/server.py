@@ -35,7 +35,7 @@ _PORT = 18_080
 """For the trial with ``nginx -t``, which does not mind if somebody listens there."""
 
 _UNKNOWN = re.compile(r'unknown directive "([^"]+)"|"(aio) \w+" is unsupported')
-"""Of a module that is not built in; and of asynchronous reading, which a build may lack."""
+"""Messages about a missing module, and about missing asynchronous reading."""
 _LINE = re.compile(r" in (\S+):(\d+)")
 _MOST_UNKNOWN = 40
 
@@ -49,7 +49,7 @@ class Own:
     workload: Workload
     """As it must be asked here: over TLS where the server speaks nothing else."""
     target: Target = THIS_MACHINE
-    """Where it is served."""
+    """Host that serves it."""
 
     @property
     def tree(self) -> Tree:
@@ -57,7 +57,7 @@ class Own:
         return self.serving.tree
 
     def adapt(self, space: Space, server: ServerFacts) -> tuple[OwnNginx, tuple[str, ...]]:
-        """See ``port.Own``."""
+        """Implement ``port.Own``."""
         return adapt(self, space, server)
 
 
@@ -100,7 +100,7 @@ class OwnNginx(OfKind):
 
     @property
     def file_name(self) -> str:
-        """See ``Server``."""
+        """Implement ``Server``."""
         return nginx.file_name
 
     def instance(
@@ -111,7 +111,7 @@ class OwnNginx(OfKind):
         ground: Ground,
         port: int,
     ) -> InstanceSpec:
-        """See ``Server``."""
+        """Implement ``Server``."""
         directory = ground.instances_dir / label
         text = plain(write(self.carried(configuration, ground, directory, port).directives))
         return nginx.spec(label, text, ground, directory, port=port, live=configuration.digest)
@@ -122,7 +122,7 @@ class OwnNginx(OfKind):
         space: Space,  # noqa: ARG002 - as for ``instance``
         placement: Placement = EXPORT,  # noqa: ARG002 - the user's own places stay
     ) -> str:
-        """The user's configuration, includes in place, with the values of this one."""
+        """Return the user's configuration, includes in place, with the values of this one."""
         return plain(write(change_tree(self.own.tree, self._changes(configuration))))
 
     def export_files(
@@ -140,7 +140,7 @@ class OwnNginx(OfKind):
     def carried(
         self, configuration: Configuration, ground: Ground, directory: Path, port: int
     ) -> Carried:
-        """A configuration as the lab serves it."""
+        """Return a configuration as the lab serves it."""
         wanted = changes(self.bound, self.own.serving, configuration)
         directives = change_tree(self.own.tree, wanted)
         stand = self._stand(ground, directory, port, configuration.digest)
@@ -173,7 +173,7 @@ class OwnNginx(OfKind):
 
 
 def adapt(own: Own, space: Space, server: ServerFacts) -> tuple[OwnNginx, tuple[str, ...]]:
-    """The user's Nginx behind the port, and what the lab does otherwise, in words.
+    """Return the user's Nginx behind the port, and what the lab does otherwise, in words.
 
     The baseline is given to ``nginx -t`` as the lab would serve it, so that what this build does
     not know, or what is wrong, is said with the user's file and line before anything starts.
@@ -241,7 +241,7 @@ def _notes(made: OwnNginx, carried: Carried) -> tuple[str, ...]:
 
 
 def _check_protocol(found: Serving, wire: Wire) -> None:
-    """Whether the server speaks what the workload asks.
+    """Raise DefinitionError if the server does not speak the workload's protocol.
 
     Raises:
         DefinitionError: it does not.
@@ -267,7 +267,7 @@ def _is_on(found: tuple[Directive, ...]) -> bool:
 
 
 def _check_root(own: Own) -> None:
-    """Whether the user's own files can be served, where the workload asks for them.
+    """Raise DefinitionError if the user's own files cannot be served.
 
     Raises:
         DefinitionError: the account of the instances cannot enter their folder.

@@ -1,4 +1,4 @@
-"""Which server of a configuration answers, and through which location.
+"""The server block and the location that answer a request.
 
 Only the rules that decide where a request ends up are followed: server names, listening sockets,
 locations, ``try_files`` and ``index``. https://nginx.org/en/docs/http/request_processing.html
@@ -16,7 +16,7 @@ from tuner.own.nginx.tree import Directive, Tree
 PASSES = (
     *("proxy_pass", "grpc_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "memcached_pass"),
 )
-"""What hands a request to a server behind this one."""
+"""Directives that pass a request to a server behind this one."""
 _MODIFIERS = ("=", "~", "~*", "^~")
 _REDIRECTS = range(300, 400)
 
@@ -42,7 +42,7 @@ class Serving:
         return tuple({chain[-1].key: chain[-1] for chain in self.chains}.values())
 
     def upstream(self, name: str) -> Directive | None:
-        """The ``upstream`` block of that name."""
+        """Return the ``upstream`` block of that name."""
         found = (block for block in self.http.children("upstream") if block.args[:1] == (name,))
         return next(found, None)
 
@@ -89,13 +89,13 @@ def serving(
 
 
 def is_tls(listen: Directive, server: Directive) -> bool:
-    """Whether a socket speaks TLS; ``ssl on`` said it for a whole server until 1.25.1."""
+    """Return whether a socket speaks TLS; ``ssl on`` said it for a whole server until 1.25.1."""
     old = any(found.args == ("on",) for found in server.children("ssl"))
     return old or "ssl" in listen.args
 
 
 def effective(chain: Sequence[Directive], *names: str) -> tuple[Directive, ...]:
-    """The directives of these names on the innermost level that has any: what holds there.
+    """Return the directives of these names on the innermost level that has any: what holds there.
 
     https://nginx.org/en/docs/dev/development_guide.html#http_conf
     """
@@ -107,7 +107,7 @@ def effective(chain: Sequence[Directive], *names: str) -> tuple[Directive, ...]:
 
 
 def servers(http: Directive) -> Iterator[Directive]:
-    """The ``server`` blocks, in order."""
+    """Yield the ``server`` blocks, in order."""
     return http.children("server")
 
 
@@ -161,7 +161,7 @@ def _is_default(server: Directive) -> bool:
 
 
 def _only_redirects(server: Directive) -> bool:
-    """Whether every request gets a redirect, or is turned away: no page comes from here."""
+    """Return whether every request gets a redirect, or is turned away: no page comes from here."""
     return any(_is_answer(found) for found in server.children("return")) or (
         any(
             location.args == ("/",) and any(_is_answer(f) for f in location.children("return"))
@@ -176,7 +176,7 @@ def _is_answer(found: Directive) -> bool:
 
 
 def _route(server: Directive, path: str, *, proxied: bool) -> tuple[Directive, ...]:
-    """The locations around a path's answer, outermost first."""
+    """Return the locations around a path's answer, outermost first."""
     chain = _match(server, path)
     if proxied:
         chain = _behind(server, chain)
@@ -187,7 +187,7 @@ def _route(server: Directive, path: str, *, proxied: bool) -> tuple[Directive, .
 
 
 def _behind(server: Directive, chain: tuple[Directive, ...]) -> tuple[Directive, ...]:
-    """Where ``try_files`` leads when there is no file: a server behind this one answers."""
+    """Return the fallback of ``try_files`` where a server behind this one answers."""
     inner = (server, *chain)
     if any(True for _ in inner[-1].children(*PASSES)):
         return chain

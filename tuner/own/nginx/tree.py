@@ -22,13 +22,13 @@ from tuner.paths import temporary
 from tuner.reading.nginx_text import LUA, Token, scan
 
 PACKAGED = Path("/etc/nginx")
-"""Where packages and containers keep the configuration."""
+"""Folder in which packages and containers keep the configuration."""
 _DEEPEST = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a directive's text stands in its file: offsets of characters."""
+    """The position of a directive's text in its file: offsets of characters."""
 
     words: tuple[tuple[int, int], ...]
     """Start and end of the name and of each argument, quotes included."""
@@ -39,7 +39,7 @@ class Place:
 
     @property
     def start(self) -> int:
-        """Where the name begins."""
+        """Offset of the name."""
         return self.words[0][0]
 
 
@@ -67,7 +67,7 @@ class Directive:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What tells it from every other directive of the files: its file, and where it begins."""
+        """Identity among all directives: its file, and its offset."""
         return self.file, self.place.start if self.place else -1
 
     @property
@@ -76,7 +76,7 @@ class Directive:
         return self.written or (self.name, *self.args)
 
     def children(self, *names: str) -> Iterator[Directive]:
-        """The directives of these names right in this block."""
+        """Yield the directives of these names right in this block."""
         return (child for child in self.block or () if child.name in names)
 
 
@@ -90,18 +90,18 @@ class Tree:
     texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Every file that was read, as it is; bytes that are no UTF-8 as lone surrogates."""
     notes: tuple[str, ...] = ()
-    """What had to be looked for elsewhere than the configuration says."""
+    """Notes on files found elsewhere than the configuration says."""
 
     def children(self, *names: str) -> Iterator[Directive]:
-        """The directives of these names on the outermost level."""
+        """Yield the directives of these names on the outermost level."""
         return (found for found in self.directives if found.name in names)
 
     def walk(self) -> Iterator[Directive]:
-        """Every directive, a block before what is in it."""
+        """Yield every directive, a block before what is in it."""
         return walk(self.directives)
 
     def http(self) -> Directive:
-        """The block ``http``.
+        """Return the block ``http``.
 
         Raises:
             DefinitionError: there is none.
@@ -116,7 +116,7 @@ class Tree:
 
 
 def walk(directives: Iterable[Directive]) -> Iterator[Directive]:
-    """Every directive of a list, a block before what is in it."""
+    """Yield every directive of a list, a block before what is in it."""
     for directive in directives:
         yield directive
         yield from walk(directive.block or ())
@@ -142,12 +142,12 @@ def parse(path: str | Path, files: Files = HERE) -> Tree:
 
 
 def write(directives: Iterable[Directive], indent: str = "") -> str:
-    """The directives as one text, a directive per line, every word as it was written."""
+    """Return the directives as one text, a directive per line, every word as it was written."""
     return "".join(f"{line}\n" for line, _ in lines(directives, indent))
 
 
 def lines(directives: Iterable[Directive], indent: str = "") -> Iterator[tuple[str, Directive]]:
-    """The lines of ``write``, each with the directive that it belongs to."""
+    """Yield the lines of ``write``, each with the directive that it belongs to."""
     for directive in directives:
         # A quoted word may hold line breaks; they belong to the value and stay.
         text = indent + " ".join(directive.words)
@@ -159,7 +159,7 @@ def lines(directives: Iterable[Directive], indent: str = "") -> Iterator[tuple[s
 
 
 def equal(one: Iterable[Directive], other: Iterable[Directive]) -> bool:
-    """Whether two lists of directives mean the same, wherever they stand."""
+    """Return whether two lists of directives mean the same, wherever they stand."""
     return _meaning(one) == _meaning(other)
 
 
@@ -220,7 +220,7 @@ class _Reader:
             yield from self.file(path, include, depth + 1)
 
     def _files(self, include: Directive) -> list[str]:
-        """The files that an include means, in Nginx's order."""
+        """Return the files that an include means, in Nginx's order."""
         wanted = self.main.parent / include.args[0]
         found = self.lying.matches(str(wanted))
         elsewhere = PACKAGED / include.args[0]
@@ -256,7 +256,7 @@ def _read(files: Files, path: str, source: Directive | None) -> str:
 
 
 def _crossplane(path: str, text: str) -> Any:
-    """What crossplane reads in one file.
+    """Return crossplane's reading of one file.
 
     It checks the syntax only: Nginx itself knows better than a table which directive this
     version and its modules take where, and says so before anything is measured.
@@ -280,7 +280,7 @@ def _crossplane(path: str, text: str) -> Any:
 
 
 def _head(path: str, statement: Any, tokens: Iterator[Token]) -> tuple[Directive, bool]:
-    """A directive up to its ``;`` or ``{``, and whether it opens a block."""
+    """Return a directive up to its ``;`` or ``{``, and whether it opens a block."""
     name, line = statement["directive"], statement["line"]
     if name.endswith(LUA):
         raise DefinitionError(

@@ -28,7 +28,7 @@ _IN_BLOCK = {
     "upstream_keepalive_timeout": "keepalive_timeout",
 }
 _OF_ADDRESS = ("$proxy_host", "$proxy_port")
-"""What ``proxy_pass`` names, as text: another text where an upstream block stands for it."""
+"""Variables that hold the text of ``proxy_pass``, which an upstream block changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class KeptUpstreams:
     names: tuple[str, ...] = (_VERSION, *_IN_BLOCK)
 
     def read(self, scope: Scope) -> Mapping[str, str | None]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         places = [_Place.of(scope.serving, spot) for spot in spots(scope.serving, "proxy")]
         version = Plain(_VERSION, "proxy").read(scope)[_VERSION]
         for place in places:
@@ -57,7 +57,7 @@ class KeptUpstreams:
         return {_VERSION: version, **{name: _said(places, name) for name in _IN_BLOCK}}
 
     def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
-        """See ``Group``."""
+        """Implement ``Group``."""
         yield from Plain(_VERSION, "proxy").edits(scope, wanted)
         silent = _compiled_in(scope.facts.server_version)
         lines = tuple((word, wanted[n]) for n, word in _IN_BLOCK.items() if n in wanted)
@@ -100,7 +100,7 @@ class _Place:
     upgrades: Directive | None
     """The ``Connection`` header, where it is there for WebSockets."""
     closes: Directive | None
-    """What in a map makes that header ``close`` for a request that upgrades nothing."""
+    """Map entry that makes the header ``close`` for a request without upgrade."""
 
     @classmethod
     def of(cls, serving: Serving, spot: Spot) -> _Place:
@@ -125,7 +125,7 @@ class _Place:
     def keeps(
         self, lines: Iterable[tuple[str, str]], silent: frozenset[tuple[str, str]]
     ) -> Iterator[Edit]:
-        """The upstream's directives, in its block or in a new one.
+        """Yield the upstream's directives, in its block or in a new one.
 
         Args:
             lines: a directive and its value.
@@ -150,7 +150,7 @@ class _Place:
             yield Insert(location, "proxy_redirect", new)
 
     def connects(self, version: str) -> Iterator[Edit]:
-        """The ``Connection`` header that goes with an HTTP version."""
+        """Yield the ``Connection`` header that goes with an HTTP version."""
         if self.upgrades is not None:
             if self.closes is not None:
                 # An empty header is not sent; one that upgrades stays.
@@ -173,7 +173,7 @@ def _check_address(
     passed: Directive,
     headers: Sequence[Directive],
 ) -> None:
-    """Whether an upstream block can stand for the address, and nobody notices.
+    """Raise UnplacedError if an upstream block in place of the address would show.
 
     Raises:
         UnplacedError: it cannot.
@@ -199,7 +199,7 @@ def _check_address(
 
 
 def _closing(serving: Serving, header: Directive) -> Directive | None:
-    """The entry of a map that makes the header ``close`` where nothing is upgraded.
+    """Return the entry of a map that makes the header ``close`` where nothing is upgraded.
 
     Raises:
         UnplacedError: the header does not come from such a map, or the map is used elsewhere.
@@ -226,7 +226,7 @@ def _called(name: str, headers: Sequence[Directive]) -> tuple[Directive, ...]:
 
 
 def _owner(chain: Sequence[Directive]) -> Directive | None:
-    """The block whose request headers count."""
+    """Return the block whose request headers count."""
     for block in reversed(chain):
         if any(True for _ in block.children("proxy_set_header")):
             return block
