@@ -21,7 +21,7 @@ from tuner.testing.sample_record import sample_record
 _PAGE = """
 import sys
 from tuner.report.html import render_html
-from tuner.report.result import evaluate
+from tuner.judge.results import evaluate
 from tuner.testing.sample_record import sample_record
 page = render_html(evaluate(sample_record("better")))
 print("altair" in sys.modules, 'id="chart-spectra"' in page)

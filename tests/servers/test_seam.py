@@ -26,16 +26,16 @@ MODULE = '''\
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tuner.configuration import Configuration
-from tuner.facts import ServerFacts
-from tuner.hosts.port import InstanceSpec
-from tuner.render import EXPORT, Placement, render
+from tuner.space.configuration import Configuration
+from tuner.machine.facts import ServerFacts
+from tuner.hosts.deployer import InstanceSpec
+from tuner.render.render import EXPORT, Placement, render
 from tuner.servers import nginx
 from tuner.servers.ground import Ground
 from tuner.servers.usual_place import UsualPlace
-from tuner.space import Space
-from tuner.syntax import NGINX
-from tuner.wire import Wire
+from tuner.space.space import Space
+from tuner.render.syntax import NGINX
+from tuner.workload.wire import Wire
 
 name = "toy"
 usual_place = UsualPlace("/srv/toy/toy.conf", "toy -t %s", "toyd", "")
