@@ -35,10 +35,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     own the machine's cores. Everything else stays with its file, which shares its fixtures.
     """
     for item in items:
-        if item.path.is_relative_to(FLEET):
+        remote = item.path.is_relative_to(FLEET)
+        if remote:
             item.add_marker(pytest.mark.root)
         if item.get_closest_marker("xdist_group") is None:
-            real = item.get_closest_marker("integration") is not None
+            real = remote or item.get_closest_marker("integration") is not None
             file = str(item.path.relative_to(config.rootpath))
             item.add_marker(pytest.mark.xdist_group("real" if real else file))
 

@@ -21,7 +21,7 @@ from tuner.app.in_place import Seat
 from tuner.app.premises import Lab, Premises, open_premises
 from tuner.app.progress import TerminalProgress
 from tuner.app.turn import current_turn
-from tuner.app.writing import writing
+from tuner.app.writing import writing_results
 from tuner.definition.published import carried_over
 from tuner.definition.study import PUBLISHED, StudyDefinition
 from tuner.errors import DefinitionError, HostError
@@ -339,7 +339,7 @@ def create_store(
         say: called when the storage does not answer.
         asked: the options of a command that makes several studies, of which this is one.
     """
-    with writing(folder, f"results go to {STUDIES}/ of the folder where tuner runs; use another"):
+    with writing_results(folder):
         folder.mkdir(parents=True, exist_ok=True)
     definition = found.definition
     kept = definition.as_dict()

@@ -11,7 +11,7 @@ import click
 
 from tuner.app.premises import restore_stray
 from tuner.app.progress import TerminalProgress
-from tuner.app.writing import writing
+from tuner.app.writing import writing_results
 from tuner.hosts.sweep import Need, sweep
 from tuner.hosts.turn import Turn
 
@@ -50,7 +50,7 @@ def take_turn(folder: Path, inventory: str | None, progress: TerminalProgress) -
     context = click.get_current_context()
     turn = Turn(folder, wait=context.meta.get(_WAIT, False), say=progress.note)
     context.call_on_close(turn.end)
-    with writing(folder):
+    with writing_results(folder):
         turn.take_study()
     cpus = frozenset() if inventory else frozenset(os.sched_getaffinity(0))
     turn.take_here(cpus)

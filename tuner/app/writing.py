@@ -50,6 +50,13 @@ def writing(path: Path | str, remedy: str = "") -> Iterator[None]:
         raise cannot_write(error, str(path), remedy) from error
 
 
+def writing_results(folder: Path) -> contextlib.AbstractContextManager[None]:
+    """Return ``writing`` for a study's folder of results, with the remedy that fits it."""
+    return writing(
+        folder, f"results go to {folder.parent}/ of the folder where tuner runs; use another"
+    )
+
+
 def cannot_write(
     error: OSError, path: str = "", remedy: str = "", *, what: str = "cannot be written"
 ) -> HostError:
