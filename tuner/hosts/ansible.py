@@ -109,11 +109,11 @@ class AnsibleDeployer:
 
     def deploy_backends(self, backends: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
         """Start what stands behind the servers; they stay until ``stop``."""
-        return self._deploy(self._backend, self.backends_dir, backends)
+        return self._deploy((self._backend,), self.backends_dir, backends)
 
     def deploy(self, instances: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
         """Implement ``Deployer.deploy``."""
-        return self._deploy(self._target, self.instances_dir, instances)
+        return self._deploy((self._target,), self.instances_dir, instances)
 
     def switch(self, instance: InstanceSpec) -> InstanceState:
         """Implement ``Deployer.switch``."""
@@ -125,7 +125,7 @@ class AnsibleDeployer:
         continues, self._switched = self._switched, False
         results = self._play(
             "switch.yml",
-            self._target,
+            (self._target,),
             **variables,
             tuner_kernel_folder=loan.folder,
             tuner_kernel_owner=str(self._lab),
@@ -155,14 +155,14 @@ class AnsibleDeployer:
             if self._loan is not None:
                 self._switched = False
                 folder = self._loan.folder
-                self._play("kernel.yml", self._target, tuner_kernel_folder=folder)
+                self._play("kernel.yml", (self._target,), tuner_kernel_folder=folder)
 
     @property
-    def _both(self) -> str:
-        return host_pattern((self._target, self._backend))
+    def _both(self) -> tuple[str, ...]:
+        return (self._target, self._backend)
 
     def _deploy(
-        self, hosts: str, folder: Path, instances: Sequence[InstanceSpec]
+        self, hosts: Sequence[str], folder: Path, instances: Sequence[InstanceSpec]
     ) -> Mapping[str, InstanceState]:
         results = self._play(
             "deploy.yml", hosts, tuner_judges=True, **self._wanted(folder, instances)
@@ -190,11 +190,11 @@ class AnsibleDeployer:
             "tuner_instances_file": str(wanted),
         }
 
-    def _play(self, playbook: str, hosts: str, **variables: Any) -> Mapping[str, Mapping[str, Any]]:
+    def _play(
+        self, playbook: str, hosts: Sequence[str], **variables: Any
+    ) -> Mapping[str, Mapping[str, Any]]:
         try:
-            return self._playbooks.run(
-                playbook, {"tuner_hosts": host_pattern([hosts]), **variables}
-            )
+            return self._playbooks.run(playbook, {"tuner_hosts": host_pattern(hosts), **variables})
         except OSError as error:
             # Ansible's own files lie there; its errors name none of them.
             raise HostError(f"{self._work} cannot be written: {error.strerror or error}") from error
