@@ -49,13 +49,12 @@ def test_the_same_figures_come_from_the_kept_record(results: Path) -> None:
 
 
 def test_configurations_say_where_they_come_from_and_what_was_shown() -> None:
-    """Study, hash and claims, in the values and in the server's own file; names stay in place."""
+    """Study, hash and claims, in the values and in the server's own file."""
     files = run_files([met()])
     assert {name.partition(".")[0] for name in files} == {"one-stock", "one-hand"}
     for text in files.values():
         assert text.startswith("# From tuner ")
         assert "one-hand against one-stock: better in p50" in text
-    assert all("/" not in name for name in run_files([met("../a", "../b")]))
 
 
 def test_an_arm_that_differs_by_case_is_there_for_each() -> None:

@@ -128,7 +128,6 @@ def test_no_setting_but_the_networks_reaches_the_kernel(
         (placed("blocks", ..., "number", value=-3), "number"),
         (placed("protocol", "alpha", value=0), "alpha"),
         (placed("protocol", "blocks", value=10**30), "blocks"),
-        (placed("protocol", "candidate", value="0123456789ab"), "missing"),
         (placed("protocol", "candidate", value="nothing hex"), "no digest"),
         (placed("started_unix_s", value=1e12), "started_unix_s"),
         (placed("definition", "objective", value="p9" * 2_000), "definition"),

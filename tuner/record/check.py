@@ -419,11 +419,6 @@ def _check_references(record: Record) -> None:
         strays = {window.instance for window in block.windows} - set(labels)
         if strays:
             raise ValueError(f"block {block.number} has windows of none of its instances")
-    protocol = record.protocol
-    if protocol is not None:
-        for digest in (protocol.baseline, *protocol.candidates, *protocol.beside):
-            if digest not in known:
-                raise ValueError(f"the protocol names the configuration {digest}, which is missing")
 
 
 def _brief(text: str) -> str:
