@@ -62,7 +62,7 @@ $(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
 
 # Studies own the machine's cores, so everything real runs in one worker, one after another, while
 # the other worker runs what only computes (tests/conftest.py).
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 # As in pyproject.toml.
 EVERY_RUN := not proof and not systemd and (not fleet or every_run)
 SYSTEM := nginx nghttpx h2load compose chromium postgresql tools hosts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import signal
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from tests.store.database import Database, binaries, database
 from tuner.hosts.locks import VARIABLE
@@ -27,21 +30,47 @@ _COUNT = itertools.count()
 FLEET = Path(__file__).parent / "fleet"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tell the parallel run (``make test``) which tests must not run at the same time.
+REAL = "real"
+"""Scope of all test files that need real servers or hosts."""
+REAL_MARKS = ("mark.integration", "mark.study", "needs_nginx")
+"""Text by which such a file is known."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests on remote hosts: making hosts in namespaces needs root."""
+    for item in items:
+        if item.path.is_relative_to(FLEET):
+            item.add_marker(pytest.mark.root)
+
+
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist is published without types
+    """The schedule of a parallel run (``make test``): whole files, and real servers in one worker.
 
     What needs real servers or hosts runs one after another, as on a machine without xdist: studies
     own the machine's cores. Everything else stays with its file, which shares its fixtures.
+    xdist's own ``loadgroup`` loses its groups under pytest 9.2: xdist 3.8 writes them into
+    ``Item._nodeid``, which pytest no longer reads.
     """
-    for item in items:
-        remote = item.path.is_relative_to(FLEET)
-        if remote:
-            item.add_marker(pytest.mark.root)
-        if item.get_closest_marker("xdist_group") is None:
-            real = remote or item.get_closest_marker("integration") is not None
-            file = str(item.path.relative_to(config.rootpath))
-            item.add_marker(pytest.mark.xdist_group("real" if real else file))
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return REAL if is_real(file) else file
+
+
+@functools.cache
+def is_real(file: str) -> bool:
+    """Return whether a test file has tests with real servers or hosts."""
+    path = FLEET.parents[1] / file
+    if path.parent.name == "packaging":  # They install, and measure nothing.
+        return False
+    text = path.read_text(encoding="utf-8")
+    return path.is_relative_to(FLEET) or any(mark in text for mark in REAL_MARKS)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    """Use the schedule above, whichever ``--dist`` asks for several workers."""
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -29,7 +29,7 @@ def test_one_folder_that_is_closed_keeps_all_below_it_out(tmp_path: Path, agent:
     inner = tmp_path / "closed" / "site"
     inner.mkdir(parents=True)
     (inner / "page").write_text("a page\n")
-    for folder in (tmp_path, *tmp_path.parents[:2]):
+    for folder in (tmp_path, *tmp_path.parents[:3]):
         folder.chmod(folder.stat().st_mode | 0o111)
     for mode, may in ((0o711, True), (0o700, False)):
         inner.parent.chmod(mode)

@@ -16,7 +16,7 @@ TOP = Path(__file__).resolve().parents[2]
 KINDS = ("templates", "spaces", "playbooks", "studies")
 
 # It builds and installs; no server runs, so it need not wait for the real ones.
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("wheel")]
+pytestmark = pytest.mark.integration
 
 
 @dataclass(frozen=True, slots=True)
