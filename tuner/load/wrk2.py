@@ -274,6 +274,8 @@ def _raw(
     # What is in flight at the end vanishes: one request for each connection is no lost rate.
     missing = max(0, meant - told.requests - workload.connections - failed)
     service = told.service.counts()
+    # A wrk2 that found nobody listening ends at once, and is idle for the rest of the window.
+    lasted_s = max(ended.elapsed_s, told.duration_s)
     return RawWindow(
         window_id=spec.window_id,
         instance=spec.instance,
@@ -295,7 +297,7 @@ def _raw(
         realtime=False,
         steal_s=ended.steal_s,
         generator_cpu_s=ended.cpu_s,
-        generator_busy_share=min(1.0, ended.cpu_s / ended.elapsed_s / threads),
+        generator_busy_share=min(1.0, ended.cpu_s / lasted_s / threads),
         server_cpu_s=ended.server_cpu_s,
         server_rss_bytes=ended.server_rss_bytes,
         protocol="http/1.1",
