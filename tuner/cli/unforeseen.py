@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tuner import __version__
+from tuner.paths import state_dir
 from tuner.store.storage import scrubbed
 
 _LONGEST_TEXT = 200
@@ -80,8 +81,7 @@ def _folders() -> Iterator[Path]:
     """Yield the folders for the report, best first."""
     # Without a home folder, or a folder for temporary files, there is one less.
     with contextlib.suppress(RuntimeError):
-        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-        yield Path(state) / "tuner" / "errors"
+        yield state_dir() / "errors"
     with contextlib.suppress(OSError):
         yield Path(tempfile.gettempdir())
 
