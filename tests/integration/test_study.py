@@ -85,7 +85,7 @@ class Lab:
 
     def record(self) -> Record:
         """What is in the record now."""
-        return Store.open(sqlite_url(self.study), NAME).record()
+        return Store.open(sqlite_url(self.study), NAME, writing=False).record()
 
     def windows(self) -> Windows:
         """Return the windows in the record now."""

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -42,16 +43,39 @@ def test_a_restarted_database_is_waited_for_and_said() -> None:
 
 def test_workers_that_begin_in_the_same_instant_all_get_the_storage(url: str) -> None:
     """All of them create the tables; one can."""
+    assert opened_at_once(url, 2) == ["", ""]
+
+
+def test_a_new_file_opened_by_several_at_once_serves_all(tmp_path: Path) -> None:
+    """SQLite says in other words than PostgreSQL that somebody else created a table."""
+    for number in range(5):
+        assert opened_at_once(f"sqlite:///{tmp_path}/{number}.db", 4) == [""] * 4
+
+
+def opened_at_once(url: str, count: int) -> list[str]:
+    """Return what each of several processes printed that opened the storage at the same time."""
     code = (
-        "import sys; from tuner.store.storage import open_storage; open_storage(sys.stdin.read())"
+        "import sys, optuna.storages; from tuner.store.storage import open_storage; print(flush=1);"
+        " open_storage(sys.stdin.readline().strip())"
     )
     processes = [
-        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, text=True)
-        for _ in range(2)
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(count)
     ]
     for process in processes:
-        process.communicate(url, timeout=60)
-    assert [process.returncode for process in processes] == [0, 0]
+        assert process.stdout
+        process.stdout.readline()
+    for process in processes:
+        assert process.stdin
+        process.stdin.write(f"{url}\n")
+        process.stdin.flush()
+    return [process.communicate(timeout=60)[1] for process in processes]
 
 
 @pytest.mark.parametrize("url", [None, "sqlite:///record.db", "sqlite:////mnt/nfs/record.db"])

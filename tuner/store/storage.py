@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import random
 import re
 import time
@@ -64,6 +65,8 @@ def open_storage(url: Storage, say: Say = no_words, *, writing: bool = True) -> 
     if url.startswith("grpc://"):
         return _Patient(_proxy(url), say)
     path = _file_of(url)
+    if writing and path is not None and not path.exists():
+        _create_file(url, path)
     if path is None or (writing and not _has_content(path)):
         opened = _database(url, _options(url, writing=writing), writing=writing)
     elif writing:
@@ -144,6 +147,27 @@ def _has_content(path: Path) -> bool:
         return path.stat().st_size > 0
     except OSError:
         return False
+
+
+def _create_file(url: str, path: Path) -> None:
+    """Create a database with Optuna's tables, which appears under its name as a whole.
+
+    Whoever opens a record while it begins then finds either no file or a complete one. Of several
+    processes that create the same file, the first wins and the others open its file.
+
+    Raises:
+        StoreError: the database cannot be created.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        _database(f"sqlite:///{draft}", {}, writing=True)  # Dropped, and with it its connections.
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+    except OSError as error:
+        raise _cannot_open(url, error) from None
+    finally:
+        for left in (draft, draft.with_name(f"{draft.name}-journal")):
+            left.unlink(missing_ok=True)
 
 
 def _options(url: str, *, writing: bool) -> dict[str, Any]:
