@@ -28,6 +28,8 @@ from tuner.cli import commands
 from tuner.testing.lab import Faults
 
 PATIENCE_S = 600
+LATE = ("optuna", "optuna.importance", "sqlalchemy.dialects.sqlite", "scipy.stats", "altair")
+"""What commands load when they need it: here once, not once a command."""
 Trouble = Callable[[Path], None]
 
 
@@ -141,6 +143,8 @@ def main() -> None:
     host.faults = Faults(host_gone=range(1000))
     for name in commands.cli.list_commands(click.Context(commands.cli)):
         importlib.import_module(f"tuner.cli.{name}")
+    for name in LATE:
+        importlib.import_module(name)
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = str(busy.getsockname()[1])
         for line in sys.stdin:
