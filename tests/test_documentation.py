@@ -1,0 +1,148 @@
+"""The documentation: its commands exist, its links lead somewhere, every page can be found."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from tuner.cli.commands import cli
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+INDEX = ROOT / "docs" / "README.md"
+PAGES = [
+    README,
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "loadgen" / "README.md",
+    ROOT / "playbooks" / "README.md",
+]
+LINES_OF_A_SCREEN = 60
+
+_COMMAND = re.compile(r"(?:`|^\s*(?:\w+=\S+ )*|&& |sudo )(tuner [^`\n]*)", re.MULTILINE)
+_COMMENT = re.compile(r"\s+# .*")
+_ENDS = re.compile(r"\s(?:\||&&|>|;)\s.*|,? …")
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_CODE = re.compile(r"```.*?```", re.DOTALL)
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_command_that_a_page_shows_exists(page: Path) -> None:
+    """With its subcommand, its options, and no more arguments than it takes."""
+    wrong = []
+    for line in _commands(page.read_text(encoding="utf-8")):
+        try:
+            _parse(line)
+        except click.UsageError as error:
+            wrong.append(f"{line}: {error.format_message()}")
+    assert wrong == []
+
+
+def test_the_commands_are_found() -> None:
+    """A pattern that finds none would prove nothing; a wrong option is noticed."""
+    assert len(set(_commands(README.read_text(encoding="utf-8")))) >= 10
+    with pytest.raises(click.UsageError):
+        _parse("tuner optimize --frobnicate")
+    with pytest.raises(click.UsageError):
+        _parse("tuner optimise")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    """To a file of the repository and, where it names one, to a heading of that page."""
+    wrong = []
+    for link in _links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in _anchors(target)):
+            wrong.append(link)
+    assert wrong == []
+
+
+def test_every_page_is_found_from_the_index() -> None:
+    """And the index from the README."""
+    assert INDEX in _targets(README)
+    found = {INDEX}
+    rest = [INDEX]
+    while rest:
+        new = {page for page in _targets(rest.pop()) if page.suffix == ".md"} - found
+        found |= new
+        rest.extend(new)
+    assert {page for page in PAGES if page not in found and page != README} == set()
+
+
+def test_the_readme_is_one_screen() -> None:
+    """Details have pages of their own."""
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= LINES_OF_A_SCREEN
+
+
+def _commands(text: str) -> Iterator[str]:
+    """Yield the calls of tuner in code and in the cells of tables."""
+    for match in _COMMAND.finditer(text):
+        line = _ENDS.sub("", _COMMENT.sub("", match[1])).strip()
+        # Prose that begins a line with the word, and names of settings.
+        if re.match(r"tuner [a-z]+(?: |$)", line) and (match[0][0] == "`" or _is_code(text, match)):
+            yield line
+
+
+def _is_code(text: str, match: re.Match[str]) -> bool:
+    start = text.rfind("\n", 0, match.start(1)) + 1
+    return text[:start].count("```") % 2 == 1 or text[start:].startswith("    ")
+
+
+def _parse(line: str) -> None:
+    """Raise UsageError if a command line does not fit the tree of commands."""
+    words = shlex.split(line)[1:]
+    command: click.Command = cli
+    context = click.Context(cli, info_name="tuner")
+    while isinstance(command, click.Group):
+        if not words or words[0].startswith("-"):
+            break
+        found = command.get_command(context, words[0])
+        if found is None:
+            raise click.UsageError(f"no command {words[0]}")
+        context = click.Context(found, parent=context, info_name=words.pop(0))
+        command = found
+    if words and _takes_a_value(command, words[-1]):
+        # Prose names an option without its value: `tuner doctor --config`.
+        words.pop()
+    values, rest, _ = command.make_parser(context).parse_args(args=list(words))
+    if rest:
+        raise click.UsageError(f"unexpected argument {rest[0]}")
+    for parameter in command.params:
+        value = values.get(parameter.name or "")
+        if isinstance(parameter.type, click.Choice) and isinstance(value, str):
+            parameter.type.convert(value, parameter, context)
+
+
+def _takes_a_value(command: click.Command, word: str) -> bool:
+    return any(
+        isinstance(parameter, click.Option) and word in parameter.opts and not parameter.is_flag
+        for parameter in command.params
+    )
+
+
+def _links(page: Path) -> Iterator[str]:
+    for link in _LINK.findall(_CODE.sub("", page.read_text(encoding="utf-8"))):
+        if not re.match(r"[a-z]+:", link):
+            yield link
+
+
+def _targets(page: Path) -> set[Path]:
+    return {(page.parent / link.partition("#")[0]).resolve() for link in _links(page)}
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = _CODE.sub("", page.read_text(encoding="utf-8"))
+    titles = re.findall(r"^#+ +(.+?) *$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
