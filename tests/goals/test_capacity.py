@@ -44,7 +44,7 @@ def sought(truth_per_s: float, *, steps: int, noise: float = 0.0, start: float =
         own.append(at(rate, 5_000 * math.exp(max(-3, min(3, ln)))))
     found = crossing([point(w, SLO) for w in own])
     assert found is not None
-    assert found.bounded
+    assert found.side == "found"
     return math.exp(found.ln_rate)
 
 
@@ -116,10 +116,10 @@ def test_where_no_window_or_every_window_meets_the_limit_the_capacity_is_beyond(
     low, high = Point(6.0, -0.5), Point(7.0, -0.1)
     found = crossing([low, high])
     assert found is not None
-    assert (found.ln_rate, found.bounded) == (7.0, False)
+    assert (found.ln_rate, found.side) == (7.0, "beyond")
     found = crossing([replace(low, excess=0.2), replace(high, excess=0.9)])
     assert found is not None
-    assert (found.ln_rate, found.bounded) == (6.0, False)
+    assert (found.ln_rate, found.side) == (6.0, "below")
     assert crossing([]) is None
 
 
@@ -141,5 +141,5 @@ def test_a_slower_server_has_no_higher_capacity(points: list[Point], worse: int)
     first, second = crossing(points), crossing(slower)
     assert first is not None
     assert second is not None
-    if first.bounded and second.bounded:
+    if first.side == second.side == "found":
         assert second.ln_rate <= first.ln_rate + 1e-9

@@ -2,22 +2,24 @@
 
 A window at rate r shows by how much its percentile exceeds the limit, ln(percentile / limit).
 Latency does not fall when more is offered, so the excess is fitted by a non-decreasing function
-of ln r (isotonic regression by pooling adjacent violators: Barlow et al. 1972), and the capacity
-is where the fit crosses zero. Which rates are offered follows from an arm's own windows alone, by
-one rule for all arms that is fixed beforehand: double the step until the limit is bracketed, then
-halve the bracket, then look to either side of the estimate (the up-and-down method, Dixon and
-Mood 1948, with the distances used and not only the signs).
+of ln r (``tuner.stats.isotonic``), and the capacity is where the fit crosses zero. Which rates are
+offered follows from an arm's own windows alone, by one rule for all arms that is fixed beforehand:
+double the step until the limit is bracketed, then halve the bracket, then look to either side of
+the estimate (the up-and-down method, Dixon and Mood 1948, with the distances used and not only the
+signs).
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tuner.goals.constraint import Constraint
-from tuner.measurement.window import STARVED_SHARE, Measurement
+from tuner.measurement.bottleneck import is_starved
+from tuner.measurement.window import Measurement
+from tuner.stats.isotonic import isotonic
 
 CLIP = 1.0
 """An excess counts as at most a factor e: near the limit the distance tells, far off the side."""
@@ -27,6 +29,7 @@ LONGEST_STEP = 0.80
 CLOSE = 0.05
 """A bracket of this width, in logarithms, is narrow enough to look to either side."""
 SIDE = 0.02
+Side = Literal["found", "beyond", "below"]
 _LATE_SHARE = 0.01
 """More unanswered requests than this is a rate that was not served, whatever the percentile."""
 
@@ -45,8 +48,8 @@ class Crossing:
     """The rate at which the limit is reached."""
 
     ln_rate: float
-    bounded: bool
-    """False: every window met the limit, or none did, so the capacity lies beyond the rates."""
+    side: Side
+    """``beyond``: the limit is met at every rate offered; ``below``: at none of them."""
 
 
 def missed(window: Measurement) -> bool:
@@ -57,10 +60,15 @@ def missed(window: Measurement) -> bool:
 
 def point(window: Measurement, slo: Constraint) -> Point:
     """Return the point that a window contributes at its rate."""
-    excess = math.log(slo.metric.value(window) / slo.limit)
-    if missed(window):
-        excess = CLIP
-    return Point(math.log(window.rate_per_s), max(-CLIP, min(CLIP, excess)))
+    value = slo.metric.value(window)
+    served = value > 0 and not missed(window)
+    excess = clipped(math.log(value / slo.limit)) if served else CLIP
+    return Point(math.log(window.rate_per_s), excess)
+
+
+def clipped(excess: float) -> float:
+    """Return an excess within ``CLIP`` to either side."""
+    return max(-CLIP, min(CLIP, excess))
 
 
 def points(windows: Sequence[Measurement], slo: Constraint) -> list[Point]:
@@ -68,20 +76,27 @@ def points(windows: Sequence[Measurement], slo: Constraint) -> list[Point]:
     return [point(window, slo) for window in windows if window.valid]
 
 
-def crossing(found: Sequence[Point]) -> Crossing | None:
-    """Return the rate at which the fitted excess is zero; None without points."""
-    if not found:
+def crossing(found: Iterable[Point], *, spread: bool = False) -> Crossing | None:
+    """Return the rate at which the fitted excess is zero; None without points.
+
+    Args:
+        found: the windows.
+        spread: whether the rates are far apart. Pooled rates then keep their places; rates close
+            to the crossing, as a search offers them, are taken at their mean.
+    """
+    pools = isotonic((p.ln_rate, p.excess) for p in found)
+    if not pools:
         return None
-    knots = _isotonic(found)
-    below = [knot for knot in knots if knot.excess <= 0]
-    above = [knot for knot in knots if knot.excess > 0]
+    below = [pool for pool in pools if pool.y <= 0]
+    above = [pool for pool in pools if pool.y > 0]
     if not above:
-        return Crossing(max(p.ln_rate for p in found), bounded=False)
+        return Crossing(pools[-1].x[-1], "beyond")
     if not below:
-        return Crossing(min(p.ln_rate for p in found), bounded=False)
-    low, high = below[-1], above[0]
-    share = -low.excess / (high.excess - low.excess)
-    return Crossing(low.ln_rate + share * (high.ln_rate - low.ln_rate), bounded=True)
+        return Crossing(pools[0].x[0], "below")
+    last, first = below[-1], above[0]
+    low, high = (last.x[-1], first.x[0]) if spread else (last.mean_x, first.mean_x)
+    share = -last.y / (first.y - last.y)
+    return Crossing(low + share * (high - low), "found")
 
 
 def next_rate(own: Sequence[Measurement], slo: Constraint, start_per_s: float) -> float:
@@ -94,8 +109,7 @@ def next_rate(own: Sequence[Measurement], slo: Constraint, start_per_s: float) -
         start_per_s: where every arm begins.
     """
     found = points(own, slo)
-    starved = [w for w in own if not w.valid and w.generator_busy_share > STARVED_SHARE]
-    ceiling = min((math.log(w.rate_per_s) for w in starved), default=math.inf)
+    ceiling = min((math.log(w.rate_per_s) for w in own if is_starved(w)), default=math.inf)
     passed = [p.ln_rate for p in found if p.excess <= 0]
     failed = [p.ln_rate for p in found if p.excess > 0]
     if not found:
@@ -124,24 +138,3 @@ def _between(found: Sequence[Point]) -> float:
     if CLOSE < high - low < math.inf:
         return (low + high) / 2
     return estimate.ln_rate + (SIDE if len(found) % 2 else -SIDE)
-
-
-def _isotonic(found: Sequence[Point]) -> list[Point]:
-    """Non-decreasing excess over ascending rates: each knot is the mean of the points it pools.
-
-    Windows at the same rate are one point of their weight, whatever their order.
-    """
-    pools: list[tuple[float, float, int]] = []
-    for _, same in itertools.groupby(sorted(found, key=_rate), _rate):
-        at_once = list(same)
-        count = len(at_once)
-        rate, excess = count * at_once[0].ln_rate, math.fsum(p.excess for p in at_once)
-        while pools and pools[-1][1] / pools[-1][2] >= excess / count:
-            before = pools.pop()
-            rate, excess, count = rate + before[0], excess + before[1], count + before[2]
-        pools.append((rate, excess, count))
-    return [Point(rate / count, excess / count) for rate, excess, count in pools]
-
-
-def _rate(found: Point) -> float:
-    return found.ln_rate

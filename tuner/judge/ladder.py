@@ -1,9 +1,8 @@
 """Latency against offered rate: the knee, the highest rate within a limit, availability.
 
 A ladder offers every arm the same rates, one rate in each block and in random order, so that what
-the host does meanwhile falls on all rates alike. How a percentile grows with the rate is fitted by
-a non-decreasing function of the logarithm of the rate (isotonic regression by pooling adjacent
-violators: Barlow et al. 1972).
+the host does meanwhile falls on all rates alike. How a percentile grows with the rate is fitted as
+for a capacity (``tuner.goals.capacity``).
 
 The knee is where p99 is twice what it is at the two lowest rates. In the simplest queue (M/M/1)
 requests take twice as long as on an idle server where power, the ratio of throughput to latency,
@@ -21,14 +20,14 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from tuner.goals.capacity import CLIP, Point, missed
+from tuner.goals.capacity import CLIP, Point, Side, clipped, crossing, missed, point
 from tuner.goals.constraint import Constraint
+from tuner.measurement.bottleneck import is_starved
 from tuner.measurement.latency import decode
-from tuner.measurement.window import STARVED_SHARE, Measurement
+from tuner.measurement.window import Measurement
 from tuner.record.model import Block
 
 KNEE = 2.0
@@ -39,8 +38,6 @@ LEAST_BLOCKS = 3
 """Blocks that each rate needs before an interval is given."""
 RESAMPLES = 200
 _CONFIDENCE = 0.95
-
-Side = Literal["found", "beyond", "below"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +145,12 @@ def _climb(
             if window.instance == arm:
                 windows.setdefault(window.rate_per_s, []).append(window)
     seen = _seen(arm, blocks, limit)
-    starved = [rate for rate, found in windows.items() if any(map(_starved, found))]
+    starved = [rate for rate, found in windows.items() if any(map(is_starved, found))]
     return Climb(
         arm=arm,
         rungs=tuple(_rung(rate, windows[rate], within_s) for rate in sorted(windows)),
         knee=_reach(seen, draws, _knee_points),
-        holds=_reach(seen, draws, lambda found: _limit_points(found, math.log(limit.limit))),
+        holds=_reach(seen, draws, lambda found: [window.limited for window in found]),
         generator_limit_per_s=min(starved, default=None),
     )
 
@@ -179,12 +176,8 @@ def _rung(rate_per_s: float, windows: Sequence[Measurement], within_s: float) ->
             for window in good
             if window.server_cpu_s is not None
         ),
-        starved=sum(map(_starved, windows)),
+        starved=sum(map(is_starved, windows)),
     )
-
-
-def _starved(window: Measurement) -> bool:
-    return not window.valid and window.generator_busy_share > STARVED_SHARE
 
 
 # --- where a fit crosses a line ----------------------------------------------------------------
@@ -194,11 +187,10 @@ def _starved(window: Measurement) -> bool:
 class _Seen:
     """Data of one window that the fits need."""
 
-    ln_rate: float
+    limited: Point
+    """Excess over the limit."""
     ln_p99: float
-    ln_limited: float
-    """Logarithm of the limit's percentile."""
-    missed: bool
+    """NaN where the rate was not served."""
 
 
 _ByBlock = Mapping[int, Sequence[_Seen]]
@@ -207,21 +199,21 @@ _Draw = Sequence[int]
 
 
 def _seen(arm: str, blocks: Sequence[Block], limit: Constraint) -> _ByBlock:
-    found: dict[int, list[_Seen]] = {}
-    for block in blocks:
-        for window in block.windows:
-            if window.instance != arm or not window.valid:
-                continue
-            p99_us, limited_us = window.stall_free.p99_us, limit.metric.value(window)
-            lost = not (p99_us > 0 and limited_us > 0)
-            seen = _Seen(
-                math.log(window.rate_per_s),
-                math.nan if lost else math.log(p99_us),
-                math.nan if lost else math.log(limited_us),
-                lost or missed(window),
+    return {
+        block.number: [
+            _Seen(
+                point(window, limit),
+                math.nan if missed(window) else _ln(window.stall_free.p99_us),
             )
-            found.setdefault(block.number, []).append(seen)
-    return found
+            for window in block.windows
+            if window.instance == arm and window.valid
+        ]
+        for block in blocks
+    }
+
+
+def _ln(value: float) -> float:
+    return math.log(value) if value > 0 else math.nan
 
 
 def _draws(blocks: Sequence[Block], seed: int) -> list[_Draw]:
@@ -244,64 +236,27 @@ def _reach(
 ) -> Reach | None:
     """Return the rate where the fit crosses zero, with an interval from the resamples."""
     found = [
-        _crossing(points([window for number in draw for window in seen.get(number, ())]))
+        crossing(points([window for number in draw for window in seen[number]]), spread=True)
         for draw in draws
     ]
     first = found[0]
     if first is None:
         return None
-    again = [other[0] for other in found[1:] if other is not None]
+    again = [other.ln_rate for other in found[1:] if other is not None]
     if not again:
-        return Reach(math.exp(first[0]), first[1])
+        return Reach(math.exp(first.ln_rate), first.side)
     low, high = np.quantile(again, [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
-    return Reach(math.exp(first[0]), first[1], math.exp(low), math.exp(high))
-
-
-def _crossing(found: Sequence[Point]) -> tuple[float, Side] | None:
-    """Logarithm of the rate at which the fitted excess is zero, between two rates offered.
-
-    A capacity is sought by windows close to it, a ladder has far ones too, so here the fit keeps
-    each rate in its place (``tuner.goals.capacity.crossing`` moves pooled points to their mean).
-    """
-    by_rate: dict[float, list[float]] = {}
-    for point in found:
-        by_rate.setdefault(point.ln_rate, []).append(point.excess)
-    if not by_rate:
-        return None
-    rates = sorted(by_rate)
-    pools: list[tuple[float, int, int]] = []
-    for rate in rates:
-        total, count, places = sum(by_rate[rate]), len(by_rate[rate]), 1
-        while pools and pools[-1][0] / pools[-1][1] >= total / count:
-            before = pools.pop()
-            total, count, places = total + before[0], count + before[1], places + before[2]
-        pools.append((total, count, places))
-    fitted = [total / count for total, count, places in pools for _ in range(places)]
-    above = next((place for place, excess in enumerate(fitted) if excess > 0), None)
-    if above is None:
-        return rates[-1], "beyond"
-    if above == 0:
-        return rates[0], "below"
-    low, high = fitted[above - 1], fitted[above]
-    share = -low / (high - low)
-    return rates[above - 1] + share * (rates[above] - rates[above - 1]), "found"
-
-
-def _limit_points(seen: Sequence[_Seen], ln_limit: float) -> list[Point]:
-    return [
-        Point(w.ln_rate, CLIP if w.missed else max(-CLIP, min(CLIP, w.ln_limited - ln_limit)))
-        for w in seen
-    ]
+    return Reach(math.exp(first.ln_rate), first.side, math.exp(low), math.exp(high))
 
 
 def _knee_points(seen: Sequence[_Seen]) -> list[Point]:
-    lowest = sorted({w.ln_rate for w in seen})[:LOWEST]
-    idle = [w.ln_p99 for w in seen if w.ln_rate in lowest and not w.missed]
+    lowest = sorted({window.limited.ln_rate for window in seen})[:LOWEST]
+    idle = [w.ln_p99 for w in seen if w.limited.ln_rate in lowest and not math.isnan(w.ln_p99)]
     if not idle:
         return []
     ln_knee = statistics.median(idle) + math.log(KNEE)
     return [
-        Point(w.ln_rate, CLIP if w.missed else max(-CLIP, min(CLIP, w.ln_p99 - ln_knee)))
+        Point(w.limited.ln_rate, CLIP if math.isnan(w.ln_p99) else clipped(w.ln_p99 - ln_knee))
         for w in seen
     ]
 

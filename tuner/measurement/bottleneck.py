@@ -1,16 +1,21 @@
-"""The bottleneck of a closed loop: the server, or the generator that should saturate it."""
+"""The bottleneck of a measurement: the server, or the generator that should load it."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
 
-from tuner.measurement.window import Measurement
+from tuner.measurement.window import STARVED_SHARE, Measurement
 
 _BUSY = 0.95
 """Busy share of the generator's CPUs from which it has nothing left to give."""
 _SATURATED = 0.9
 """Share of the server's CPUs from which the server counts as saturated."""
+
+
+def is_starved(window: Measurement) -> bool:
+    """Return whether a window is invalid because the generator could not keep up with its rate."""
+    return not window.valid and window.generator_busy_share > STARVED_SHARE
 
 
 def generator_is_limit(windows: Sequence[Measurement], server_cores: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from tuner.goals.objective import Objective
 from tuner.judge.plan import CLOSED, FIXED, USUAL, Budget, Design, Overhead, StudyPlan
 from tuner.judge.scoring import BASELINE, counted_windows, differences
 from tuner.measurement.bottleneck import generator_is_limit
+from tuner.measurement.window import Measurement
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, InvalidBlockError, repeat_until_complete
 from tuner.record.model import Block, Calibration, Record
@@ -34,7 +35,7 @@ _LOWERED = ", lowered because the baseline was not steady there"
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Closed-loop throughput of the baseline.
+    """Closed-loop throughput of one configuration.
 
     The lowest of several windows: on a shared host the speed of a core changes from second to
     second, and a load point near what it does at best is beyond what it does at times.
@@ -42,12 +43,21 @@ class Capacity:
 
     per_s: float
     generator_bound: bool
+    """True if the generator was the limit: the server's capacity is at least ``per_s``."""
+
+    @classmethod
+    def of(cls, windows: Iterable[Measurement], server_cores: int) -> Capacity | None:
+        """Return the capacity that windows in a closed loop show; None if nothing was answered."""
+        valid = [window for window in windows if window.valid]
+        per_s = min((window.completed_per_s for window in valid), default=0.0)
+        return cls(per_s, generator_is_limit(valid, server_cores)) if per_s > 0 else None
 
 
 def measure_capacity(bench: Bench, baseline: Configuration, server_cores: int) -> Capacity:
     """Saturate the baseline in a closed loop, in a few short windows.
 
-    Where the generator was the limit, the server's capacity is at least this.
+    Raises:
+        InstrumentError: a window holds no answer.
     """
     spec = BlockSpec(
         phase="capacity",
@@ -59,9 +69,10 @@ def measure_capacity(bench: Bench, baseline: Configuration, server_cores: int) -
         needs_all=True,
     )
     bench.progress.phase("capacity of the baseline", spec.plan.cost_s(1))
-    windows = repeat_until_complete(bench, spec).windows
-    per_s = min(window.completed_per_s for window in windows if window.valid)
-    return Capacity(per_s, generator_is_limit(windows, server_cores))
+    found = Capacity.of(repeat_until_complete(bench, spec).windows, server_cores)
+    if found is None:
+        raise InstrumentError("the baseline answers 0 requests/s, too few to measure")
+    return found
 
 
 def overhead(record: Record, *, exclusive: bool = False) -> Overhead:
@@ -310,8 +321,9 @@ def limit_point(
     )
     bench.progress.phase(f"highest rate with {slo.text}", plan.confirm.cost_s(1))
     windows = repeat_until_complete(bench, spec).windows
-    found = crossing(points(windows, slo))
-    if found is None or (not found.bounded and all(p.excess > 0 for p in points(windows, slo))):
+    seen = points(windows, slo)
+    found = crossing(seen)
+    if found is None or all(point.excess > 0 for point in seen):
         lowest = min(windows, key=lambda w: w.rate_per_s)
         raise HostError(
             f"the baseline does not meet {slo.text} at any of the rates tried: at"

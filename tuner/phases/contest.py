@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from tuner.errors import HostError, InstrumentError
 from tuner.judge.contest import ContestPlan, block_cost_s, counted
 from tuner.judge.plan import BlockPlan, plan_blocks
-from tuner.measurement.bottleneck import generator_is_limit
+from tuner.judge.scoring import windows_of
 from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete, run_block
-from tuner.phases.calibrate import load_point, measure_capacity, run_aa
+from tuner.phases.calibrate import Capacity, load_point, measure_capacity, run_aa
 from tuner.phases.confirm import allowed_invalid
 from tuner.phases.study import (
     SATURATION_GATES,
@@ -31,9 +31,8 @@ class Capacities:
     """Closed-loop throughput of the arms that the server accepts, by label."""
 
     per_s: dict[str, float]
-    """The lowest of several windows, as of a study's baseline."""
     generator_bound: tuple[str, ...]
-    """Arms that can do more: the generator was busy all the time, and the server was not."""
+    """Arms that can do more: the generator was the limit."""
     refused: dict[str, str]
     """The server's words, of arms that it does not accept."""
 
@@ -58,16 +57,16 @@ def measure_capacities(bench: Bench, arms: Sequence[Arm], server_cores: int) -> 
     # Answers that fail are a figure here, and no reason to measure again.
     gates = replace(SATURATION_GATES, error_share=1.0, samples_needed=1)
     block = repeat_until_complete(replace(bench, gates=gates, rule=None), spec)
-    per_s, bound = {}, []
+    per_s: dict[str, float] = {}
+    bound: list[str] = []
     for arm in arms:
-        windows = [w for w in block.windows if w.instance == arm.label and w.valid]
-        if not windows or max(w.completed_per_s for w in windows) <= 0:
+        found = Capacity.of(windows_of(block, arm.label), server_cores)
+        if found is None:
             continue
-        per_s[arm.label] = min(window.completed_per_s for window in windows)
-        if generator_is_limit(windows, server_cores):
-            bound.append(arm.label)
-        note = ", the generator's limit" if arm.label in bound else ""
-        bench.progress.note(f"{arm.label}: {per_s[arm.label]:,.0f} requests/s{note}")
+        per_s[arm.label] = found.per_s
+        bound += [arm.label] * found.generator_bound
+        note = ", the generator's limit" if found.generator_bound else ""
+        bench.progress.note(f"{arm.label}: {found.per_s:,.0f} requests/s{note}")
     refused = {i.instance: i.message for i in block.instances if i.state == "refused"}
     for label, words in refused.items():
         bench.progress.note(f"{label} is refused by the server: {words}")
