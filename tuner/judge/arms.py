@@ -101,7 +101,7 @@ class Spectrum:
     points: tuple[SpectrumPoint, ...]
 
 
-def pairs(
+def paired_blocks(
     record: Record, phase: Phase, candidate: str, reading: Reading
 ) -> tuple[PairedBlock, ...]:
     """The blocks of a phase that hold both arms, in order of time, each used or with a reason.

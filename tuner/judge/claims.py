@@ -81,9 +81,9 @@ def limit_claims(
         finalists: how many there are.
         void: whether the blocks bear no claim; figures are shown then, and nothing is decided.
     """
-    pairs = [(block.baseline, block.candidate) for block in used]
+    windows = [(block.baseline, block.candidate) for block in used]
     found = [
-        LimitClaim(limit, limit_found(limit, pairs, 1 - LEVEL / finalists))
+        LimitClaim(limit, limit_found(limit, windows, 1 - LEVEL / finalists))
         for limit in (goals.limits if used else ())
     ]
     if void:

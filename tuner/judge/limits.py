@@ -29,26 +29,26 @@ class LimitFound:
 
 
 def limit_found(
-    limit: Constraint, pairs: Sequence[tuple[Windows, Windows]], confidence: float
+    limit: Constraint, blocks: Sequence[tuple[Windows, Windows]], confidence: float
 ) -> LimitFound:
     """Return whether a limit is held, violated or neither, over the blocks.
 
     Args:
         limit: to be kept to.
-        pairs: the windows of baseline and candidate in each block.
+        blocks: the windows of baseline and candidate in each block.
         confidence: of the interval, which must lie on one side of the limit as a whole.
     """
     metric = limit.metric
     if metric.name == "errors":
         # Shares may be zero, so they are compared as they are and not by their logarithm.
-        shares = [[metric.value(window) for window in own] for _, own in pairs]
+        shares = [[metric.value(window) for window in own] for _, own in blocks]
         values = [math.fsum(share) / len(share) if share else math.nan for share in shares]
     else:
         values = [
             difference_ln(own, other, metric.value)
             if limit.relative
             else typical_ln(own, metric.value)
-            for other, own in pairs
+            for other, own in blocks
         ]
     if not values or not all(map(math.isfinite, values)):
         return LimitFound("undecided", math.nan, math.nan, math.inf)

@@ -14,7 +14,15 @@ from tuner.goals.objective import Objective
 from tuner.judge.ablation import Ablation
 from tuner.judge.ablation import evaluate as evaluate_ablation
 from tuner.judge.across_hosts import HostsResult, as_seen_on, on_hosts, stands_for
-from tuner.judge.arms import Figure, PairedBlock, Spectrum, excluded_share, figures, pairs, spectra
+from tuner.judge.arms import (
+    Figure,
+    PairedBlock,
+    Spectrum,
+    excluded_share,
+    figures,
+    paired_blocks,
+    spectra,
+)
 from tuner.judge.checks import findings, sentinel
 from tuner.judge.claimable import ESTIMATED, MEASURED, claimable
 from tuner.judge.claims import LimitClaim, ObjectiveClaim, limit_claims, objective_claims, together
@@ -177,7 +185,7 @@ def _evaluate(record: Record) -> StudyResult:
     if protocol:
         candidate = protocol.candidates[stands.best]
     digest = candidate or ""
-    confirm = _latest(pairs(record, "confirm", digest, objective.arm_ln))
+    confirm = _latest(paired_blocks(record, "confirm", digest, objective.arm_ln))
     used = [block for block in confirm if block.used]
     finalists = len(protocol.candidates) if protocol else 1
     margin = protocol.margin if protocol else 0.0
@@ -238,7 +246,7 @@ def _evaluate(record: Record) -> StudyResult:
         shrinkage=_shrinkage(trials, digest, end.verdict),
         aa=aa_spreads(record, objective),
         load_points=load_points(
-            record, pairs(record, "load-points", digest, objective.arm_ln), used, objective
+            record, paired_blocks(record, "load-points", digest, objective.arm_ln), used, objective
         ),
         changes=changed,
         difference=unified_difference(*both) if both else (),
