@@ -14,6 +14,7 @@ import optuna
 import pytest
 import yaml
 
+from tests.cli import surfaces
 from tests.cli.conftest import SHORT, STUDY, Tuner
 from tests.phases.rig import NAME
 from tests.store.workers import begin, simulated, whole, work
@@ -483,6 +484,7 @@ def test_a_winner_is_taken_apart(finished: Tuner, host: SimulatedHost) -> None:
     again = json.loads(finished("ablate", "mine", "--quiet", "--json").out)
     assert host.windows == 0
     assert again["status"] == "over"
+    surfaces.check("ablate-json", surfaces.json_keys(again))
     (matters,) = [part for part in again["parts"] if part["matters"]]
     assert matters["settings"] == ["sendfile"]
     assert matters["without"]["ratio"] > 1.5
