@@ -28,7 +28,7 @@ from pathlib import Path
 import click
 
 from tuner.hosts.local import free_ports
-from tuner.load.generator import Endpoint, Mode, Next, Plan, WindowSpec
+from tuner.load.generator import Endpoint, Mode, Next, WindowPlan, WindowSpec
 from tuner.load.native import NativeGenerator
 from tuner.machine.facts import CoreSplit, split_cores
 from tuner.measurement.stalls import StallRule
@@ -132,7 +132,7 @@ class Lab:
     ) -> list[Measurement]:
         """Measure one window per seed with tuner's generator, the way a study does."""
         get = Request(1.0, "GET", "/", (), b"", 200, BODY_BYTES, None)
-        plan = Plan(
+        plan = WindowPlan(
             workload=Workload("bench", "", self.wire, (get,), CONNECTIONS, arrival, 2.0, (), None),
             endpoints=(Endpoint("server", f"127.0.0.1:{self.port}"),),
             windows=tuple(

@@ -30,7 +30,7 @@ from json import dumps, loads
 from tuner_processes import environment_of, runs_of, the_run_of
 
 from tuner.hosts.access import is_enterable, is_readable
-from tuner.hosts.locks import Holder, Locks, take_cores
+from tuner.hosts.locks import LockHolder, Locks, take_cores
 from tuner.hosts.log_end import log_end
 from tuner.hosts.overlaid import run_overlaid
 from tuner.hosts.proc import counters
@@ -248,7 +248,7 @@ class Agent:
 
     def take_cores(self, cpus, mine):
         """Take the locks of these cores, until this process ends."""
-        taken = take_cores(self.locks, cpus, Holder(*mine))
+        taken = take_cores(self.locks, cpus, LockHolder(*mine))
         return {"cpu": taken.cpu, "holder": taken.holder, "unusable": taken.unusable}
 
     def watch(self, command):

@@ -14,7 +14,7 @@ from tuner.app.planning import HostPlan, planned, wanted
 from tuner.app.roll_out import RollOut
 from tuner.errors import HostError, Interrupted
 from tuner.hosts.inventory import Host
-from tuner.hosts.service import Change, Changed, GivenBack
+from tuner.hosts.service import Restoration, ServiceChange, ServiceChangeResult
 from tuner.record.model import Applied
 
 NAMES = ("east", "north", "west")
@@ -37,26 +37,26 @@ class Site:
     leases_s: list[float] = field(default_factory=list)
     longest_s: float = 20.0
 
-    def change(self, host: Host, change: Change) -> Changed:
+    def change(self, host: Host, change: ServiceChange) -> ServiceChangeResult:
         """Implement ``ChangesServices``."""
         self.done.append(f"change {host.name}")
         self.leases_s.append(change.lease_s)
         assert change.files == {MAIN: TUNED}
         assert set(change.expected) == {MAIN}
         if host.name == self.refuses:
-            return Changed("refused", "unknown directive")
-        return Changed("live", "")
+            return ServiceChangeResult("refused", "unknown directive")
+        return ServiceChangeResult("live", "")
 
     def keep(self, hosts: Sequence[Host]) -> None:
         """Implement ``ChangesServices``."""
         self.done.append(f"keep {' '.join(host.name for host in hosts)}")
 
-    def give_back(self, hosts: Sequence[Host], owner: str) -> GivenBack:
+    def give_back(self, hosts: Sequence[Host], owner: str) -> Restoration:
         """Implement ``ChangesServices``."""
         assert owner.startswith("mine ")
         self.done.append(f"give back {' '.join(host.name for host in hosts)}")
         names = [h.name for h in hosts if h.name not in (self.refuses, *self.lost)]
-        return GivenBack({name: [MAIN] for name in names}, dict.fromkeys(self.lost, "no answer"))
+        return Restoration({name: [MAIN] for name in names}, dict.fromkeys(self.lost, "no answer"))
 
     def look(self, hosts: Sequence[Host]) -> Mapping[str, Look]:
         """Implement ``ChecksHosts``."""

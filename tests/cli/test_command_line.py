@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Tuner, quiet
 from tuner import __version__
 from tuner.app import premises
-from tuner.cli.commands import way_on
+from tuner.cli.commands import resume_command
 from tuner.errors import DefinitionError
 from tuner.load import program
 from tuner.servers import nginx
@@ -180,6 +180,6 @@ def test_who_is_interrupted_is_told_how_to_go_on_where_that_can_be_done(
     words: tuple[str, ...], way: str
 ) -> None:
     """Only commands that take --resume name it."""
-    told = way_on(words)
+    told = resume_command(words)
     assert told.endswith(way)
     assert bool(told) == bool(way)

@@ -27,7 +27,7 @@ from tuner.cli import unforeseen
 from tuner.errors import EXIT_BUG, HostError, InstrumentError
 from tuner.hosts import local
 from tuner.load import native
-from tuner.load.place import Here
+from tuner.load.place import LocalGeneratorHost
 from tuner.servers import nginx
 
 TOP = Path(__file__).parents[2]
@@ -333,7 +333,7 @@ def test_samples_that_the_generator_could_not_write_are_its_error() -> None:
         "warnings": ["samples: Too many open files"],
     }
     with pytest.raises(InstrumentError, match="could not write its samples: samples: Too many"):
-        native._window(line, Here(Path("x")))
+        native._window(line, LocalGeneratorHost(Path("x")))
 
 
 def test_a_busy_port_of_the_dashboard_is_said(

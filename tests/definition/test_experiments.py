@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.definition.alike import equalise, merged, read_rules, shipped_rules, told
+from tuner.definition.alike import alignments, equalise, merged, read_rules, shipped_rules
 from tuner.definition.experiment import (
     Experiment,
     list_experiments,
@@ -167,7 +167,7 @@ def test_a_rule_settles_parameters_and_is_told_in_words() -> None:
     stock = space.baseline("stock")
     assert equalise(stock, space, rules).values["gzip"] is True
     assert "brotli" not in equalise(stock, space, rules).values
-    (alike,) = told(rules, [space])
+    (alike,) = alignments(rules, [space])
     assert alike.by_server == {"nginx": "gzip on, brotli is no parameter of nginx/static"}
 
 

@@ -32,7 +32,7 @@ from tuner.errors import DefinitionError, HostError
 from tuner.hosts.inventory import Host, read_inventory
 from tuner.hosts.playbooks import Playbooks
 from tuner.hosts.remote import Connections
-from tuner.hosts.service import Change, Running, Services
+from tuner.hosts.service import RunningConfiguration, ServiceChange, Services
 
 pytestmark = pytest.mark.integration
 
@@ -92,15 +92,15 @@ def test_the_service_runs_one_configuration_after_another(
     assert VARIABLES["SHOP_ROOT"] not in record.read_bytes().decode("latin-1")
 
 
-def change(text: str) -> Change:
+def change(text: str) -> ServiceChange:
     """Of the imported file, as ``tuner apply`` makes it."""
     reads = ("--config", CADDYFILE, "--adapter", "caddyfile")
-    return Change(
+    return ServiceChange(
         "mine 0123",
         "caddy",
         {SITE: text},
         (PROGRAM, "validate", *reads),
-        live=Running((PROGRAM, "adapt", *reads)),
+        live=RunningConfiguration((PROGRAM, "adapt", *reads)),
         program=PROGRAM,
     )
 

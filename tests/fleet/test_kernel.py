@@ -10,7 +10,7 @@ import pytest
 from tests.fleet.bed import Bed
 from tuner.errors import HostError
 from tuner.hosts import remote
-from tuner.hosts.ansible import KERNEL_FOLDER, AnsibleDeployer, Loan
+from tuner.hosts.ansible import KERNEL_FOLDER, AnsibleDeployer, KernelLoan
 from tuner.hosts.deployer import InstanceSpec
 from tuner.hosts.inventory import read_inventory
 from tuner.hosts.playbooks import Playbooks
@@ -59,7 +59,7 @@ def test_a_target_that_lost_its_connection_restores_its_kernel_by_itself(
         target="web",
         backend="web",
         settings=connections.settings,
-        loan=Loan(lease_s=LEASE_S),
+        loan=KernelLoan(lease_s=LEASE_S),
     )
     try:
         playbooks = Playbooks(tmp_path / "look", str(pair.inventory), connections.settings)

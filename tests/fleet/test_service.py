@@ -17,7 +17,7 @@ from tuner.errors import HostError
 from tuner.hosts.inventory import Host, read_inventory
 from tuner.hosts.playbooks import Playbooks
 from tuner.hosts.remote import Connections
-from tuner.hosts.service import Change, Services
+from tuner.hosts.service import ServiceChange, Services
 
 pytestmark = pytest.mark.integration
 
@@ -59,10 +59,10 @@ def tuned(host: BedHost) -> str:
     return text.replace("http {", "http {\n    add_header X-Tuned yes always;", 1)
 
 
-def change(host: BedHost, text: str | None = None, *, lease_s: float = 300.0) -> Change:
+def change(host: BedHost, text: str | None = None, *, lease_s: float = 300.0) -> ServiceChange:
     """Return the tuned file, or another text."""
     files = {MAIN: text if text is not None else tuned(host)}
-    return Change("mine 0123", "nginx", files, ("nginx", "-t"), lease_s=lease_s)
+    return ServiceChange("mine 0123", "nginx", files, ("nginx", "-t"), lease_s=lease_s)
 
 
 def target(host: BedHost) -> Host:
@@ -110,7 +110,7 @@ def test_a_host_whose_controller_died_restores_itself(web: BedHost, services: Se
 def test_two_changes_do_not_mix(web: BedHost, services: Services) -> None:
     """The second owner is refused, and told whose change it is."""
     services.change(target(web), change(web))
-    other = Change("other 4567", "nginx", {MAIN: ""}, ("nginx", "-t"))
+    other = ServiceChange("other 4567", "nginx", {MAIN: ""}, ("nginx", "-t"))
     with pytest.raises(HostError, match="mine 0123"):
         services.change(target(web), other)
     services.restore([target(web)])

@@ -17,7 +17,7 @@ from tuner.hosts import local
 from tuner.hosts.ansible import AnsibleDeployer
 from tuner.hosts.deployer import InstanceSpec
 from tuner.servers import nginx
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space, load_space
 
@@ -46,7 +46,7 @@ class NginxLab:
             server_version=self.server.version_tuple,
             modules=self.server.modules,
         )
-        self.ground = Ground(
+        self.ground = TargetGround(
             binary=self.server.binary,
             instances_dir=self.deployer.instances_dir,
             backends_dir=self.deployer.backends_dir,

@@ -17,7 +17,7 @@ from tests.hosts.namespaces import CHANGED
 from tests.hosts.nginxes import NginxLab, ask
 from tuner.errors import HostError
 from tuner.hosts import local
-from tuner.hosts.ansible import AnsibleDeployer, Loan
+from tuner.hosts.ansible import AnsibleDeployer, KernelLoan
 
 SOMAXCONN, CORKING = "net.core.somaxconn", "net.ipv4.tcp_autocorking"
 
@@ -38,7 +38,7 @@ def main() -> None:
     """Switch, be disturbed, be refused, stop."""
     folder, lease_s = Path(sys.argv[1]), float(sys.argv[2])
     made = NginxLab(folder / "study")
-    loan = Loan(lease_s=lease_s, folder=str(folder / "guard"))
+    loan = KernelLoan(lease_s=lease_s, folder=str(folder / "guard"))
     deployer = AnsibleDeployer(made.lab, folder / "work", user=local.lab_user(), loan=loan)
     ports = local.free_ports(2)
     one = replace(made.spec("baseline", ports[0]), kernel={SOMAXCONN: "1111"}, open_files=4_096)

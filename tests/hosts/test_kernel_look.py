@@ -10,7 +10,7 @@ import pytest
 
 from tuner.errors import DefinitionError
 from tuner.hosts.kernel import look, names_to_look_at, seen
-from tuner.space.kernel import ALGORITHMS, OPEN_FILES, Seen
+from tuner.space.kernel import ALGORITHMS, OPEN_FILES, KernelState
 
 SOMAXCONN, CORKING = "net.core.somaxconn", "net.ipv4.tcp_autocorking"
 FOUND: dict[str, Any] = {
@@ -23,7 +23,7 @@ FOUND: dict[str, Any] = {
 
 def test_what_can_be_changed_and_what_cannot() -> None:
     """The list of algorithms is read-only by nature, which is nobody's loss."""
-    assert seen(FOUND) == Seen(
+    assert seen(FOUND) == KernelState(
         {**FOUND["texts"], OPEN_FILES: "20000"}, {"net.core.busy_poll": "is not there"}
     )
     assert seen({**FOUND, "open_files": -1}).texts[OPEN_FILES] == "1048576"

@@ -15,7 +15,7 @@ from tests.phases.rig import HAND, STOCK, rig
 from tuner.hosts import counters, local, log_end
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE
-from tuner.load.generator import Next, Plan
+from tuner.load.generator import Next, WindowPlan
 from tuner.load.native import NativeGenerator
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.stalls import StallRule
@@ -67,7 +67,7 @@ class Killing:
             generator.refuses,
         )
 
-    def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
+    def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
         """Run the plan; once c1 has served some requests, kill."""
         [pids] = [endpoint.pids for endpoint in plan.endpoints if endpoint.instance == "c1"]
         done = threading.Event()

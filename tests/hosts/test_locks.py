@@ -17,9 +17,9 @@ import pytest
 from tuner.errors import HostError
 from tuner.hosts.agent import Agent
 from tuner.hosts.inventory import Host
-from tuner.hosts.locks import VARIABLE, Holder, Locks, cores_folder, take_cores
+from tuner.hosts.locks import VARIABLE, LockHolder, Locks, cores_folder, take_cores
 
-MINE = Holder(study="mine", folder="/here/studies/mine", tuner="host 1 1")
+MINE = LockHolder(study="mine", folder="/here/studies/mine", tuner="host 1 1")
 OTHER = "other", "/there/studies/other", "host 2 2"
 HOLD = """
 import sys
@@ -56,7 +56,7 @@ def test_a_core_is_one_study_s_at_a_time() -> None:
         locks = Locks()
         found = take_cores(locks, [0, 1], MINE)
         assert found.cpu == 1
-        assert found.holder == Holder(process.pid, *OTHER)
+        assert found.holder == LockHolder(process.pid, *OTHER)
         assert found.holder.words.startswith("the study other in /there/studies/other (process 2 ")
         assert take_cores(Locks(), [0], MINE._replace(tuner="host 3 3")).cpu == -1
 
@@ -132,7 +132,7 @@ def test_what_a_lock_says_is_not_trusted(folder: Path, said: bytes) -> None:
         (folder / "tuner-core-0.lock").write_bytes(said)
         found = take_cores(Locks(), [0], MINE)
         assert found.cpu == 0
-        assert found.holder == Holder(process.pid)
+        assert found.holder == LockHolder(process.pid)
 
 
 def test_words_of_a_lock_are_fit_for_a_terminal(folder: Path) -> None:
@@ -157,7 +157,7 @@ def test_the_folder_is_one_for_all_accounts(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_agent_holds_the_cores_of_another_host(tmp_path: Path) -> None:
     """As long as the channel lasts; the other controller is named, and a lost lock is noticed."""
     here = Host("here", {"ansible_connection": "local"})
-    theirs = Holder(0, *OTHER)
+    theirs = LockHolder(0, *OTHER)
     with contextlib.ExitStack() as stack:
         first, second = (Agent(here, str(tmp_path / f"socket{i}")) for i in range(2))
         stack.callback(first.close)

@@ -11,7 +11,7 @@ from tests.hosts.modules import functions_of
 from tuner.errors import HostError, StoreError
 from tuner.hosts.inventory import Host
 from tuner.hosts.playbooks import Playbooks
-from tuner.hosts.service import Change, Services
+from tuner.hosts.service import ServiceChange, Services
 
 OUTSIDE = (
     "/etc/cron.d/evil",
@@ -63,7 +63,7 @@ def test_a_service_is_called_like_one(service: str, monkeypatch: pytest.MonkeyPa
 def test_no_such_change_is_sent(path: str) -> None:
     """Whatever a record calls its files; the message says what can be done instead."""
     with pytest.raises(StoreError, match=r"is not a file below /etc/nginx.*tuner export"):
-        Change("mine", "nginx", {path: "text"}, ("nginx", "-t"), below="/etc/nginx")
+        ServiceChange("mine", "nginx", {path: "text"}, ("nginx", "-t"), below="/etc/nginx")
 
 
 def test_a_change_runs_nothing_here_though_the_host_cannot_be_reached(tmp_path: Path) -> None:
@@ -72,7 +72,9 @@ def test_a_change_runs_nothing_here_though_the_host_cannot_be_reached(tmp_path: 
     services = Services(Playbooks(tmp_path / "work", inventory), tmp_path)
     bad = payloads(tmp_path)[0]
     file = f"/etc/caddy/{bad}/Caddyfile"
-    change = Change(bad, bad, {file: bad}, ("caddy", "validate", "--config", file), program=bad)
+    change = ServiceChange(
+        bad, bad, {file: bad}, ("caddy", "validate", "--config", file), program=bad
+    )
     with pytest.raises(HostError, match="Connection refused"):
         services.change(Host("web", {}), change)
     assert touched(tmp_path, tmp_path / "work" / "ansible") == []

@@ -12,7 +12,7 @@ import pytest
 
 from tests.hosts.nginxes import needs_nginx, nginx_lab
 from tuner.hosts import local
-from tuner.load.generator import Endpoint, LoadGenerator, Mode, Next, Plan, WindowSpec
+from tuner.load.generator import Endpoint, LoadGenerator, Mode, Next, WindowPlan, WindowSpec
 from tuner.load.h2load import H2loadGenerator
 from tuner.load.native import NativeGenerator
 from tuner.machine.facts import split_cores
@@ -73,7 +73,7 @@ def window(
         return Next()
 
     spec = WindowSpec("00-one", "one", mode, 400.0, 1, 0.1, 0.5)
-    generator.run(Plan(workload, (served.endpoint,), (spec,)), keep)
+    generator.run(WindowPlan(workload, (served.endpoint,), (spec,)), keep)
     return measure(told[0], None, GATES, asked)
 
 

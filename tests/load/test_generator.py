@@ -25,8 +25,8 @@ from tuner.load.generator import (
     LoadGenerator,
     Mode,
     Next,
-    Plan,
     WatchesStalls,
+    WindowPlan,
     WindowSpec,
 )
 from tuner.load.h2load import H2loadGenerator
@@ -188,7 +188,7 @@ def run(
         told.append(raw)
         return after(raw)
 
-    plan = Plan(case.workload, (case.one, case.other, case.failing), windows)
+    plan = WindowPlan(case.workload, (case.one, case.other, case.failing), windows)
     case.generator.run(plan, keep)
     return told
 
@@ -332,7 +332,7 @@ class TestLoadGenerator:
             told.append(raw)
             return Next()
 
-        case.generator.run(Plan(case.workload, (nobody,), (case.spec(0, nobody),)), keep)
+        case.generator.run(WindowPlan(case.workload, (nobody,), (case.spec(0, nobody),)), keep)
         assert told[0].completed == 0
         assert measure(told[0], None, Gates(samples_needed=0)).bad
 

@@ -10,7 +10,7 @@ import pytest
 from tests.phases.rig import WORKLOAD
 from tuner.errors import InstrumentError
 from tuner.load import h2load
-from tuner.load.generator import Endpoint, Next, Plan, WindowSpec
+from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
 from tuner.load.h2load import H2loadGenerator, read_log
 from tuner.machine.facts import CoreSplit
 from tuner.workload.workload import Request
@@ -70,7 +70,7 @@ def test_an_h2load_that_does_not_end_is_ended_and_asked_again(
     path.chmod(0o755)
     stuck = H2loadGenerator(CoreSplit((0,), (0,), (), shared=True), path)
     spec = WindowSpec("00-one", "one", "closed", 0.0, 1, 0.0, 0.1)
-    plan = Plan(WORKLOAD, (Endpoint("one", "127.0.0.1:1"),), (spec,))
+    plan = WindowPlan(WORKLOAD, (Endpoint("one", "127.0.0.1:1"),), (spec,))
     with pytest.raises(InstrumentError, match="it did not end within"):
         stuck.run(plan, lambda _: Next())
     assert (tmp_path / "times").read_text() == "x\n" * 3

@@ -15,7 +15,7 @@ from tests.hosts.nginxes import processes_in
 from tests.phases.rig import WORKLOAD
 from tuner.errors import InstrumentError
 from tuner.load import native
-from tuner.load.generator import Endpoint, Next, Plan, WindowSpec
+from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
 from tuner.load.native import NativeGenerator, read_samples
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.stalls import StallRule
@@ -23,7 +23,7 @@ from tuner.measurement.window import RawWindow
 from tuner.workload.arrivals import Profile, Recorded, Step
 from tuner.workload.wire import CLEARTEXT, Tls, Wire
 
-PLAN = Plan(
+PLAN = WindowPlan(
     WORKLOAD,
     (Endpoint("one", "127.0.0.1:1"),),
     (WindowSpec("00-one", "one", "open", 10.0, 1, 0.0, 0.1),),
@@ -159,7 +159,7 @@ def test_tls_and_handshakes_are_read_as_far_as_they_are_told() -> None:
     assert native._agreed({}) == CLEARTEXT
 
 
-def json_plan(folder: Path, plan: Plan) -> dict[str, Any]:
+def json_plan(folder: Path, plan: WindowPlan) -> dict[str, Any]:
     """What the generator is told."""
     script = f"""read -r plan; printf '%s' "$plan" > {folder}/plan; echo '{{"type":"end"}}'"""
     generator(folder, script).run(plan, go)

@@ -16,7 +16,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.phases.rig import WORKLOAD
-from tuner.load.generator import Endpoint, Plan, WindowSpec
+from tuner.load.generator import Endpoint, WindowPlan, WindowSpec
 from tuner.load.native import NativeGenerator
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.stalls import StallRule
@@ -135,7 +135,7 @@ def test_the_report_of_the_self_test_is_valid() -> None:
 def test_the_plan_that_tuner_writes_is_valid(tmp_path: Path) -> None:
     """As the native adapter puts it to the generator."""
     request = Request(1.0, "GET", "/", (("Accept", "*/*"),), b"hello", 200, 5, "0" * 64)
-    plan = Plan(
+    plan = WindowPlan(
         replace(WORKLOAD, requests=(request,)),
         (Endpoint("one", "127.0.0.1:1"),),
         (WindowSpec("00-one", "one", "open", 10.0, 1, 0.0, 0.1),),

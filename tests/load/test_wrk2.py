@@ -13,7 +13,7 @@ import pytest
 
 from tests.phases.rig import WORKLOAD
 from tuner.errors import InstrumentError
-from tuner.load.generator import Endpoint, Mode, Next, Plan, WindowSpec
+from tuner.load.generator import Endpoint, Mode, Next, WindowPlan, WindowSpec
 from tuner.load.lua import script, text
 from tuner.load.wrk2 import Wrk2Generator, lasting_s, offered, read_report, read_spectra
 from tuner.machine.facts import CoreSplit
@@ -169,7 +169,7 @@ def window(folder: Path, program: str, mode: Mode = "open") -> RawWindow:
         return Next()
 
     generator = Wrk2Generator(CoreSplit((0,), (0,), (), shared=True), path)
-    plan = Plan(WORKLOAD, (Endpoint("one", "127.0.0.1:1"),), (replace(SPEC, mode=mode),))
+    plan = WindowPlan(WORKLOAD, (Endpoint("one", "127.0.0.1:1"),), (replace(SPEC, mode=mode),))
     generator.run(plan, keep)
     return told[0]
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.errors import InstrumentError
-from tuner.measurement.clocks import Difference, Reading, aligned, difference
+from tuner.measurement.clocks import ClockReading, Difference, aligned, difference
 from tuner.measurement.stalls import StallRule, excluded
 
 MS = 1_000_000
@@ -18,22 +18,22 @@ WINDOW = (100 * SECOND, 101 * SECOND)
 
 def test_one_answer_knows_the_difference_within_half_a_round_trip() -> None:
     """Their clock showed 7 s when ours was between 100.000 and 100.004 s."""
-    reading = Reading(100 * SECOND, 7 * SECOND, 100 * SECOND + 4 * MS)
+    reading = ClockReading(100 * SECOND, 7 * SECOND, 100 * SECOND + 4 * MS)
     found = difference([reading], (100 * SECOND, 100 * SECOND + 4 * MS), drift=0.0)
     assert found == Difference(-93 * SECOND - 2 * MS, 2 * MS)
 
 
 def test_several_answers_narrow_it_down() -> None:
     """One was quick on the way there, the other on the way back."""
-    quick_there = Reading(WINDOW[0], WINDOW[0] + MS, WINDOW[0] + 20 * MS)
-    quick_back = Reading(WINDOW[1], WINDOW[1] + 19 * MS, WINDOW[1] + 20 * MS)
+    quick_there = ClockReading(WINDOW[0], WINDOW[0] + MS, WINDOW[0] + 20 * MS)
+    quick_back = ClockReading(WINDOW[1], WINDOW[1] + 19 * MS, WINDOW[1] + 20 * MS)
     found = difference([quick_there, quick_back], WINDOW, drift=0.0)
     assert found == Difference(0, MS)
 
 
 def test_clocks_part_with_time() -> None:
     """An answer of ten seconds before the window's end is worth less than the round trip."""
-    reading = Reading(91 * SECOND, 91 * SECOND, 91 * SECOND)
+    reading = ClockReading(91 * SECOND, 91 * SECOND, 91 * SECOND)
     assert difference([reading], WINDOW, drift=1e-4) == Difference(0, MS)
 
 
@@ -52,7 +52,7 @@ def test_the_bound_holds(
         return ours_ns + ahead_ns + round((ours_ns - WINDOW[0]) * drift)
 
     readings = [
-        Reading(at, theirs(at + there), at + there + back)
+        ClockReading(at, theirs(at + there), at + there + back)
         for at, (there, back) in ((98 * SECOND + n * SECOND, delays) for n, delays in asked)
     ]
     found = difference(readings, WINDOW)
@@ -84,11 +84,14 @@ def test_what_is_within_the_ordinary_lateness_is_no_stall() -> None:
     ("readings", "words"),
     [
         ([], "never read"),
-        ([Reading(5, 5, 4)], "before it was asked"),
-        ([Reading(WINDOW[0], 0, WINDOW[0]), Reading(WINDOW[1], 0, WINDOW[1])], "a clock was set"),
+        ([ClockReading(5, 5, 4)], "before it was asked"),
+        (
+            [ClockReading(WINDOW[0], 0, WINDOW[0]), ClockReading(WINDOW[1], 0, WINDOW[1])],
+            "a clock was set",
+        ),
     ],
 )
-def test_readings_that_cannot_be_are_refused(readings: list[Reading], words: str) -> None:
+def test_readings_that_cannot_be_are_refused(readings: list[ClockReading], words: str) -> None:
     """A clock that was set would move stalls to where they were not."""
     with pytest.raises(InstrumentError, match=words):
         difference(readings, WINDOW)

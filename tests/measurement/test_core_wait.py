@@ -11,10 +11,10 @@ import pytest
 from tests.measurement.windows import window
 from tuner.measurement import core_wait
 from tuner.measurement.resources import (
+    CounterReading,
     HostCounters,
     ProcessCounters,
     ProcessUsage,
-    Reading,
     Resources,
     between,
 )
@@ -35,7 +35,9 @@ def used(*processes: tuple[float, float | None], threads: int = 1) -> ProcessUsa
         )
         for pid, (ran_s, waited_s) in enumerate(processes)
     }
-    found = between(Reading(0, first, HOST), Reading(1, last, HOST), {"server": first}, loaded_s=1)
+    found = between(
+        CounterReading(0, first, HOST), CounterReading(1, last, HOST), {"server": first}, loaded_s=1
+    )
     assert found.server is not None
     return found.server
 

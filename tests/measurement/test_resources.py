@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tuner.measurement.resources import HostCounters, ProcessCounters, Reading, between
+from tuner.measurement.resources import CounterReading, HostCounters, ProcessCounters, between
 
 HOST = HostCounters(1_000, 2_000, 0, 512, 0.5)
 IDLE = ProcessCounters(1.0, 2.0, 1_000, 1_500, 10, 3, 0, 100, 7, 2)
 BUSY = replace(IDLE, user_s=1.5, system_s=3.0, memory_bytes=3_000, peak_bytes=4_000, waits=30)
 
 
-def reading(at_s: float, host: HostCounters = HOST, **processes: ProcessCounters) -> Reading:
+def reading(at_s: float, host: HostCounters = HOST, **processes: ProcessCounters) -> CounterReading:
     """Return a reading of processes called ``p1``, ``p2``."""
-    return Reading(at_s, {int(name[1:]): found for name, found in processes.items()}, host)
+    return CounterReading(at_s, {int(name[1:]): found for name, found in processes.items()}, host)
 
 
 def test_counters_are_subtracted_and_levels_are_not() -> None:

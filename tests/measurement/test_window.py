@@ -11,7 +11,7 @@ import pytest
 
 from tests.measurement.windows import GATES, raw_window
 from tuner.judge.scoring import window_id
-from tuner.measurement.latency import Counts
+from tuner.measurement.latency import HistogramCounts
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates, Histogram, Measurement, RawWindow, Samples, measure
 
@@ -231,7 +231,7 @@ def told(values_us: list[int], counts: list[int]) -> Histogram:
     """Return a histogram whose service times are half its latencies."""
     values = np.array(values_us, np.int64) * 1_000
     weights = np.array(counts, np.int64)
-    return Histogram(Counts(values, weights), Counts(values // 2, weights))
+    return Histogram(HistogramCounts(values, weights), HistogramCounts(values // 2, weights))
 
 
 def test_a_histogram_has_raw_latencies_and_no_stall_free_ones() -> None:

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from tuner.machine.facts import ServerFacts
-from tuner.own.server import Own, OwnServer, Wishes
+from tuner.own.server import OwnConfiguration, OwnOptions, OwnServer
 from tuner.servers.certificate import make_certificate
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 from tuner.space.space import SpaceFacts, bind_space
 from tuner.workload.workload import Workload, load_workload
 
@@ -80,7 +80,7 @@ class Taken(Generic[OwnT, CaseT]):
     port: int
     own: OwnT
     notes: tuple[str, ...]
-    ground: Ground
+    ground: TargetGround
 
     @property
     def main(self) -> Path:
@@ -102,7 +102,7 @@ def taken_over(
     case: CaseT,
     back: int,
     server: ServerFacts,
-    read: Callable[[Wishes, Workload], Own],
+    read: Callable[[OwnOptions, Workload], OwnConfiguration],
     kind: type[OwnT],
 ) -> Iterator[Taken[OwnT, CaseT]]:
     """A configuration in a folder that the lab's account may enter, read and adapted.
@@ -131,7 +131,7 @@ def taken_over(
         for name, text in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
-        wishes = Wishes(str(folder / case.name), case.host)
+        wishes = OwnOptions(str(folder / case.name), case.host)
         mine = read(wishes, load_workload("proxy" if case.proxied else "static"))
         facts = SpaceFacts(
             1,
@@ -145,7 +145,7 @@ def taken_over(
         space = bind_space(f"{server.name}/{'proxy' if case.proxied else 'static'}", facts)
         own, notes = mine.adapt(space, server)
         assert isinstance(own, kind)
-        ground = Ground(
+        ground = TargetGround(
             binary=server.binary,
             instances_dir=folder / "lab",
             backends_dir=folder / "lab",

@@ -11,13 +11,13 @@ import pytest
 
 from tests.own.caddyfiles import here
 from tuner.errors import DefinitionError
-from tuner.own.caddy.home import ThisMachine
+from tuner.own.caddy.home import LocalCaddyHome
 from tuner.own.caddy.origin import change_config
-from tuner.own.caddy.server import OwnCaddy, OwnConfiguration, read
+from tuner.own.caddy.server import CaddyOwnConfiguration, OwnCaddy, read
 from tuner.own.caddy.tree import put
-from tuner.own.server import Wishes
+from tuner.own.server import OwnOptions
 from tuner.servers.certificate import make_certificate
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 from tuner.space.space import SpaceFacts, bind_space
 from tuner.workload.workload import load_workload
 
@@ -67,14 +67,14 @@ http://files.example.com:8080 {
 """
 
 
-def taken(text: str, tmp_path: Path, kind: str = "proxy", **wishes: Any) -> OwnConfiguration:
+def taken(text: str, tmp_path: Path, kind: str = "proxy", **wishes: Any) -> CaddyOwnConfiguration:
     """Return a configuration that was read."""
     (tmp_path / "Caddyfile").write_text(text)
-    wanted = Wishes(str(tmp_path / "Caddyfile"), **wishes)
-    return read(wanted, load_workload(kind), ThisMachine(here().binary))
+    wanted = OwnOptions(str(tmp_path / "Caddyfile"), **wishes)
+    return read(wanted, load_workload(kind), LocalCaddyHome(here().binary))
 
 
-def adapted(mine: OwnConfiguration) -> tuple[OwnCaddy, tuple[str, ...]]:
+def adapted(mine: CaddyOwnConfiguration) -> tuple[OwnCaddy, tuple[str, ...]]:
     """It behind the port."""
     server = here()
     kind = "proxy" if mine.workload.backend else "static"
@@ -93,7 +93,7 @@ def adapted(mine: OwnConfiguration) -> tuple[OwnCaddy, tuple[str, ...]]:
 def served(made: OwnCaddy, tmp_path: Path) -> dict[str, Any]:
     """Return the baseline as the lab serves it."""
     tls = made.own.workload.wire.tls is not None
-    ground = Ground(
+    ground = TargetGround(
         binary="caddy",
         instances_dir=tmp_path / "lab",
         backends_dir=tmp_path / "lab",

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.own.test_table import space
-from tuner.own.bound import Bound
+from tuner.own.bound import BoundSpace
 from tuner.own.nginx.edits import change_texts
-from tuner.own.nginx.serving import Serving, serving
+from tuner.own.nginx.serving import NginxServing, serving
 from tuner.own.nginx.table import bind, changes
 from tuner.own.nginx.tree import parse
 from tuner.own.patch import APPLIED, exported
@@ -34,7 +34,7 @@ LINES = {
 SPACE = space("static")
 
 
-def served(folder: Path) -> tuple[Serving, Bound]:
+def served(folder: Path) -> tuple[NginxServing, BoundSpace]:
     """What a configuration serves, and the space bound to it."""
     tree = parse(folder / "nginx.conf")
     reached = serving(tree, ["/index.html"], server_name="", tls=False, proxied=False)
@@ -98,7 +98,7 @@ def test_patch_and_files_set_what_changes(text: str, data: st.DataObject) -> Non
 
 
 def _check(
-    folder: Path, text: str, reached: Serving, bound: Bound, configuration: Configuration
+    folder: Path, text: str, reached: NginxServing, bound: BoundSpace, configuration: Configuration
 ) -> None:
     dormant = bound.space.inactive(bound.baseline)
     expected = changes_between(bound.baseline.values, configuration.values, dormant)

@@ -13,9 +13,9 @@ from tests.servers.test_nginx import DEBIAN
 from tuner.errors import DefinitionError
 from tuner.own.nginx.in_place import InPlaceNginx, read
 from tuner.own.nginx.tree import parse
-from tuner.own.server import Wishes
+from tuner.own.server import OwnOptions
 from tuner.servers import nginx
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 from tuner.space.configuration import Configuration
 from tuner.space.space import load_space
 from tuner.workload.workload import Workload, load_workload
@@ -81,14 +81,14 @@ def in_place(workload: Workload, texts: Mapping[str, str], name: str = "") -> In
         server_version=(1, 22, 1),
         modules=(),
     )
-    own = read(Wishes(MAIN, server_name=name), workload, Elsewhere(texts))
+    own = read(OwnOptions(MAIN, server_name=name), workload, Elsewhere(texts))
     return own.adapt(space, nginx.parse_build(DEBIAN, "/usr/sbin/nginx"))[0]
 
 
-def ground() -> Ground:
+def ground() -> TargetGround:
     """That no instance in place stands on."""
     here = Path("/nowhere")
-    return Ground("nginx", here, here, here, (), (), ())
+    return TargetGround("nginx", here, here, here, (), (), ())
 
 
 def test_an_instance_is_the_hosts_files_and_one_location_more(workload: Workload) -> None:
@@ -127,10 +127,10 @@ def test_a_candidate_changes_its_values_where_they_stand(workload: Workload) -> 
 
 def test_the_server_is_asked_by_its_name(workload: Workload) -> None:
     """Where a request names none itself; a server without a name is asked by its address."""
-    own = read(Wishes(MAIN, server_name="shop.example"), workload, Elsewhere(TEXTS))
+    own = read(OwnOptions(MAIN, server_name="shop.example"), workload, Elsewhere(TEXTS))
     hosts = [dict(request.headers)["Host"] for request in own.workload.requests]
     assert hosts == ["shop.example", "other.example"]
-    own = read(Wishes(MAIN), workload, Elsewhere(TEXTS))
+    own = read(OwnOptions(MAIN), workload, Elsewhere(TEXTS))
     assert own.workload.requests[0].headers == ()
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tuner.own.nginx.lab import Carried, Stand, carry
+from tuner.own.nginx.lab import NginxLabConfiguration, NginxLabSlot, carry
 from tuner.own.nginx.server import read
 from tuner.own.nginx.tree import walk
-from tuner.own.server import Wishes
+from tuner.own.server import OwnOptions
 from tuner.workload.workload import load_workload
 
-STAND = Stand(
+STAND = NginxLabSlot(
     address="127.0.0.1:18080",
     run_dir="/lab/run",
     log_dir="/lab/logs",
@@ -58,11 +58,11 @@ http {{
 """
 
 
-def carried(folder: Path, site: str) -> Carried:
+def carried(folder: Path, site: str) -> NginxLabConfiguration:
     """Return the lab's copy of a configuration with one site."""
     config = folder / "nginx.conf"
     config.write_text(CONFIGURATION.format(site=site))
-    own = read(Wishes(str(config)), load_workload("proxy"))
+    own = read(OwnOptions(str(config)), load_workload("proxy"))
     return carry(own.serving, own.tree.directives, STAND)
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.own import real
 from tests.own.caddyfiles import CASES, Case, here
 from tests.own.real import answers, patched, running, taken_over, the_lab_answers_as
-from tuner.own.caddy.home import ThisMachine
+from tuner.own.caddy.home import LocalCaddyHome
 from tuner.own.caddy.origin import adapted, change_config
 from tuner.own.caddy.server import OwnCaddy, read
 from tuner.own.caddy.table import changes
@@ -25,7 +25,7 @@ Taken: TypeAlias = real.Taken[OwnCaddy, Case]
 def taken(request: pytest.FixtureRequest, back: int) -> Iterator[Taken]:
     """Each configuration."""
     server = here()
-    home = ThisMachine(server.binary)
+    home = LocalCaddyHome(server.binary)
     with taken_over(
         CASES[request.param],
         back,

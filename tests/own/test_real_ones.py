@@ -17,9 +17,9 @@ from tests.own.real import answers, patched, running, taken_over, the_lab_answer
 from tuner.errors import DefinitionError
 from tuner.own.nginx.server import OwnNginx, adapt, read
 from tuner.own.nginx.tree import equal, parse, write
-from tuner.own.server import Wishes
+from tuner.own.server import OwnOptions
 from tuner.servers import nginx
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 from tuner.space.space import SpaceFacts, bind_space
 from tuner.workload.workload import load_workload
 
@@ -87,9 +87,9 @@ def test_a_workload_may_ask_for_the_users_own_files(tmp_path: Path) -> None:
 
     def text(written: str, root: str = "") -> str:
         config.write_text(f"events {{}}\nhttp {{ server {{ listen 80; root {written}; }} }}\n")
-        own = read(Wishes(str(config), root=root), load_workload(str(workload)))
+        own = read(OwnOptions(str(config), root=root), load_workload(str(workload)))
         made, _ = adapt(own, space, server)
-        ground = Ground(server.binary, tmp_path, tmp_path, tmp_path / "site", (0,), (), ())
+        ground = TargetGround(server.binary, tmp_path, tmp_path, tmp_path / "site", (0,), (), ())
         baseline = made.bound.baseline
         return made.instance("i", baseline, made.bound.space, ground, 18080).files["nginx.conf"]
 
@@ -110,7 +110,7 @@ def test_what_this_build_lacks_is_left_out_and_said(tmp_path: Path) -> None:
     if "file-aio" in server.modules:
         pytest.skip("this Nginx reads asynchronously: that it may not was not tested")
     space = bind_space("nginx/static", SpaceFacts(1, 32, 8 << 30, server.version_tuple, ()))
-    _, notes = adapt(read(Wishes(str(config)), load_workload("static")), space, server)
+    _, notes = adapt(read(OwnOptions(str(config)), load_workload("static")), space, server)
     for name, line in (("upload_progress uploads 1m", 3), ("aio on", 4)):
         reason = "this build of Nginx does not know it"
         assert f"{config}:{line}: {name} is not carried over: {reason}" in notes

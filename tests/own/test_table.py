@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tuner.own.bound import Bound
+from tuner.own.bound import BoundSpace
 from tuner.own.nginx.edits import change_texts, change_tree
-from tuner.own.nginx.serving import Serving, serving
+from tuner.own.nginx.serving import NginxServing, serving
 from tuner.own.nginx.table import GROUPS, UNPLACED, bind, changes
 from tuner.own.nginx.tree import equal, parse
 from tuner.own.patch import common_folder, patch
@@ -81,14 +81,14 @@ def space(name: str, version: tuple[int, ...] = (1, 22, 1)) -> Space:
     )
 
 
-def found(folder: Path, path: str, *, proxied: bool) -> Serving:
+def found(folder: Path, path: str, *, proxied: bool) -> NginxServing:
     """What a workload of one path reaches."""
     tree = parse(folder / "nginx.conf")
     return serving(tree, [path], server_name="", tls=False, proxied=proxied)
 
 
 def tuned(
-    folder: Path, bound: Bound, reached: Serving, **values: Value
+    folder: Path, bound: BoundSpace, reached: NginxServing, **values: Value
 ) -> tuple[Configuration, dict[str, str]]:
     """Return the configuration with some values changed, and the texts of the files that change.
 

@@ -14,7 +14,7 @@ from tuner.errors import HostError, InstrumentError, Interrupted
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, counted_windows
 from tuner.load.generator import WindowSpec
-from tuner.measurement.resources import HostCounters, ProcessCounters, Reading
+from tuner.measurement.resources import CounterReading, HostCounters, ProcessCounters
 from tuner.measurement.stalls import Span
 from tuner.measurement.window import Gates, Measurement
 from tuner.phases.block import (
@@ -245,11 +245,11 @@ def test_an_invalid_window_says_that_the_server_waited_for_its_core() -> None:
     """Where the kernel counted a long wait that the server does not explain; valid ones keep it."""
     readings = itertools.count()
 
-    def read(pids: Sequence[int], behind: Sequence[int]) -> Reading:
+    def read(pids: Sequence[int], behind: Sequence[int]) -> CounterReading:
         assert behind == ()
         now = next(readings)
         waited = ProcessCounters(0.0, 0.0, 1, 1, 0, 0, None, None, None, 1, queued_s=0.3 * now)
-        return Reading(now, dict.fromkeys(pids, waited), HostCounters(0, 0, 0, 0, 0.0))
+        return CounterReading(now, dict.fromkeys(pids, waited), HostCounters(0, 0, 0, 0, 0.0))
 
     made = rig(faults=Faults(failing={3}))
     bench = replace(made.bench(), read_counters=read)

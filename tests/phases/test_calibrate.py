@@ -10,7 +10,7 @@ import pytest
 
 from tests.phases.rig import all_the_same, blocks, rig
 from tuner.errors import HostError, InstrumentError
-from tuner.load.generator import Next, Plan
+from tuner.load.generator import Next, WindowPlan
 from tuner.measurement.window import RawWindow
 from tuner.phases.calibrate import Capacity, load_point, lower
 from tuner.phases.study import calibrate
@@ -110,7 +110,7 @@ class Promising(SimulatedGenerator):
 
     factor: float = 1.0
 
-    def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
+    def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
         """Implement ``LoadGenerator.run``."""
 
         def flattered(raw: RawWindow) -> Next:
@@ -142,7 +142,7 @@ def test_a_given_rate_is_never_lowered() -> None:
 class Busy(SimulatedGenerator):
     """A generator that is the bottleneck."""
 
-    def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
+    def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
         """Implement ``LoadGenerator.run``."""
 
         def busy(raw: RawWindow) -> Next:

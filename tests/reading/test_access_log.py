@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.reading import access_log
-from tuner.reading.access_log import Entry, Tally, parse_line
+from tuner.reading.access_log import LogEntry, LogTally, parse_line
 from tuner.workload.log_mix import Mix, Serve, make_mix
 from tuner.workload.workload import Workload, load_workload
 
@@ -29,14 +29,14 @@ def line(method: str, target: str, status: int = 200, size: int = 100, second: i
     )
 
 
-def tally(*lines: str, keep_query: bool = False) -> Tally:
+def tally(*lines: str, keep_query: bool = False) -> LogTally:
     """Return a log of these lines, read."""
-    made = Tally(keep_query=keep_query)
+    made = LogTally(keep_query=keep_query)
     list(made.add(enumerate(lines, 1), "access.log"))
     return made
 
 
-def mix(made: Tally, *, serve: Serve | None = None, top: int = 50) -> Mix:
+def mix(made: LogTally, *, serve: Serve | None = None, top: int = 50) -> Mix:
     """Return the workload of a log."""
     return make_mix(made, name="shop", source="access.log", serve=serve, top=top)
 
@@ -51,38 +51,38 @@ def loaded(folder: Path, made: Mix) -> Workload:
 @pytest.mark.parametrize(
     ("text", "entry"),
     [
-        (LINE, Entry(AT, "GET", "/a.css?v=1", 200, 2326)),
-        (LINE.replace("2326", "-"), Entry(AT, "GET", "/a.css?v=1", 200, 0)),
-        (LINE.replace("/a.css?v=1 HTTP/1.1", "/"), Entry(AT, "GET", "/", 200, 2326)),
+        (LINE, LogEntry(AT, "GET", "/a.css?v=1", 200, 2326)),
+        (LINE.replace("2326", "-"), LogEntry(AT, "GET", "/a.css?v=1", 200, 0)),
+        (LINE.replace("/a.css?v=1 HTTP/1.1", "/"), LogEntry(AT, "GET", "/", 200, 2326)),
         (
             LINE.replace("/a.css", "http://shop.test/a.css"),
-            Entry(AT, "GET", "/a.css?v=1", 200, 2326),
+            LogEntry(AT, "GET", "/a.css?v=1", 200, 2326),
         ),
         (
             (
                 '{"msec":"1760097336.250","request_method":"POST","request_uri":"/x?a=b",'
                 '"status":"201","body_bytes_sent":"12"}'
             ),
-            Entry(AT + 0.25, "POST", "/x?a=b", 201, 12),
+            LogEntry(AT + 0.25, "POST", "/x?a=b", 201, 12),
         ),
         (
             (
                 '{"time_iso8601":"2025-10-10T13:55:36+02:00","request":"GET /y HTTP/2.0",'
                 '"status":304,"bytes_sent":0}'
             ),
-            Entry(AT, "GET", "/y", 304, 0),
+            LogEntry(AT, "GET", "/y", 304, 0),
         ),
         (
             (
                 '{"level":"info","ts":1760097336.5,"logger":"http.log.access","request":{"method":'
                 '"GET","host":"shop.test","uri":"/z","headers":{}},"size":77,"status":200}'
             ),
-            Entry(AT + 0.5, "GET", "/z", 200, 77),
+            LogEntry(AT + 0.5, "GET", "/z", 200, 77),
         ),
     ],
     ids=["combined", "no-size", "http/0.9", "proxy", "nginx-json", "nginx-json-request", "caddy"],
 )
-def test_a_line_is_read_in_either_form(text: str, entry: Entry) -> None:
+def test_a_line_is_read_in_either_form(text: str, entry: LogEntry) -> None:
     """As Nginx, Apache and Caddy write them."""
     assert parse_line(text) == entry
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.reading.redaction import redact, said_of
+from tuner.reading.redaction import redact, redaction_summary
 from tuner.workload.workload import SITE_PATH, TARGET
 
 WORDS = st.text(string.ascii_lowercase, min_size=1, max_size=9)
@@ -130,6 +130,6 @@ def test_what_is_replaced_in_a_path_is_a_file_of_a_site() -> None:
 
 def test_the_kinds_in_words() -> None:
     """The most frequent first."""
-    assert said_of(Counter({"UUIDs": 2, "values of queries": 1200})) == (
+    assert redaction_summary(Counter({"UUIDs": 2, "values of queries": 1200})) == (
         "1,200 values of queries, 2 UUIDs"
     )

@@ -22,7 +22,14 @@ from tuner.measurement.window import Measurement
 from tuner.phases.block import Arm
 from tuner.phases.contest import run_contest
 from tuner.phases.ladder import run_ladder
-from tuner.record.contenders import Alike, Contender, Contest, Ladder, Published, PublishedRow
+from tuner.record.contenders import (
+    AlignedDefault,
+    Contender,
+    Contest,
+    Ladder,
+    Published,
+    PublishedRow,
+)
 from tuner.report.contest import arm_table, brief, text_lines
 from tuner.report.contest_pages import contest_html, contest_markdown, contest_pictures
 from tuner.space.configuration import Value
@@ -74,7 +81,7 @@ def met(first: str = "one-stock", second: str = "one-hand", text: str = "words")
         limit="p99 <= 5ms",
         within_s=0.2,
         ladder=Ladder(RATES_PER_S, 3, plan.ladder.window_s),
-        alike=(Alike(text, text, {"one": text}),),
+        alike=(AlignedDefault(text, text, {"one": text}),),
         scaling=(text,),
         published=Published(
             text,

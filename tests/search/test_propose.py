@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.search.spaces import BUILT_IN, SMALL, bind
-from tuner.search.propose import Seen, _best, _modelled, propose
+from tuner.search.propose import MeasuredTrial, _best, _modelled, propose
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 
@@ -22,13 +22,13 @@ def loss_of(configuration: Configuration) -> float:
     return -0.3 * bool(values["fast"]) - 0.1 * math.log(float(values["size"]) / 512)
 
 
-def run(space: Space, blocks: int, *, seed: int = 1, count: int = 5) -> list[Seen]:
+def run(space: Space, blocks: int, *, seed: int = 1, count: int = 5) -> list[MeasuredTrial]:
     """Return a search without noise, by blocks of so many proposals."""
     base = space.baseline("stock")
-    seen = [Seen(base, (0.0,))]
+    seen = [MeasuredTrial(base, (0.0,))]
     for block in range(blocks):
         found = propose(space, (), base, seen, count=count, seed=seed * 1_000 + block)
-        seen += [Seen(c, (loss_of(c) if space is SMALL else 0.0,)) for c in found]
+        seen += [MeasuredTrial(c, (loss_of(c) if space is SMALL else 0.0,)) for c in found]
     return seen
 
 
@@ -61,7 +61,7 @@ def test_what_trades_something_stays_as_in_the_baseline(space: Space) -> None:
 def test_an_allowed_trade_is_searched() -> None:
     """``--allow cache`` lets the search turn it on."""
     base = SMALL.baseline("stock")
-    found = propose(SMALL, ("cache",), base, [Seen(base, (0.0,))], count=20, seed=1)
+    found = propose(SMALL, ("cache",), base, [MeasuredTrial(base, (0.0,))], count=20, seed=1)
     assert {c.values["cache"] for c in found} == {False, True}
 
 
@@ -82,9 +82,9 @@ def test_an_exhausted_space_gives_what_is_left(tmp_path: Path) -> None:
     )
     tiny = bind(str(path))
     base = tiny.baseline("stock")
-    found = propose(tiny, (), base, [Seen(base, (0.0,))], count=10, seed=1)
+    found = propose(tiny, (), base, [MeasuredTrial(base, (0.0,))], count=10, seed=1)
     assert len(found) == 3
-    seen = [Seen(base, (0.0,)), *(Seen(c, (0.0,)) for c in found)]
+    seen = [MeasuredTrial(base, (0.0,)), *(MeasuredTrial(c, (0.0,)) for c in found)]
     assert propose(tiny, (), base, seen, count=10, seed=2) == []
 
 
@@ -100,10 +100,10 @@ def test_the_search_learns_from_what_it_saw() -> None:
 def test_the_search_avoids_what_is_infeasible() -> None:
     """Where half of a space is refused, late proposals come from the other half."""
     base = SMALL.baseline("hand")
-    seen = [Seen(base, (0.0,))]
+    seen = [MeasuredTrial(base, (0.0,))]
     for block in range(16):
         found = propose(SMALL, (), base, seen, count=5, seed=block)
-        seen += [Seen(c, (0.0,) if c.values["fast"] else None) for c in found]
+        seen += [MeasuredTrial(c, (0.0,) if c.values["fast"] else None) for c in found]
     # By chance it would be 20; 26 of 40 come about once in twenty-five times.
     assert sum(bool(s.configuration.values["fast"]) for s in seen[-40:]) >= 26
 
@@ -112,7 +112,7 @@ def test_a_trial_outside_the_ranges_can_be_seen() -> None:
     """A baseline of the user's own may lie where the search does not go."""
     odd = Configuration.of(SMALL.name, {**SMALL.baseline("stock").values, "size": 7})
     base = SMALL.baseline("stock")
-    assert len(propose(SMALL, (), base, [Seen(odd, (-1.0,))], count=3, seed=1)) == 3
+    assert len(propose(SMALL, (), base, [MeasuredTrial(odd, (-1.0,))], count=3, seed=1)) == 3
 
 
 def test_neighbours_of_the_best_are_among_the_proposals() -> None:
@@ -137,9 +137,9 @@ def test_no_neighbour_is_drawn_around_what_violates_a_limit() -> None:
 def test_what_no_look_supports_is_seldom_proposed() -> None:
     """Where a setting decides and noise is small, a second block already has it."""
     base = SMALL.baseline("stock")
-    first = propose(SMALL, (), base, [Seen(base, (0.0,))], count=8, seed=3)
+    first = propose(SMALL, (), base, [MeasuredTrial(base, (0.0,))], count=8, seed=3)
     assert len({c.values["fast"] for c in first}) == 2
-    seen = [Seen(base, (0.0,), looks=0), *(Seen(c, (loss_of(c),)) for c in first)]
+    seen = [MeasuredTrial(base, (0.0,), looks=0), *(MeasuredTrial(c, (loss_of(c),)) for c in first)]
     found = propose(SMALL, (), base, seen, count=8, seed=4, noise=0.02)
     assert sum(bool(c.values["fast"]) for c in found) >= 6
 
@@ -147,8 +147,8 @@ def test_what_no_look_supports_is_seldom_proposed() -> None:
 def test_of_very_many_trials_the_best_and_the_latest_are_modelled() -> None:
     """And the baseline; a long search does not become slow."""
     base = SMALL.baseline("stock")
-    others = [Seen(base, (place / 1000,)) for place in range(1, 1000)]
-    kept = _modelled([Seen(base, (0.0,)), *others])
+    others = [MeasuredTrial(base, (place / 1000,)) for place in range(1, 1000)]
+    kept = _modelled([MeasuredTrial(base, (0.0,)), *others])
     values = [sum(trial.losses or ()) for trial in kept]
     assert values[:3] == [0.0, 0.001, 0.002]
     assert values[-1] == 0.999

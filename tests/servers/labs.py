@@ -21,7 +21,7 @@ from tuner.machine.facts import ServerFacts
 from tuner.servers import nginx
 from tuner.servers.catalog import server
 from tuner.servers.certificate import Certificate
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 from tuner.space.configuration import Configuration, Value
 from tuner.space.space import Space, load_space
 from tuner.workload.site import generate
@@ -74,7 +74,7 @@ class ServerLab:
             server_version=self.facts.version_tuple,
             modules=self.facts.modules,
         )
-        self.ground = Ground(
+        self.ground = TargetGround(
             binary=self.facts.binary,
             instances_dir=self.deployer.instances_dir,
             backends_dir=self.deployer.backends_dir,

@@ -13,7 +13,7 @@ from tuner.errors import HostError
 from tuner.machine.facts import ServerFacts
 from tuner.servers import nginx
 from tuner.servers.certificate import Certificate
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 from tuner.space.space import load_space
 from tuner.workload.wire import Protocol, Tls, Wire
 from tuner.workload.workload import load_workload
@@ -25,7 +25,7 @@ TLS SNI support enabled
 configure arguments: --with-cc-opt='-g -O2' --prefix=/usr/share/nginx --with-compat \
 --with-threads --with-http_ssl_module --with-http_v2_module --with-http_image_filter_module=dynamic
 """
-GROUND = Ground(
+GROUND = TargetGround(
     binary="/usr/sbin/nginx",
     instances_dir=Path("/lab/instances"),
     backends_dir=Path("/lab/backends"),

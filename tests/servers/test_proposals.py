@@ -14,7 +14,7 @@ from tuner.errors import HostError
 from tuner.hosts import local
 from tuner.machine.facts import ServerFacts
 from tuner.servers import catalog
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 from tuner.servers.trial import refusal, trial_ground
 from tuner.space.configuration import Value
 from tuner.space.facts import space_facts
@@ -65,7 +65,7 @@ class Case:
 
     space: Space
     server: ServerFacts
-    ground: Ground
+    ground: TargetGround
 
     def refusals(self, count: int, seed: int) -> list[str]:
         """What the server says against random configurations, every trade allowed."""

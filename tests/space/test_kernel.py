@@ -14,7 +14,7 @@ from tuner.space.kernel import (
     BUILT_IN,
     NEVER,
     OPEN_FILES,
-    Seen,
+    KernelState,
     checked,
     joined,
     open_files,
@@ -43,7 +43,7 @@ FOUND = {
     ALGORITHMS: "reno cubic htcp",
 }
 MISSING = {"net.ipv4.tcp_migrate_req": "is not there: Linux 5.10"}
-SEEN = Seen(FOUND, MISSING)
+SEEN = KernelState(FOUND, MISSING)
 
 
 def load(name: str) -> Space:
@@ -89,7 +89,7 @@ def test_only_algorithms_that_the_kernel_has_loaded(space: Space) -> None:
 def test_what_the_target_lacks_is_left_out_with_the_reason(space: Space) -> None:
     """So is what is set to something that the file does not know."""
     assert dict(space.left_out)["net.ipv4.tcp_migrate_req"] == "is not there: Linux 5.10"
-    odd = Seen({**FOUND, "net.ipv4.tcp_autocorking": "7"}, MISSING)
+    odd = KernelState({**FOUND, "net.ipv4.tcp_autocorking": "7"}, MISSING)
     left_out = dict(joined(load("nginx/static"), load(BUILT_IN), odd).left_out)
     assert "'7' here" in left_out["net.ipv4.tcp_autocorking"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuner.store.lease import Lease, Watch
+from tuner.store.lease import Lease, LeaseWatch
 
 
 @dataclass
@@ -18,7 +18,7 @@ class Clock:
         return self.now
 
 
-def looks(watch: Watch, clock: Clock, state: int, *, every_s: float, times: int) -> set[int]:
+def looks(watch: LeaseWatch, clock: Clock, state: int, *, every_s: float, times: int) -> set[int]:
     """Look several times at one lease of 30 s; what the last look found."""
     found: set[int] = set()
     for _ in range(times):
@@ -30,7 +30,7 @@ def looks(watch: Watch, clock: Clock, state: int, *, every_s: float, times: int)
 def test_a_lease_that_is_never_renewed_runs_out() -> None:
     """After its time, not before."""
     clock = Clock()
-    watch = Watch(clock)
+    watch = LeaseWatch(clock)
     assert looks(watch, clock, 1, every_s=5, times=6) == set()
     assert looks(watch, clock, 1, every_s=5, times=1) == {7}
 
@@ -38,7 +38,7 @@ def test_a_lease_that_is_never_renewed_runs_out() -> None:
 def test_a_renewal_begins_the_time_anew() -> None:
     """Whatever the holder's clock says: only that something changed counts."""
     clock = Clock()
-    watch = Watch(clock)
+    watch = LeaseWatch(clock)
     for state in range(10):
         assert looks(watch, clock, state, every_s=5, times=5) == set()
 
@@ -46,7 +46,7 @@ def test_a_renewal_begins_the_time_anew() -> None:
 def test_a_watcher_that_slept_takes_nothing_for_dead() -> None:
     """While the storage is away nobody can renew: one long gap is no proof."""
     clock = Clock()
-    watch = Watch(clock)
+    watch = LeaseWatch(clock)
     looks(watch, clock, 1, every_s=5, times=1)
     assert looks(watch, clock, 1, every_s=600, times=2) == set()
     assert looks(watch, clock, 1, every_s=600, times=1) == {7}
@@ -55,7 +55,7 @@ def test_a_watcher_that_slept_takes_nothing_for_dead() -> None:
 def test_a_lease_that_ended_is_forgotten() -> None:
     """A later one of the same number begins anew."""
     clock = Clock()
-    watch = Watch(clock)
+    watch = LeaseWatch(clock)
     looks(watch, clock, 1, every_s=5, times=6)
     watch.expired({})
     assert looks(watch, clock, 1, every_s=5, times=6) == set()

@@ -28,7 +28,7 @@ from tuner.record.model import BlockInstance, Record
 from tuner.report.data import as_data, schema
 from tuner.report.html import render_html
 from tuner.search.dimensions import dimensions_of
-from tuner.search.propose import Seen, propose
+from tuner.search.propose import MeasuredTrial, propose
 from tuner.space.configuration import Configuration
 from tuner.stats.verdict import VerdictKind
 from tuner.store.storage import Storage
@@ -320,7 +320,7 @@ def test_what_an_abandoned_block_began_is_free_at_once(storage: Storage) -> None
 def test_proposals_keep_away_from_what_others_measure() -> None:
     """Never the same again, and told to the sampler as bad until its figure is known."""
     base = simulated(1).baseline
-    seen = [Seen(base, (0.0,))]
+    seen = [MeasuredTrial(base, (0.0,))]
     first = propose(SPACE, (), base, seen, count=5, seed=3)
     again = propose(SPACE, (), base, seen, count=5, seed=3, pending=first)
     assert not {c.digest for c in first} & {c.digest for c in again}

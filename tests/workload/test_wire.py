@@ -8,9 +8,9 @@ import pytest
 
 from tests.measurement.windows import GATES, raw_window
 from tuner.measurement.window import measure
-from tuner.workload.wire import Agreed, Tls, Wire, unlike
+from tuner.workload.wire import NegotiatedTerms, Tls, Wire, unlike
 
-AGREED = Agreed(tls_version="TLSv1_3", cipher="TLS13_AES_256_GCM_SHA384", group="X25519")
+AGREED = NegotiatedTerms(tls_version="TLSv1_3", cipher="TLS13_AES_256_GCM_SHA384", group="X25519")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_was_agreed_on_is_held_against_what_was_asked(
 
 def test_where_no_connection_came_to_it_nothing_differs() -> None:
     """The connections' errors say what is wrong."""
-    assert unlike(Wire("http2", Tls(cipher="X")), "", Agreed()) == ""
+    assert unlike(Wire("http2", Tls(cipher="X")), "", NegotiatedTerms()) == ""
 
 
 def test_a_window_over_another_protocol_is_the_configurations_fault() -> None:

@@ -27,7 +27,7 @@ from tuner.goals.metric import quantile_of
 from tuner.goals.objective import Objective
 from tuner.hosts.agent import Usage
 from tuner.hosts.inventory import Host
-from tuner.load.generator import Endpoint, LoadGenerator, Next, Plan, WindowSpec
+from tuner.load.generator import Endpoint, LoadGenerator, Next, WindowPlan, WindowSpec
 from tuner.load.native import NativeGenerator
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.stalls import StallRule
@@ -187,7 +187,7 @@ class Probes:
             for number in range(self.asked.windows + 1)
             for host in hosts
         ]
-        plan = Plan(first.workload, tuple(each.endpoint for each in asked), tuple(specs))
+        plan = WindowPlan(first.workload, tuple(each.endpoint for each in asked), tuple(specs))
         taken = _Taken(self.asked, self._usage, hosts)
         self._generator.run(plan, taken.after)
         return {host.name: taken.look(host) for host in hosts}

@@ -10,7 +10,7 @@ from tuner.app import contest_results
 from tuner.app.progress import TerminalProgress
 from tuner.app.runs import Asked, begin
 from tuner.app.session import Preflight, open_bench, preflight, read_configuration
-from tuner.definition.alike import Rule, equalise, told
+from tuner.definition.alike import AlignmentRule, alignments, equalise
 from tuner.definition.experiment import scaled_rate
 from tuner.definition.published import load_configuration
 from tuner.definition.study import DEFAULT_STUDY, load_study
@@ -84,7 +84,7 @@ class Meeting:
     """By server."""
     origins: Mapping[str, str]
     """Names of the studies that found them."""
-    rules: tuple[Rule, ...]
+    rules: tuple[AlignmentRule, ...]
     limit: Constraint
     rate_per_s: float | None
     ladder: bool
@@ -95,7 +95,7 @@ class Meeting:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunFolder:
     """A folder in which a run of several studies keeps them, new or resumed."""
 
     folder: Path
@@ -134,7 +134,9 @@ def look(
     return preflight(definition, workload, watch=watch)
 
 
-def tune(found: Preflight, place: Place, rules: Iterable[Rule]) -> Configuration | None:
+def tune(
+    found: Preflight, place: RunFolder, rules: Iterable[AlignmentRule]
+) -> Configuration | None:
     """Search for the best configuration of one server; None where the host is too noisy to.
 
     The claim is made in the common blocks, so nothing is confirmed here. A search that was given
@@ -181,7 +183,9 @@ def tune(found: Preflight, place: Place, rules: Iterable[Rule]) -> Configuration
     return equalise(chosen, found.space, rules)
 
 
-def _found_before(found: Preflight, record: Record, rules: Iterable[Rule]) -> Configuration | None:
+def _found_before(
+    found: Preflight, record: Record, rules: Iterable[AlignmentRule]
+) -> Configuration | None:
     """Return the configuration that a finished search chose: a function of its record."""
     best = winner([t for t in record.trials if t.origin != "baseline"], found.goals)
     if best is None:
@@ -195,7 +199,7 @@ def _recover(store: Store, progress: TerminalProgress) -> None:
         progress.note(done)
 
 
-def hold(meeting: Meeting, place: Place) -> Record:
+def hold(meeting: Meeting, place: RunFolder) -> Record:
     """Measure a contest from capacities to ladder, or what its record lacks; the record.
 
     Raises:
@@ -326,7 +330,7 @@ def _planned(
         limit=meeting.limit.text,
         within_s=min(first.workload.timeout_s, _WITHIN_SHARE * shortest_s),
         ladder=ladder,
-        alike=told(meeting.rules, [found.space for found in meeting.found.values()]),
+        alike=alignments(meeting.rules, [found.space for found in meeting.found.values()]),
         scaling=(*meeting.scaling, *_rate_words(meeting, source, open_loop=open_loop)),
         published=meeting.published,
         results=meeting.origins,

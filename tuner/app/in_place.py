@@ -25,11 +25,11 @@ from tuner.own.files import Files
 from tuner.own.service import Socket
 from tuner.phases.bench import ReadLog
 from tuner.phases.watch import ReadCounters
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class LentService:
     """A service while it is lent to a study."""
 
     deployer: InPlaceDeployer
@@ -44,10 +44,10 @@ class Seat:
         """Return the service's own port for each, since only one of them runs at a time."""
         return (self.port,) * count
 
-    def ground(self, binary: str) -> Ground:
+    def ground(self, binary: str) -> TargetGround:
         """Return the host as it is: no folder of it is a lab's."""
         root = Path("/")
-        return Ground(
+        return TargetGround(
             binary=binary,
             instances_dir=root,
             backends_dir=root,
@@ -126,7 +126,9 @@ class TargetService:
             raise HostError(f"{target.name}: {error}") from error
 
     @contextlib.contextmanager
-    def lent(self, folder: Path, server: str, socket: Socket, lease_s: float) -> Iterator[Seat]:
+    def lent(
+        self, folder: Path, server: str, socket: Socket, lease_s: float
+    ) -> Iterator[LentService]:
         """The service for the study in this folder, always restored at the end.
 
         Args:
@@ -146,7 +148,9 @@ class TargetService:
         path = str(Path(self._inventory.path).resolve())
         claim = local.claim(folder, work, work, inventory=path, in_place=True)
         try:
-            yield Seat(deployer, socket.address or target.address, socket.port, self._host.cpus)
+            yield LentService(
+                deployer, socket.address or target.address, socket.port, self._host.cpus
+            )
         finally:
             with undisturbed():
                 try:

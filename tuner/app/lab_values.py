@@ -8,9 +8,9 @@ from tuner.app.host_files import Found, Plan, UnfitError
 from tuner.app.recommended import Recommended
 from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import DefinitionError
-from tuner.own.bound import Bound
+from tuner.own.bound import BoundSpace
 from tuner.own.nginx.edits import change_texts
-from tuner.own.nginx.serving import Serving, serving
+from tuner.own.nginx.serving import NginxServing, serving
 from tuner.own.nginx.table import bind, changes
 from tuner.own.service import sent
 from tuner.record.changes import changes_of
@@ -88,7 +88,7 @@ def plan_of_lab(settings: LabSettings, found: Found, server_name: str = "") -> P
     return Plan(found, texts, "", _notes(settings, bound))
 
 
-def _refuse_unplaced(settings: LabSettings, bound: Bound, main: str) -> None:
+def _refuse_unplaced(settings: LabSettings, bound: BoundSpace, main: str) -> None:
     placed = {parameter.name: parameter for parameter in bound.space.parameters}
     reasons = dict(bound.space.left_out)
     for name, value in settings.wanted.items():
@@ -100,7 +100,9 @@ def _refuse_unplaced(settings: LabSettings, bound: Bound, main: str) -> None:
             raise DefinitionError(f"{name} is needed as it is by other settings", path=main)
 
 
-def _texts(settings: LabSettings, bound: Bound, reached: Serving, found: Found) -> dict[str, str]:
+def _texts(
+    settings: LabSettings, bound: BoundSpace, reached: NginxServing, found: Found
+) -> dict[str, str]:
     assert found.tree is not None  # noqa: S101 - as above
     configuration = bound.space.complete(settings.wanted, bound.baseline)
     for name in settings.wanted:
@@ -113,7 +115,7 @@ def _texts(settings: LabSettings, bound: Bound, reached: Serving, found: Found) 
     return texts
 
 
-def _notes(settings: LabSettings, bound: Bound) -> tuple[str, ...]:
+def _notes(settings: LabSettings, bound: BoundSpace) -> tuple[str, ...]:
     """Return settings that the study had otherwise than the host, which keeps its own."""
     others = [
         f"{name} {bound.space.parameter(name).format(value)}"

@@ -13,10 +13,10 @@ from tuner.lint.finding import Finding, LintFacts, lint_facts
 from tuner.machine.facts import HostFacts, ServerFacts
 from tuner.own.caddy import in_place as caddy_in_place
 from tuner.own.caddy import server as caddy
-from tuner.own.caddy.home import ThisMachine
+from tuner.own.caddy.home import LocalCaddyHome
 from tuner.own.nginx import in_place as nginx_in_place
 from tuner.own.nginx import server as nginx
-from tuner.own.server import Own, OwnServer, Wishes
+from tuner.own.server import OwnConfiguration, OwnOptions, OwnServer
 from tuner.servers import catalog
 from tuner.space.space import Space
 from tuner.workload.workload import Workload
@@ -101,7 +101,7 @@ def read(
     workload: Workload,
     server: ServerFacts,
     premises: Premises,
-) -> Own | None:
+) -> OwnConfiguration | None:
     """Return the configuration that a study names; None if it names none.
 
     Args:
@@ -115,7 +115,7 @@ def read(
     """
     if not definition.config:
         return None
-    wishes = Wishes(
+    wishes = OwnOptions(
         definition.config,
         server_name=definition.server_name,
         root=definition.root,
@@ -127,13 +127,17 @@ def read(
             return caddy_in_place.read(wishes, workload, lent.home(server.binary))
         return nginx_in_place.read(wishes, workload, lent.files())
     if server.name == "caddy":
-        own = caddy.read(wishes, workload, ThisMachine(server.binary))
+        own = caddy.read(wishes, workload, LocalCaddyHome(server.binary))
         return replace(own, target=premises.target)
     return replace(nginx.read(wishes, workload), target=premises.target)
 
 
 def adapted(
-    own: Own | None, space: Space, server: ServerFacts, reads: ServerFacts, host: HostFacts
+    own: OwnConfiguration | None,
+    space: Space,
+    server: ServerFacts,
+    reads: ServerFacts,
+    host: HostFacts,
 ) -> tuple[OwnServer | None, tuple[str, ...]]:
     """Return the adapter of the user's server, with notes on what differs in the lab.
 
@@ -161,11 +165,11 @@ def adapted(
     return made, (*notes, *wrong)
 
 
-def _findings(own: Own, facts: LintFacts) -> Sequence[Finding]:
+def _findings(own: OwnConfiguration, facts: LintFacts) -> Sequence[Finding]:
     match own:
-        case nginx.Own():
+        case nginx.NginxOwnConfiguration():
             return nginx_rules.lint(own.tree, facts)
-        case caddy.OwnConfiguration():
+        case caddy.CaddyOwnConfiguration():
             return caddy_rules.lint(own.origin.config, own.origin.file, facts)
         case _:
             return ()

@@ -24,7 +24,7 @@ from tuner.app.recommended import Recommended
 from tuner.definition.study import MAIN_FILES
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts.inventory import Host
-from tuner.hosts.service import SERVICE_FOLDER, Change, Running
+from tuner.hosts.service import SERVICE_FOLDER, RunningConfiguration, ServiceChange
 from tuner.own.caddy.home import Home
 from tuner.own.files import Files
 from tuner.render.systemd import unit_of
@@ -52,7 +52,7 @@ class Wanted:
     given: Recommended
     main: str
     """Main file of the service on the hosts."""
-    change: Change
+    change: ServiceChange
     """With no files yet: they are a host's own."""
     source: Tuned | LabSettings
     server_name: str = ""
@@ -109,7 +109,7 @@ def wanted(
             )
         source = lab_settings(given, remedy)
     validate: tuple[str, ...] = ("nginx", "-t", *(("-c", target) if target else ()))
-    change = Change(
+    change = ServiceChange(
         owner=f"{name} {given.chosen.configuration.digest}",
         service=service or server,
         files={},
@@ -123,7 +123,11 @@ def wanted(
         validate, adapted = caddy.service_commands(main)
         unit = unit_of(change.service, given.chosen.more.get(caddy.ENVIRONMENT_FILE, ""))
         change = replace(
-            change, validate=validate, live=Running(adapted), program=caddy.name, unit=unit
+            change,
+            validate=validate,
+            live=RunningConfiguration(adapted),
+            program=caddy.name,
+            unit=unit,
         )
     return Wanted(given, main, change, source, server_name)
 
@@ -134,7 +138,7 @@ class HostPlan:
 
     host: Host
     plan: Plan
-    change: Change
+    change: ServiceChange
     validated: str
     """Outcome of the validation on the host, in words; empty: nothing was to be validated."""
     drop_ins: Mapping[str, str] = field(default_factory=dict)
@@ -248,7 +252,7 @@ def _owner(there: Channel) -> str:
         ) from None
 
 
-def _drop_ins(change: Change, there: Channel) -> dict[str, str]:
+def _drop_ins(change: ServiceChange, there: Channel) -> dict[str, str]:
     """Return what the drop-ins of the service's unit hold that are there already."""
     paths = change.unit.files if change.unit else ()
     return {
@@ -256,7 +260,7 @@ def _drop_ins(change: Change, there: Channel) -> dict[str, str]:
     }
 
 
-def _validated(change: Change, plan: Plan, there: Channel) -> str:
+def _validated(change: ServiceChange, plan: Plan, there: Channel) -> str:
     """Let the host's own server judge the files before they are replaced; return the words.
 
     Raises:

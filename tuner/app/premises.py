@@ -20,13 +20,13 @@ from tuner.app.in_place import TargetService, services_of
 from tuner.app.undisturbed import undisturbed
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts import counters, kernel, local, remote
-from tuner.hosts.ansible import AnsibleDeployer, Loan
+from tuner.hosts.ansible import AnsibleDeployer, KernelLoan
 from tuner.hosts.in_place_deployer import owner_of
 from tuner.hosts.inventory import Host, Inventory, read_inventory
 from tuner.hosts.log_end import log_end
 from tuner.hosts.playbooks import Playbooks
 from tuner.hosts.sweep import stop_lab
-from tuner.hosts.turn import Turn
+from tuner.hosts.turn import HostLocks
 from tuner.hosts.watch import RemoteWatch
 from tuner.load.generator import LoadGenerator
 from tuner.load.h2load import H2loadGenerator
@@ -43,7 +43,7 @@ from tuner.phases.watch import ReadCounters
 from tuner.servers import nginx
 from tuner.servers.program import elsewhere
 from tuner.servers.server import Server
-from tuner.space.kernel import Seen
+from tuner.space.kernel import KernelState
 
 LOOPBACK = "127.0.0.1"
 
@@ -89,7 +89,7 @@ class Premises(Protocol):
         """Split the CPUs between server, generator and backend."""
         ...
 
-    def take_cores(self, turn: Turn, cores: CoreSplit) -> None:
+    def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
         """Take these cores for this command's turn.
 
         Raises:
@@ -113,7 +113,7 @@ class Premises(Protocol):
         """
         ...
 
-    def kernel(self, names: Collection[str]) -> Seen:
+    def kernel(self, names: Collection[str]) -> KernelState:
         """Return the target's kernel settings by name.
 
         Raises:
@@ -129,7 +129,7 @@ class Premises(Protocol):
         """
         ...
 
-    def lab(self, folder: Path, loan: Loan | None) -> contextlib.AbstractContextManager[Lab]:
+    def lab(self, folder: Path, loan: KernelLoan | None) -> contextlib.AbstractContextManager[Lab]:
         """Return a lab for the study in this folder, always taken down at the end.
 
         Args:
@@ -186,7 +186,7 @@ class ThisMachine:
         """Implement ``Premises.cores``."""
         return split_cores(self._host.cpus, backend=backend)
 
-    def take_cores(self, turn: Turn, cores: CoreSplit) -> None:
+    def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
         """See ``Premises.take_cores``: a turn on this machine begins with its cores."""
 
     def detect(self, server: Server) -> ServerFacts:
@@ -197,7 +197,7 @@ class ThisMachine:
         """Implement ``Premises.detect_backend``."""
         return server if server.name == nginx.name else nginx.detect()
 
-    def kernel(self, names: Collection[str]) -> Seen:
+    def kernel(self, names: Collection[str]) -> KernelState:
         """Implement ``Premises.kernel``."""
         return kernel.look(names)
 
@@ -216,7 +216,7 @@ class ThisMachine:
         )
 
     @contextlib.contextmanager
-    def lab(self, folder: Path, loan: Loan | None) -> Iterator[Lab]:
+    def lab(self, folder: Path, loan: KernelLoan | None) -> Iterator[Lab]:
         """Implement ``Premises.lab``."""
         place, work = local.lab_folder(folder), (folder / "work").resolve()
         claim = local.claim(folder, place, work, kernel=loan is not None)
@@ -253,7 +253,7 @@ class Fleet:
     def __init__(self, inventory: Inventory, *, serves: str = "") -> None:
         self._inventory = inventory
         self._serves = serves
-        self._turn: tuple[Turn, CoreSplit] | None = None
+        self._turn: tuple[HostLocks, CoreSplit] | None = None
         self._connections = remote.Connections(inventory)
         self._path = str(Path(inventory.path).resolve())
         try:
@@ -297,7 +297,7 @@ class Fleet:
         share = max(1, len(target) // 3)
         return CoreSplit(generator, target[:-share], target[-share:], shared=False)
 
-    def take_cores(self, turn: Turn, cores: CoreSplit) -> None:
+    def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
         """See ``Premises.take_cores``; each host's agent holds the locks there."""
         self._turn = turn, cores
         hosts = self._inventory
@@ -330,7 +330,7 @@ class Fleet:
             except HostError as error:
                 raise HostError(f"{host.name}: {error}") from error
 
-    def kernel(self, names: Collection[str]) -> Seen:
+    def kernel(self, names: Collection[str]) -> KernelState:
         """Implement ``Premises.kernel``."""
         with _ansible_folder() as work:
             playbooks = Playbooks(work, self._path, self._connections.settings)
@@ -348,7 +348,7 @@ class Fleet:
         beside = host.name == hosts.target.name
         there = self._facts[host.name].loadgen
         agent = self._connections.agent(host)
-        place = remote.RemotePlace(
+        place = remote.RemoteGeneratorHost(
             host, agent, self._connections.path(host), there, watches_server=beside
         )
         native = NativeGenerator(Path(there), cores, rule, place)
@@ -360,7 +360,7 @@ class Fleet:
         return WatchedGenerator(native, RemoteWatch(target, agent, ticker, rule))
 
     @contextlib.contextmanager
-    def lab(self, folder: Path, loan: Loan | None) -> Iterator[Lab]:
+    def lab(self, folder: Path, loan: KernelLoan | None) -> Iterator[Lab]:
         """Implement ``Premises.lab``."""
         hosts = self._inventory
         if self._turn:
@@ -447,7 +447,7 @@ def _deployer(
     place: Path,
     work: Path,
     connections: remote.Connections,
-    loan: Loan | None,
+    loan: KernelLoan | None,
 ) -> AnsibleDeployer:
     return AnsibleDeployer(
         place,
@@ -477,7 +477,7 @@ def restore_stray(stray: local.Claim) -> None:
                 [inventory.target], owner_of(Path(stray.study))
             )
             return
-        loan = Loan() if stray.kernel else None
+        loan = KernelLoan() if stray.kernel else None
         _deployer(inventory, place, work, connections, loan).remove()
     finally:
         connections.close()

@@ -13,7 +13,7 @@ from tuner.app.planning import HostPlan
 from tuner.app.undisturbed import undisturbed
 from tuner.errors import HostError
 from tuner.hosts.inventory import Host
-from tuner.hosts.service import Change, Changed, GivenBack
+from tuner.hosts.service import Restoration, ServiceChange, ServiceChangeResult
 from tuner.record.model import Applied
 
 _HOST_S = 60.0
@@ -23,7 +23,7 @@ _HOST_S = 60.0
 class ChangesServices(Protocol):
     """An adapter that changes services: ``tuner.hosts.service.Services``."""
 
-    def change(self, host: Host, change: Change) -> Changed:
+    def change(self, host: Host, change: ServiceChange) -> ServiceChangeResult:
         """Back up, replace, validate, take over."""
         ...
 
@@ -31,7 +31,7 @@ class ChangesServices(Protocol):
         """Let the change stay."""
         ...
 
-    def give_back(self, hosts: Sequence[Host], owner: str) -> GivenBack:
+    def give_back(self, hosts: Sequence[Host], owner: str) -> Restoration:
         """Put the old files back on as many hosts as possible."""
         ...
 
@@ -130,7 +130,7 @@ class RollOut:
             try:
                 given = self.services.give_back(hosts, owner)
             except HostError as error:
-                given = GivenBack({}, {host.name: str(error) for host in hosts})
+                given = Restoration({}, {host.name: str(error) for host in hosts})
             back = [name for name, files in given.files.items() if files]
             for name in back:
                 files = tuple(given.files[name])

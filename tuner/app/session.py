@@ -17,7 +17,7 @@ import click
 
 from tuner import __version__
 from tuner.app import connections, notes, own_server, signing
-from tuner.app.in_place import Seat
+from tuner.app.in_place import LentService
 from tuner.app.premises import Lab, Premises, open_premises
 from tuner.app.progress import TerminalProgress
 from tuner.app.turn import current_turn
@@ -26,7 +26,7 @@ from tuner.definition.published import carried_over
 from tuner.definition.study import PUBLISHED, StudyDefinition
 from tuner.errors import DefinitionError, HostError
 from tuner.goals.goals import Goals
-from tuner.hosts.ansible import Loan
+from tuner.hosts.ansible import KernelLoan
 from tuner.hosts.deployer import InstanceSpec
 from tuner.hosts.proc import tells_waits
 from tuner.judge.plan import Design
@@ -43,14 +43,14 @@ from tuner.render.reach import edges
 from tuner.render.render import EXPORT, export_placement
 from tuner.servers import catalog, nginx
 from tuner.servers.certificate import make_certificate
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 from tuner.servers.server import Server
 from tuner.space.configuration import Configuration
 from tuner.space.facts import space_facts
 from tuner.space.kernel import (
     BUILT_IN,
     LAYER,
-    Seen,
+    KernelState,
     checked,
     joined,
     open_files,
@@ -60,7 +60,7 @@ from tuner.space.kernel import (
 )
 from tuner.space.parameter import OWN
 from tuner.space.space import BASELINES, Space, bind_space
-from tuner.store.storage import Say, no_words, scrubbed, without_secret
+from tuner.store.storage import Say, no_message, scrubbed, without_secret
 from tuner.store.store import Header, Store, sqlite_url
 from tuner.words.terminal import duration, wrapped
 from tuner.workload.site import generate
@@ -89,7 +89,7 @@ class Preflight:
     notes: tuple[str, ...]
     backend: ServerFacts | None = None
     """Backend behind a proxy: an Nginx, whichever server is under test."""
-    kernel: Seen | None = None
+    kernel: KernelState | None = None
     """Kernel settings as found, where they are part of the configuration."""
     own: Server | None = None
     """The user's own server, where its configuration is given."""
@@ -301,7 +301,7 @@ def open_bench(
         return
     loan = _loan(found.definition) if found.kernel else None
     with found.premises.lab(folder, loan) as lab, temporaries_in(lab.work):
-        ground = Ground(
+        ground = TargetGround(
             binary=found.server.binary,
             instances_dir=lab.deployer.instances_dir,
             backends_dir=lab.deployer.backends_dir,
@@ -326,7 +326,7 @@ def create_store(
     found: Preflight,
     folder: Path,
     first: StudyHost | None = None,
-    say: Say = no_words,
+    say: Say = no_message,
     *,
     asked: Mapping[str, object] | None = None,
 ) -> Store:
@@ -420,8 +420,8 @@ def free_name(wanted: str) -> str:
 
 def _bench(
     found: Preflight,
-    lab: Lab | Seat,
-    ground: Ground,
+    lab: Lab | LentService,
+    ground: TargetGround,
     progress: TerminalProgress,
     store: Store,
     *,
@@ -464,9 +464,9 @@ def _bench(
     )
 
 
-def _loan(definition: StudyDefinition) -> Loan:
+def _loan(definition: StudyDefinition) -> KernelLoan:
     """Long enough for the longest window of the study, three times over."""
-    return Loan(lease_s=max(300.0, definition.time_s / 20))
+    return KernelLoan(lease_s=max(300.0, definition.time_s / 20))
 
 
 def _lease_s(definition: StudyDefinition) -> float:
@@ -491,7 +491,9 @@ def _spec(found: Preflight) -> StudySpec:
     )
 
 
-def _with_backend(found: Preflight, lab: Lab, ground: Ground) -> tuple[Ground, tuple[int, ...]]:
+def _with_backend(
+    found: Preflight, lab: Lab, ground: TargetGround
+) -> tuple[TargetGround, tuple[int, ...]]:
     """Return the ground with the workload's backend, and its processes."""
     if found.workload.backend is None:
         return ground, ()
@@ -507,7 +509,9 @@ def _with_backend(found: Preflight, lab: Lab, ground: Ground) -> tuple[Ground, t
     return replace(ground, upstreams=addresses), pids
 
 
-def _with_certificate(found: Preflight, ground: Ground, work: Path) -> tuple[Preflight, Ground]:
+def _with_certificate(
+    found: Preflight, ground: TargetGround, work: Path
+) -> tuple[Preflight, TargetGround]:
     """The lab's own certificate, which the generator trusts unless the workload names another."""
     wire = found.workload.wire
     ground = replace(ground, protocol=wire.protocol)

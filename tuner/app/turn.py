@@ -13,7 +13,7 @@ from tuner.app.premises import restore_stray
 from tuner.app.progress import TerminalProgress
 from tuner.app.writing import writing_results
 from tuner.hosts.sweep import Need, sweep
-from tuner.hosts.turn import Turn
+from tuner.hosts.turn import HostLocks
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _WAIT = "tuner.wait"
@@ -35,7 +35,7 @@ def option(function: _F) -> _F:
     )(function)
 
 
-def take_turn(folder: Path, inventory: str | None, progress: TerminalProgress) -> Turn:
+def take_turn(folder: Path, inventory: str | None, progress: TerminalProgress) -> HostLocks:
     """Take a study's folder and this machine's cores until the command ends, and clear the way.
 
     Args:
@@ -48,7 +48,7 @@ def take_turn(folder: Path, inventory: str | None, progress: TerminalProgress) -
             be written.
     """
     context = click.get_current_context()
-    turn = Turn(folder, wait=context.meta.get(_WAIT, False), say=progress.note)
+    turn = HostLocks(folder, wait=context.meta.get(_WAIT, False), say=progress.note)
     context.call_on_close(turn.end)
     with writing_results(folder):
         turn.take_study()
@@ -67,14 +67,14 @@ def look_here(progress: TerminalProgress) -> list[str]:
         HostError: a study measures on them.
     """
     context = click.get_current_context()
-    turn = Turn(Path(), wait=context.meta.get(_WAIT, False), say=progress.note)
+    turn = HostLocks(Path(), wait=context.meta.get(_WAIT, False), say=progress.note)
     context.call_on_close(turn.end)
     cpus = frozenset(os.sched_getaffinity(0))
     turn.take_here(cpus)
     return sweep(Need(Path(), cpus), restore_stray)
 
 
-def current_turn() -> Turn | None:
+def current_turn() -> HostLocks | None:
     """Return the turn of the command that runs; None outside of one."""
     context = click.get_current_context(silent=True)
     return None if context is None else context.meta.get(_TURN)

@@ -82,7 +82,7 @@ def cli() -> None:
     """Find the best web server configuration for your workload, and prove that it is better."""
 
 
-def way_on(words: Sequence[str]) -> str:
+def resume_command(words: Sequence[str]) -> str:
     """Return how to resume an interrupted command; empty if it cannot be resumed.
 
     Args:

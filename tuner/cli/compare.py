@@ -25,7 +25,7 @@ from tuner.app.session import (
     read_configuration,
 )
 from tuner.cli import options
-from tuner.cli.meet import Match, entries_of, meet, said_of
+from tuner.cli.meet import Match, entries_of, meet, verdict_words
 from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import EXIT_FAIL_IF, DefinitionError
 from tuner.space.configuration import Configuration
@@ -93,7 +93,7 @@ def command(
             raise DefinitionError("is of studies; of servers use --fail-if", path="--junit")
         match = Match(arms, options.overrides(given), study_file, limit=None, ladder=ladder)
         record = meet(match, resume=resume, as_json=as_json, quiet=quiet)
-        if said_of(record, entries[1].label) & set(fail_if):
+        if verdict_words(record, entries[1].label) & set(fail_if):
             sys.exit(EXIT_FAIL_IF)
         return
     if ladder:

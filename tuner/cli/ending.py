@@ -12,7 +12,7 @@ from types import FrameType
 import click
 
 from tuner.app.writing import cannot_write, is_hosts
-from tuner.cli.commands import cli, way_on
+from tuner.cli.commands import cli, resume_command
 from tuner.cli.streams import Streams, prepare
 from tuner.errors import EXIT_BUG, EXIT_OK, HostError, Interrupted, TunerError
 
@@ -51,7 +51,7 @@ def _answered(streams: Streams) -> int:
         code = _EXIT_USAGE
     except (KeyboardInterrupt, click.Abort, Interrupted) as stopped:
         words = str(stopped) or "interrupted"
-        code = _say(Interrupted(words + way_on(sys.argv[1:])))
+        code = _say(Interrupted(words + resume_command(sys.argv[1:])))
     except TunerError as error:
         code = _say(error)
     except OSError as error:

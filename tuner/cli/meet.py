@@ -13,7 +13,7 @@ from tuner.app.contests import (
     TOO_SHORT_S,
     Entry,
     Meeting,
-    Place,
+    RunFolder,
     hold,
     look,
     parse_entry,
@@ -95,7 +95,7 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     title = " against ".join(entry.label for entry in entries)
     given = base.name if options.get("name") else ""
     name = called or given or free_name("-".join(e.label for e in entries))
-    place = Place(STUDIES / name, progress, match.as_dict(), resume=resume)
+    place = RunFolder(STUDIES / name, progress, match.as_dict(), resume=resume)
     rules = shipped_rules()
     take_turn(place.folder, base.inventory, progress)
     found = _look_at(servers, base, options, name)
@@ -164,7 +164,7 @@ def _gone_on_with(match: Match) -> tuple[str, Match]:
     return name, msgspec.convert({k: v for k, v in kept.items() if k != "command"}, Match)
 
 
-def said_of(record: Record, label: str) -> set[str]:
+def verdict_words(record: Record, label: str) -> set[str]:
     """Return the verdicts on an arm in what the study's objective names."""
     objective = str(record.definition["objective"])
     return {

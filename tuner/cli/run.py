@@ -9,12 +9,12 @@ import click
 import msgspec
 
 from tuner.app import contest_results, turn
-from tuner.app.contests import SEARCH_SHARE, Entry, Meeting, Place, hold, look, tune
+from tuner.app.contests import SEARCH_SHARE, Entry, Meeting, RunFolder, hold, look, tune
 from tuner.app.progress import TerminalProgress
 from tuner.app.runs import find_run
 from tuner.app.session import STUDIES, Preflight, free_name
 from tuner.cli import options
-from tuner.definition.alike import Rule, merged, shipped_rules
+from tuner.definition.alike import AlignmentRule, merged, shipped_rules
 from tuner.definition.experiment import Case, Experiment, load_experiment, scaled_workload
 from tuner.definition.published import has_configuration
 from tuner.errors import DefinitionError, HostError
@@ -85,7 +85,7 @@ def command(
     servers = _servers(experiment, asked.server)
     cases = _cases(experiment, asked.only)
     called = called or free_name(experiment.name)
-    place = Place(STUDIES / called, progress, asked.as_dict(), resume=resume)
+    place = RunFolder(STUDIES / called, progress, asked.as_dict(), resume=resume)
     turn.take_turn(place.folder, None, progress)
     progress.note(f"{experiment.summary}; results in {place.folder}/")
     progress.note(
@@ -141,9 +141,9 @@ class _Run:
     """An experiment on its way: what stays the same for all of its cases."""
 
     experiment: Experiment
-    rules: tuple[Rule, ...]
+    rules: tuple[AlignmentRule, ...]
     called: str
-    place: Place
+    place: RunFolder
     options: Mapping[str, object]
 
     def look(self, case: Case, servers: Sequence[str], *, watch: bool) -> dict[str, Preflight]:

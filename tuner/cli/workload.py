@@ -18,9 +18,9 @@ import numpy as np
 from tuner.app.printing import print_json
 from tuner.app.writing import writing
 from tuner.errors import DefinitionError
-from tuner.reading.access_log import Entry, Tally
+from tuner.reading.access_log import LogEntry, LogTally
 from tuner.reading.inputs import open_input
-from tuner.reading.redaction import said_of
+from tuner.reading.redaction import redaction_summary
 from tuner.words.terminal import duration
 from tuner.workload.arrivals import Recorded
 from tuner.workload.log_mix import Mix, Serve, make_mix
@@ -92,7 +92,7 @@ def from_log(
     dropped, and what looks like a secret in a path becomes a word such as TOKEN. Only you can read
     the files written.
     """
-    tally = Tally(keep_query=keep_query)
+    tally = LogTally(keep_query=keep_query)
     arrived = _read(tally, logs, keep=instants is not None, quiet=quiet)
     if not tally.good or tally.bad > _MOST_BAD * (tally.good + tally.bad):
         where = "; ".join(f"{file}:{line}: {wrong}" for file, line, wrong in tally.bad_lines)
@@ -144,7 +144,7 @@ def show(name: str, as_json: bool) -> None:
         click.echo(line)
 
 
-def _read(tally: Tally, logs: tuple[Path, ...], *, keep: bool, quiet: bool) -> array[float]:
+def _read(tally: LogTally, logs: tuple[Path, ...], *, keep: bool, quiet: bool) -> array[float]:
     """Gather the logs; when each request arrived, if that is to be kept."""
     arrived = array("d")
     for path in logs:
@@ -154,7 +154,7 @@ def _read(tally: Tally, logs: tuple[Path, ...], *, keep: bool, quiet: bool) -> a
     return arrived
 
 
-def _entries(tally: Tally, path: Path, *, quiet: bool) -> Iterator[Entry]:
+def _entries(tally: LogTally, path: Path, *, quiet: bool) -> Iterator[LogEntry]:
     name = "standard input" if str(path) == "-" else str(path)
     try:
         with _open(path) as raw:
@@ -217,7 +217,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
         file.writelines(lines)
 
 
-def _said(tally: Tally, mix: Mix, output: Path | None, instants: Path | None) -> list[str]:
+def _said(tally: LogTally, mix: Mix, output: Path | None, instants: Path | None) -> list[str]:
     lines = [
         (
             f"{tally.good:,} requests, {tally.rate_per_s:,.1f}/s on average, at most"
@@ -227,7 +227,7 @@ def _said(tally: Tally, mix: Mix, output: Path | None, instants: Path | None) ->
     ]
     lines += [f"left out  {n / tally.good:6.1%}  {reason}" for reason, n in mix.left_out]
     if tally.redacted:
-        lines.append(f"not kept  {said_of(tally.redacted)}")
+        lines.append(f"not kept  {redaction_summary(tally.redacted)}")
     if tally.bad:
         lines.append(f"{tally.bad:,} lines are no requests, the first of them:")
         lines += [f"  {file}:{line}: {wrong}" for file, line, wrong in tally.bad_lines]

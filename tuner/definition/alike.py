@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tuner.errors import DefinitionError
 from tuner.paths import data_dir
 from tuner.reading.located import Node, did_you_mean, read_yaml
-from tuner.record.contenders import Alike
+from tuner.record.contenders import AlignedDefault
 from tuner.space.configuration import Configuration, Value
 from tuner.space.space import Space
 
@@ -23,7 +23,7 @@ _SERVERS = "*/_alike.yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AlignmentRule:
     """One thing, and the setting of each server for it."""
 
     what: str
@@ -34,7 +34,7 @@ class Rule:
     """By server: why there is nothing to set."""
 
 
-def shipped_rules() -> tuple[Rule, ...]:
+def shipped_rules() -> tuple[AlignmentRule, ...]:
     """Return the rules of every comparison of servers.
 
     Raises:
@@ -53,7 +53,7 @@ def shipped_rules() -> tuple[Rule, ...]:
     return rules
 
 
-def read_rules(root: Node) -> tuple[Rule, ...]:
+def read_rules(root: Node) -> tuple[AlignmentRule, ...]:
     """Read a list of rules.
 
     Raises:
@@ -62,14 +62,18 @@ def read_rules(root: Node) -> tuple[Rule, ...]:
     return tuple(_rule(node) for node in root.sequence())
 
 
-def merged(rules: Iterable[Rule], special: Iterable[Rule]) -> tuple[Rule, ...]:
+def merged(
+    rules: Iterable[AlignmentRule], special: Iterable[AlignmentRule]
+) -> tuple[AlignmentRule, ...]:
     """Return the rules, with those of the same name replaced by the special ones."""
     found = {rule.what: rule for rule in rules}
     found |= {rule.what: rule for rule in special}
     return tuple(found.values())
 
 
-def equalise(configuration: Configuration, space: Space, rules: Iterable[Rule]) -> Configuration:
+def equalise(
+    configuration: Configuration, space: Space, rules: Iterable[AlignmentRule]
+) -> Configuration:
     """The configuration with everything that the rules settle; what has no effect is left out.
 
     Raises:
@@ -88,15 +92,17 @@ def equalise(configuration: Configuration, space: Space, rules: Iterable[Rule]) 
     return space.complete(values, configuration)
 
 
-def told(rules: Iterable[Rule], spaces: Sequence[Space]) -> tuple[Alike, ...]:
+def alignments(
+    rules: Iterable[AlignmentRule], spaces: Sequence[Space]
+) -> tuple[AlignedDefault, ...]:
     """Return the settings that were made alike, for the servers of these spaces."""
     return tuple(
-        Alike(rule.what, rule.why, {space.server: _words(rule, space) for space in spaces})
+        AlignedDefault(rule.what, rule.why, {space.server: _words(rule, space) for space in spaces})
         for rule in rules
     )
 
 
-def _words(rule: Rule, space: Space) -> str:
+def _words(rule: AlignmentRule, space: Space) -> str:
     known = {parameter.name for parameter in space.parameters}
     left_out = dict(space.left_out)
     parts = []
@@ -112,22 +118,22 @@ def _words(rule: Rule, space: Space) -> str:
     return ", ".join(parts) or "nothing to set"
 
 
-def _thing(node: Node, servers: Mapping[str, Mapping[str, Node]]) -> Rule:
+def _thing(node: Node, servers: Mapping[str, Mapping[str, Node]]) -> AlignmentRule:
     keys = node.mapping(required=("what", "why"))
     what = keys["what"].text()
     here = {name: entries[what] for name, entries in servers.items() if what in entries}
     return _settled(what, keys["why"], here)
 
 
-def _rule(node: Node) -> Rule:
+def _rule(node: Node) -> AlignmentRule:
     keys = node.mapping(required=("what", "why", "servers"))
     rule = _settled(keys["what"].text(), keys["why"], keys["servers"].entries())
     if not rule.values and not rule.words:
-        raise DefinitionError("no server is told anything", path=node.path, line=node.line)
+        raise DefinitionError("no server is alignments anything", path=node.path, line=node.line)
     return rule
 
 
-def _settled(what: str, why: Node, servers: Mapping[str, Node]) -> Rule:
+def _settled(what: str, why: Node, servers: Mapping[str, Node]) -> AlignmentRule:
     words = {name: node.text() for name, node in servers.items() if isinstance(node.content, str)}
     values = {name: node.entries() for name, node in servers.items() if name not in words}
-    return Rule(what, why.text(), values, words)
+    return AlignmentRule(what, why.text(), values, words)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tuner.definition.alike import Rule, read_rules
+from tuner.definition.alike import AlignmentRule, read_rules
 from tuner.definition.published import load_published
 from tuner.errors import DefinitionError
 from tuner.goals.constraint import Constraint
@@ -76,7 +76,7 @@ class Experiment:
     time_s: float
     cores: int
     """CPUs of the published server."""
-    alike: tuple[Rule, ...]
+    alike: tuple[AlignmentRule, ...]
     published: Published
     stalls: Stalls = EXCLUDE
     """Treatment of requests that stalls touch."""

@@ -16,8 +16,8 @@ from typing import Any
 from tuner.errors import HostError, UnreachableError
 from tuner.hosts import access, locks, log_end, overlaid, proc
 from tuner.hosts.inventory import Host
-from tuner.hosts.locks import Holder, Taken
-from tuner.measurement.clocks import Reading
+from tuner.hosts.locks import LockAttempt, LockHolder
+from tuner.measurement.clocks import ClockReading
 from tuner.paths import data_dir
 
 _BOOT = (
@@ -58,7 +58,7 @@ class Agent:
         self._host = host
         self._control_path = control_path
         self._process: subprocess.Popen[bytes] | None = None
-        self._cores: tuple[tuple[int, ...], Holder] | None = None
+        self._cores: tuple[tuple[int, ...], LockHolder] | None = None
 
     def ask(
         self, what: str, patience_s: float = _PATIENCE_S, **arguments: object
@@ -205,18 +205,18 @@ class Agent:
             )
         return range(first, first + count)
 
-    def take_cores(self, cpus: Collection[int], mine: Holder) -> Taken:
+    def take_cores(self, cpus: Collection[int], mine: LockHolder) -> LockAttempt:
         """See ``tuner.hosts.locks``, of cores there; held for as long as the channel lasts."""
         told = self.ask("take_cores", cpus=sorted(cpus), mine=list(mine))
         self._cores = (tuple(cpus), mine) if told["cpu"] < 0 else None
-        return Taken(told["cpu"], Holder(*told["holder"]), tuple(told["unusable"]))
+        return LockAttempt(told["cpu"], LockHolder(*told["holder"]), tuple(told["unusable"]))
 
-    def clocks(self) -> dict[str, Reading]:
+    def clocks(self) -> dict[str, ClockReading]:
         """Its clocks, ``monotonic_ns`` and ``unix_ns``, each between two instants of ours."""
         asked_ns = time.monotonic_ns()
         told = self.ask("clock")
         answered_ns = time.monotonic_ns()
-        return {name: Reading(asked_ns, theirs, answered_ns) for name, theirs in told.items()}
+        return {name: ClockReading(asked_ns, theirs, answered_ns) for name, theirs in told.items()}
 
     def close(self) -> None:
         """End the channel; what the agent started and made goes with it."""
@@ -280,7 +280,7 @@ class Agent:
             self._take_cores_again(*self._cores)
         return process
 
-    def _take_cores_again(self, cpus: Collection[int], mine: Holder) -> None:
+    def _take_cores_again(self, cpus: Collection[int], mine: LockHolder) -> None:
         """Take the cores that the lost channel held.
 
         Raises:

@@ -14,14 +14,14 @@ from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.hosts.inventory import host_pattern
 from tuner.hosts.playbooks import LOCAL_INVENTORY, Playbooks
 
-__all__ = ["KERNEL_FOLDER", "LOCAL_INVENTORY", "AnsibleDeployer", "Loan"]
+__all__ = ["KERNEL_FOLDER", "LOCAL_INVENTORY", "AnsibleDeployer", "KernelLoan"]
 
 KERNEL_FOLDER = "/run/tuner-kernel"
 """Folder in which a target keeps its former kernel settings until it reboots."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loan:
+class KernelLoan:
     """Terms on which a target lends its kernel's settings."""
 
     lease_s: float = 300.0
@@ -63,7 +63,7 @@ class AnsibleDeployer:
         target: str = "targets",
         backend: str = "",
         settings: Mapping[str, str] | None = None,
-        loan: Loan | None = None,
+        loan: KernelLoan | None = None,
         started: Started = _nothing,
     ) -> None:
         self._lab = lab
@@ -117,7 +117,7 @@ class AnsibleDeployer:
 
     def switch(self, instance: InstanceSpec) -> InstanceState:
         """Implement ``Deployer.switch``."""
-        loan = self._loan or Loan()
+        loan = self._loan or KernelLoan()
         variables = self._wanted(self.instances_dir, [instance])
         settings = self._work / "kernel.json"
         settings.write_text(json.dumps(dict(instance.kernel)))

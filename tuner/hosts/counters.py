@@ -8,10 +8,12 @@ from typing import Any
 
 from tuner.hosts.agent import Agent
 from tuner.hosts.proc import counters
-from tuner.measurement.resources import HostCounters, ProcessCounters, Reading
+from tuner.measurement.resources import CounterReading, HostCounters, ProcessCounters
 
 
-def read(pids: Iterable[int], behind: Iterable[int] = (), proc: Path = Path("/proc")) -> Reading:
+def read(
+    pids: Iterable[int], behind: Iterable[int] = (), proc: Path = Path("/proc")
+) -> CounterReading:
     """Read the counters of this machine's processes; one that is gone is left out.
 
     Args:
@@ -36,7 +38,7 @@ class RemoteCounters:
         self._target = target
         self._backend = backend
 
-    def __call__(self, pids: Sequence[int], behind: Sequence[int]) -> Reading:
+    def __call__(self, pids: Sequence[int], behind: Sequence[int]) -> CounterReading:
         """See ``tuner.phases.watch.ReadCounters``.
 
         Raises:
@@ -50,8 +52,8 @@ class RemoteCounters:
 
 def _reading(
     told: Mapping[str, Any], other: Mapping[str, Any], pids: set[int], behind: set[int]
-) -> Reading:
-    return Reading(
+) -> CounterReading:
+    return CounterReading(
         at_s=told["at_s"],
         processes=_processes(told, pids),
         host=HostCounters(**told["host"]),

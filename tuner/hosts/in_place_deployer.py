@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from tuner.errors import HostError
 from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.hosts.inventory import Host
-from tuner.hosts.service import Change, Proof, Running, Services
+from tuner.hosts.service import Proof, RunningConfiguration, ServiceChange, Services
 
 SERVICE = "tuner_service"
 """Variable of a host: what its service is called, where that is not the server's name."""
@@ -64,7 +64,7 @@ class InPlaceDeployer:
         continues, self._switched = self._switched, False
         changed = self._services.change(
             self._host,
-            Change(
+            ServiceChange(
                 owner=self._owner,
                 service=self._service,
                 files={str(Path(instance.directory) / n): t for n, t in instance.files.items()},
@@ -90,8 +90,8 @@ class InPlaceDeployer:
         self._services.restore([self._host], self._owner)
 
 
-def _proof(instance: InstanceSpec) -> Proof | Running:
+def _proof(instance: InstanceSpec) -> Proof | RunningConfiguration:
     if instance.live_adapted:
-        return Running(instance.live_adapted)
+        return RunningConfiguration(instance.live_adapted)
     url = urlsplit(instance.live_url)
     return Proof(instance.live_url, instance.live_host or url.netloc, instance.live_token)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tuner.errors import DefinitionError, HostError
 from tuner.paths import data_dir
-from tuner.space.kernel import ALGORITHMS, OPEN_FILES, Seen
+from tuner.space.kernel import ALGORITHMS, OPEN_FILES, KernelState
 
 
 def names_to_look_at(names: Collection[str]) -> list[str]:
@@ -18,7 +18,7 @@ def names_to_look_at(names: Collection[str]) -> list[str]:
     return [*(name for name in names if name != OPEN_FILES), ALGORITHMS]
 
 
-def look(names: Collection[str]) -> Seen:
+def look(names: Collection[str]) -> KernelState:
     """Look at this machine, by the program that other targets get (see ``seen``).
 
     Args:
@@ -41,7 +41,7 @@ def look(names: Collection[str]) -> Seen:
     return seen(json.loads(done.stdout))
 
 
-def seen(found: Mapping[str, Any]) -> Seen:
+def seen(found: Mapping[str, Any]) -> KernelState:
     """Return the kernel settings that ``tuner_kernel`` read, if a study can change any.
 
     Raises:
@@ -63,7 +63,7 @@ def seen(found: Mapping[str, Any]) -> Seen:
             " itself, or in a privileged container, or leave the layer out",
             path="--layer",
         )
-    return Seen(texts, missing)
+    return KernelState(texts, missing)
 
 
 def _open_files(limit: int) -> int:

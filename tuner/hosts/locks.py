@@ -27,7 +27,7 @@ _MOST_BYTES = 4_096
 _MOST_CHARACTERS = 300
 
 
-class Holder(NamedTuple):
+class LockHolder(NamedTuple):
     """The process that holds a lock, and its study."""
 
     pid: int = 0
@@ -55,7 +55,7 @@ class Locks:
     def __init__(self) -> None:
         self._held: list[tuple[int, str]] = []
 
-    def take(self, path: str, mine: Holder, mode: int = 0o666) -> Holder | None:
+    def take(self, path: str, mine: LockHolder, mode: int = 0o666) -> LockHolder | None:
         """Take one lock.
 
         Args:
@@ -114,17 +114,19 @@ class Locks:
             os.close(descriptor)
 
 
-class Taken(NamedTuple):
+class LockAttempt(NamedTuple):
     """The outcome of an attempt to lock some cores."""
 
     cpu: int = -1
     """The core that another study holds; -1: none."""
-    holder: Holder = Holder()
+    holder: LockHolder = LockHolder()
     unusable: tuple[str, ...] = ()
     """Files that cannot serve as locks, each with its reason."""
 
 
-def take_cores(locks: Locks, cpus: Iterable[int], mine: Holder, folder: str = "") -> Taken:
+def take_cores(
+    locks: Locks, cpus: Iterable[int], mine: LockHolder, folder: str = ""
+) -> LockAttempt:
     """Take the locks of some cores of this machine: all of them, or none.
 
     A core that the same tuner holds already is passed over. So is one whose file cannot serve as
@@ -148,9 +150,9 @@ def take_cores(locks: Locks, cpus: Iterable[int], mine: Holder, folder: str = ""
             continue
         if holder is not None and (not holder.tuner or holder.tuner != mine.tuner):
             taken.release()
-            return Taken(cpu, holder, tuple(unusable))
+            return LockAttempt(cpu, holder, tuple(unusable))
     locks.add(taken)
-    return Taken(unusable=tuple(unusable))
+    return LockAttempt(unusable=tuple(unusable))
 
 
 def cores_folder() -> str:
@@ -215,7 +217,7 @@ def _is_at(descriptor: int, path: str) -> bool:
         return False
 
 
-def _holder(descriptor: int) -> Holder:
+def _holder(descriptor: int) -> LockHolder:
     """Return who holds a lock, as far as that can be known.
 
     The kernel's word comes before the file's, which anybody may have written.
@@ -225,10 +227,10 @@ def _holder(descriptor: int) -> Holder:
         said = _plain(json.loads(os.pread(descriptor, _MOST_BYTES, 0)))
         if pid in (0, said.pid):
             return said
-    return Holder(pid)
+    return LockHolder(pid)
 
 
-def _plain(said: Any) -> Holder:
+def _plain(said: Any) -> LockHolder:
     """Return what a lock's file says, fit to be printed.
 
     Raises:
@@ -237,7 +239,7 @@ def _plain(said: Any) -> Holder:
     pid, *texts = said
     if type(pid) is not int or not all(type(text) is str for text in texts):
         raise ValueError(said)
-    return Holder(
+    return LockHolder(
         pid,
         *("".join(c if c.isprintable() else "?" for c in t[:_MOST_CHARACTERS]) for t in texts),
     )

@@ -46,7 +46,7 @@ _PATIENCE_S = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlaybookResult:
     """The outcome of a playbook, host by host."""
 
     results: Mapping[str, Mapping[str, Any]]
@@ -88,7 +88,7 @@ class Playbooks:
             raise error(f"{playbook} failed: {played.words}")
         return played.results
 
-    def play(self, playbook: str, variables: Mapping[str, Any]) -> Played:
+    def play(self, playbook: str, variables: Mapping[str, Any]) -> PlaybookResult:
         """Run one playbook, whose failure on a host is that host's own affair.
 
         Raises:
@@ -139,7 +139,7 @@ class Playbooks:
         if runner.rc != 0:
             words = "; ".join(f"{host}: {told}" for host, told in failed.items())
             words = words or _end(runner)
-        return Played(results, failed, frozenset(lost), words)
+        return PlaybookResult(results, failed, frozenset(lost), words)
 
 
 def _prepared(private: Path, variables: Mapping[str, Any]) -> Path:

@@ -20,7 +20,7 @@ from tuner.hosts.kernel import names_to_look_at, seen
 from tuner.hosts.local import host_facts
 from tuner.hosts.playbooks import Playbooks
 from tuner.machine.facts import SERVER_NAMES, HostFacts
-from tuner.space.kernel import Seen
+from tuner.space.kernel import KernelState
 
 _SOCKETS = "tuner-ssh-"
 """Begins the name of a folder for sockets; the process's id follows."""
@@ -123,7 +123,7 @@ def read_facts(playbooks: Playbooks, hosts: Sequence[Host]) -> Mapping[str, Remo
     return {name: _facts(result) for name, result in found.items()}
 
 
-def look(playbooks: Playbooks, host: Host, names: Collection[str]) -> Seen:
+def look(playbooks: Playbooks, host: Host, names: Collection[str]) -> KernelState:
     """Return the kernel settings of a host.
 
     Raises:
@@ -185,8 +185,8 @@ def refuse_machine(binary: Path, host: str, machine: str) -> None:
         )
 
 
-class RemotePlace:
-    """A generator on another host: see ``tuner.load.place.Place``.
+class RemoteGeneratorHost:
+    """A generator on another host: see ``tuner.load.place.GeneratorHost``.
 
     Args:
         host: where it runs.
@@ -207,32 +207,32 @@ class RemotePlace:
 
     @property
     def watches_server(self) -> bool:
-        """Implement ``Place.watches_server``."""
+        """Implement ``GeneratorHost.watches_server``."""
         return self._watches_server
 
     def command(self, *arguments: str) -> list[str]:
-        """Implement ``Place.command``."""
+        """Implement ``GeneratorHost.command``."""
         words = ("setsid", "--wait", "sh", "-c", _PREFERRED, "sh", self._binary, *arguments)
         return self._host.command(*words, control_path=self._control_path)
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[str]:
-        """Implement ``Place.folder``."""
+        """Implement ``GeneratorHost.folder``."""
         with self._agent.folder() as path:
             yield path
 
     def put(self, folder: str, name: str, content: bytes) -> str:
-        """Implement ``Place.put``."""
+        """Implement ``GeneratorHost.put``."""
         path = f"{folder}/{name}"
         self._agent.put(path, content)
         return path
 
     def finds(self, path: Path, folder: str) -> str:
-        """Implement ``Place.finds``."""
+        """Implement ``GeneratorHost.finds``."""
         return self.put(folder, path.name, path.read_bytes())
 
     def taken(self, path: str) -> bytes:
-        """Implement ``Place.taken``."""
+        """Implement ``GeneratorHost.taken``."""
         return self._agent.take(path)
 
 

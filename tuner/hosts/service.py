@@ -32,7 +32,7 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningConfiguration:
     """The configuration that Caddy must report at its admin endpoint."""
 
     adapted: tuple[str, ...]
@@ -40,7 +40,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ServiceChange:
     """A change of the files of a service."""
 
     owner: str
@@ -53,7 +53,7 @@ class Change:
     how: Literal["reload", "restart"] = "reload"
     lease_s: float = 300.0
     """The host puts its own files back this long after the last sign of life."""
-    live: Proof | Running | None = None
+    live: Proof | RunningConfiguration | None = None
     """None: a service that runs is taken to run with the files."""
     pid_file: str = ""
     """File of the main process's id; empty: its processes are not asked for."""
@@ -86,7 +86,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ServiceChangeResult:
     """The outcome of a change: ``refused`` and ``failed`` leave the files as they were."""
 
     state: Outcome
@@ -97,7 +97,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenBack:
+class Restoration:
     """The outcome of a restoration, by host."""
 
     files: Mapping[str, Sequence[str]]
@@ -118,7 +118,7 @@ class Services:
         self._playbooks = playbooks
         self._work = work
 
-    def change(self, host: Host, change: Change) -> Changed:
+    def change(self, host: Host, change: ServiceChange) -> ServiceChangeResult:
         """Back up, replace, validate, take over: one Ansible run.
 
         Raises:
@@ -148,7 +148,7 @@ class Services:
             },
         )
         result = results[host.name]
-        return Changed(result["service"], result["message"], tuple(result["pids"]))
+        return ServiceChangeResult(result["service"], result["message"], tuple(result["pids"]))
 
     def keep(self, hosts: Sequence[Host]) -> None:
         """The change stays; ``restore`` still knows the old files.
@@ -178,7 +178,7 @@ class Services:
         results = self._playbooks.run("restore.yml", _of(hosts, owner))
         return {name: result["restored"] for name, result in results.items()}
 
-    def give_back(self, hosts: Sequence[Host], owner: str) -> GivenBack:
+    def give_back(self, hosts: Sequence[Host], owner: str) -> Restoration:
         """Return the same as ``restore``, on as many hosts as it can be done.
 
         Raises:
@@ -192,7 +192,7 @@ class Services:
             for host in hosts
             if host.name in played.results and host.name not in played.failed
         }
-        return GivenBack(done, played.failed)
+        return Restoration(done, played.failed)
 
     def _ask(self, hosts: Sequence[Host], state: str) -> Mapping[str, Mapping[str, Any]]:
         path = self._work / "files.json"

@@ -15,17 +15,17 @@ from pathlib import Path
 
 from tuner.errors import HostError
 from tuner.hosts.local import start_time
-from tuner.hosts.locks import VARIABLE, Holder, Locks, Taken, take_cores
+from tuner.hosts.locks import VARIABLE, LockAttempt, LockHolder, Locks, take_cores
 
 LOCK = ".lock"
 """Name of the lock in a study's folder, while a tuner measures for it."""
 Say = Callable[[str], None]
-TakeCores = Callable[[Collection[int], Holder], Taken]
+TakeCores = Callable[[Collection[int], LockHolder], LockAttempt]
 _LOOK_S = 0.5
 """Between two looks whether a lock is free."""
 
 
-class Turn:
+class HostLocks:
     """The locks that one command holds while it measures.
 
     Args:
@@ -41,7 +41,7 @@ class Turn:
         self._study = Locks()
         self._cores = Locks()
         self._made: list[Path] = []
-        self.holder = Holder(
+        self.holder = LockHolder(
             study="/".join(folder.parts[1:]) or folder.name or "(tuner doctor)",
             folder=str(folder.resolve()),
             tuner=f"{socket.gethostname()} {os.getpid()} {start_time(os.getpid())}",

@@ -11,8 +11,8 @@ import numpy as np
 
 from tuner.errors import HostError, InstrumentError
 from tuner.hosts.agent import Agent
-from tuner.load.generator import Plan
-from tuner.measurement.clocks import Difference, Reading, aligned, difference
+from tuner.load.generator import WindowPlan
+from tuner.measurement.clocks import ClockReading, Difference, aligned, difference
 from tuner.measurement.stalls import Span, StallRule
 from tuner.measurement.window import RawWindow
 
@@ -24,8 +24,8 @@ class Clocks:
     """The offset between the clocks of two hosts, from readings of both over our own."""
 
     def __init__(self) -> None:
-        self._target: deque[Reading] = deque(maxlen=_READINGS)
-        self._generator: deque[Reading] = deque(maxlen=_READINGS)
+        self._target: deque[ClockReading] = deque(maxlen=_READINGS)
+        self._generator: deque[ClockReading] = deque(maxlen=_READINGS)
 
     def read(self, target: Agent, generator: Agent) -> None:
         """Take a reading of each: the target's monotonic clock, the generator's of 1970."""
@@ -72,7 +72,7 @@ class RemoteWatch:
         self._ticking = False
         self._steal_s = 0.0
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self, plan: WindowPlan) -> None:
         """Implement ``Onlooker.begin``."""
         self._pids = {endpoint.instance: endpoint.pids for endpoint in plan.endpoints}
         self._clocks = Clocks()

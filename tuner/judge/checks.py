@@ -10,7 +10,7 @@ from tuner.judge.arms import PairedBlock, excluded_share
 from tuner.judge.ranking import pooled_all
 from tuner.record.model import Record
 from tuner.stats.diagnostics import (
-    Finding,
+    Diagnostic,
     baseline_drift,
     bootstrap,
     invalid_windows,
@@ -30,7 +30,7 @@ def findings(
     *,
     margin: float,
     confidence: float,
-) -> tuple[Finding, ...]:
+) -> tuple[Diagnostic, ...]:
     """Return every diagnostic that the blocks allow, warnings first.
 
     Args:
@@ -48,7 +48,7 @@ def findings(
     return tuple(sorted(found, key=lambda finding: not finding.raised))
 
 
-def sentinel(record: Record, goals: Goals) -> tuple[Finding, ...]:
+def sentinel(record: Record, goals: Goals) -> tuple[Diagnostic, ...]:
     """Return findings about the host from the search's baselines; empty before a search."""
     fits = pooled_all(record.blocks, goals, record.calibration)
     if not fits or not fits[0].baseline:
@@ -56,7 +56,7 @@ def sentinel(record: Record, goals: Goals) -> tuple[Finding, ...]:
     return (baseline_drift(fits[0].baseline, len(fits[0].disturbed)),)
 
 
-def _invalid(begun: Sequence[PairedBlock]) -> Finding:
+def _invalid(begun: Sequence[PairedBlock]) -> Diagnostic:
     baseline, candidate = (sum(block.invalid[arm] for block in begun) for arm in (0, 1))
     most = max(sum(block.measured[arm] for block in begun) for arm in (0, 1))
     return invalid_windows(candidate, baseline, most)
@@ -64,7 +64,7 @@ def _invalid(begun: Sequence[PairedBlock]) -> Finding:
 
 def _of_used(
     used: Sequence[PairedBlock], objective: Objective, margin: float, confidence: float
-) -> list[Finding]:
+) -> list[Diagnostic]:
     differences = [block.difference(objective.difference_ln) for block in used]
     order, shares = _of_rounds(used, objective)
     return [
@@ -83,7 +83,7 @@ def _of_used(
 
 def _of_rounds(
     used: Sequence[PairedBlock], objective: Objective
-) -> tuple[list[Finding], list[Finding]]:
+) -> tuple[list[Diagnostic], list[Diagnostic]]:
     """Return findings from single windows; none for a capacity, whose windows differ in rate."""
     if objective.slo:
         return [], []

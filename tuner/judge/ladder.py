@@ -58,7 +58,7 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ReachedRate:
     """A rate that was sought, with its 95 % interval."""
 
     per_s: float
@@ -76,8 +76,8 @@ class Climb:
     arm: str
     rungs: tuple[Rung, ...]
     """By rising rate."""
-    knee: Reach | None
-    holds: Reach | None
+    knee: ReachedRate | None
+    holds: ReachedRate | None
     """The highest rate within the limit."""
     generator_limit_per_s: float | None
     """Lowest rate at which the generator, and not the server, was the limit."""
@@ -233,7 +233,7 @@ def _draws(blocks: Sequence[Block], seed: int) -> list[_Draw]:
 
 def _reach(
     seen: _ByBlock, draws: Sequence[_Draw], points: Callable[[Sequence[_Seen]], list[Point]]
-) -> Reach | None:
+) -> ReachedRate | None:
     """Return the rate where the fit crosses zero, with an interval from the resamples."""
     found = [
         crossing(points([window for number in draw for window in seen[number]]), spread=True)
@@ -244,9 +244,9 @@ def _reach(
         return None
     again = [other.ln_rate for other in found[1:] if other is not None]
     if not again:
-        return Reach(math.exp(first.ln_rate), first.side)
+        return ReachedRate(math.exp(first.ln_rate), first.side)
     low, high = np.quantile(again, [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
-    return Reach(math.exp(first.ln_rate), first.side, math.exp(low), math.exp(high))
+    return ReachedRate(math.exp(first.ln_rate), first.side, math.exp(low), math.exp(high))
 
 
 def _knee_points(seen: Sequence[_Seen]) -> list[Point]:

@@ -12,7 +12,7 @@ from tuner.judge.arms import INTERRUPTED, PairedBlock
 from tuner.judge.confirmation import Tally
 from tuner.judge.history import TrialFigure
 from tuner.record.model import Record
-from tuner.stats.diagnostics import Finding
+from tuner.stats.diagnostics import Diagnostic
 from tuner.stats.verdict import Verdict, VerdictKind
 from tuner.stats.words import counted
 
@@ -42,7 +42,7 @@ def outcome(
     *,
     confirm: Sequence[PairedBlock],
     tally: Tally,
-    found: Sequence[Finding],
+    found: Sequence[Diagnostic],
     trials: Sequence[TrialFigure],
     front: TrialFigure | None,
 ) -> Outcome:
@@ -94,7 +94,7 @@ def _confirmation(
     *,
     confirm: Sequence[PairedBlock],
     tally: Tally,
-    found: Sequence[Finding],
+    found: Sequence[Diagnostic],
 ) -> Outcome:
     protocol = record.protocol
     assert protocol is not None  # noqa: S101 - the caller has looked
@@ -127,7 +127,7 @@ def _confirmation(
     return Outcome("incomplete", f"{words}.", None, void="the confirmation is not at its end")
 
 
-def _spoilt(found: Sequence[Finding]) -> str:
+def _spoilt(found: Sequence[Diagnostic]) -> str:
     """Return the protocol: more than 10 % of windows invalid, or unequal arms, is inconclusive."""
     return next((f.message for f in found if f.code == "invalid-windows" and f.raised), "")
 

@@ -46,7 +46,7 @@ from tuner.measurement import core_wait
 from tuner.record.changes import Change, changes_of
 from tuner.record.check import reading
 from tuner.record.model import Protocol, Record
-from tuner.stats.diagnostics import Finding
+from tuner.stats.diagnostics import Diagnostic
 from tuner.stats.holm import holm
 from tuner.stats.paired import PairedEstimate
 from tuner.stats.power import LEVEL
@@ -111,7 +111,7 @@ class StudyResult:
     spectra: tuple[Spectrum, ...]
     excluded: tuple[float, float]
     """Share of requests that the stall rule excluded, of baseline and candidate; NaN if none."""
-    findings: tuple[Finding, ...]
+    findings: tuple[Diagnostic, ...]
     """Diagnostics, warnings first."""
     warnings: tuple[str, ...]
     """Raised findings, calibration's warnings and preflight's notes."""
@@ -329,7 +329,7 @@ def _shrinkage(
     return None
 
 
-def _warnings(record: Record, goals: Goals, found: Sequence[Finding]) -> tuple[str, ...]:
+def _warnings(record: Record, goals: Goals, found: Sequence[Diagnostic]) -> tuple[str, ...]:
     raised = tuple(finding.message for finding in found if finding.raised)
     calibration = record.calibration.warnings if record.calibration else ()
     waited = core_wait.warning(window for block in record.blocks for window in block.windows)

@@ -26,7 +26,7 @@ Found = Iterator[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CaddyRule:
     """One rule: what it looks for, and what it has to say about it."""
 
     id: str
@@ -150,8 +150,8 @@ def _full_duplex(places: tuple[Place, ...], _: LintFacts) -> Found:
             yield path, "answers begin before requests were read"
 
 
-RULES: tuple[Rule, ...] = (
-    Rule(
+RULES: tuple[CaddyRule, ...] = (
+    CaddyRule(
         "upstream-without-keepalive",
         "wrong",
         _keepalive_off,
@@ -160,7 +160,7 @@ RULES: tuple[Rule, ...] = (
         "leave keepalive off out of the transport",
         _JSON + "servers/routes/handle/reverse_proxy/transport/http/keep_alive/",
     ),
-    Rule(
+    CaddyRule(
         "few-idle-connections",
         "doubtful",
         _few_idle,
@@ -168,7 +168,7 @@ RULES: tuple[Rule, ...] = (
         "keepalive_idle_conns_per_host 32; or more, up to the requests at a time",
         _DOCS + "caddyfile/directives/reverse_proxy#the-http-transport",
     ),
-    Rule(
+    CaddyRule(
         "flush-each-piece",
         "doubtful",
         _flush,
@@ -176,7 +176,7 @@ RULES: tuple[Rule, ...] = (
         "leave flush_interval out, but where answers are streams",
         _DOCS + "caddyfile/directives/reverse_proxy#streaming",
     ),
-    Rule(
+    CaddyRule(
         "high-compression",
         "doubtful",
         _high_level,
@@ -184,7 +184,7 @@ RULES: tuple[Rule, ...] = (
         "gzip 5, zstd default, or precompressed files",
         _DOCS + "caddyfile/directives/encode",
     ),
-    Rule(
+    CaddyRule(
         "debug-log",
         "wrong",
         _debug,
@@ -192,7 +192,7 @@ RULES: tuple[Rule, ...] = (
         "take `debug` out of the global options",
         _DOCS + "caddyfile/options#debug",
     ),
-    Rule(
+    CaddyRule(
         "short-idle-timeout",
         "doubtful",
         _short_idle,
@@ -200,7 +200,7 @@ RULES: tuple[Rule, ...] = (
         "leave `timeouts idle` out: 5 minutes",
         _DOCS + "caddyfile/options#timeouts",
     ),
-    Rule(
+    CaddyRule(
         "full-duplex",
         "doubtful",
         _full_duplex,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from tuner.lint.finding import LintFacts
-from tuner.lint.rule import CORE, DOCS, HTTP, Found, Rule
-from tuner.lint.scope import Spot, inside, number, spots
+from tuner.lint.rule import CORE, DOCS, HTTP, Found, NginxRule
+from tuner.lint.scope import ScopedDirective, inside, number, spots
 from tuner.own.nginx.tree import Directive, Tree
 
 _MORE_REQUESTS = (1, 19, 10)
@@ -48,7 +48,7 @@ def _nopush(tree: Tree, _: LintFacts) -> Found:
     for spot in spots(tree, "tcp_nopush"):
         if spot.directive.args == ("on",) and not spot.says("sendfile", "on"):
             block = Directive("", (), "", 0, spot.levels[-1])
-            below = inside(block, Spot(block, spot.levels[:-1]), "sendfile")
+            below = inside(block, ScopedDirective(block, spot.levels[:-1]), "sendfile")
             if not any(one.directive.args == ("on",) for one in below):
                 yield spot.directive, "tcp_nopush without sendfile"
 
@@ -88,8 +88,8 @@ def _debug_log(tree: Tree, _: LintFacts) -> Found:
             yield spot.directive, "dozens of lines are written for every request"
 
 
-RULES: tuple[Rule, ...] = (
-    Rule(
+RULES: tuple[NginxRule, ...] = (
+    NginxRule(
         "few-keepalive-requests",
         "doubtful",
         _few_requests,
@@ -97,7 +97,7 @@ RULES: tuple[Rule, ...] = (
         "keepalive_requests 1000; or more",
         HTTP + "keepalive_requests",
     ),
-    Rule(
+    NginxRule(
         "no-keepalive",
         "doubtful",
         _no_keepalive,
@@ -105,7 +105,7 @@ RULES: tuple[Rule, ...] = (
         "keepalive_timeout 75s; or what clients need",
         HTTP + "keepalive_timeout",
     ),
-    Rule(
+    NginxRule(
         "nopush-without-sendfile",
         "wrong",
         _nopush,
@@ -113,7 +113,7 @@ RULES: tuple[Rule, ...] = (
         "sendfile on;",
         HTTP + "tcp_nopush",
     ),
-    Rule(
+    NginxRule(
         "directio-of-small-files",
         "doubtful",
         _small_directio,
@@ -121,7 +121,7 @@ RULES: tuple[Rule, ...] = (
         "directio 4m; or more, or leave it out",
         HTTP + "directio",
     ),
-    Rule(
+    NginxRule(
         "nodelay-off",
         "wrong",
         _nodelay,
@@ -129,7 +129,7 @@ RULES: tuple[Rule, ...] = (
         "leave it out: on by default",
         HTTP + "tcp_nodelay",
     ),
-    Rule(
+    NginxRule(
         "high-compression",
         "doubtful",
         _high_level,
@@ -137,7 +137,7 @@ RULES: tuple[Rule, ...] = (
         "gzip_comp_level 5; or less, or files that are compressed beforehand (gzip_static)",
         DOCS + "http/ngx_http_gzip_module.html#gzip_comp_level",
     ),
-    Rule(
+    NginxRule(
         "compressed-twice",
         "doubtful",
         _compressed_twice,
@@ -145,7 +145,7 @@ RULES: tuple[Rule, ...] = (
         "gzip_types with the types of text that are served",
         DOCS + "http/ngx_http_gzip_module.html#gzip_types",
     ),
-    Rule(
+    NginxRule(
         "log-opened-per-request",
         "doubtful",
         _log_per_request,
@@ -153,7 +153,7 @@ RULES: tuple[Rule, ...] = (
         "open_log_file_cache max=100;",
         DOCS + "http/ngx_http_log_module.html#open_log_file_cache",
     ),
-    Rule(
+    NginxRule(
         "debug-log",
         "wrong",
         _debug_log,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tuner.lint import nginx_requests, nginx_tls, nginx_upstreams, nginx_workers
 from tuner.lint.finding import Finding, LintFacts
-from tuner.lint.rule import CORE, DOCS, HTTP, Found, Rule
+from tuner.lint.rule import CORE, DOCS, HTTP, Found, NginxRule
 from tuner.lint.scope import spots
 from tuner.own.nginx.tree import Tree
 from tuner.space.never import refusal
@@ -74,12 +74,12 @@ def _harmful(tree: Tree, _: LintFacts) -> Found:
             yield spot.directive, f"{name}: {refusal('nginx', name)}"
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[NginxRule, ...] = (
     *nginx_workers.RULES,
     *nginx_requests.RULES,
     *nginx_tls.RULES,
     *nginx_upstreams.RULES,
-    Rule(
+    NginxRule(
         "obsolete",
         "wrong",
         _obsolete,
@@ -87,7 +87,7 @@ RULES: tuple[Rule, ...] = (
         "take it out",
         DOCS + "http/ngx_http_v2_module.html",
     ),
-    Rule(
+    NginxRule(
         "harmful",
         "wrong",
         _harmful,

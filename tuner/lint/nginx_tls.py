@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tuner.lint.finding import LintFacts
-from tuner.lint.rule import DOCS, Found, Rule
-from tuner.lint.scope import Spot, spots
+from tuner.lint.rule import DOCS, Found, NginxRule
+from tuner.lint.scope import ScopedDirective, spots
 from tuner.own.nginx.tree import Directive, Tree
 
 _SSL = DOCS + "http/ngx_http_ssl_module.html#"
@@ -20,7 +20,7 @@ def _sendfile_tls(tree: Tree, facts: LintFacts) -> Found:
     for server in spots(tree, "server"):
         if server.directive.block is None or not _is_tls(server.directive):
             continue
-        within = Spot(server.directive, (*server.levels, server.directive.block))
+        within = ScopedDirective(server.directive, (*server.levels, server.directive.block))
         told = within.one("sendfile")
         if told is None or told.args != ("on",):
             continue
@@ -48,8 +48,8 @@ def _full_handshakes(tree: Tree, _: LintFacts) -> Found:
             yield spot.directive, "no tickets, and no cache that workers share"
 
 
-RULES: tuple[Rule, ...] = (
-    Rule(
+RULES: tuple[NginxRule, ...] = (
+    NginxRule(
         "sendfile-under-tls",
         "doubtful",
         _sendfile_tls,
@@ -57,7 +57,7 @@ RULES: tuple[Rule, ...] = (
         "ssl_conf_command Options KTLS; with the kernel's TLS loaded, if a measurement favours it",
         _SSL + "ssl_conf_command",
     ),
-    Rule(
+    NginxRule(
         "builtin-cache",
         "doubtful",
         _builtin_cache,
@@ -65,7 +65,7 @@ RULES: tuple[Rule, ...] = (
         "ssl_session_cache shared:SSL:10m; alone",
         _SSL + "ssl_session_cache",
     ),
-    Rule(
+    NginxRule(
         "full-handshakes",
         "doubtful",
         _full_handshakes,

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from tuner.lint.finding import LintFacts
-from tuner.lint.rule import DOCS, Found, Rule
-from tuner.lint.scope import Spot, spots
+from tuner.lint.rule import DOCS, Found, NginxRule
+from tuner.lint.scope import ScopedDirective, spots
 from tuner.own.nginx.tree import Directive, Tree
 
 _PROXY = DOCS + "http/ngx_http_proxy_module.html#"
@@ -18,7 +18,7 @@ _BALANCING = ("least_conn", "ip_hash", "hash", "random", "least_time")
 _TARGET = re.compile(r"https?://([^/:$]+|\[[^\]]+\])(?=[/:]|$)")
 
 
-def _passes(tree: Tree) -> Iterator[tuple[Spot, Directive | None]]:
+def _passes(tree: Tree) -> Iterator[tuple[ScopedDirective, Directive | None]]:
     """Yield every ``proxy_pass`` to a name that is known here, with the upstream that it means."""
     named = {
         spot.directive.args[0]: spot.directive
@@ -39,7 +39,7 @@ def _no_upstream_keepalive(tree: Tree, facts: LintFacts) -> Found:
             yield upstream, "every request opens a connection to the upstream"
 
 
-def _kept(tree: Tree, facts: LintFacts) -> Iterator[Spot]:
+def _kept(tree: Tree, facts: LintFacts) -> Iterator[ScopedDirective]:
     """Yield every ``proxy_pass`` whose upstream keeps connections."""
     for spot, upstream in _passes(tree):
         if upstream is None or facts.version >= _KEPT_BY_DEFAULT:
@@ -93,8 +93,8 @@ def _buffering_off(tree: Tree, _: LintFacts) -> Found:
             yield spot.directive, "answers are passed on only as fast as the client reads"
 
 
-RULES: tuple[Rule, ...] = (
-    Rule(
+RULES: tuple[NginxRule, ...] = (
+    NginxRule(
         "upstream-without-keepalive",
         "doubtful",
         _no_upstream_keepalive,
@@ -104,7 +104,7 @@ RULES: tuple[Rule, ...] = (
         ' Connection ""; but a location that upgrades to WebSockets keeps its Connection header',
         _UPSTREAM + "keepalive",
     ),
-    Rule(
+    NginxRule(
         "upstream-keepalive-http-1.0",
         "wrong",
         _old_http,
@@ -112,7 +112,7 @@ RULES: tuple[Rule, ...] = (
         "proxy_http_version 1.1;",
         _PROXY + "proxy_http_version",
     ),
-    Rule(
+    NginxRule(
         "upstream-keepalive-connection-header",
         "wrong",
         _connection_header,
@@ -121,7 +121,7 @@ RULES: tuple[Rule, ...] = (
         'proxy_set_header Connection ""; in the same block as the other proxy_set_header',
         _UPSTREAM + "keepalive",
     ),
-    Rule(
+    NginxRule(
         "upstream-keepalive-fastcgi",
         "wrong",
         _fastcgi,
@@ -129,7 +129,7 @@ RULES: tuple[Rule, ...] = (
         "fastcgi_keep_conn on;",
         _UPSTREAM + "keepalive",
     ),
-    Rule(
+    NginxRule(
         "keepalive-before-balancing",
         "wrong",
         _keepalive_first,
@@ -137,7 +137,7 @@ RULES: tuple[Rule, ...] = (
         "put keepalive last in the upstream",
         _UPSTREAM + "keepalive",
     ),
-    Rule(
+    NginxRule(
         "buffering-off",
         "doubtful",
         _buffering_off,

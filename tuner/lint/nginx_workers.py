@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tuner.lint.finding import LintFacts
-from tuner.lint.rule import CORE, DOCS, HTTP, Found, Rule
+from tuner.lint.rule import CORE, DOCS, HTTP, Found, NginxRule
 from tuner.lint.scope import number, option, spots
 from tuner.own.nginx.tree import Directive, Tree
 
@@ -131,8 +131,8 @@ def _accept_mutex(tree: Tree, _: LintFacts) -> Found:
             yield spot.directive, "workers take turns in accepting connections"
 
 
-RULES: tuple[Rule, ...] = (
-    Rule(
+RULES: tuple[NginxRule, ...] = (
+    NginxRule(
         "connections-above-files",
         "wrong",
         _connections,
@@ -140,7 +140,7 @@ RULES: tuple[Rule, ...] = (
         "worker_rlimit_nofile of twice worker_connections, or fewer connections",
         CORE + "worker_rlimit_nofile",
     ),
-    Rule(
+    NginxRule(
         "connections-without-file-limit",
         "doubtful",
         _connections_unsaid,
@@ -148,7 +148,7 @@ RULES: tuple[Rule, ...] = (
         "worker_rlimit_nofile of twice worker_connections",
         CORE + "worker_rlimit_nofile",
     ),
-    Rule(
+    NginxRule(
         "one-worker",
         "doubtful",
         _one_worker,
@@ -156,7 +156,7 @@ RULES: tuple[Rule, ...] = (
         "worker_processes auto;",
         CORE + "worker_processes",
     ),
-    Rule(
+    NginxRule(
         "slow-events",
         "wrong",
         _slow_events,
@@ -164,7 +164,7 @@ RULES: tuple[Rule, ...] = (
         "leave use out",
         CORE + "use",
     ),
-    Rule(
+    NginxRule(
         "no-workers",
         "wrong",
         _no_workers,
@@ -172,7 +172,7 @@ RULES: tuple[Rule, ...] = (
         "leave master_process out",
         CORE + "master_process",
     ),
-    Rule(
+    NginxRule(
         "few-masks",
         "wrong",
         _few_masks,
@@ -180,7 +180,7 @@ RULES: tuple[Rule, ...] = (
         "worker_cpu_affinity auto; or a mask for each worker",
         CORE + "worker_cpu_affinity",
     ),
-    Rule(
+    NginxRule(
         "reuseport-one-worker",
         "doubtful",
         _reuseport,
@@ -188,7 +188,7 @@ RULES: tuple[Rule, ...] = (
         "leave reuseport out, or have more workers",
         HTTP + "reuseport",
     ),
-    Rule(
+    NginxRule(
         "quic-without-reuseport",
         "wrong",
         _quic,
@@ -196,7 +196,7 @@ RULES: tuple[Rule, ...] = (
         "listen … quic reuseport; once for each address",
         DOCS + "quic.html",
     ),
-    Rule(
+    NginxRule(
         "quic-unannounced",
         "doubtful",
         _unannounced,
@@ -204,7 +204,7 @@ RULES: tuple[Rule, ...] = (
         "add_header Alt-Svc 'h3=\":443\"; ma=86400';",
         DOCS + "quic.html",
     ),
-    Rule(
+    NginxRule(
         "backlog-above-somaxconn",
         "wrong",
         _backlog,
@@ -212,7 +212,7 @@ RULES: tuple[Rule, ...] = (
         "sysctl net.core.somaxconn of at least as much, or a smaller backlog",
         HTTP + "listen",
     ),
-    Rule(
+    NginxRule(
         "listen-http2",
         "doubtful",
         _listen_http2,
@@ -220,7 +220,7 @@ RULES: tuple[Rule, ...] = (
         "http2 on; as a directive of the server",
         DOCS + "http/ngx_http_v2_module.html#http2",
     ),
-    Rule(
+    NginxRule(
         "accept-mutex",
         "doubtful",
         _accept_mutex,

@@ -16,7 +16,7 @@ Found = Iterator[tuple[Directive, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class NginxRule:
     """One rule: what it looks for, and what it has to say about it."""
 
     id: str

@@ -14,7 +14,7 @@ from tuner.own.nginx.tree import Directive, Tree
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class ScopedDirective:
     """A directive with the blocks around it."""
 
     directive: Directive
@@ -40,12 +40,12 @@ class Spot:
         return found is not None and found.args == args
 
 
-def spots(tree: Tree, *names: str) -> Iterator[Spot]:
+def spots(tree: Tree, *names: str) -> Iterator[ScopedDirective]:
     """Yield every directive of these names, wherever it stands."""
     yield from _spots((), tree.directives, names)
 
 
-def inside(block: Directive, around: Spot, *names: str) -> Iterator[Spot]:
+def inside(block: Directive, around: ScopedDirective, *names: str) -> Iterator[ScopedDirective]:
     """Those below one block."""
     yield from _spots(around.levels, block.block or (), names)
 
@@ -54,11 +54,11 @@ def _spots(
     levels: tuple[tuple[Directive, ...], ...],
     directives: tuple[Directive, ...],
     names: tuple[str, ...],
-) -> Iterator[Spot]:
+) -> Iterator[ScopedDirective]:
     here = (*levels, directives)
     for directive in directives:
         if directive.name in names:
-            yield Spot(directive, here)
+            yield ScopedDirective(directive, here)
         yield from _spots(here, directive.block or (), names) if directive.block else ()
 
 

@@ -45,7 +45,7 @@ class WindowSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WindowPlan:
     """The windows of one block, in the order in which they are to be measured."""
 
     workload: Workload
@@ -81,7 +81,7 @@ class LoadGenerator(Protocol):
         """
         ...
 
-    def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
+    def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
         """Measure the windows in order and call ``after`` with each as it ends.
 
         The windows of instances that ``after`` drops, all of them the plan's, are skipped.

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from tuner.errors import InstrumentError
 from tuner.load import program
-from tuner.load.generator import HOST, Endpoint, Mode, Next, Plan, WindowSpec
+from tuner.load.generator import HOST, Endpoint, Mode, Next, WindowPlan, WindowSpec
 from tuner.load.turns import in_turn
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.instrument import Instrument
 from tuner.measurement.window import RawWindow, Samples
 from tuner.paths import temporary
-from tuner.workload.wire import Agreed, Wire
+from tuner.workload.wire import NegotiatedTerms, Wire
 from tuner.workload.workload import Request, Workload
 
 H2LOAD = Instrument(
@@ -113,7 +113,7 @@ class H2loadGenerator:
             return "calls every status but 2xx and 3xx an error"
         return ""
 
-    def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
+    def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
         """See ``LoadGenerator.run``.
 
         Raises:
@@ -149,7 +149,7 @@ class H2loadGenerator:
 
     def _ended(
         self, command: list[str], endpoint: Endpoint, lasts_s: float, folder: Path
-    ) -> program.Ended:
+    ) -> program.CompletedProgram:
         """Return one run to its end. Once in hundreds h2load 1.52 does not end by itself."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -160,7 +160,7 @@ class H2loadGenerator:
                     patience_s=lasts_s + _PATIENCE_S,
                     folder=folder,
                 )
-            except program.StuckError:
+            except program.HungProgramError:
                 (folder / _LOG).unlink(missing_ok=True)
                 if attempt == _ATTEMPTS:
                     raise
@@ -201,7 +201,7 @@ def _read_log(path: Path) -> Log:
 
 
 def _raw(
-    log: Log, ended: program.Ended, workload: Workload, spec: WindowSpec, threads: int
+    log: Log, ended: program.CompletedProgram, workload: Workload, spec: WindowSpec, threads: int
 ) -> RawWindow:
     count = len(log.started_us)
     begun_us = int(log.started_us[0]) if count else round(ended.started_unix_s * 1e6)
@@ -256,10 +256,10 @@ def _raw(
     )
 
 
-def _agreed(text: str) -> Agreed:
+def _agreed(text: str) -> NegotiatedTerms:
     """Return the protocol and cipher that it prints for the first connection."""
     told = dict(_AGREED.findall(text))
-    return Agreed(
+    return NegotiatedTerms(
         tls_version=told.get("TLS Protocol", ""),
         cipher=told.get("Cipher", ""),
         group=told.get("Server Temp Key", "").split(" ")[0],

@@ -21,14 +21,14 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from tuner.errors import HostError, InstrumentError
-from tuner.load.generator import HOST, Endpoint, Mode, Next, Plan, WindowSpec
-from tuner.load.place import Here, Place
+from tuner.load.generator import HOST, Endpoint, Mode, Next, WindowPlan, WindowSpec
+from tuner.load.place import GeneratorHost, LocalGeneratorHost
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.instrument import NATIVE, Instrument
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import RawWindow, Samples
 from tuner.workload.arrivals import Arrival, Profile, stretch
-from tuner.workload.wire import Agreed, Wire
+from tuner.workload.wire import NegotiatedTerms, Wire
 from tuner.workload.workload import Workload
 
 _MAGIC = b"TNRS0001"
@@ -51,10 +51,10 @@ class NativeGenerator:
     """
 
     def __init__(
-        self, binary: Path, cores: CoreSplit, rule: StallRule, place: Place | None = None
+        self, binary: Path, cores: CoreSplit, rule: StallRule, place: GeneratorHost | None = None
     ) -> None:
         self._binary = binary
-        self._place = place or Here(binary)
+        self._place = place or LocalGeneratorHost(binary)
         self._cores = cores
         self._rule = rule
         self._name: str | None = None
@@ -91,7 +91,7 @@ class NativeGenerator:
         found: Mapping[str, Any] = json.loads(text)
         return found
 
-    def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
+    def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
         """Implement ``LoadGenerator.run``."""
         if not plan.windows:
             return
@@ -112,7 +112,7 @@ class NativeGenerator:
                     _write(process, _control(answer))
                 raise InstrumentError(f"tuner-loadgen ended too early: {_last_words(process)}")
 
-    def _plan(self, plan: Plan, samples_dir: str) -> dict[str, Any]:
+    def _plan(self, plan: WindowPlan, samples_dir: str) -> dict[str, Any]:
         def put(name: str, text: str) -> str:
             return self._place.put(samples_dir, name, text.encode())
 
@@ -155,7 +155,7 @@ class NativeGenerator:
             raise InstrumentError(f"{self._binary} does not start: {error}") from error
         _prefer(process.pid)
         # On another host it is SSH's own process that runs here.
-        self._pids = (process.pid,) if isinstance(self._place, Here) else ()
+        self._pids = (process.pid,) if isinstance(self._place, LocalGeneratorHost) else ()
         alive = threading.Event()
         done = threading.Event()
 
@@ -332,7 +332,7 @@ def _control(answer: Next) -> str:
     return json.dumps(words)
 
 
-def _window(line: Mapping[str, Any], place: Place) -> RawWindow:
+def _window(line: Mapping[str, Any], place: GeneratorHost) -> RawWindow:
     """Return one line of the generator's output as plain data; its samples are read and removed."""
     stalls = line["stalls"]
     if line["samples"] is None:
@@ -380,14 +380,14 @@ def _mean_rate_per_s(line: Mapping[str, Any]) -> float:
     return float(line["offered"] / line["duration_s"])
 
 
-def _agreed(line: Mapping[str, Any]) -> Agreed:
+def _agreed(line: Mapping[str, Any]) -> NegotiatedTerms:
     """TLS and handshakes, as far as this version of the generator reports them."""
     tls = line.get("tls") or {}
     opened = line.get("handshakes") or {}
     during, before = opened.get("during", {}), opened.get("before", {})
     shown = during if during.get("count") else before
     blocked = line.get("blocked") or {}
-    return Agreed(
+    return NegotiatedTerms(
         tls_version=" + ".join(sorted(tls.get("version", {}))),
         cipher=" + ".join(sorted(tls.get("cipher", {}))),
         group=" + ".join(sorted(tls.get("group", {}))),

@@ -10,7 +10,7 @@ from typing import Protocol
 from tuner.paths import temporary
 
 
-class Place(Protocol):
+class GeneratorHost(Protocol):
     """The place where a generator runs: this machine or another host."""
 
     @property
@@ -43,7 +43,7 @@ class Place(Protocol):
         ...
 
 
-class Here:
+class LocalGeneratorHost:
     """This machine.
 
     Args:
@@ -55,31 +55,31 @@ class Here:
 
     @property
     def watches_server(self) -> bool:
-        """Implement ``Place.watches_server``."""
+        """Implement ``GeneratorHost.watches_server``."""
         return True
 
     def command(self, *arguments: str) -> list[str]:
-        """Implement ``Place.command``."""
+        """Implement ``GeneratorHost.command``."""
         return [str(self._binary), *arguments]
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[str]:
-        """Implement ``Place.folder``."""
+        """Implement ``GeneratorHost.folder``."""
         with temporary("samples") as name:
             yield name
 
     def put(self, folder: str, name: str, content: bytes) -> str:
-        """Implement ``Place.put``."""
+        """Implement ``GeneratorHost.put``."""
         path = Path(folder) / name
         path.write_bytes(content)
         return str(path)
 
     def finds(self, path: Path, folder: str) -> str:  # noqa: ARG002 - nothing is copied
-        """Implement ``Place.finds``."""
+        """Implement ``GeneratorHost.finds``."""
         return str(path)
 
     def taken(self, path: str) -> bytes:
-        """Implement ``Place.taken``."""
+        """Implement ``GeneratorHost.taken``."""
         content = Path(path).read_bytes()
         Path(path).unlink()
         return content

@@ -23,12 +23,12 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _KEPT_WORDS = 500
 
 
-class StuckError(InstrumentError):
+class HungProgramError(InstrumentError):
     """A program that did not end by itself; it was ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CompletedProgram:
     """A program that ran to its end, with any exit code."""
 
     code: int
@@ -69,7 +69,7 @@ def run(
     pids: Sequence[int],
     patience_s: float,
     folder: Path,
-) -> Ended:
+) -> CompletedProgram:
     """Run a program on some CPUs to its end.
 
     Args:
@@ -103,7 +103,7 @@ def run(
             out, err = process.communicate(timeout=patience_s)
         except subprocess.TimeoutExpired:
             process.kill()
-            raise StuckError(
+            raise HungProgramError(
                 f"{command[0]} was ended: it did not end within {patience_s:.0f} s"
             ) from None
         except BaseException:
@@ -111,7 +111,7 @@ def run(
             raise
     elapsed_s = time.monotonic() - begun
     after = _cpu_s(pids)
-    return Ended(
+    return CompletedProgram(
         code=process.returncode,
         out=out,
         err=err,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tuner.errors import InstrumentError
-from tuner.load.generator import Endpoint, Next, Plan, WindowSpec
+from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
 from tuner.measurement.window import RawWindow
 
 
 def in_turn(
-    plan: Plan,
+    plan: WindowPlan,
     measure: Callable[[Endpoint, WindowSpec], RawWindow],
     after: Callable[[RawWindow], Next],
 ) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tuner.load.generator import Mode, Next, Plan
+from tuner.load.generator import Mode, Next, WindowPlan
 from tuner.load.native import NativeGenerator
 from tuner.measurement.instrument import Instrument
 from tuner.measurement.window import RawWindow
@@ -20,7 +20,7 @@ from tuner.workload.workload import Workload
 class Onlooker(Protocol):
     """An observer of the server's host while the load comes from another host."""
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self, plan: WindowPlan) -> None:
         """Before the first window."""
         ...
 
@@ -63,7 +63,7 @@ class WatchedGenerator:
         """See ``WatchesStalls.stalls``: of the generator's cores."""
         return self._inner.stalls(duration_s)
 
-    def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
+    def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
         """Implement ``LoadGenerator.run``."""
 
         def complete(window: RawWindow) -> Next:

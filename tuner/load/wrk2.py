@@ -24,12 +24,12 @@ import numpy as np
 
 from tuner.errors import InstrumentError
 from tuner.load import program
-from tuner.load.generator import Endpoint, Mode, Next, Plan, WindowSpec
+from tuner.load.generator import Endpoint, Mode, Next, WindowPlan, WindowSpec
 from tuner.load.lua import REPORT, script
 from tuner.load.turns import in_turn
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.instrument import Instrument
-from tuner.measurement.latency import Counts
+from tuner.measurement.latency import HistogramCounts
 from tuner.measurement.window import Histogram, RawWindow
 from tuner.paths import temporary
 from tuner.workload.wire import Wire
@@ -93,7 +93,7 @@ class Wrk2Generator:
             return "calls every status over 399 an error, and this workload expects one"
         return ""
 
-    def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
+    def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
         """Implement ``LoadGenerator.run``."""
         with temporary("wrk2") as folder:
             path = Path(folder)
@@ -146,21 +146,21 @@ def offered(rate_per_s: float, lasted_s: float, connections: int, threads: int) 
 
 
 @dataclass(frozen=True, slots=True)
-class Spectrum:
+class PercentileSpectrum:
     """One percentile spectrum of wrk2's text, or of the hook: latencies by rank."""
 
     ranks: tuple[int, ...]
     """Requests that took at most each latency, ascending."""
     values_us: tuple[float, ...]
 
-    def counts(self) -> Counts:
+    def counts(self) -> HistogramCounts:
         """Return as a histogram: what lies between two ranks counts with the higher one's value."""
         if not self.ranks:
-            return Counts.empty()
+            return HistogramCounts.empty()
         ranks = np.asarray(self.ranks, np.int64)
         between = ranks - np.concatenate(([0], ranks[:-1]))
         values = np.round(np.asarray(self.values_us) * 1e3).astype(np.int64)
-        return Counts(values[between > 0], between[between > 0])
+        return HistogramCounts(values[between > 0], between[between > 0])
 
     def around_us(self, share: float) -> tuple[float, float]:
         """Bounds of the latency that this share of the requests did not exceed; NaN if empty.
@@ -174,7 +174,7 @@ class Spectrum:
         return self.values_us[place if exact else max(0, place - 1)], self.values_us[place]
 
 
-def read_spectra(text: str) -> dict[str, Spectrum]:
+def read_spectra(text: str) -> dict[str, PercentileSpectrum]:
     """Return the detailed spectra of wrk2's text, by what their heading calls them.
 
     Rows are always in ms, independent of the summary's unit. Headings are looked
@@ -193,11 +193,11 @@ def read_spectra(text: str) -> dict[str, Spectrum]:
             continue
         rows[0].append(int(row[3]))
         rows[1].append(float(row[1]) * 1e3)
-    return {name: Spectrum(tuple(r), tuple(v)) for name, (r, v) in found.items()}
+    return {name: PercentileSpectrum(tuple(r), tuple(v)) for name, (r, v) in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Wrk2Output:
     """One run of wrk2, from its hook and its text."""
 
     duration_s: float
@@ -205,15 +205,15 @@ class _Told:
     bytes_in: int
     errors: Mapping[str, int]
     timeouts: int
-    corrected: Spectrum
-    service: Spectrum
+    corrected: PercentileSpectrum
+    service: PercentileSpectrum
 
 
-def _told(ended: program.Ended, lasts_s: int) -> _Told:
+def _told(ended: program.CompletedProgram, lasts_s: int) -> _Wrk2Output:
     if "unable to connect" in ended.out + ended.err:
         # wrk2 tries once before it begins, and ends at once.
-        nothing = Spectrum((), ())
-        return _Told(float(lasts_s), 0, 0, {"connect_refused": 1}, 0, nothing, nothing)
+        nothing = PercentileSpectrum((), ())
+        return _Wrk2Output(float(lasts_s), 0, 0, {"connect_refused": 1}, 0, nothing, nothing)
     line = next((row for row in ended.out.splitlines() if row.startswith(REPORT)), None)
     if ended.code != 0 or line is None:
         raise InstrumentError(f"wrk2 ended with {ended.code} and no report: {ended.words}")
@@ -224,15 +224,17 @@ def _told(ended: program.Ended, lasts_s: int) -> _Told:
     return read_report(report, read_spectra(ended.out))
 
 
-def read_report(report: Mapping[str, Any], spectra: Mapping[str, Spectrum]) -> _Told:
+def read_report(
+    report: Mapping[str, Any], spectra: Mapping[str, PercentileSpectrum]
+) -> _Wrk2Output:
     """Return the hook's report, held against the text.
 
     Raises:
         InstrumentError: they do not say the same.
     """
     ranks = tuple((int(rank), float(value)) for rank, value in report["ranks"])
-    corrected = Spectrum(tuple(r for r, _ in ranks), tuple(v for _, v in ranks))
-    text = spectra.get(_CORRECTED, Spectrum((), ()))
+    corrected = PercentileSpectrum(tuple(r for r, _ in ranks), tuple(v for _, v in ranks))
+    text = spectra.get(_CORRECTED, PercentileSpectrum((), ()))
     for share in (0.5, 0.9, 0.99) if ranks else ():
         _, ours = corrected.around_us(share)
         low, high = text.around_us(share)
@@ -248,8 +250,8 @@ def read_report(report: Mapping[str, Any], spectra: Mapping[str, Spectrum]) -> _
         errors["status_over_399"] = int(kinds["status"])
     # wrk2 keeps the latencies of failed requests among the others, and cannot tell them apart.
     mixed = bool(kinds["status"])
-    nothing = Spectrum((), ())
-    return _Told(
+    nothing = PercentileSpectrum((), ())
+    return _Wrk2Output(
         duration_s=report["duration_us"] / 1e6,
         requests=int(report["requests"]),
         bytes_in=int(report["bytes"]),
@@ -261,7 +263,11 @@ def read_report(report: Mapping[str, Any], spectra: Mapping[str, Spectrum]) -> _
 
 
 def _raw(
-    told: _Told, ended: program.Ended, workload: Workload, spec: WindowSpec, threads: int
+    told: _Wrk2Output,
+    ended: program.CompletedProgram,
+    workload: Workload,
+    spec: WindowSpec,
+    threads: int,
 ) -> RawWindow:
     failed = sum(told.errors.values())
     completed = max(0, told.requests - told.errors.get("status_over_399", 0))

@@ -22,7 +22,7 @@ DRIFT = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ClockReading:
     """One answer of the other clock: it showed ``theirs_ns`` between two instants of ours."""
 
     asked_ns: int
@@ -39,7 +39,9 @@ class Difference:
     """The bound: the truth lies within ``ahead_ns`` ± ``error_ns``, throughout the window."""
 
 
-def difference(readings: Iterable[Reading], window_ns: Span, *, drift: float = DRIFT) -> Difference:
+def difference(
+    readings: Iterable[ClockReading], window_ns: Span, *, drift: float = DRIFT
+) -> Difference:
     """Return the offset of the other clock during a window.
 
     Args:

@@ -40,7 +40,7 @@ _LONGEST = _HEADER + 2 * _LONGEST_WORD * _SLOTS
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class HistogramCounts:
     """A distribution as a histogram tells it: ``counts[i]`` values of ``values_ns[i]``, ascending.
 
     Exact only as far as whoever counted was.
@@ -50,7 +50,7 @@ class Counts:
     counts: NDArray[np.int64]
 
     @classmethod
-    def empty(cls) -> Counts:
+    def empty(cls) -> HistogramCounts:
         """Nothing was counted."""
         return cls(np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -102,7 +102,7 @@ def summarise(values_ns: Nanoseconds, *, histogram: bool = True) -> Latency:
     return Latency(count, p50, p90, p99, p999, highest, float(values_ns.mean()) / 1e3, hdr)
 
 
-def summarise_counts(seen: Counts) -> Latency:
+def summarise_counts(seen: HistogramCounts) -> Latency:
     """Summarise what was counted elsewhere, by the same definition of a quantile."""
     count = int(seen.counts.sum())
     hdr = _encode(seen.values_ns, seen.counts)

@@ -53,7 +53,7 @@ class HostCounters:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CounterReading:
     """All counters at one instant."""
 
     at_s: float
@@ -114,7 +114,11 @@ class Resources:
 
 
 def between(
-    before: Reading, after: Reading, groups: Mapping[str, Iterable[int]], *, loaded_s: float
+    before: CounterReading,
+    after: CounterReading,
+    groups: Mapping[str, Iterable[int]],
+    *,
+    loaded_s: float,
 ) -> Resources:
     """Return the resource use between two readings.
 

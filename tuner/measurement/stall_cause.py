@@ -28,7 +28,7 @@ _LONGEST_NS = 5_000_000
 kernel's softirq.c), and a system call that runs for longer without a pause is rare."""
 
 
-class Watched(Protocol):
+class WatchedWindow(Protocol):
     """A window in which cores were watched."""
 
     @property
@@ -48,7 +48,7 @@ class Watched(Protocol):
         """Time that the hypervisor reports as stolen."""
 
 
-def likely_work(windows: Iterable[Watched]) -> str:
+def likely_work(windows: Iterable[WatchedWindow]) -> str:
     """In words, whose work it most likely is that looks like stalls; empty if it may be the host.
 
     Args:

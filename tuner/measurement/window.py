@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.measurement.latency import Counts, Latency, summarise, summarise_counts
+from tuner.measurement.latency import HistogramCounts, Latency, summarise, summarise_counts
 from tuner.measurement.resources import Resources
 from tuner.measurement.stall_cause import likely_work
 from tuner.measurement.stalls import Span, StallRule, excluded
-from tuner.workload.wire import CLEARTEXT, Agreed, Wire, unlike
+from tuner.workload.wire import CLEARTEXT, NegotiatedTerms, Wire, unlike
 
 STARVED_SHARE = 0.9
 """A generator busier than this has no room left to send on time; it is then at fault itself."""
@@ -40,9 +40,9 @@ class Histogram:
     No request has an instant, so none can be held against a stall: every latency is raw.
     """
 
-    corrected: Counts
+    corrected: HistogramCounts
     """Intended to completed; in a closed loop, written to completed."""
-    service: Counts
+    service: HistogramCounts
     """Written to completed."""
 
 
@@ -76,7 +76,7 @@ class RawWindow:
     server_rss_bytes: int | None
     protocol: str
     samples: Samples | Histogram
-    agreed: Agreed = CLEARTEXT
+    agreed: NegotiatedTerms = CLEARTEXT
     faults: tuple[str, ...] = ()
     """Why the window cannot count, where the generator itself knows: its own faults, in words."""
 
@@ -140,7 +140,7 @@ class Measurement:
     protocol: str
     invalid: tuple[str, ...]
     bad: bool
-    agreed: Agreed = CLEARTEXT
+    agreed: NegotiatedTerms = CLEARTEXT
     """Terms that generator and server agreed on, and the cost of connections."""
     resources: Resources | None = None
     """Resource use; None where it could not be read, and in older records."""
@@ -212,7 +212,7 @@ def measure(
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _Latencies:
     """The latencies of a window, from samples or from a histogram."""
 
     raw: Latency
@@ -224,24 +224,24 @@ class _Seen:
     """Requests answered too late to have been answered at the offered rate."""
 
 
-def _seen(raw: RawWindow, rule: StallRule | None) -> _Seen:
+def _seen(raw: RawWindow, rule: StallRule | None) -> _Latencies:
     samples = raw.samples
     if isinstance(samples, Samples):
         return _of_samples(raw, samples, rule)
     if rule is not None:
         raise ValueError("a histogram has no instants to apply a stall rule to")
     whole = summarise_counts(samples.corrected)
-    return _Seen(
+    return _Latencies(
         raw=whole,
         stall_free=whole,
         service=summarise_counts(samples.service),
-        send_lag=summarise_counts(Counts.empty()),
+        send_lag=summarise_counts(HistogramCounts.empty()),
         excluded_share=0.0,
         late=0,
     )
 
 
-def _of_samples(raw: RawWindow, samples: Samples, rule: StallRule | None) -> _Seen:
+def _of_samples(raw: RawWindow, samples: Samples, rule: StallRule | None) -> _Latencies:
     counted = samples.outcome <= 3
     spans = (*raw.generator_spans, *raw.server_spans)
     out = (
@@ -254,7 +254,7 @@ def _of_samples(raw: RawWindow, samples: Samples, rule: StallRule | None) -> _Se
     undisturbed = answered & ~out
     service = (samples.completed_ns - samples.written_ns)[undisturbed]
     send_lag = (samples.written_ns - samples.intended_ns)[undisturbed]
-    return _Seen(
+    return _Latencies(
         raw=summarise(corrected[counted]),
         stall_free=summarise(corrected[counted & ~out]),
         service=summarise(service, histogram=False),
@@ -264,7 +264,9 @@ def _of_samples(raw: RawWindow, samples: Samples, rule: StallRule | None) -> _Se
     )
 
 
-def _judge(raw: RawWindow, seen: _Seen, gates: Gates, other: str) -> tuple[tuple[str, ...], bool]:
+def _judge(
+    raw: RawWindow, seen: _Latencies, gates: Gates, other: str
+) -> tuple[tuple[str, ...], bool]:
     """Reasons why the window may not count, and whether all of them are the configuration's.
 
     ``other`` says what was agreed on instead of what was asked for: the server's choice.

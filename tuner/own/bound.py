@@ -23,11 +23,11 @@ _S = TypeVar("_S")
 _E = TypeVar("_E")
 
 
-class UnplacedError(Exception):
+class UnplaceableError(Exception):
     """A parameter cannot be found, or not be changed safely; the message says why."""
 
 
-class Kept(str):
+class FixedValue(str):
     """A value that other settings of the user's need: part of the baseline, and never changed."""
 
     __slots__ = ()
@@ -60,7 +60,7 @@ class Group(Protocol[_Scope_contra, _Edit_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundSpace:
     """A space with the user's configuration as one of its baselines."""
 
     space: Space
@@ -87,7 +87,7 @@ def bind(
     *,
     unplaced: Mapping[str, str],
     path: str,
-) -> Bound:
+) -> BoundSpace:
     """Read every parameter's value from a configuration.
 
     A parameter that cannot be read or changed is left out of the space with the reason, and so is
@@ -110,8 +110,8 @@ def bind(
         try:
             texts = group.read(scope)
             said.update(_values(space, group, texts))
-            needed.update(name for name, text in texts.items() if isinstance(text, Kept))
-        except UnplacedError as error:
+            needed.update(name for name, text in texts.items() if isinstance(text, FixedValue))
+        except UnplaceableError as error:
             lost.update(dict.fromkeys(names_of(space, group), f"stays as you have it: {error}"))
     for parameter in space.parameters:
         if parameter.name not in said and parameter.name not in lost:
@@ -140,11 +140,11 @@ def bind(
     )
     values = {found.name: said[found.name] for found in kept}
     baseline = bound.complete(values, Configuration.of(space.name, {}))
-    return Bound(bound, baseline, MappingProxyType(values))
+    return BoundSpace(bound, baseline, MappingProxyType(values))
 
 
 def changed(
-    bound: Bound,
+    bound: BoundSpace,
     groups: Sequence[Group[_S, _E]],
     configuration: Configuration,
     *,
@@ -198,9 +198,9 @@ def _values(
         try:
             found[name] = parameter.read(text)
         except ValueError:
-            raise UnplacedError(f"{name} is {text}, which the search has no word for") from None
+            raise UnplaceableError(f"{name} is {text}, which the search has no word for") from None
         if parameter.kind == "choice" and text not in (*parameter.choices, *parameter.special):
-            raise UnplacedError(f"{name} is {text}; known are {parameter.allowed}")
+            raise UnplaceableError(f"{name} is {text}; known are {parameter.allowed}")
     return found
 
 

@@ -27,7 +27,7 @@ class Files(Protocol):
         ...
 
 
-class Here:
+class LocalFiles:
     """The files of this machine."""
 
     def read(self, path: str) -> bytes:
@@ -46,4 +46,4 @@ class Here:
         return [pattern] if Path(pattern).is_file() else []
 
 
-HERE = Here()
+HERE = LocalFiles()

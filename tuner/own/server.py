@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tuner.machine.facts import ServerFacts
-from tuner.own.bound import Bound
+from tuner.own.bound import BoundSpace
 from tuner.servers.server import Server
 from tuner.space.space import Space
 from tuner.workload.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class OwnOptions:
     """The user's options about their configuration."""
 
     config: str
@@ -26,12 +26,12 @@ class OwnServer(Server, Protocol):
     """The user's server behind the port of servers: instances and exports of the user's files."""
 
     @property
-    def bound(self) -> Bound:
+    def bound(self) -> BoundSpace:
         """The space with the user's values."""
         ...
 
 
-class Own(Protocol):
+class OwnConfiguration(Protocol):
     """A configuration that was read, and what of it a workload reaches."""
 
     @property

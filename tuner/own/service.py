@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tuner.errors import DefinitionError
-from tuner.own.bound import Bound
+from tuner.own.bound import BoundSpace
 from tuner.workload.wire import Tls
 from tuner.workload.workload import Request, Workload
 
@@ -70,7 +70,7 @@ def sent(texts: Mapping[str, str]) -> dict[str, str]:
     return {path.removeprefix("/"): text for path, text in texts.items()}
 
 
-def refuse_raised(bound: Bound, file: str) -> None:
+def refuse_raised(bound: BoundSpace, file: str) -> None:
     """Nothing, if the load can be put to the service as it is.
 
     Raises:

@@ -6,10 +6,10 @@ from typing import Protocol
 
 from tuner.errors import DefinitionError
 from tuner.hosts.access import is_enterable, is_readable
-from tuner.servers.trial import Here, Place
+from tuner.servers.trial import LocalTrialHost, TrialHost
 
 
-class Target(Place, Protocol):
+class Target(TrialHost, Protocol):
     """A host on which configurations are tried out, and what its instances may read there."""
 
     def is_enterable(self, path: str) -> bool:
@@ -21,7 +21,7 @@ class Target(Place, Protocol):
         ...
 
 
-class _ThisMachine(Here):
+class _ThisMachine(LocalTrialHost):
     """Implement ``Target``."""
 
     def is_enterable(self, path: str) -> bool:

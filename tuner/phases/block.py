@@ -31,7 +31,7 @@ from tuner.goals.constraint import Constraint
 from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, window_id
-from tuner.load.generator import Endpoint, Mode, Next, Plan, WindowSpec
+from tuner.load.generator import Endpoint, Mode, Next, WindowPlan, WindowSpec
 from tuner.measurement import core_wait
 from tuner.measurement.error_log import complaints, signal_of
 from tuner.measurement.resources import Resources
@@ -245,7 +245,7 @@ class _Run:
 
     def _run(self, windows: tuple[WindowSpec, ...]) -> None:
         if not self._alone:
-            plan = Plan(self._bench.workload, tuple(self._endpoints), windows)
+            plan = WindowPlan(self._bench.workload, tuple(self._endpoints), windows)
             self._watch.begin(plan)
             self._bench.generator.run(plan, self._after)
             return
@@ -258,7 +258,7 @@ class _Run:
         spec, port = self._alone[window.instance]
         endpoint = self._begun(self._bench.deployer.switch(spec), port)
         if endpoint is not None:
-            plan = Plan(self._bench.workload, (endpoint,), (window,))
+            plan = WindowPlan(self._bench.workload, (endpoint,), (window,))
             self._watch.begin(plan)
             self._bench.generator.run(plan, self._after_alone)
 

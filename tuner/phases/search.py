@@ -22,7 +22,7 @@ from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
 from tuner.record.model import Block, Calibration, Origin, Record, Trial, TrialState
 from tuner.search.dimensions import by_parameter, dimensions_of
-from tuner.search.propose import Seen, as_optunas, propose
+from tuner.search.propose import MeasuredTrial, as_optunas, propose
 from tuner.search.schedule import again, best_first, finalists, look_noise, winner
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
@@ -162,7 +162,7 @@ def _next_arms(
     known = {s.configuration.digest for s in seen} | {c.digest for c in pending}
     fresh = [c for c in spec.known_good if c.digest not in known][:room]
     given = len(fresh)
-    already = [*seen, *(Seen(c, (0.0,) * len(bench.goals.objectives)) for c in fresh)]
+    already = [*seen, *(MeasuredTrial(c, (0.0,) * len(bench.goals.objectives)) for c in fresh)]
     # Hosts that begin at once must not propose alike.
     seed = bench.seed * 1_000_003 + len(record.blocks) + zlib.crc32(record.here.encode())
     fresh += propose(
@@ -195,13 +195,13 @@ def _arm(place: int, configuration: Configuration, trial: int) -> Arm:
     return Arm(f"c{place}", configuration, trial)
 
 
-def _seen(trial: Trial, configurations: Mapping[str, Configuration], goals: Goals) -> Seen:
+def _seen(trial: Trial, configurations: Mapping[str, Configuration], goals: Goals) -> MeasuredTrial:
     configuration = configurations[trial.digest]
     if trial.origin == "baseline":
-        return Seen(configuration, (0.0,) * len(goals.objectives), looks=0)
+        return MeasuredTrial(configuration, (0.0,) * len(goals.objectives), looks=0)
     values = mean_losses(trial, goals)
     excess = {limit: mean_excess(trial, limit) for limit in trial.excess}
-    return Seen(
+    return MeasuredTrial(
         configuration,
         values if all(map(math.isfinite, values)) else None,
         len(trial.losses),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tuner.load.generator import LoadGenerator, Plan, ShowsProcesses
-from tuner.measurement.resources import Reading, Resources, between
+from tuner.load.generator import LoadGenerator, ShowsProcesses, WindowPlan
+from tuner.measurement.resources import CounterReading, Resources, between
 
 
 class ReadCounters(Protocol):
     """From process ids to their counters and the target's, now."""
 
-    def __call__(self, pids: Sequence[int], behind: Sequence[int]) -> Reading:
+    def __call__(self, pids: Sequence[int], behind: Sequence[int]) -> CounterReading:
         """Return processes on the target, and those of the backend on the host where that is."""
         ...
 
@@ -37,12 +37,12 @@ class Watch:
         self._backend = tuple(backend)
         self._servers: dict[str, tuple[int, ...]] = {}
         self._loaded_s: dict[str, float] = {}
-        self._before: Reading | None = None
-        self._behind: Reading | None = None
+        self._before: CounterReading | None = None
+        self._behind: CounterReading | None = None
         self._seen: frozenset[int] = frozenset()
         """Processes that could be read before the first window."""
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self, plan: WindowPlan) -> None:
         """Before the first window of a plan."""
         self._servers = {endpoint.instance: endpoint.pids for endpoint in plan.endpoints}
         self._loaded_s = {w.window_id: w.warmup_s + w.duration_s for w in plan.windows}

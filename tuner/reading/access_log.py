@@ -37,7 +37,7 @@ _MOST_KINDS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogEntry:
     """One line of a log."""
 
     unix_s: float
@@ -50,7 +50,7 @@ class Entry:
     """Size of the answer's body as sent."""
 
 
-def parse_line(line: str) -> Entry:
+def parse_line(line: str) -> LogEntry:
     """Read one line of either form.
 
     Raises:
@@ -59,7 +59,7 @@ def parse_line(line: str) -> Entry:
     return _json(line) if line.startswith("{") else _combined(line)
 
 
-def _combined(line: str) -> Entry:
+def _combined(line: str) -> LogEntry:
     found = _COMBINED.match(line)
     if found is None:
         raise ValueError("neither the combined format nor JSON")
@@ -77,7 +77,7 @@ def _unix_s(text: str) -> float:
     return datetime.strptime(text, _TIME).timestamp()  # noqa: DTZ007 - %z is in _TIME
 
 
-def _json(line: str) -> Entry:
+def _json(line: str) -> LogEntry:
     try:
         fields = json.loads(line)
     except json.JSONDecodeError as error:
@@ -118,7 +118,7 @@ def _moment(fields: Mapping[str, Any]) -> float:
     raise ValueError("no time (msec, ts, time_iso8601, time_local)")
 
 
-def _entry(unix_s: float, request: str, status: object, size: object) -> Entry:
+def _entry(unix_s: float, request: str, status: object, size: object) -> LogEntry:
     # Messages quote nothing of a request: it may hold a secret.
     found = _REQUEST.fullmatch(request)
     if found is None:
@@ -131,7 +131,7 @@ def _entry(unix_s: float, request: str, status: object, size: object) -> Entry:
     if not 0 <= unix_s <= _LATEST_UNIX_S:
         raise ValueError("no time after 1970")
     try:
-        return Entry(unix_s, found["method"], target, int(str(status)), int(float(str(size))))
+        return LogEntry(unix_s, found["method"], target, int(str(status)), int(float(str(size))))
     except (ValueError, OverflowError):
         raise ValueError("no status, or no size") from None
 
@@ -162,7 +162,7 @@ class Kind:
 
 
 @dataclass
-class Tally:
+class LogTally:
     """The content of a log, gathered line by line in bounded memory.
 
     Targets are kept as ``tuner.reading.redaction`` leaves them.
@@ -183,7 +183,7 @@ class Tally:
     last_unix_s: float = float("-inf")
     per_second: Counter[int] = field(default_factory=Counter)
 
-    def add(self, lines: Iterable[tuple[int, str]], name: str) -> Iterable[Entry]:
+    def add(self, lines: Iterable[tuple[int, str]], name: str) -> Iterable[LogEntry]:
         """Gather numbered lines of a file, and pass on what each says."""
         for number, line in lines:
             if not line.strip():
@@ -198,7 +198,7 @@ class Tally:
             self._count(entry)
             yield entry
 
-    def _count(self, entry: Entry) -> None:
+    def _count(self, entry: LogEntry) -> None:
         self.good += 1
         self.first_unix_s = min(self.first_unix_s, entry.unix_s)
         self.last_unix_s = max(self.last_unix_s, entry.unix_s)

@@ -62,7 +62,7 @@ def redact(target: str, *, keep_query: bool = False) -> Redacted:
     return Redacted("/".join(segments) + mark + query, tuple(kinds))
 
 
-def said_of(kinds: Counter[str]) -> str:
+def redaction_summary(kinds: Counter[str]) -> str:
     """Return how many of which kind were left out, in words; empty if none."""
     return ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
 

@@ -27,7 +27,6 @@ from tuner.record.contenders import Contender, Contest, Ladder
 from tuner.record.model import (
     AblationProtocol,
     Applied,
-    Beginning,
     Block,
     BlockInstance,
     Calibration,
@@ -36,8 +35,9 @@ from tuner.record.model import (
     Original,
     Protocol,
     Record,
-    Signed,
+    RecordSignatures,
     StudyHost,
+    StudyStart,
     Trial,
 )
 
@@ -244,8 +244,10 @@ _BEGINNING: dict[str, Rule] = {
 }
 RULES: Mapping[type, Mapping[str, Rule]] = {
     Latency: _LATENCY,
-    Signed: dict.fromkeys(("begun", "whole"), _or_empty(_matches("[0-9a-f]{64}", "keyed hash"))),
-    Beginning: _BEGINNING,
+    RecordSignatures: dict.fromkeys(
+        ("begun", "whole"), _or_empty(_matches("[0-9a-f]{64}", "keyed hash"))
+    ),
+    StudyStart: _BEGINNING,
     Record: {
         **_BEGINNING,
         "ended_unix_s": _instant,

@@ -27,7 +27,7 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class AlignedDefault:
     """A default in which servers differ, and the setting that each was given."""
 
     what: str
@@ -101,7 +101,7 @@ class Contest:
     within_s: float
     """Time within which an answer counts for the availability."""
     ladder: Ladder | None = None
-    alike: tuple[Alike, ...] = ()
+    alike: tuple[AlignedDefault, ...] = ()
     scaling: tuple[str, ...] = ()
     """Scaling of the published sizes, in words."""
     published: Published | None = None

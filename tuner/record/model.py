@@ -285,7 +285,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class StudyStart:
     """Facts of a study at its start."""
 
     name: str
@@ -311,7 +311,7 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class RecordSignatures:
     """Keyed hashes by which a user knows a record of their own; see ``tuner.store.signature``."""
 
     begun: str = ""
@@ -321,7 +321,7 @@ class Signed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record(Beginning):
+class Record(StudyStart):
     """A whole study; of those that share it, one host stands for all from generator to notes."""
 
     schema_version: int
@@ -348,7 +348,7 @@ class Record(Beginning):
     """Digests of what all hosts are to confirm; empty until the search of several hosts is over."""
     search_ended: bool = False
     """True if the time of a search on several hosts is over."""
-    signed: Signed = Signed()
+    signed: RecordSignatures = RecordSignatures()
 
     @property
     def keeps_stalls(self) -> bool:

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from tuner.errors import DefinitionError
 from tuner.reading.inputs import DEFINITION_BYTES, read_input_text
-from tuner.render.engine import Job, Source, Written, write
+from tuner.render.engine import Job, RenderedText, Source, write
 from tuner.space.space import Space
 
 MEMORY_BYTES = 256 << 20
@@ -59,7 +59,7 @@ def _source(name: str, folder: Path) -> Source:
     return Source(name, str(path), read_input_text(path, DEFINITION_BYTES))
 
 
-def write_confined(job: Job) -> Written:
+def write_confined(job: Job) -> RenderedText:
     """Write a configuration in the process with limits.
 
     Raises:
@@ -74,7 +74,7 @@ def write_confined(job: Job) -> Written:
     answer = json.loads(reply)
     if "message" in answer:
         raise DefinitionError(answer["message"], path=answer["path"], line=answer["line"])
-    return Written(answer["text"], frozenset(answer["used"]))
+    return RenderedText(answer["text"], frozenset(answer["used"]))
 
 
 class _Writer:

@@ -55,7 +55,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class RenderedText:
     """The output of a template."""
 
     text: str
@@ -63,7 +63,7 @@ class Written:
     """Parameters that it asked for."""
 
 
-def write(job: Job) -> Written:
+def write(job: Job) -> RenderedText:
     """Write a configuration.
 
     Raises:
@@ -77,7 +77,7 @@ def write(job: Job) -> Written:
     texts = _Texts(values, job.parameters, job.syntax)
     context = {**job.context, "p": values, "text": texts, "active": active}
     text = fill(job.template, job.sources, job.syntax, context)
-    return Written(text, frozenset(values._used))  # noqa: SLF001 - public names would be parameters' names
+    return RenderedText(text, frozenset(values._used))  # noqa: SLF001 - public names would be parameters' names
 
 
 class _Values:

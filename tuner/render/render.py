@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from tuner.errors import DefinitionError
 from tuner.render.confined import own_sources, write_confined
-from tuner.render.engine import Job, Written, fill, write
+from tuner.render.engine import Job, RenderedText, fill, write
 from tuner.render.reach import is_own, refuse_reach, unsearched
 from tuner.render.syntax import NGINX, Syntax
 from tuner.space.configuration import Configuration
@@ -139,7 +139,7 @@ def _written(
     space: Space,
     placement: Placement,
     syntax: Syntax,
-) -> Written:
+) -> RenderedText:
     """Write a configuration, by a template of the user's in a process with limits."""
     job = Job(
         template,

@@ -8,7 +8,7 @@ from typing import Any
 
 from tuner.judge.contest import Compared
 from tuner.judge.contest_results import ContestResult
-from tuner.judge.ladder import Reach
+from tuner.judge.ladder import ReachedRate
 from tuner.stats.verdict import VerdictKind
 from tuner.words.figures import UNKNOWN, figure, interval, ratio
 
@@ -356,14 +356,14 @@ def contest_data(result: ContestResult) -> dict[str, Any]:
     }
 
 
-def _reach(reach: Reach | None) -> str:
+def _reach(reach: ReachedRate | None) -> str:
     if reach is None:
         return UNKNOWN
     sign = {"found": "", "beyond": "> ", "below": "< "}[reach.side]
     return sign + figure(reach.per_s, "/s")
 
 
-def _span(reach: Reach | None) -> str:
+def _span(reach: ReachedRate | None) -> str:
     if reach is None or not math.isfinite(reach.low):
         return UNKNOWN
     if reach.side != "found" and reach.low == reach.high:

@@ -22,7 +22,7 @@ Outcome = Literal["passed", "failure", "error", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class JunitCase:
     """One thing that a build may fail by."""
 
     name: str
@@ -30,19 +30,19 @@ class Case:
     message: str
 
 
-def cases(study: StudyResult) -> list[Case]:
+def cases(study: StudyResult) -> list[JunitCase]:
     """Return the claims of a study as test cases."""
     found = []
     if study.verdict is None:
-        found.append(Case("not-worse", "error", study.sentence))
+        found.append(JunitCase("not-worse", "error", study.sentence))
     else:
         worse = study.verdict.kind in {VerdictKind.WORSE, VerdictKind.VIOLATED}
-        found.append(Case("not-worse", "failure" if worse else "passed", study.sentence))
+        found.append(JunitCase("not-worse", "failure" if worse else "passed", study.sentence))
     if _claims_improvement(study):
         found.append(_improvement(study))
     for limit in study.constraints:
         outcome: Outcome = "failure" if limit.state == "violated" else "passed"
-        found.append(Case(f"constraint {limit.constraint.text}", outcome, limit.words))
+        found.append(JunitCase(f"constraint {limit.constraint.text}", outcome, limit.words))
     return found
 
 
@@ -61,15 +61,15 @@ def _claims_improvement(study: StudyResult) -> bool:
     return bool(study.record.trials) or study.record.original is not None
 
 
-def _improvement(study: StudyResult) -> Case:
+def _improvement(study: StudyResult) -> JunitCase:
     if study.status == "nothing-better":
-        return Case("improvement", "skipped", study.sentence)
+        return JunitCase("improvement", "skipped", study.sentence)
     if study.replication is not None and not study.replication.agrees:
-        return Case("improvement", "failure", study.replication.sentence)
+        return JunitCase("improvement", "failure", study.replication.sentence)
     if study.verdict is None:
-        return Case("improvement", "error", study.sentence)
+        return JunitCase("improvement", "error", study.sentence)
     better = study.verdict.kind is VerdictKind.BETTER
-    return Case("improvement", "passed" if better else "failure", study.sentence)
+    return JunitCase("improvement", "passed" if better else "failure", study.sentence)
 
 
 def _suite(root: Element, study: StudyResult) -> None:

@@ -59,7 +59,7 @@ _ATTEMPTS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MeasuredTrial:
     """A trial as the sampler sees it."""
 
     configuration: Configuration
@@ -75,7 +75,7 @@ def propose(
     space: Space,
     allow: Collection[str],
     base: Configuration,
-    seen: Sequence[Seen],
+    seen: Sequence[MeasuredTrial],
     *,
     count: int,
     seed: int,
@@ -150,7 +150,7 @@ def _choose(
     drawn: Sequence[Configuration],
     space: Space,
     allow: Collection[str],
-    seen: Sequence[Seen],
+    seen: Sequence[MeasuredTrial],
     *,
     count: int,
     noise: float,
@@ -177,7 +177,7 @@ def _choose(
     return [drawn[place] for place in places]
 
 
-def _modelled(seen: Sequence[Seen]) -> Sequence[Seen]:
+def _modelled(seen: Sequence[MeasuredTrial]) -> Sequence[MeasuredTrial]:
     """Return the baseline, and of many trials the best and the latest."""
     if len(seen) <= _MOST_MODELLED:
         return seen
@@ -188,19 +188,19 @@ def _modelled(seen: Sequence[Seen]) -> Sequence[Seen]:
 
 
 def as_optunas(
-    seen: Sequence[Seen], space: Space, allow: Collection[str]
+    seen: Sequence[MeasuredTrial], space: Space, allow: Collection[str]
 ) -> list[optuna.trial.FrozenTrial]:
     """Return trials as Optuna has them, with their parameters."""
     return [_frozen(trial, space, allow) for trial in seen]
 
 
-def _best(seen: Sequence[Seen]) -> list[Configuration]:
+def _best(seen: Sequence[MeasuredTrial]) -> list[Configuration]:
     """Return the first few by the product of their ratios, of those that keep to the limits."""
     measured = [(sum(t.losses), t.configuration) for t in seen if t.losses and _keeps(t)]
     return [found for _, found in sorted(measured, key=lambda entry: entry[0])[:_CENTRES]]
 
 
-def _keeps(trial: Seen) -> bool:
+def _keeps(trial: MeasuredTrial) -> bool:
     return all(excess <= 0 for excess in trial.excess.values())
 
 
@@ -217,7 +217,7 @@ def _sampler(optuna: Any, seed: int) -> Any:
         )
 
 
-def _frozen(trial: Seen, space: Space, allow: Collection[str]) -> optuna.trial.FrozenTrial:
+def _frozen(trial: MeasuredTrial, space: Space, allow: Collection[str]) -> optuna.trial.FrozenTrial:
     import optuna
 
     params, distributions = _inside(trial.configuration, space, allow)

@@ -21,7 +21,7 @@ from tuner.machine.facts import ServerFacts
 from tuner.reading.caddyfile_text import statements
 from tuner.render.render import EXPORT, Placement, environment_of, render
 from tuner.render.syntax import Syntax, plain_text
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 from tuner.servers.program import ask, find, version
 from tuner.servers.usual_place import UsualPlace
 from tuner.space.configuration import Configuration, Value
@@ -152,7 +152,7 @@ def refuses(server: ServerFacts, wire: Wire) -> str:
 
 
 def instance(
-    label: str, configuration: Configuration, space: Space, ground: Ground, port: int
+    label: str, configuration: Configuration, space: Space, ground: TargetGround, port: int
 ) -> InstanceSpec:
     """Implement ``Server.instance``."""
     directory = ground.instances_dir / label
@@ -179,7 +179,7 @@ def spec(
     label: str,
     files: Mapping[str, str],
     adapter: tuple[str, ...],
-    ground: Ground,
+    ground: TargetGround,
     directory: Path,
     *,
     port: int,

@@ -17,7 +17,7 @@ TLS_FOLDER = "tls"
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class TargetGround:
     """Folders, CPUs and neighbours of the instances on one target."""
 
     binary: str

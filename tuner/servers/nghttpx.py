@@ -16,7 +16,7 @@ from tuner.machine.facts import ServerFacts
 from tuner.reading.statement import options
 from tuner.render.render import EXPORT, Placement, render
 from tuner.render.syntax import Syntax, plain_text
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 from tuner.servers.program import ask, find, version
 from tuner.servers.usual_place import UsualPlace
 from tuner.space.configuration import Configuration, Value
@@ -102,7 +102,7 @@ def refuses(server: ServerFacts, wire: Wire) -> str:
 
 
 def instance(
-    label: str, configuration: Configuration, space: Space, ground: Ground, port: int
+    label: str, configuration: Configuration, space: Space, ground: TargetGround, port: int
 ) -> InstanceSpec:
     """Implement ``Server.instance``."""
     directory = ground.instances_dir / label

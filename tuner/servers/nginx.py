@@ -16,7 +16,7 @@ from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
 from tuner.render.render import EXPORT, Placement, render, render_backend
 from tuner.render.syntax import NGINX
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 from tuner.servers.program import ask, find, version
 from tuner.servers.usual_place import UsualPlace
 from tuner.space.configuration import Configuration
@@ -74,7 +74,7 @@ def refuses(server: ServerFacts, wire: Wire) -> str:
 
 
 def instance(
-    label: str, configuration: Configuration, space: Space, ground: Ground, port: int
+    label: str, configuration: Configuration, space: Space, ground: TargetGround, port: int
 ) -> InstanceSpec:
     """Implement ``Server.instance``."""
     directory = ground.instances_dir / label
@@ -98,7 +98,7 @@ def export_files(
     return {}
 
 
-def backend(workload: Workload, ground: Ground, port: int, number: int = 1) -> InstanceSpec:
+def backend(workload: Workload, ground: TargetGround, port: int, number: int = 1) -> InstanceSpec:
     """Return the workload's backend as an Nginx of its own, for any server under test.
 
     Args:
@@ -124,7 +124,7 @@ def backend(workload: Workload, ground: Ground, port: int, number: int = 1) -> I
 
 
 def spec(
-    label: str, text: str, ground: Ground, directory: Path, *, port: int, live: str
+    label: str, text: str, ground: TargetGround, directory: Path, *, port: int, live: str
 ) -> InstanceSpec:
     """Return an Nginx with a configuration of this text, as an instance in a folder of its own.
 

@@ -15,7 +15,7 @@ from tuner.errors import HostError
 _PATIENCE_S = 30.0
 
 
-class Elsewhere(Protocol):
+class RemotePrograms(Protocol):
     """Another host, on which programs are found and asked."""
 
     def which(self, name: str) -> str | None:
@@ -27,12 +27,12 @@ class Elsewhere(Protocol):
         ...
 
 
-_HOST: ContextVar[Elsewhere | None] = ContextVar("host", default=None)
+_HOST: ContextVar[RemotePrograms | None] = ContextVar("host", default=None)
 """Not an argument: no server's adapter has to know that hosts other than this one exist."""
 
 
 @contextlib.contextmanager
-def elsewhere(host: Elsewhere) -> Iterator[None]:
+def elsewhere(host: RemotePrograms) -> Iterator[None]:
     """Meanwhile programs are found and asked on that host."""
     token = _HOST.set(host)
     try:

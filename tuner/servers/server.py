@@ -13,7 +13,7 @@ from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
 from tuner.render.render import EXPORT, Placement
 from tuner.render.syntax import Syntax
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 from tuner.servers.usual_place import UsualPlace
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
@@ -56,7 +56,12 @@ class Server(Protocol):
         ...
 
     def instance(
-        self, label: str, configuration: Configuration, space: Space, ground: Ground, port: int
+        self,
+        label: str,
+        configuration: Configuration,
+        space: Space,
+        ground: TargetGround,
+        port: int,
     ) -> InstanceSpec:
         """Return a configuration as an isolated instance on a port of its own.
 

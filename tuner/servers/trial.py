@@ -14,14 +14,14 @@ from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
 from tuner.paths import temporary
 from tuner.servers.certificate import make_certificate
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 from tuner.workload.workload import Workload
 
 _NOWHERE = "127.0.0.1:9"
 """An upstream that is never asked: the port of the discard service (RFC 863)."""
 
 
-class Place(Protocol):
+class TrialHost(Protocol):
     """A host on which a configuration is tried out."""
 
     def folder(self) -> AbstractContextManager[str]:
@@ -37,32 +37,32 @@ class Place(Protocol):
         ...
 
 
-class Here:
-    """This machine; see ``Place``."""
+class LocalTrialHost:
+    """This machine; see ``TrialHost``."""
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[str]:
-        """Implement ``Place``."""
+        """Implement ``TrialHost``."""
         with temporary("trial") as name:
             yield name
 
     def put(self, path: str, content: bytes) -> None:
-        """Implement ``Place``."""
+        """Implement ``TrialHost``."""
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_bytes(content)
 
     def said(self, command: Sequence[str], *, cwd: str | None = None) -> tuple[int, str, str]:
-        """Implement ``Place``."""
+        """Implement ``TrialHost``."""
         done = subprocess.run(
             command, cwd=cwd, capture_output=True, text=True, errors="replace", check=False
         )
         return done.returncode, done.stdout, done.stderr
 
 
-HERE = Here()
+HERE = LocalTrialHost()
 
 
-def trial_ground(server: ServerFacts, workload: Workload, folder: Path) -> Ground:
+def trial_ground(server: ServerFacts, workload: Workload, folder: Path) -> TargetGround:
     """Ground to validate on, below one folder.
 
     Args:
@@ -72,7 +72,7 @@ def trial_ground(server: ServerFacts, workload: Workload, folder: Path) -> Groun
     """
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     tls = workload.wire.tls
-    return Ground(
+    return TargetGround(
         binary=server.binary,
         instances_dir=folder,
         backends_dir=folder,
@@ -85,7 +85,7 @@ def trial_ground(server: ServerFacts, workload: Workload, folder: Path) -> Groun
     )
 
 
-def refusal(spec: InstanceSpec, *, strict: bool = False, on: Place = HERE) -> str:
+def refusal(spec: InstanceSpec, *, strict: bool = False, on: TrialHost = HERE) -> str:
     """Return the server's refusal of an instance; empty if it accepts it.
 
     Args:

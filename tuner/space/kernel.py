@@ -49,7 +49,7 @@ NEVER: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class KernelState:
     """The settings of a target before anything is changed."""
 
     texts: Mapping[str, str]
@@ -74,7 +74,7 @@ def server_part(configuration: Configuration) -> Configuration:
     return Configuration.of(configuration.space, own)
 
 
-def settings_of(configuration: Configuration, seen: Seen | None) -> dict[str, str]:
+def settings_of(configuration: Configuration, seen: KernelState | None) -> dict[str, str]:
     """Return the kernel settings of a configuration, as the kernel writes them.
 
     Args:
@@ -121,7 +121,7 @@ def checked(space: Space) -> Space:
     return space
 
 
-def joined(space: Space, kernel: Space, seen: Seen) -> Space:
+def joined(space: Space, kernel: Space, seen: KernelState) -> Space:
     """Return a server's space with the kernel's parameters behind its own.
 
     The baselines ``stock`` and ``distro`` have the kernel as it was found: it is what the server
@@ -167,7 +167,7 @@ def sysctl_file(
     return "\n".join(lines) + "\n"
 
 
-def _as_found(parameter: Parameter, seen: Seen) -> Parameter | str:
+def _as_found(parameter: Parameter, seen: KernelState) -> Parameter | str:
     """The parameter with the host's own value as its default, or why it cannot be one here."""
     text = seen.texts[setting_of(parameter.name)]
     try:

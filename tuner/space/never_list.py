@@ -18,7 +18,7 @@ _FILE = "_never.yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class NeverEntry:
     """A directive that no searched value may reach."""
 
     why: str
@@ -36,7 +36,7 @@ class Listed:
 class NeverList:
     """One server's list."""
 
-    listed: Mapping[str, Listed]
+    listed: Mapping[str, NeverEntry]
     """By name."""
     has_variables: bool
     """True if the server's language has variables (``$name``)."""
@@ -55,7 +55,7 @@ def never_list(server: str) -> NeverList:
     if not file.is_file():
         return NeverList({}, has_variables=False, variables={})
     keys = read_yaml(file).mapping(required=("never",), optional=("text", "variables"))
-    listed: dict[str, Listed] = {}
+    listed: dict[str, NeverEntry] = {}
     for section in ("never", "text"):
         for node in keys[section].sequence() if section in keys else ():
             for name, found in _listed(node, searched=section == "text"):
@@ -68,13 +68,13 @@ def never_list(server: str) -> NeverList:
     return NeverList(listed, "variables" in keys, variables)
 
 
-def _listed(node: Node, *, searched: bool) -> Iterator[tuple[str, Listed]]:
+def _listed(node: Node, *, searched: bool) -> Iterator[tuple[str, NeverEntry]]:
     keys = node.mapping(required=("why", "names"), optional=("unless", "unless_inside", "options"))
 
     def texts(key: str) -> tuple[str, ...]:
         return tuple(each.text() for each in keys[key].sequence()) if key in keys else ()
 
-    found = Listed(
+    found = NeverEntry(
         why=keys["why"].text(),
         searched=searched,
         unless=tuple(tuple(text.split()) for text in texts("unless")),

@@ -43,7 +43,7 @@ _SEED = 20_061
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnostic:
     """One diagnostic: a figure, and whether it should worry the reader."""
 
     code: str
@@ -56,7 +56,7 @@ class Finding:
     """Finding; for a warning also its likely cause and a remedy."""
 
 
-def order_effect(ln_values: npt.ArrayLike, positions: npt.ArrayLike) -> Finding:
+def order_effect(ln_values: npt.ArrayLike, positions: npt.ArrayLike) -> Diagnostic:
     """Return whether windows measured later in a round come out systematically different.
 
     Both arrays have shape (blocks, rounds, arms), with two arms or more: the ln value of each
@@ -98,10 +98,10 @@ def order_effect(ln_values: npt.ArrayLike, positions: npt.ArrayLike) -> Finding:
             "a round. The random order keeps this from favouring an arm as long as the disturbance "
             "does not depend on the arm; lengthen the warm-up or the pause between windows"
         )
-    return Finding("order-effect", slope, raised, message)
+    return Diagnostic("order-effect", slope, raised, message)
 
 
-def lag_one(differences: npt.ArrayLike) -> Finding:
+def lag_one(differences: npt.ArrayLike) -> Diagnostic:
     """Test the lag-1 correlation of neighbouring blocks: ranks of d.
 
     By permutation of the blocks (Wald and Wolfowitz, Annals of Mathematical Statistics 14, 1943;
@@ -119,10 +119,10 @@ def lag_one(differences: npt.ArrayLike) -> Finding:
             "differently. The interval may be too narrow for another day: replicate the "
             "confirmation at another time"
         )
-    return Finding("lag-1", correlation, raised, message)
+    return Diagnostic("lag-1", correlation, raised, message)
 
 
-def slope_over_time(differences: npt.ArrayLike) -> Finding:
+def slope_over_time(differences: npt.ArrayLike) -> Diagnostic:
     """Return whether the difference between the arms drifts over the study.
 
     The figure is the Theil-Sen slope of d per block (Sen, Journal of the American Statistical
@@ -142,10 +142,10 @@ def slope_over_time(differences: npt.ArrayLike) -> Finding:
             "that grow or a changing host. The ratio is an average over the study; let both arms "
             "warm up longer, and replicate"
         )
-    return Finding("slope", slope, raised, message)
+    return Diagnostic("slope", slope, raised, message)
 
 
-def variance_shares(round_differences: npt.ArrayLike) -> Finding:
+def variance_shares(round_differences: npt.ArrayLike) -> Diagnostic:
     """Return the shares of noise between starts of instances, and between windows.
 
     `round_differences` has shape (blocks, rounds): d of every round. One-way analysis of variance
@@ -171,10 +171,10 @@ def variance_shares(round_differences: npt.ArrayLike) -> Finding:
             f" ({p_in_words(p_value)}): each start settles on its own level, so longer windows or "
             "more rounds gain almost nothing. Spend the time on more blocks"
         )
-    return Finding("variance-shares", share, raised, message)
+    return Diagnostic("variance-shares", share, raised, message)
 
 
-def baseline_drift(ln_values: npt.ArrayLike, disturbed: int = 0) -> Finding:
+def baseline_drift(ln_values: npt.ArrayLike, disturbed: int = 0) -> Diagnostic:
     """Test whether the baseline drifted over the search, or some blocks disturbed it.
 
     The baseline as sentinel: `ln_values` has its figure in every block of the search in order of
@@ -202,12 +202,12 @@ def baseline_drift(ln_values: npt.ArrayLike, disturbed: int = 0) -> Finding:
             "quieten the host if it is more than a few"
         )
     raised = p_value <= ALARM_LEVEL or disturbed > 0
-    return Finding("baseline-drift", slope, raised, message + "".join(causes))
+    return Diagnostic("baseline-drift", slope, raised, message + "".join(causes))
 
 
 def leave_one_out(
     differences: npt.ArrayLike, margin: float = 0.0, confidence: float = 0.95
-) -> Finding:
+) -> Diagnostic:
     """Return how far the ratio moves without one block: the claim must not hang on one.
 
     The figure is the largest change of ln ratio. It is a warning if the interval of all blocks, of
@@ -236,10 +236,12 @@ def leave_one_out(
             "block. Look at that block's windows, and repeat the confirmation with more blocks"
         )
     shift = max(abs(math.log(ratio / whole.ratio)) for ratio in ratios)
-    return Finding("leave-one-out", shift, raised, message)
+    return Diagnostic("leave-one-out", shift, raised, message)
 
 
-def bootstrap(differences: npt.ArrayLike, margin: float = 0.0, confidence: float = 0.95) -> Finding:
+def bootstrap(
+    differences: npt.ArrayLike, margin: float = 0.0, confidence: float = 0.95
+) -> Diagnostic:
     """Compare a bootstrap over blocks with the exact interval, from 20 blocks on.
 
     Bias-corrected and accelerated (Efron, Journal of the American Statistical Association 82,
@@ -278,7 +280,7 @@ def bootstrap(differences: npt.ArrayLike, margin: float = 0.0, confidence: float
             "blocks would settle it"
         )
     width = (ends[1] - ends[0]) / math.log(whole.high / whole.low)
-    return Finding("bootstrap", width, raised, message)
+    return Diagnostic("bootstrap", width, raised, message)
 
 
 def unequal_stalls_p(shares: npt.ArrayLike) -> float:
@@ -310,7 +312,7 @@ def unequal_stalls_p(shares: npt.ArrayLike) -> float:
     return (1 + float(np.count_nonzero(null >= observed * (1 - 1e-9)))) / (1 + _PERMUTATIONS)
 
 
-def stall_shares(candidate: npt.ArrayLike, baseline: npt.ArrayLike) -> Finding:
+def stall_shares(candidate: npt.ArrayLike, baseline: npt.ArrayLike) -> Diagnostic:
     """Return whether the stall rule excluded more requests in one arm than in the other.
 
     Excluded shares of requests, 0 to 1, one per block and arm. Paired exact signed-rank test. At
@@ -336,10 +338,10 @@ def stall_shares(candidate: npt.ArrayLike, baseline: npt.ArrayLike) -> Finding:
             "work of the server itself. Check that generator and server do not share a core, and "
             "compare the raw percentiles"
         )
-    return Finding("stall-shares", difference, raised, message)
+    return Diagnostic("stall-shares", difference, raised, message)
 
 
-def invalid_windows(candidate: int, baseline: int, windows_per_arm: int) -> Finding:
+def invalid_windows(candidate: int, baseline: int, windows_per_arm: int) -> Diagnostic:
     """Return whether too many windows were invalid, or more in one arm than in the other.
 
     Counts of invalid windows per arm out of `windows_per_arm` measured ones. The figure is the
@@ -370,11 +372,11 @@ def invalid_windows(candidate: int, baseline: int, windows_per_arm: int) -> Find
             f", {share:.0%} in all: the host or the generator cannot hold this load. Lower the "
             "rate or free the cores, and repeat"
         )
-    return Finding("invalid-windows", share, raised, message)
+    return Diagnostic("invalid-windows", share, raised, message)
 
 
-def _silent(code: str, name: str) -> Finding:
-    return Finding(code, math.nan, raised=False, message=f"{name}: too little data to tell")
+def _silent(code: str, name: str) -> Diagnostic:
+    return Diagnostic(code, math.nan, raised=False, message=f"{name}: too little data to tell")
 
 
 def _permutation_test(

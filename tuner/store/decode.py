@@ -16,7 +16,6 @@ from tuner.record.contenders import Contest
 from tuner.record.model import (
     AblationProtocol,
     Applied,
-    Beginning,
     Block,
     BlockInstance,
     BlockState,
@@ -26,12 +25,13 @@ from tuner.record.model import (
     Original,
     Protocol,
     Record,
-    Signed,
+    RecordSignatures,
     StudyHost,
+    StudyStart,
     Trial,
     TrialState,
 )
-from tuner.store.host_part import CONFIGURATION, WINDOW, BegunTrial, Shared, number_of
+from tuner.store.host_part import CONFIGURATION, WINDOW, BegunTrial, SharedBlock, number_of
 
 if TYPE_CHECKING:
     import optuna
@@ -42,7 +42,7 @@ HOST = "host:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Header(Beginning):
+class Header(StudyStart):
     """The header of a record."""
 
     objective: str
@@ -50,7 +50,7 @@ class Header(Beginning):
     """Name of the host whose worker began it; empty where one host measures alone."""
 
 
-class Told:
+class SearchFigureCache:
     """Cache of per-block search figures; those of a finished block are computed once.
 
     The record is read again before every block, and a block that has ended never changes.
@@ -83,7 +83,7 @@ def read_record(
     here: str,
     hosts: Mapping[str, StudyHost],
     *,
-    told: Told,
+    told: SearchFigureCache,
 ) -> Record:
     """Return the whole record.
 
@@ -151,7 +151,7 @@ def read_record(
         search_ended="search_ended" in attrs,
         contest=maybe(attrs.get("contest"), Contest),
         asked=header.asked,
-        signed=maybe(attrs.get("signed"), Signed) or Signed(),
+        signed=maybe(attrs.get("signed"), RecordSignatures) or RecordSignatures(),
     )
 
 
@@ -226,7 +226,12 @@ def _trial(frozen: optuna.trial.FrozenTrial) -> Trial:
 
 
 def shared_trials(
-    baseline: str, shared: Sequence[Shared], chosen: Sequence[BegunTrial], here: str, *, over: bool
+    baseline: str,
+    shared: Sequence[SharedBlock],
+    chosen: Sequence[BegunTrial],
+    here: str,
+    *,
+    over: bool,
 ) -> list[Trial]:
     """Return the trials that the blocks of several hosts tell of, without their figures.
 
@@ -264,7 +269,7 @@ def shared_trials(
     return list(found.values())
 
 
-def _ends(block: Shared) -> Iterator[tuple[str, tuple[TrialState, str]]]:
+def _ends(block: SharedBlock) -> Iterator[tuple[str, tuple[TrialState, str]]]:
     """Yield digests of the configurations that are out of the race after a block, and why."""
     ended = block.ended
     if ended is None or ended.state != "complete" or block.begun.phase != "search":

@@ -53,7 +53,7 @@ class BegunTrial:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class BlockStart:
     """A block as it began."""
 
     phase: Phase
@@ -69,7 +69,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class BlockEnd:
     """The end of a block."""
 
     state: BlockState
@@ -82,13 +82,13 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedBlock:
     """A shared block: what all workers know of it."""
 
     number: int
     running: bool
-    begun: Begun
-    ended: Ended | None
+    begun: BlockStart
+    ended: BlockEnd | None
 
     def block(self, windows: Sequence[Measurement] | None) -> Block:
         """Return it as a block of the record: with its windows, or with its figures alone."""
@@ -110,7 +110,7 @@ class Shared:
         )
 
 
-def last_s(begun: Begun, windows: Iterable[Measurement]) -> float:
+def last_s(begun: BlockStart, windows: Iterable[Measurement]) -> float:
     """Return the end of the last window; the pause before a resumed block does not count."""
     return max(
         (w.started_unix_s + w.duration_s for w in windows),
@@ -123,7 +123,7 @@ def number_of(digest: str) -> int:
     return int(digest, 16)
 
 
-def read_shared(frozen: optuna.trial.FrozenTrial) -> Shared | None:
+def read_shared(frozen: optuna.trial.FrozenTrial) -> SharedBlock | None:
     """Return a shared block; None for one that was begun and withdrawn, or is one host's alone."""
     attrs = frozen.user_attrs
     if BEGUN not in attrs:
@@ -131,15 +131,15 @@ def read_shared(frozen: optuna.trial.FrozenTrial) -> Shared | None:
     ended = attrs.get(ENDED)
     if ended is None and frozen.state.is_finished():
         return None
-    return Shared(
+    return SharedBlock(
         number=frozen.number,
         running=not frozen.state.is_finished(),
-        begun=msgspec.convert(attrs[BEGUN], Begun),
-        ended=None if ended is None else msgspec.convert(ended, Ended),
+        begun=msgspec.convert(attrs[BEGUN], BlockStart),
+        ended=None if ended is None else msgspec.convert(ended, BlockEnd),
     )
 
 
-class Part:
+class HostPart:
     """One host's own part of a record: its facts, and the windows of its blocks.
 
     Args:

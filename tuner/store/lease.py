@@ -29,18 +29,18 @@ class Lease:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _LeaseState:
     state: Hashable
     looked_s: float
     unchanged_s: float
 
 
 @dataclass(slots=True)
-class Watch:
+class LeaseWatch:
     """One watcher's memory of the leases that it looks at."""
 
     clock: Callable[[], float] = time.monotonic
-    _seen: dict[int, _Seen] = field(default_factory=dict)
+    _seen: dict[int, _LeaseState] = field(default_factory=dict)
 
     def expired(self, leases: Mapping[int, Lease]) -> set[int]:
         """Look at all leases; the keys of those that ran out.
@@ -54,7 +54,7 @@ class Watch:
         for key, lease in leases.items():
             seen = self._seen.get(key)
             if seen is None or seen.state != lease.state:
-                self._seen[key] = _Seen(lease.state, now, 0.0)
+                self._seen[key] = _LeaseState(lease.state, now, 0.0)
                 continue
             seen.unchanged_s += min(now - seen.looked_s, lease.lease_s / LEAST_LOOKS)
             seen.looked_s = now

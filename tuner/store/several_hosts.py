@@ -24,23 +24,31 @@ from tuner.judge.scoring import figures_of
 from tuner.measurement.window import Measurement
 from tuner.record.model import Block, ConfigurationRecord, Figures, Origin, Record, StudyHost
 from tuner.space.configuration import Configuration
-from tuner.store.decode import HOST, Header, Told, in_order, read_host, read_record, shared_trials
+from tuner.store.decode import (
+    HOST,
+    Header,
+    SearchFigureCache,
+    in_order,
+    read_host,
+    read_record,
+    shared_trials,
+)
 from tuner.store.host_part import (
     BEGUN,
     ENDED,
     RENEWED,
     WINDOW,
-    Begun,
     BegunTrial,
-    Ended,
-    Part,
-    Shared,
+    BlockEnd,
+    BlockStart,
+    HostPart,
+    SharedBlock,
     last_s,
     number_of,
     read_shared,
     unless_ended,
 )
-from tuner.store.lease import Lease, Watch
+from tuner.store.lease import Lease, LeaseWatch
 from tuner.store.storage import writes
 
 if TYPE_CHECKING:
@@ -55,13 +63,13 @@ _RENEWALS = 6
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenBlock:
     """A block that this worker measures."""
 
     trial_id: int
     place: int
     """Index of its windows in the host's part."""
-    begun: Begun
+    begun: BlockStart
     renewed_s: float
     windows: list[Measurement] = field(default_factory=list)
 
@@ -84,13 +92,13 @@ class Sharing:
         self._blocks = blocks
         self._blocks_id = storage.get_study_id_from_name(blocks.study_name)
         self._goals = functools.cache(goals)
-        self._watch = Watch()
-        self._orphans = Watch()
+        self._watch = LeaseWatch()
+        self._orphans = LeaseWatch()
         self._token = uuid.uuid4().hex
-        self._parts: dict[str, Part] = {}
+        self._parts: dict[str, HostPart] = {}
         self._seen: list[optuna.trial.FrozenTrial] = []
-        self._ended: dict[int, Shared | None] = {}
-        self._open: dict[int, _Open] = {}
+        self._ended: dict[int, SharedBlock | None] = {}
+        self._open: dict[int, _OpenBlock] = {}
         self._chosen: dict[int, BegunTrial] = {}
         self._texts: dict[str, ConfigurationRecord] = {}
         self.host = ""
@@ -114,7 +122,7 @@ class Sharing:
             pause: see ``pause``.
         """
         self.host = host.name
-        self._watch, self._orphans = Watch(clock), Watch(clock)
+        self._watch, self._orphans = LeaseWatch(clock), LeaseWatch(clock)
         self.pause = pause or self.pause
         facts = msgspec.to_builtins(host)
         for learnt in ("calibration", "protocol", "ended_unix_s"):
@@ -124,16 +132,16 @@ class Sharing:
         # Last: readers of the record look for the hosts that are named here.
         self._search.set_user_attr(HOST + host.name, host.joined_unix_s)
 
-    def part(self, host: str) -> Part:
+    def part(self, host: str) -> HostPart:
         """Return the part of one host."""
         if host not in self._parts:
-            self._parts[host] = Part(
+            self._parts[host] = HostPart(
                 self._storage, self._search.study_name, host, begin=host == self.host
             )
         return self._parts[host]
 
     @property
-    def own(self) -> Part:
+    def own(self) -> HostPart:
         """Part of this worker's host."""
         return self.part(self.host)
 
@@ -181,7 +189,7 @@ class Sharing:
         """Keep the text of a configuration that is to be tried until its first block."""
         self._texts[text.digest] = text
 
-    def open_block(self, begun: Begun) -> int:
+    def open_block(self, begun: BlockStart) -> int:
         """Begin a block of this host; its number.
 
         Raises:
@@ -211,7 +219,7 @@ class Sharing:
         for known in first:
             del self._chosen[number_of(known.digest)]
         place = self.own.begin(number, texts)
-        self._open[number] = _Open(trial_id, place, begun, self._watch.clock())
+        self._open[number] = _OpenBlock(trial_id, place, begun, self._watch.clock())
         return number
 
     def add_window(self, block: int, window: Measurement) -> None:
@@ -224,20 +232,20 @@ class Sharing:
             held.renewed_s = now
             self._storage.set_trial_user_attr(held.trial_id, RENEWED, len(held.windows))
 
-    def close_block(self, block: int, ended: Ended) -> None:
+    def close_block(self, block: int, ended: BlockEnd) -> None:
         """End a block of this host; its figures follow from its windows."""
         held = self._open.pop(block)
-        shared = Shared(block, running=True, begun=held.begun, ended=None)
+        shared = SharedBlock(block, running=True, begun=held.begun, ended=None)
         ended = replace(ended, figures=self._figures(shared, held.windows))
         self._storage.set_trial_user_attr(held.trial_id, ENDED, msgspec.to_builtins(ended))
         self.own.close(held.place)
         self._end(held.trial_id, ended)
 
-    def _figures(self, shared: Shared, windows: Sequence[Measurement]) -> Figures:
+    def _figures(self, shared: SharedBlock, windows: Sequence[Measurement]) -> Figures:
         goals = self._goals()
         return figures_of(shared.block(windows), goals.objectives, goals.limits)
 
-    def _end(self, trial_id: int, ended: Ended | None) -> None:
+    def _end(self, trial_id: int, ended: BlockEnd | None) -> None:
         import optuna
 
         states = optuna.trial.TrialState
@@ -263,7 +271,7 @@ class Sharing:
         self._seen = self._blocks.get_trials(deepcopy=False)
         return self._seen
 
-    def shared(self) -> list[Shared]:
+    def shared(self) -> list[SharedBlock]:
         """The shared blocks, as of the last look, in their order; one that ended is read once."""
         found = []
         for frozen in self._seen:
@@ -278,7 +286,11 @@ class Sharing:
         return found
 
     def record(
-        self, attrs: Mapping[str, Any], names: Sequence[str], alone: Sequence[Block], told: Told
+        self,
+        attrs: Mapping[str, Any],
+        names: Sequence[str],
+        alone: Sequence[Block],
+        told: SearchFigureCache,
     ) -> Record:
         """Return the record of several hosts as of the last look: as one, or as no particular host.
 
@@ -394,7 +406,7 @@ class Sharing:
             self._blocks.tell(frozen.number, state=failed, skip_if_finished=True)
         return _cut_short(frozen.number, "", sum(key.startswith(WINDOW) for key in attrs))
 
-    def _abandon_shared(self, shared: Shared) -> str:
+    def _abandon_shared(self, shared: SharedBlock) -> str:
         number, host = shared.number, shared.begun.host
         of = f" of {host}" if host != self.host else ""
         # First, so that what is counted below is all that there will be.
@@ -405,7 +417,7 @@ class Sharing:
             if shared.ended.state == "complete":
                 return f"block {number}{of} was complete, which is now noted"
             return _cut_short(number, of, len(windows))
-        ended = Ended(
+        ended = BlockEnd(
             state="failed",
             reason="interrupted",
             measured_share=0.0,

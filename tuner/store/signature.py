@@ -24,7 +24,7 @@ import msgspec
 
 from tuner.paths import state_dir
 from tuner.record.file import small
-from tuner.record.model import Record, Signed
+from tuner.record.model import Record, RecordSignatures
 
 Maker = Literal["here", "changed", "elsewhere"]
 """``changed``: begun here, and changed since it was signed; so is one whose command was killed."""
@@ -50,12 +50,12 @@ def made_here(record: Record) -> Maker:
     return "here" if _same(record.signed.whole, _hash(_content(record), key)) else "changed"
 
 
-def sign_beginning(record: Record) -> Signed:
+def sign_beginning(record: Record) -> RecordSignatures:
     """Return the hash of how a record began; raises OSError if there can be no key."""
-    return Signed(begun=_hash(_beginning(record), _key()))
+    return RecordSignatures(begun=_hash(_beginning(record), _key()))
 
 
-def sign(record: Record) -> Signed:
+def sign(record: Record) -> RecordSignatures:
     """Return both hashes of a record that was begun here, else what it has already.
 
     A record that was begun elsewhere stays so, whatever is measured for it here.

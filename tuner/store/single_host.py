@@ -18,7 +18,7 @@ from tuner.measurement.window import Measurement
 from tuner.record.model import Block, Origin, TrialState
 from tuner.space.configuration import Configuration, Value
 from tuner.store.decode import read_block
-from tuner.store.host_part import WINDOW, Begun, Ended, unless_ended
+from tuner.store.host_part import WINDOW, BlockEnd, BlockStart, unless_ended
 
 if TYPE_CHECKING:
     import optuna
@@ -28,7 +28,7 @@ VALID_CONSTRAINT = "accepted by the server"
 """Name of the constraint by which samplers and dashboards know what is infeasible."""
 
 
-class Alone:
+class SingleHostWriter:
     """The writer of a single host, with the trials that it has open.
 
     Args:
@@ -47,7 +47,7 @@ class Alone:
         self._block_trials: dict[int, optuna.Trial] = {}
         self._finished: dict[int, Block] = {}
 
-    def open_block(self, begun: Begun) -> int:
+    def open_block(self, begun: BlockStart) -> int:
         """Begin a block; its number."""
         return self._create(
             self._blocks,
@@ -68,7 +68,7 @@ class Alone:
             WINDOW + window.window_id, msgspec.to_builtins(window)
         )
 
-    def close_block(self, block: int, ended: Ended) -> None:
+    def close_block(self, block: int, ended: BlockEnd) -> None:
         """End a block."""
         import optuna
 

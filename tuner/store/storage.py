@@ -43,11 +43,11 @@ _PASSWORDS = (
 )
 
 
-def no_words(_: str) -> None:
+def no_message(_: str) -> None:
     """For those who do not want to hear of retries."""
 
 
-def open_storage(url: Storage, say: Say = no_words, *, writing: bool = True) -> Any:
+def open_storage(url: Storage, say: Say = no_message, *, writing: bool = True) -> Any:
     """Open a storage; one that is given is given back.
 
     Args:
@@ -63,7 +63,7 @@ def open_storage(url: Storage, say: Say = no_words, *, writing: bool = True) -> 
     if not isinstance(url, str):
         return url
     if url.startswith("grpc://"):
-        return _Patient(_proxy(url), say)
+        return _RetryingStorage(_proxy(url), say)
     path = _file_of(url)
     if writing and path is not None and not path.exists():
         _create_file(url, path)
@@ -79,7 +79,7 @@ def open_storage(url: Storage, say: Say = no_words, *, writing: bool = True) -> 
             check_file(readable, writing=False)
             opened = _database(url, {"creator": connector(readable, writing=False)}, writing=False)
             weakref.finalize(opened, stack.pop_all().close)
-    return opened if url.startswith("sqlite") else _Patient(opened, say)
+    return opened if url.startswith("sqlite") else _RetryingStorage(opened, say)
 
 
 def refuse_unshared(url: str | None) -> None:
@@ -257,7 +257,7 @@ def _proxy(url: str) -> Any:
     return proxy
 
 
-class _Patient:
+class _RetryingStorage:
     """A storage that is asked again while it does not answer, with growing pauses.
 
     What Optuna asks a storage may be asked twice, but for the creation of a trial: whoever creates

@@ -39,16 +39,16 @@ from tuner.record.model import (
     Phase,
     Protocol,
     Record,
-    Signed,
+    RecordSignatures,
     StudyHost,
     TrialState,
 )
 from tuner.space.configuration import Configuration, Value
-from tuner.store.decode import HOST, Header, Told, read_record, read_trials
-from tuner.store.host_part import CONFIGURATION, Begun, Ended
+from tuner.store.decode import HOST, Header, SearchFigureCache, read_record, read_trials
+from tuner.store.host_part import CONFIGURATION, BlockEnd, BlockStart
 from tuner.store.several_hosts import LEASE_S, Sharing, host_of
-from tuner.store.single_host import Alone
-from tuner.store.storage import Say, Storage, no_words, open_storage, without_secret, writes
+from tuner.store.single_host import SingleHostWriter
+from tuner.store.storage import Say, Storage, no_message, open_storage, without_secret, writes
 
 if TYPE_CHECKING:
     import optuna
@@ -86,8 +86,8 @@ class Store:
         self._search = search
         self._clock = clock
         self._unchecked = where
-        self._told = Told()
-        self._alone = Alone(storage, search, blocks)
+        self._told = SearchFigureCache()
+        self._alone = SingleHostWriter(storage, search, blocks)
         self.sharing = Sharing(storage, search, blocks, self._goals)
         """View of other workers on this record."""
 
@@ -100,7 +100,7 @@ class Store:
         return self.sharing.host
 
     @property
-    def _writer(self) -> Alone | Sharing:
+    def _writer(self) -> SingleHostWriter | Sharing:
         """Writer of blocks."""
         return self.sharing if self.host else self._alone
 
@@ -111,7 +111,7 @@ class Store:
         url: Storage,
         header: Header,
         clock: Callable[[], float] = time.time,
-        say: Say = no_words,
+        say: Say = no_message,
         first: StudyHost | None = None,
     ) -> Store:
         """Begin a record.
@@ -163,7 +163,7 @@ class Store:
         url: Storage,
         name: str,
         clock: Callable[[], float] = time.time,
-        say: Say = no_words,
+        say: Say = no_message,
         *,
         writing: bool = True,
     ) -> Store:
@@ -271,7 +271,7 @@ class Store:
         self._search.set_user_attr("applied", [*so_far, msgspec.to_builtins(applied)])
 
     @writes
-    def set_signed(self, signed: Signed) -> None:
+    def set_signed(self, signed: RecordSignatures) -> None:
         """Keep the hashes by which the user knows the record again."""
         self._search.set_user_attr("signed", msgspec.to_builtins(signed))
 
@@ -308,7 +308,7 @@ class Store:
         """
         self.sharing.check_worker()
         return self._writer.open_block(
-            Begun(
+            BlockStart(
                 phase=phase,
                 index=index,
                 seed=seed,
@@ -344,7 +344,7 @@ class Store:
         Raises:
             LeaseLostError: as ``add_window``.
         """
-        ended = Ended(state, reason, measured_share, self._clock(), tuple(instances))
+        ended = BlockEnd(state, reason, measured_share, self._clock(), tuple(instances))
         self._writer.close_block(block, ended)
 
     # --- trials -----------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tuner.errors import InstrumentError, Interrupted, UnreachableError
 from tuner.hosts.deployer import InstanceSpec, InstanceState
-from tuner.load.generator import Endpoint, Mode, Next, Plan, WindowSpec
+from tuner.load.generator import Endpoint, Mode, Next, WindowPlan, WindowSpec
 from tuner.load.turns import in_turn
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.measurement.instrument import NATIVE, Instrument
@@ -419,7 +419,7 @@ class SimulatedGenerator:
         """Implement ``LoadGenerator.refuses``."""
         return ""
 
-    def run(self, plan: Plan, after: Callable[[RawWindow], Next]) -> None:
+    def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
         """Implement ``LoadGenerator.run``."""
         in_turn(plan, lambda at, spec: self.host.measure(plan.workload, at, spec), after)
 

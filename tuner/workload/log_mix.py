@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from tuner.reading.access_log import Kind, Tally
+from tuner.reading.access_log import Kind, LogTally
 from tuner.reading.printable import comment_line
-from tuner.reading.redaction import said_of
+from tuner.reading.redaction import redaction_summary
 from tuner.workload.workload import INDEX, LARGEST_BACKEND_BODY, LARGEST_SITE, SITE_PATH, TARGET
 
 Serve = Literal["site", "backend"]
@@ -38,7 +38,7 @@ class Mix:
     """Why requests are not in it, and how many."""
 
 
-def make_mix(tally: Tally, *, name: str, source: str, serve: Serve | None, top: int) -> Mix:
+def make_mix(tally: LogTally, *, name: str, source: str, serve: Serve | None, top: int) -> Mix:
     """Return the workload that asks what the log's clients asked most.
 
     Args:
@@ -109,7 +109,7 @@ def _file(target: str) -> str:
 
 
 def _comments(
-    tally: Tally, source: str, covered: int, left_out: tuple[tuple[str, int], ...]
+    tally: LogTally, source: str, covered: int, left_out: tuple[tuple[str, int], ...]
 ) -> list[str]:
     begun, ended = (
         datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -121,7 +121,7 @@ def _comments(
         f"# The requests below are {covered / tally.good:.1%} of them.",
     ]
     if tally.redacted:
-        lines.append(f"# Not kept: {said_of(tally.redacted)}.")
+        lines.append(f"# Not kept: {redaction_summary(tally.redacted)}.")
     lines += [f"# Left out, {count / tally.good:.1%}: {reason}." for reason, count in left_out]
     return [comment_line(line.removeprefix("# ")) for line in lines]
 

@@ -60,7 +60,7 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed:
+class NegotiatedTerms:
     """The terms that generator and server agreed on in a window, as far as reported.
 
     Where connections differ, names are joined by `` + ``.
@@ -84,10 +84,10 @@ class Agreed:
     blocked_p99_us: float = 0.0
 
 
-CLEARTEXT = Agreed()
+CLEARTEXT = NegotiatedTerms()
 
 
-def unlike(asked: Wire, protocol: str, agreed: Agreed) -> str:
+def unlike(asked: Wire, protocol: str, agreed: NegotiatedTerms) -> str:
     """Return the difference between asked and agreed terms, in words; empty if none.
 
     Args:

@@ -48,7 +48,7 @@ class Home(Files, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ThisMachine:
+class LocalCaddyHome:
     """Implement ``Home``."""
 
     binary: str

@@ -15,13 +15,13 @@ from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
 from tuner.own.caddy import server
 from tuner.own.caddy.home import Home
-from tuner.own.caddy.origin import UnsaidError
+from tuner.own.caddy.origin import InexpressibleError
 from tuner.own.caddy.table import bind
 from tuner.own.caddy.tree import look, written
-from tuner.own.server import Wishes
+from tuner.own.server import OwnOptions
 from tuner.own.service import Socket, askable, asked_by, refuse_raised, sent, socket_of
 from tuner.servers import caddy
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 from tuner.workload.workload import Workload
@@ -35,11 +35,11 @@ _ASIDE: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class InPlaceConfiguration(server.OwnConfiguration):
+class InPlaceConfiguration(server.CaddyOwnConfiguration):
     """A configuration that was read where it is in force."""
 
     def adapt(self, space: Space, server: ServerFacts) -> tuple[InPlaceCaddy, tuple[str, ...]]:
-        """See ``Own.adapt``: nothing is done otherwise, so nothing has to be tried out here.
+        """Implement ``OwnConfiguration.adapt``: nothing differs, so nothing is tried out here.
 
         Raises:
             DefinitionError: nothing in it can be tuned, or it cannot be changed and asked in place.
@@ -77,7 +77,7 @@ class InPlaceCaddy(server.OwnCaddy):
         label: str,
         configuration: Configuration,
         space: Space,  # noqa: ARG002 - the port's; ``bound`` has it with the user's values
-        ground: Ground,  # noqa: ARG002 - it stands where it always stood
+        ground: TargetGround,  # noqa: ARG002 - it stands where it always stood
         port: int,  # noqa: ARG002 - its own
     ) -> InstanceSpec:
         """See ``Server``: absolute files, and a service that is there already."""
@@ -105,14 +105,14 @@ class InPlaceCaddy(server.OwnCaddy):
             DefinitionError: a Caddyfile cannot say it, or a file is no UTF-8.
         """
         changed = self.changed(configuration)
-        if isinstance(changed, UnsaidError):
+        if isinstance(changed, InexpressibleError):
             raise DefinitionError(
                 f"cannot be changed in place: {changed}", path=self.own.origin.file
             )
         return sent(changed)
 
 
-def read(wishes: Wishes, workload: Workload, home: Home) -> InPlaceConfiguration:
+def read(wishes: OwnOptions, workload: Workload, home: Home) -> InPlaceConfiguration:
     """Read the configuration of a host's service, and find what the workload reaches.
 
     Args:

@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tuner.own.caddy.origin import Origin
-from tuner.own.caddy.serving import Serving, covers, is_gate, is_http
+from tuner.own.caddy.serving import CaddyServing, covers, is_gate, is_http
 from tuner.own.caddy.tree import Json, Place, look, written
 
 NOBODY = "127.0.0.1:9"
@@ -25,7 +25,7 @@ _APPS = ("http", "tls")
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class CaddyLabSlot:
     """The place of an instance in the lab."""
 
     address: str
@@ -46,7 +46,7 @@ class Stand:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class CaddyLabConfiguration:
     """A configuration as the lab serves it."""
 
     config: Json
@@ -54,7 +54,9 @@ class Carried:
     """Differences from the user's configuration, in words."""
 
 
-def carry(origin: Origin, serving: Serving, config: Json, stand: Stand) -> Carried:
+def carry(
+    origin: Origin, serving: CaddyServing, config: Json, stand: CaddyLabSlot
+) -> CaddyLabConfiguration:
     """Return the configuration, changed or not, as an instance of the lab.
 
     Args:
@@ -63,9 +65,9 @@ def carry(origin: Origin, serving: Serving, config: Json, stand: Stand) -> Carri
         config: the same with the values of one candidate.
         stand: where the instance stands.
     """
-    carrier = _Carrier(origin, serving, stand)
+    carrier = _CaddyLabBuilder(origin, serving, stand)
     made = carrier.whole(config)
-    return Carried(made, tuple(dict.fromkeys(carrier.notes)))
+    return CaddyLabConfiguration(made, tuple(dict.fromkeys(carrier.notes)))
 
 
 _TRANSPORT_GONE = {
@@ -91,8 +93,8 @@ _UNNAMED = {"default_sni": "localhost"}
 """Whoever asks an address by no name, as for the proof, gets the lab's certificate too."""
 
 
-class _Carrier:
-    def __init__(self, origin: Origin, serving: Serving, stand: Stand) -> None:
+class _CaddyLabBuilder:
+    def __init__(self, origin: Origin, serving: CaddyServing, stand: CaddyLabSlot) -> None:
         self.origin = origin
         self.serving = serving
         self.stand = stand
@@ -393,7 +395,7 @@ class _Carrier:
         self.notes.append(f"{self.origin.file}: {written(place)} is changed in the lab: {how}")
 
 
-def _live(stand: Stand) -> Json:
+def _live(stand: CaddyLabSlot) -> Json:
     """Proves which configuration is running."""
     answer = {"handler": "static_response", "body": stand.token, "status_code": 200}
     return {"match": [{"path": [stand.live_path]}], "handle": [answer], "terminal": True}

@@ -31,7 +31,7 @@ Anchor = tuple[str, Spot]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class JsonChange:
     """One setting, in the JSON and in the line that makes it."""
 
     owners: tuple[Place, ...]
@@ -134,7 +134,7 @@ def adapted(texts: Mapping[str, str], main: str, home: Home) -> Json:
         return json.loads(said.replace(folder, ""))
 
 
-def change_config(origin: Origin, changes: Iterable[Change]) -> Json:
+def change_config(origin: Origin, changes: Iterable[JsonChange]) -> Json:
     """Return the JSON with changes made, wherever the same line makes the same."""
     config = origin.config
     for change in changes:
@@ -144,7 +144,7 @@ def change_config(origin: Origin, changes: Iterable[Change]) -> Json:
     return config
 
 
-def change_texts(origin: Origin, changes: Iterable[Change]) -> dict[str, str]:
+def change_texts(origin: Origin, changes: Iterable[JsonChange]) -> dict[str, str]:
     """Return the user's files that change, with the changes made.
 
     Raises:
@@ -155,7 +155,7 @@ def change_texts(origin: Origin, changes: Iterable[Change]) -> dict[str, str]:
     if config == origin.config:
         return {}
     if origin.opaque:
-        raise UnsaidError(origin.opaque)
+        raise InexpressibleError(origin.opaque)
     if origin.is_json:
         return {origin.file: _like(origin.texts[origin.file], config)}
     texts = dict(origin.texts)
@@ -172,20 +172,20 @@ def change_texts(origin: Origin, changes: Iterable[Change]) -> dict[str, str]:
                 # At the end, since a new block moves the lines below it.
                 fresh[owner, change.setting] = None
             else:
-                raise UnsaidError(f"no line of a kind that is known makes {owner[-1]}")
+                raise InexpressibleError(f"no line of a kind that is known makes {owner[-1]}")
     for owner, setting in fresh:
         words = _servers_words(origin, owner)
         texts[origin.file] = caddyfile.change_global(texts[origin.file], words, setting)
     try:
         made = adapted(texts, origin.file, origin.home)
     except DefinitionError as error:
-        raise UnsaidError(str(error)) from None
+        raise InexpressibleError(str(error)) from None
     if made != config:
-        raise UnsaidError("Caddy makes something else of the changed Caddyfile")
+        raise InexpressibleError("Caddy makes something else of the changed Caddyfile")
     return {file: text for file, text in texts.items() if text != origin.texts[file]}
 
 
-class UnsaidError(Exception):
+class InexpressibleError(Exception):
     """A Caddyfile cannot say what the JSON can; the message says why."""
 
 

@@ -12,31 +12,31 @@ from typing import ClassVar
 from tuner.errors import DefinitionError
 from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
-from tuner.own.bound import Bound
+from tuner.own.bound import BoundSpace
 from tuner.own.caddy.caddyfile import inlined
 from tuner.own.caddy.caddyfile import variables as caddyfile_variables
 from tuner.own.caddy.home import Home
-from tuner.own.caddy.lab import Carried, Stand, carry
+from tuner.own.caddy.lab import CaddyLabConfiguration, CaddyLabSlot, carry
 from tuner.own.caddy.origin import (
-    Change,
+    InexpressibleError,
+    JsonChange,
     Origin,
-    UnsaidError,
     change_config,
     change_texts,
     refused,
 )
 from tuner.own.caddy.origin import read as read_origin
-from tuner.own.caddy.serving import Serving, serving
+from tuner.own.caddy.serving import CaddyServing, serving
 from tuner.own.caddy.table import bind, changes
 from tuner.own.caddy.tree import Json, Place, look, written
 from tuner.own.kind import OfKind
 from tuner.own.patch import exported, plain
-from tuner.own.server import Wishes
+from tuner.own.server import OwnOptions
 from tuner.own.target import THIS_MACHINE, Target, check_folder
 from tuner.paths import temporary
 from tuner.render.render import EXPORT, Placement, environment_of
 from tuner.servers import caddy
-from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, Ground
+from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, TargetGround
 from tuner.servers.server import Server
 from tuner.servers.trial import refusal, trial_ground
 from tuner.space.configuration import Configuration
@@ -52,25 +52,25 @@ _DEFAULT_PROTOCOLS = ("h1", "h2", "h3")
 
 
 @dataclass(frozen=True, slots=True)
-class OwnConfiguration:
+class CaddyOwnConfiguration:
     """A configuration of Caddy that was read, and what of it a workload reaches."""
 
-    wishes: Wishes
+    wishes: OwnOptions
     origin: Origin
-    serving: Serving
+    serving: CaddyServing
     workload: Workload
     """As it must be asked here: over TLS where the site speaks nothing else."""
     target: Target = THIS_MACHINE
     """Host that serves it and holds the site's files."""
 
     def adapt(self, space: Space, server: ServerFacts) -> tuple[OwnCaddy, tuple[str, ...]]:
-        """Implement ``port.Own``."""
+        """Implement ``OwnConfiguration``."""
         return adapt(self, space, server)
 
 
 def read(
-    wishes: Wishes, workload: Workload, home: Home, *, either: bool = False
-) -> OwnConfiguration:
+    wishes: OwnOptions, workload: Workload, home: Home, *, either: bool = False
+) -> CaddyOwnConfiguration:
     """Read a configuration and find what the workload reaches.
 
     Args:
@@ -87,7 +87,7 @@ def read(
     if found.tls and workload.wire.tls is None:
         workload = replace(workload, wire=replace(workload.wire, tls=Tls()))
     _check_protocol(origin, found, workload.wire)
-    return OwnConfiguration(wishes, origin, found, workload)
+    return CaddyOwnConfiguration(wishes, origin, found, workload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,11 @@ class OwnCaddy(OfKind):
 
     kind: ClassVar[Server] = caddy
 
-    own: OwnConfiguration
-    bound: Bound
-    told: dict[str, Mapping[str, str] | UnsaidError] = field(default_factory=dict, compare=False)
+    own: CaddyOwnConfiguration
+    bound: BoundSpace
+    told: dict[str, Mapping[str, str] | InexpressibleError] = field(
+        default_factory=dict, compare=False
+    )
     """The changed files by configuration, since to ask Caddy takes time."""
 
     @property
@@ -111,7 +113,7 @@ class OwnCaddy(OfKind):
         label: str,
         configuration: Configuration,
         space: Space,  # noqa: ARG002 - the port's; ``bound`` has it with the user's values
-        ground: Ground,
+        ground: TargetGround,
         port: int,
     ) -> InstanceSpec:
         """Implement ``Server``."""
@@ -137,7 +139,7 @@ class OwnCaddy(OfKind):
         """Return the user's main file, imports in place, with the values of this configuration."""
         origin = self.own.origin
         changed = self.changed(configuration)
-        if isinstance(changed, UnsaidError):
+        if isinstance(changed, InexpressibleError):
             head = f"# Only {caddy.JSON_FILE} says it: {changed}\n"
             return head + plain(origin.texts[origin.file])
         texts = {**origin.texts, **changed}
@@ -165,7 +167,7 @@ class OwnCaddy(OfKind):
         if variables:
             files[caddy.ENVIRONMENT_FILE] = caddy.environment_file(variables)
         changed = self.changed(configuration)
-        if isinstance(changed, UnsaidError):
+        if isinstance(changed, InexpressibleError):
             config = change_config(origin, self.changes(configuration))
             return {**files, caddy.JSON_FILE: veiled(_json(config), origin)}
         check = f"caddy validate --config {origin.file}"
@@ -175,8 +177,8 @@ class OwnCaddy(OfKind):
         }
 
     def carried(
-        self, configuration: Configuration, ground: Ground, directory: Path, port: int
-    ) -> Carried:
+        self, configuration: Configuration, ground: TargetGround, directory: Path, port: int
+    ) -> CaddyLabConfiguration:
         """Return a configuration as the lab serves it."""
         origin, found = self.own.origin, self.own.serving
         wanted = changes(self.bound, origin, found, configuration)
@@ -192,17 +194,17 @@ class OwnCaddy(OfKind):
         lost = [written(owner) for owner in owners if owner not in origin.anchors]
         return f"no line of a kind that is known makes {', '.join(lost)}" if lost else ""
 
-    def changed(self, configuration: Configuration) -> Mapping[str, str] | UnsaidError:
+    def changed(self, configuration: Configuration) -> Mapping[str, str] | InexpressibleError:
         """Return the user's files that change, or why they cannot say it."""
         digest = configuration.digest
         if digest not in self.told:
             try:
                 self.told[digest] = change_texts(self.own.origin, self.changes(configuration))
-            except UnsaidError as error:
+            except InexpressibleError as error:
                 self.told[digest] = error
         return self.told[digest]
 
-    def changes(self, configuration: Configuration) -> list[Change]:
+    def changes(self, configuration: Configuration) -> list[JsonChange]:
         """Return the changes that turn the user's configuration into another one."""
         own, bound = self.own, self.bound
         return list(
@@ -212,9 +214,9 @@ class OwnCaddy(OfKind):
     def _environment(self, configuration: Configuration) -> dict[str, str]:
         return environment_of(configuration, self.bound.space, caddy.syntax)
 
-    def _stand(self, ground: Ground, directory: Path, port: int, token: str) -> Stand:
+    def _stand(self, ground: TargetGround, directory: Path, port: int, token: str) -> CaddyLabSlot:
         workload, wishes = self.own.workload, self.own.wishes
-        return Stand(
+        return CaddyLabSlot(
             address=f"{ground.address}:{port}",
             admin=caddy.ADMIN_SOCKET,
             run_dir=str(directory / "run"),
@@ -229,7 +231,7 @@ class OwnCaddy(OfKind):
 
 
 def adapt(
-    own: OwnConfiguration, space: Space, server: ServerFacts
+    own: CaddyOwnConfiguration, space: Space, server: ServerFacts
 ) -> tuple[OwnCaddy, tuple[str, ...]]:
     """Return the user's Caddy behind the port, and what the lab does otherwise, in words.
 
@@ -252,7 +254,7 @@ def adapt(
     return made, _notes(made, carried)
 
 
-def _notes(made: OwnCaddy, carried: Carried) -> tuple[str, ...]:
+def _notes(made: OwnCaddy, carried: CaddyLabConfiguration) -> tuple[str, ...]:
     own = made.own
     count = len(own.origin.texts)
     notes = [f"own configuration: {own.origin.file}, {count} file{'s' * (count > 1)}"]
@@ -272,7 +274,7 @@ def _notes(made: OwnCaddy, carried: Carried) -> tuple[str, ...]:
     return (*notes, *raised, *told)
 
 
-def _check_protocol(origin: Origin, found: Serving, wire: Wire) -> None:
+def _check_protocol(origin: Origin, found: CaddyServing, wire: Wire) -> None:
     """Raise DefinitionError if the server does not speak the workload's protocol.
 
     Raises:
@@ -288,7 +290,7 @@ def _check_protocol(origin: Origin, found: Serving, wire: Wire) -> None:
         )
 
 
-def _check_root(own: OwnConfiguration) -> None:
+def _check_root(own: CaddyOwnConfiguration) -> None:
     """Raise DefinitionError if the user's own files cannot be served.
 
     Raises:
@@ -308,7 +310,7 @@ def _check_root(own: OwnConfiguration) -> None:
             check_folder(own.target, root, path or own.origin.file)
 
 
-def _root_places(own: OwnConfiguration, place: Place, root: Place | None) -> list[Place]:
+def _root_places(own: CaddyOwnConfiguration, place: Place, root: Place | None) -> list[Place]:
     """Return the places of a handler's document root: in itself, or before."""
     if look(own.origin.config, (*place, "root")) is not None:
         return [place]

@@ -38,7 +38,7 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class PassedHandlers:
     """The handlers that the workload's requests pass, each place once."""
 
     proxies: tuple[Place, ...] = ()
@@ -51,14 +51,14 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class CaddyServing:
     """The part of a configuration that a workload reaches."""
 
     server: Place
     host: str
     """The site; empty: whatever host is asked for."""
     tls: bool
-    passed: Passed
+    passed: PassedHandlers
 
     @property
     def words(self) -> str:
@@ -68,7 +68,7 @@ class Serving:
 
 def serving(
     config: Json, workload: Workload, server_name: str, file: str, *, either: bool = False
-) -> Serving:
+) -> CaddyServing:
     """Choose the site, and follow the workload's requests through it.
 
     Args:
@@ -156,7 +156,7 @@ def is_tls(config: Json, place: Place) -> bool:
     return ports != {str(http.get("http_port", 80))} and bool(known)
 
 
-def matches(found: Json, ask: Ask) -> bool | None:
+def matches(found: Json, ask: RoutedRequest) -> bool | None:
     """Return whether a request meets a route's matchers; None: that cannot be told."""
     if not found:
         return True
@@ -164,7 +164,7 @@ def matches(found: Json, ask: Ask) -> bool | None:
 
 
 @dataclass(slots=True)
-class Ask:
+class RoutedRequest:
     """One request on its way through the routes."""
 
     host: str
@@ -181,7 +181,7 @@ class Ask:
 class _Follower:
     config: Json
     server: Place
-    ask: Ask
+    ask: RoutedRequest
     proxies: dict[Place, None] = field(default_factory=dict)
     files: dict[Place, Served] = field(default_factory=dict)
     encodes: dict[Place, None] = field(default_factory=dict)
@@ -274,22 +274,22 @@ class _Needs:
             return "a file_server or a reverse_proxy"
         return "a reverse_proxy" if self.workload.backend is not None else "a file_server"
 
-    def met_by(self, passed: Passed) -> bool:
+    def met_by(self, passed: PassedHandlers) -> bool:
         if self.either:
             return bool(passed.proxies or passed.files)
         return bool(passed.proxies if self.workload.backend is not None else passed.files)
 
 
-def _follow(config: Json, server: Place, host: str, needs: _Needs) -> Serving:
+def _follow(config: Json, server: Place, host: str, needs: _Needs) -> CaddyServing:
     workload = needs.workload
     tls = is_tls(config, server)
-    passed = Passed()
+    passed = PassedHandlers()
     site = None if workload.own_site else frozenset(file.path for file in workload.site)
     for request in workload.requests:
-        ask = Ask(host, request, tls, site, request.path.partition("?")[0])
+        ask = RoutedRequest(host, request, tls, site, request.path.partition("?")[0])
         follower = _Follower(config, server, ask)
         follower.routes((*server, "routes"))
-        passed = Passed(
+        passed = PassedHandlers(
             tuple(dict.fromkeys((*passed.proxies, *follower.proxies))),
             tuple(
                 {each.place: each for each in (*passed.files, *follower.files.values())}.values()
@@ -298,12 +298,14 @@ def _follow(config: Json, server: Place, host: str, needs: _Needs) -> Serving:
             tuple(dict.fromkeys((*passed.gates, *follower.gates))),
             tuple(dict.fromkeys((*passed.walls, *follower.walls))),
         )
-        if not needs.met_by(Passed(tuple(follower.proxies), tuple(follower.files.values()))):
-            return Serving(server, host, tls, Passed())
-    return Serving(server, host, tls, passed)
+        if not needs.met_by(
+            PassedHandlers(tuple(follower.proxies), tuple(follower.files.values()))
+        ):
+            return CaddyServing(server, host, tls, PassedHandlers())
+    return CaddyServing(server, host, tls, passed)
 
 
-def _why_not(found: Sequence[Serving], needs: _Needs) -> str:
+def _why_not(found: Sequence[CaddyServing], needs: _Needs) -> str:
     paths = ", ".join(request.path for request in needs.workload.requests[:3])
     if any(needs.met_by(each.passed) for each in found):
         return (
@@ -371,7 +373,7 @@ def _all(met: Iterator[bool | None]) -> bool | None:
     return False if False in found else None if None in found else True
 
 
-def _one(name: str, value: Json, ask: Ask) -> bool | None:
+def _one(name: str, value: Json, ask: RoutedRequest) -> bool | None:
     match name:
         case "host":
             return _host(value, ask.host)
@@ -427,7 +429,7 @@ def _regexp(pattern: str, path: str | None) -> bool | None:
         return None
 
 
-def _header(name: str, wanted: Json, ask: Ask) -> bool | None:
+def _header(name: str, wanted: Json, ask: RoutedRequest) -> bool | None:
     found = [value for other, value in ask.request.headers if other.lower() == name.lower()]
     if name.lower() == "host":
         return None
@@ -443,7 +445,7 @@ def _address(text: str) -> bool | None:
         return None
 
 
-def _file(value: Json, ask: Ask) -> bool | None:
+def _file(value: Json, ask: RoutedRequest) -> bool | None:
     """Return whether there is such a file: the workload's site is known, the user's own is not."""
     if ask.site is None or ask.path is None:
         return None

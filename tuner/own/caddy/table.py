@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tuner.own import bound as bounds
-from tuner.own.bound import Bound, Group, UnplacedError
+from tuner.own.bound import BoundSpace, Group, UnplaceableError
 from tuner.own.caddy.caddyfile import Setting
-from tuner.own.caddy.origin import Change, Origin
-from tuner.own.caddy.serving import Serving, is_http
+from tuner.own.caddy.origin import JsonChange, Origin
+from tuner.own.caddy.serving import CaddyServing, is_http
 from tuner.own.caddy.tree import ABSENT, Json, Place, look, written
 from tuner.reading.located import parse_duration_s, parse_size
 from tuner.servers.caddy import binary_size, syntax
@@ -32,11 +32,11 @@ _TRANSPORT = (("transport", "http"),)
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class CaddyScope:
     """The part of a configuration that holds parameters, with facts of the server."""
 
     origin: Origin
-    serving: Serving
+    serving: CaddyServing
     facts: SpaceFacts
 
     def value(self, place: Place) -> Json:
@@ -52,7 +52,7 @@ class Scope:
         found = {str(self.value((*owner, *place))): owner for owner in owners}
         if len(found) > 1:
             words = ", ".join(f"{written((*o, *place))} is {v}" for v, o in found.items())
-            raise UnplacedError(f"the workload's requests meet different values: {words}")
+            raise UnplaceableError(f"the workload's requests meet different values: {words}")
         return self.value((*owners[0], *place))
 
     def proxies(self) -> tuple[Place, ...]:
@@ -62,10 +62,10 @@ class Scope:
             UnplacedError: there is none, or one of them speaks another protocol.
         """
         if not self.serving.passed.proxies:
-            raise UnplacedError("no reverse_proxy answers the workload")
+            raise UnplaceableError("no reverse_proxy answers the workload")
         for place in self.serving.passed.proxies:
             if not is_http(self.value(place)):
-                raise UnplacedError(f"{written(place)} does not speak HTTP to what is behind it")
+                raise UnplaceableError(f"{written(place)} does not speak HTTP to what is behind it")
         return self.serving.passed.proxies
 
 
@@ -80,7 +80,7 @@ class Environment:
         """Implement ``Group``."""
         return (self.name,)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         text = scope.origin.home.variables.get(self.name.upper()) or None
         if text and self.name == "gomemlimit":
@@ -88,7 +88,7 @@ class Environment:
             text = str(int(found[1]) * _MEMORY_UNIT[found[2]]) if found else text
         return {self.name: text}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:  # noqa: ARG002
+    def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:  # noqa: ARG002
         """Nothing: the instance gets it with its environment."""
         return iter(())
 
@@ -99,15 +99,15 @@ class IdleTimeout:
 
     names: tuple[str, ...] = ("idle_timeout",)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         return {self.names[0]: seconds(scope.value((*scope.serving.server, "idle_timeout")))}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
+    def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
         """Implement ``Group``."""
         text = wanted[self.names[0]]
         setting = Setting("idle", (text,), (("timeouts",),))
-        yield Change((scope.serving.server,), ("idle_timeout",), nanoseconds(text), setting)
+        yield JsonChange((scope.serving.server,), ("idle_timeout",), nanoseconds(text), setting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +124,19 @@ class Transport:
         """Implement ``Group``."""
         return (self.name,)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         found = scope.said(scope.proxies(), ("transport", self.field))
         return {self.name: None if found is None else str(found)}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
+    def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
         """Implement ``Group``."""
         size = parse_size(wanted[self.name])
         text = binary_size(size) if self.field.endswith("_size") else str(size)
         # A 0 means what is compiled in, and Caddy itself does not write it.
         setting = Setting(self.key, (text,) if size else None, _TRANSPORT)
         yield from _http(scope) if size else ()
-        yield Change(scope.proxies(), ("transport", self.field), size or ABSENT, setting)
+        yield JsonChange(scope.proxies(), ("transport", self.field), size or ABSENT, setting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,18 +145,18 @@ class Compression:
 
     names: tuple[str, ...] = ("upstream_compression",)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         found = scope.said(scope.proxies(), ("transport", "compression"))
         return {self.names[0]: "off" if found is False else "on"}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
+    def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
         """Implement ``Group``."""
         off = wanted[self.names[0]] == "off"
         setting = Setting("compression", ("off",) if off else None, _TRANSPORT)
         yield from _http(scope) if off else ()
         value = False if off else ABSENT
-        yield Change(scope.proxies(), ("transport", "compression"), value, setting)
+        yield JsonChange(scope.proxies(), ("transport", "compression"), value, setting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +165,12 @@ class KeepAlive:
 
     names: tuple[str, ...] = ("upstream_keepalive_connections", "upstream_keepalive_timeout")
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         kept = scope.said(scope.proxies(), ("transport", "keep_alive")) or {}
         if kept.get("enabled") is False:
             where = written((*scope.proxies()[0], "transport", "keep_alive"))
-            raise UnplacedError(f"{where} is off; take `keepalive off` out to have it searched")
+            raise UnplaceableError(f"{where} is off; take `keepalive off` out to have it searched")
         count, idle = kept.get("max_idle_conns_per_host"), kept.get("idle_timeout")
         if kept and scope.facts.server_version < _WHOLE_DEFAULTS:
             # What Go's own transport has (net/http, DefaultMaxIdleConnsPerHost).
@@ -180,18 +180,18 @@ class KeepAlive:
             self.names[1]: seconds(idle),
         }
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
+    def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
         """Implement ``Group``."""
         count, idle = (wanted.get(name) for name in self.names)
         kept: Place = ("transport", "keep_alive")
         yield from _http(scope)
         if idle is not None:
             setting = Setting("keepalive", (idle,), _TRANSPORT)
-            yield Change(scope.proxies(), (*kept, "idle_timeout"), nanoseconds(idle), setting)
+            yield JsonChange(scope.proxies(), (*kept, "idle_timeout"), nanoseconds(idle), setting)
         if count is not None:
             setting = Setting("keepalive_idle_conns_per_host", (count,), _TRANSPORT)
             place = (*kept, "max_idle_conns_per_host")
-            yield Change(scope.proxies(), place, int(count), setting)
+            yield JsonChange(scope.proxies(), place, int(count), setting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,18 +200,18 @@ class Flush:
 
     names: tuple[str, ...] = ("flush_immediately",)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         found = scope.said(scope.proxies(), ("flush_interval",))
         if found not in (None, -1):
-            raise UnplacedError(f"flush_interval is {seconds(found)}, which the search has not")
+            raise UnplaceableError(f"flush_interval is {seconds(found)}, which the search has not")
         return {self.names[0]: "on" if found == -1 else "off"}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
+    def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
         """Implement ``Group``."""
         on = wanted[self.names[0]] == "on"
         setting = Setting("flush_interval", ("-1",) if on else None)
-        yield Change(scope.proxies(), ("flush_interval",), -1 if on else ABSENT, setting)
+        yield JsonChange(scope.proxies(), ("flush_interval",), -1 if on else ABSENT, setting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,17 +220,17 @@ class Policy:
 
     names: tuple[str, ...] = ("lb_policy",)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         found = scope.said(scope.proxies(), ("load_balancing", "selection_policy"))
         return {self.names[0]: found.get("policy") if found else None}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
+    def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
         """Implement ``Group``."""
         name = wanted[self.names[0]]
         place: Place = ("load_balancing", "selection_policy")
         setting = Setting("lb_policy", (name,))
-        yield Change(scope.proxies(), place, {"policy": name}, setting)
+        yield JsonChange(scope.proxies(), place, {"policy": name}, setting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +239,11 @@ class Encode:
 
     names: tuple[str, ...] = ("encode",)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         return {"encode": "on" if scope.serving.passed.encodes else "off"}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:  # noqa: ARG002
+    def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:  # noqa: ARG002
         """Nothing: it is fixed."""
         return iter(())
 
@@ -260,24 +260,24 @@ class Level:
         """Implement ``Group``."""
         return (self.name,)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         owners = scope.serving.passed.encodes
         if not owners:
             return {self.name: None}
         formats = scope.said(owners, ("encodings",)) or {}
         if self.format not in formats:
-            raise UnplacedError(f"{written(owners[0])} does not compress with {self.format}")
+            raise UnplaceableError(f"{written(owners[0])} does not compress with {self.format}")
         level = (formats[self.format] or {}).get("level")
         return {self.name: None if level is None else str(level)}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
+    def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
         """Implement ``Group``."""
         text, owners = wanted[self.name], scope.serving.passed.encodes
         value = int(text) if text.isdigit() else text
         formats = scope.said(owners, ("prefer",)) or list(scope.said(owners, ("encodings",)))
         setting = Setting(self.format, (text,), formats=tuple(formats))
-        yield Change(owners, ("encodings", self.format, "level"), value, setting)
+        yield JsonChange(owners, ("encodings", self.format, "level"), value, setting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,21 +286,21 @@ class MinimumLength:
 
     names: tuple[str, ...] = ("encode_minimum_length",)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         owners = scope.serving.passed.encodes
         found = scope.said(owners, ("minimum_length",)) if owners else None
         # Caddy takes a 0 for its default.
         return {self.names[0]: str(found) if found else None}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Change]:
+    def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
         """Implement ``Group``."""
         size = parse_size(wanted[self.names[0]])
         setting = Setting("minimum_length", (str(size),))
-        yield Change(scope.serving.passed.encodes, ("minimum_length",), size, setting)
+        yield JsonChange(scope.serving.passed.encodes, ("minimum_length",), size, setting)
 
 
-GROUPS: tuple[Group[Scope, Change], ...] = (
+GROUPS: tuple[Group[CaddyScope, JsonChange], ...] = (
     *map(Environment, syntax.environment),
     IdleTimeout(),
     Encode(),
@@ -330,8 +330,11 @@ UNPLACED: Mapping[str, str] = MappingProxyType(
 
 
 def bind(
-    space: Space, origin: Origin, serving: Serving, aside: Mapping[str, str] = MappingProxyType({})
-) -> Bound:
+    space: Space,
+    origin: Origin,
+    serving: CaddyServing,
+    aside: Mapping[str, str] = MappingProxyType({}),
+) -> BoundSpace:
     """Read every parameter's value from a configuration of Caddy; see ``bound.bind``.
 
     Args:
@@ -343,21 +346,21 @@ def bind(
     Raises:
         DefinitionError: nothing of the space is left.
     """
-    scope = Scope(origin, serving, space.facts)
+    scope = CaddyScope(origin, serving, space.facts)
     groups = [group for group in GROUPS if not aside.keys() & set(group.names)]
     return bounds.bind(space, groups, scope, unplaced={**UNPLACED, **aside}, path=origin.file)
 
 
 def changes(
-    bound: Bound,
+    bound: BoundSpace,
     origin: Origin,
-    serving: Serving,
+    serving: CaddyServing,
     configuration: Configuration,
     *,
     reference: Configuration | None = None,
-) -> Iterator[Change]:
+) -> Iterator[JsonChange]:
     """The changes that turn the user's configuration into another one; see ``bound.changed``."""
-    scope = Scope(origin, serving, bound.space.facts)
+    scope = CaddyScope(origin, serving, bound.space.facts)
     whole = scope.facts.server_version >= _WHOLE_DEFAULTS
     for group, wanted in bounds.changed(
         bound,
@@ -389,8 +392,8 @@ def nanoseconds(text: str) -> int:
     return round(parse_duration_s(text) * 1e9)
 
 
-def _http(scope: Scope) -> Iterator[Change]:
+def _http(scope: CaddyScope) -> Iterator[JsonChange]:
     """Yield the name of the transport, which is needed where it has any field."""
     for owner in scope.proxies():
         if scope.value((*owner, "transport", "protocol")) is None:
-            yield Change((owner,), ("transport", "protocol"), "http", None)
+            yield JsonChange((owner,), ("transport", "protocol"), "http", None)

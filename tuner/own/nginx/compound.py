@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tuner.own.bound import UnplacedError
+from tuner.own.bound import UnplaceableError
 from tuner.own.nginx.edits import Edit, Set
-from tuner.own.nginx.places import Pair, Plain, Scope, agreed, removed, spots
-from tuner.own.nginx.serving import Serving
+from tuner.own.nginx.places import NginxScope, Pair, Plain, agreed, removed, spots
+from tuner.own.nginx.serving import NginxServing
 from tuner.own.nginx.tree import Directive
 from tuner.reading.located import format_size, parse_integer, parse_size
 
@@ -19,12 +19,12 @@ class WorkerProcesses:
 
     names: tuple[str, ...] = ("worker_processes",)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: NginxScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         found = Plain("worker_processes", "main").read(scope)["worker_processes"]
         return {"worker_processes": str(scope.facts.server_cores) if found == "auto" else found}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+    def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
         """Implement ``Group``."""
         return Plain("worker_processes", "main").edits(scope, wanted)
 
@@ -35,17 +35,17 @@ class WorkerAffinity:
 
     names: tuple[str, ...] = ("worker_cpu_affinity",)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: NginxScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         (spot,) = spots(scope.serving, "main")
         found = spot.found("worker_cpu_affinity")
         if not found:
             return {"worker_cpu_affinity": "none"}
         if found[-1].args[0] != "auto":
-            raise UnplacedError(f"{found[-1].where} binds workers to CPUs by masks of your own")
+            raise UnplaceableError(f"{found[-1].where} binds workers to CPUs by masks of your own")
         return {"worker_cpu_affinity": "auto"}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+    def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
         """Implement ``Group``."""
         (spot,) = spots(scope.serving, "main")
         if wanted.get("worker_cpu_affinity") == "auto":
@@ -60,11 +60,11 @@ class WorkerConnections:
 
     names: tuple[str, ...] = ("worker_connections",)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: NginxScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         return Plain("worker_connections", "events").read(scope)
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+    def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
         """Implement ``Group``."""
         yield from Plain("worker_connections", "events").edits(scope, wanted)
         count = int(wanted.get("worker_connections", "0"))
@@ -81,7 +81,7 @@ class AccessLog:
 
     names: tuple[str, ...] = ("access_log_buffer", "access_log_flush")
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: NginxScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         buffers: dict[Directive | None, str | None] = {}
         flushes: dict[Directive | None, str | None] = {}
@@ -91,7 +91,7 @@ class AccessLog:
             flushes[log] = words.get("flush")
         return {"access_log_buffer": agreed(buffers), "access_log_flush": agreed(flushes)}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+    def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
         """Implement ``Group``."""
         size, flush = (wanted.get(name) for name in self.names)
         if size is None:
@@ -107,7 +107,7 @@ class AccessLog:
             yield Set(log, (path,) if short else (path, form, *packed, *new, *kept))
 
 
-def _logs(serving: Serving) -> list[Directive]:
+def _logs(serving: NginxServing) -> list[Directive]:
     """Return the access logs that can be buffered.
 
     Raises:
@@ -115,7 +115,7 @@ def _logs(serving: Serving) -> list[Directive]:
     """
     found = {log.key: log for spot in spots(serving, "request") for log in spot.found("access_log")}
     if not found:
-        raise UnplacedError("no access_log directive says where the log goes")
+        raise UnplaceableError("no access_log directive says where the log goes")
     # Nginx cannot buffer what goes to syslog, nor a path that is put together for each request.
     logs = [
         log
@@ -124,7 +124,7 @@ def _logs(serving: Serving) -> list[Directive]:
     ]
     if not logs:
         first = next(iter(found.values()))
-        raise UnplacedError(f"{first.where} writes no log that could be buffered")
+        raise UnplaceableError(f"{first.where} writes no log that could be buffered")
     return logs
 
 
@@ -139,7 +139,7 @@ class OpenFileCache:
 
     names: tuple[str, ...] = ("open_file_cache", "open_file_cache_inactive")
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: NginxScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         most: dict[Directive | None, str | None] = {}
         idle: dict[Directive | None, str | None] = {}
@@ -151,7 +151,7 @@ class OpenFileCache:
             idle[at] = words.get("inactive")
         return {"open_file_cache": agreed(most), "open_file_cache_inactive": agreed(idle)}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+    def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
         """Implement ``Group``."""
         most, idle = (wanted.get(name) for name in self.names)
         if most is None:
@@ -174,11 +174,11 @@ class ProxyBuffers:
 
     names: tuple[str, ...] = ("proxy_buffer_size", "proxy_buffers_number", "proxy_buffers_size")
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: NginxScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         return {**self._size.read(scope), **self._pair.read(scope)}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+    def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
         """Implement ``Group``."""
         if not all(name in wanted for name in self.names):
             return

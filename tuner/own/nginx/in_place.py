@@ -20,20 +20,20 @@ from tuner.own.nginx.edits import Insert, change_texts
 from tuner.own.nginx.serving import names
 from tuner.own.nginx.table import bind, changes
 from tuner.own.nginx.tree import Directive, parse
-from tuner.own.server import Wishes
+from tuner.own.server import OwnOptions
 from tuner.own.service import Socket, askable, asked_by, refuse_raised, sent, socket_of
-from tuner.servers.ground import LIVE_PATH, Ground
+from tuner.servers.ground import LIVE_PATH, TargetGround
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 from tuner.workload.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
-class InPlaceOwn(nginx.Own):
+class InPlaceNginxConfiguration(nginx.NginxOwnConfiguration):
     """A configuration that was read where it is in force."""
 
     def adapt(self, space: Space, server: ServerFacts) -> tuple[InPlaceNginx, tuple[str, ...]]:
-        """See ``Own.adapt``: nothing is done otherwise, so nothing has to be tried out here.
+        """Implement ``OwnConfiguration.adapt``: nothing differs, so nothing is tried out here.
 
         Raises:
             DefinitionError: nothing in it can be tuned, or it cannot be changed and asked in place.
@@ -69,7 +69,7 @@ class InPlaceNginx(nginx.OwnNginx):
         label: str,
         configuration: Configuration,
         space: Space,  # noqa: ARG002 - the port's; ``bound`` has it with the user's values
-        ground: Ground,  # noqa: ARG002 - it stands where it always stood
+        ground: TargetGround,  # noqa: ARG002 - it stands where it always stood
         port: int,
     ) -> InstanceSpec:
         """See ``Server``: absolute files, and a service that is there already."""
@@ -108,7 +108,7 @@ class InPlaceNginx(nginx.OwnNginx):
         return sent(change_texts(own.tree, edits))
 
 
-def read(wishes: Wishes, workload: Workload, files: Files) -> InPlaceOwn:
+def read(wishes: OwnOptions, workload: Workload, files: Files) -> InPlaceNginxConfiguration:
     """Read the configuration of a host's service, and find what the workload reaches.
 
     Args:
@@ -121,10 +121,10 @@ def read(wishes: Wishes, workload: Workload, files: Files) -> InPlaceOwn:
     """
     found = nginx.read(wishes, workload, parse(wishes.config, files))
     asked = asked_by(found.workload, name_of(found))
-    return InPlaceOwn(found.wishes, found.serving, asked)
+    return InPlaceNginxConfiguration(found.wishes, found.serving, asked)
 
 
-def name_of(own: nginx.Own) -> str:
+def name_of(own: nginx.NginxOwnConfiguration) -> str:
     """Return the name that the server is asked for; empty: it has none that could be."""
     return askable([own.wishes.server_name, *names(own.serving.server)])
 
@@ -156,7 +156,7 @@ def _socket(listen: Directive | None, server: Directive) -> Socket:
     return found
 
 
-def _pid_file(own: nginx.Own, server: ServerFacts, prefix: str) -> str:
+def _pid_file(own: nginx.NginxOwnConfiguration, server: ServerFacts, prefix: str) -> str:
     """Return the pid file: as configured, or as compiled in."""
     said = [found.args[0] for found in own.tree.children("pid")]
     compiled = re.search(r"--pid-path=(\S+)", server.build)

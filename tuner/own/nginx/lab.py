@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from tuner.own.nginx.places import socket_options
-from tuner.own.nginx.serving import PASSES, Serving
+from tuner.own.nginx.serving import PASSES, NginxServing
 from tuner.own.nginx.tree import Directive, walk
 from tuner.workload.wire import Protocol
 
@@ -22,7 +22,7 @@ behind the user's that the lab does not have."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class NginxLabSlot:
     """The place of an instance in the lab."""
 
     address: str
@@ -53,7 +53,7 @@ class Stand:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class NginxLabConfiguration:
     """A configuration as the lab serves it."""
 
     directives: tuple[Directive, ...]
@@ -61,7 +61,9 @@ class Carried:
     """Differences from the user's configuration, in words."""
 
 
-def carry(serving: Serving, directives: Sequence[Directive], stand: Stand) -> Carried:
+def carry(
+    serving: NginxServing, directives: Sequence[Directive], stand: NginxLabSlot
+) -> NginxLabConfiguration:
     """Return the configuration, changed or not, as an instance of the lab.
 
     Args:
@@ -69,9 +71,9 @@ def carry(serving: Serving, directives: Sequence[Directive], stand: Stand) -> Ca
         directives: the same with the values of one candidate.
         stand: where the instance stands.
     """
-    carrier = _Carrier(serving, directives, stand)
+    carrier = _NginxLabBuilder(serving, directives, stand)
     made = tuple(carrier.main(directives))
-    return Carried(made, tuple(dict.fromkeys(carrier.notes)))
+    return NginxLabConfiguration(made, tuple(dict.fromkeys(carrier.notes)))
 
 
 # Said for nobody: the lab always places these itself.
@@ -109,8 +111,10 @@ _DROPPED_OPTIONS = ("proxy_protocol",)
 _URI_VARIABLES = ("$request_uri", "$uri", "$is_args", "$args", "$query_string")
 
 
-class _Carrier:
-    def __init__(self, serving: Serving, directives: Sequence[Directive], stand: Stand) -> None:
+class _NginxLabBuilder:
+    def __init__(
+        self, serving: NginxServing, directives: Sequence[Directive], stand: NginxLabSlot
+    ) -> None:
         self.serving = serving
         self.stand = stand
         self.notes: list[str] = []

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tuner.own.bound import UnplacedError
+from tuner.own.bound import UnplaceableError
 from tuner.own.nginx.edits import Edit, Insert, Remove, Set
-from tuner.own.nginx.serving import Serving, effective, servers
+from tuner.own.nginx.serving import NginxServing, effective, servers
 from tuner.own.nginx.tree import Directive
 from tuner.space.space import SpaceFacts
 
@@ -29,15 +29,15 @@ SOCKET_OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class NginxScope:
     """The part of a configuration that holds parameters, with facts of the server."""
 
-    serving: Serving
+    serving: NginxServing
     facts: SpaceFacts
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class DirectiveSpot:
     """One place where a directive counts for the workload."""
 
     chain: tuple[Directive, ...]
@@ -55,7 +55,7 @@ class Spot:
         return Set(found[-1], args) if found else Insert(self.into, name, args)
 
 
-def spots(serving: Serving, level: Level) -> list[Spot]:
+def spots(serving: NginxServing, level: Level) -> list[DirectiveSpot]:
     """Return the places of a level.
 
     Raises:
@@ -64,17 +64,17 @@ def spots(serving: Serving, level: Level) -> list[Spot]:
     match level:
         case "main":
             root = Directive("", (), serving.tree.file, 1, serving.tree.directives)
-            return [Spot((root,), None)]
+            return [DirectiveSpot((root,), None)]
         case "events":
-            return [Spot((block,), block) for block in serving.tree.children("events")]
+            return [DirectiveSpot((block,), block) for block in serving.tree.children("events")]
         case "request":
-            return [Spot(chain, serving.http) for chain in serving.chains]
+            return [DirectiveSpot(chain, serving.http) for chain in serving.chains]
         case "server":
-            return [Spot((serving.http, serving.server), serving.server)]
+            return [DirectiveSpot((serving.http, serving.server), serving.server)]
         case "proxy":
             for chain in serving.chains:
                 proxy_pass(chain)
-            return [Spot(chain, chain[-1]) for chain in serving.chains]
+            return [DirectiveSpot(chain, chain[-1]) for chain in serving.chains]
 
 
 def proxy_pass(chain: Sequence[Directive]) -> Directive:
@@ -85,7 +85,7 @@ def proxy_pass(chain: Sequence[Directive]) -> Directive:
     """
     for found in chain[-1].children("proxy_pass"):
         return found
-    raise UnplacedError(f"{chain[-1].where} hands nothing to a proxy_pass")
+    raise UnplaceableError(f"{chain[-1].where} hands nothing to a proxy_pass")
 
 
 def agreed(values: Mapping[Directive | None, str | None]) -> str | None:
@@ -99,7 +99,7 @@ def agreed(values: Mapping[Directive | None, str | None]) -> str | None:
             f"{found.where if found else 'elsewhere'} says {value or 'nothing'}"
             for found, value in values.items()
         )
-        raise UnplacedError(f"the workload's requests meet different values: {words}")
+        raise UnplaceableError(f"the workload's requests meet different values: {words}")
     return next(iter(values.values()), None)
 
 
@@ -122,7 +122,7 @@ class Plain:
         """The directive's name."""
         return self.directive or self.name
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: NginxScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         values: dict[Directive | None, str | None] = {}
         for spot in spots(scope.serving, self.level):
@@ -130,7 +130,7 @@ class Plain:
             values[found[-1] if found else None] = found[-1].args[0] if found else None
         return {self.name: agreed(values)}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+    def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
         """Implement ``Group``."""
         if self.name not in wanted:
             return
@@ -148,7 +148,7 @@ class Pair:
     directive: str
     level: Level = "request"
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: NginxScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         both: list[dict[Directive | None, str | None]] = [{}, {}]
         for spot in spots(scope.serving, self.level):
@@ -157,7 +157,7 @@ class Pair:
                 values[found[-1] if found else None] = found[-1].args[at] if found else None
         return {name: agreed(values) for name, values in zip(self.names, both, strict=True)}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+    def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
         """Implement ``Group``."""
         if not all(name in wanted for name in self.names):
             return
@@ -177,17 +177,17 @@ class ListenOptions:
         """Implement ``Group``."""
         return (*self.flags, *self.valued)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: NginxScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         if scope.serving.listen is None:
             where = scope.serving.server.where
-            raise UnplacedError(f"{where} has no listen directive; add: listen 80;")
+            raise UnplaceableError(f"{where} has no listen directive; add: listen 80;")
         options = socket_options(scope.serving.http, scope.serving.listen)
         said = dict(word.partition("=")[::2] for word in options)
         flags = {name: "on" if name in said else "off" for name in self.flags}
         return {**flags, **{name: said.get(name) for name in self.valued}}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+    def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
         """Implement ``Group``."""
         added = [name for name in self.flags if wanted.get(name) == "on"]
         added += [f"{n}={wanted[n]}" for n in self.valued if wanted.get(n, "off") != "off"]

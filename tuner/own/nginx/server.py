@@ -11,19 +11,19 @@ from typing import ClassVar
 from tuner.errors import DefinitionError
 from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
-from tuner.own.bound import Bound
+from tuner.own.bound import BoundSpace
 from tuner.own.kind import OfKind
 from tuner.own.nginx.edits import Edit, change_texts, change_tree
-from tuner.own.nginx.lab import Carried, Stand, carry
-from tuner.own.nginx.serving import Serving, effective, serving
+from tuner.own.nginx.lab import NginxLabConfiguration, NginxLabSlot, carry
+from tuner.own.nginx.serving import NginxServing, effective, serving
 from tuner.own.nginx.table import bind, changes
 from tuner.own.nginx.tree import Directive, Tree, lines, parse, write
 from tuner.own.patch import exported, plain
-from tuner.own.server import Wishes
+from tuner.own.server import OwnOptions
 from tuner.own.target import THIS_MACHINE, Target, check_folder
 from tuner.render.render import EXPORT, Placement, cpu_mask
 from tuner.servers import nginx
-from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, Ground
+from tuner.servers.ground import LIVE_PATH, TLS_FOLDER, TargetGround
 from tuner.servers.server import Server
 from tuner.servers.trial import refusal, trial_ground
 from tuner.space.configuration import Configuration
@@ -41,11 +41,11 @@ _MOST_UNKNOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class NginxOwnConfiguration:
     """A configuration that was read, and what of it a workload reaches."""
 
-    wishes: Wishes
-    serving: Serving
+    wishes: OwnOptions
+    serving: NginxServing
     workload: Workload
     """As it must be asked here: over TLS where the server speaks nothing else."""
     target: Target = THIS_MACHINE
@@ -57,11 +57,11 @@ class Own:
         return self.serving.tree
 
     def adapt(self, space: Space, server: ServerFacts) -> tuple[OwnNginx, tuple[str, ...]]:
-        """Implement ``port.Own``."""
+        """Implement ``OwnConfiguration``."""
         return adapt(self, space, server)
 
 
-def read(wishes: Wishes, workload: Workload, tree: Tree | None = None) -> Own:
+def read(wishes: OwnOptions, workload: Workload, tree: Tree | None = None) -> NginxOwnConfiguration:
     """Read a configuration and find what the workload reaches.
 
     Args:
@@ -83,7 +83,7 @@ def read(wishes: Wishes, workload: Workload, tree: Tree | None = None) -> Own:
     if found.tls and workload.wire.tls is None:
         workload = replace(workload, wire=replace(workload.wire, tls=Tls()))
     _check_protocol(found, workload.wire)
-    return Own(wishes, found, workload)
+    return NginxOwnConfiguration(wishes, found, workload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class OwnNginx(OfKind):
 
     kind: ClassVar[Server] = nginx
 
-    own: Own
-    bound: Bound
+    own: NginxOwnConfiguration
+    bound: BoundSpace
     modules_dir: str
     unknown: frozenset[str] = frozenset()
     """Directives that this build of Nginx does not know."""
@@ -108,7 +108,7 @@ class OwnNginx(OfKind):
         label: str,
         configuration: Configuration,
         space: Space,  # noqa: ARG002 - the port's; ``bound`` has it with the user's values
-        ground: Ground,
+        ground: TargetGround,
         port: int,
     ) -> InstanceSpec:
         """Implement ``Server``."""
@@ -138,8 +138,8 @@ class OwnNginx(OfKind):
         return exported(configuration.digest, tree.texts, changed, tree.file, "nginx -t")
 
     def carried(
-        self, configuration: Configuration, ground: Ground, directory: Path, port: int
-    ) -> Carried:
+        self, configuration: Configuration, ground: TargetGround, directory: Path, port: int
+    ) -> NginxLabConfiguration:
         """Return a configuration as the lab serves it."""
         wanted = changes(self.bound, self.own.serving, configuration)
         directives = change_tree(self.own.tree, wanted)
@@ -150,9 +150,9 @@ class OwnNginx(OfKind):
         bound, found = self.bound, self.own.serving
         return list(changes(bound, found, configuration, reference=bound.baseline))
 
-    def _stand(self, ground: Ground, directory: Path, port: int, token: str) -> Stand:
+    def _stand(self, ground: TargetGround, directory: Path, port: int, token: str) -> NginxLabSlot:
         workload, wishes = self.own.workload, self.own.wishes
-        return Stand(
+        return NginxLabSlot(
             address=f"{ground.address}:{port}",
             run_dir=str(directory / "run"),
             log_dir=str(directory / "logs"),
@@ -172,7 +172,9 @@ class OwnNginx(OfKind):
         )
 
 
-def adapt(own: Own, space: Space, server: ServerFacts) -> tuple[OwnNginx, tuple[str, ...]]:
+def adapt(
+    own: NginxOwnConfiguration, space: Space, server: ServerFacts
+) -> tuple[OwnNginx, tuple[str, ...]]:
     """Return the user's Nginx behind the port, and what the lab does otherwise, in words.
 
     The baseline is given to ``nginx -t`` as the lab would serve it, so that what this build does
@@ -189,7 +191,7 @@ def adapt(own: Own, space: Space, server: ServerFacts) -> tuple[OwnNginx, tuple[
     for _ in range(_MOST_UNKNOWN):
         with own.target.folder() as folder:
             carried = _try_out(made, server, Path(folder))
-        if isinstance(carried, Carried):
+        if isinstance(carried, NginxLabConfiguration):
             return made, _notes(made, carried)
         made = replace(made, unknown=made.unknown | {carried})
     raise DefinitionError(
@@ -199,7 +201,7 @@ def adapt(own: Own, space: Space, server: ServerFacts) -> tuple[OwnNginx, tuple[
     )
 
 
-def _try_out(made: OwnNginx, server: ServerFacts, folder: Path) -> Carried | str:
+def _try_out(made: OwnNginx, server: ServerFacts, folder: Path) -> NginxLabConfiguration | str:
     """The baseline as the lab will serve it, or a directive that this build does not know."""
     ground = trial_ground(server, made.own.workload, folder)
     baseline = made.bound.baseline
@@ -228,7 +230,7 @@ def _refusal(said: str, written: list[tuple[str, Directive]], main: str) -> Defi
     )
 
 
-def _notes(made: OwnNginx, carried: Carried) -> tuple[str, ...]:
+def _notes(made: OwnNginx, carried: NginxLabConfiguration) -> tuple[str, ...]:
     own = made.own
     notes = [f"own configuration: {own.tree.file}, {len(own.tree.texts)} files"]
     if own.workload.wire.tls is not None and own.serving.tls:
@@ -240,7 +242,7 @@ def _notes(made: OwnNginx, carried: Carried) -> tuple[str, ...]:
     return (*notes, *own.tree.notes, *raised, *carried.notes)
 
 
-def _check_protocol(found: Serving, wire: Wire) -> None:
+def _check_protocol(found: NginxServing, wire: Wire) -> None:
     """Raise DefinitionError if the server does not speak the workload's protocol.
 
     Raises:
@@ -266,7 +268,7 @@ def _is_on(found: tuple[Directive, ...]) -> bool:
     return any(directive.args == ("on",) for directive in found)
 
 
-def _check_root(own: Own) -> None:
+def _check_root(own: NginxOwnConfiguration) -> None:
     """Raise DefinitionError if the user's own files cannot be served.
 
     Raises:

@@ -22,7 +22,7 @@ _REDIRECTS = range(300, 400)
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class NginxServing:
     """The part of a configuration that a workload reaches."""
 
     tree: Tree
@@ -49,7 +49,7 @@ class Serving:
 
 def serving(
     tree: Tree, paths: Sequence[str], *, server_name: str, tls: bool, proxied: bool
-) -> Serving:
+) -> NginxServing:
     """Choose the server, its socket, and the location of every path.
 
     Args:
@@ -58,7 +58,7 @@ def serving(
         server_name: chosen by the user; empty: the default server, or the first that does more
             than redirect.
         tls: whether the workload asks over TLS. A server that speaks nothing else is asked over
-            TLS all the same; see ``Serving.tls``.
+            TLS all the same; see ``NginxServing.tls``.
         proxied: whether a server behind this one answers.
 
     Raises:
@@ -85,7 +85,7 @@ def serving(
             for path in paths
         )
     }
-    return Serving(tree, http, server, listen, same, tls, tuple(chains.values()))
+    return NginxServing(tree, http, server, listen, same, tls, tuple(chains.values()))
 
 
 def is_tls(listen: Directive, server: Directive) -> bool:

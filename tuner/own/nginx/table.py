@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from tuner.own import bound as bounds
-from tuner.own.bound import Bound, Group
+from tuner.own.bound import BoundSpace, Group
 from tuner.own.nginx.compound import (
     AccessLog,
     OpenFileCache,
@@ -16,14 +16,14 @@ from tuner.own.nginx.compound import (
     WorkerProcesses,
 )
 from tuner.own.nginx.edits import Edit
-from tuner.own.nginx.places import ListenOptions, Pair, Plain, Scope
-from tuner.own.nginx.serving import Serving
+from tuner.own.nginx.places import ListenOptions, NginxScope, Pair, Plain
+from tuner.own.nginx.serving import NginxServing
 from tuner.own.nginx.tls_and_disk import FileThreads, KernelTls, SessionCache
 from tuner.own.nginx.upstreams import KeptUpstreams
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 
-GROUPS: tuple[Group[Scope, Edit], ...] = (
+GROUPS: tuple[Group[NginxScope, Edit], ...] = (
     WorkerProcesses(),
     WorkerAffinity(),
     WorkerConnections(),
@@ -71,25 +71,25 @@ UNPLACED: Mapping[str, str] = MappingProxyType(
 """Parameters of the spaces that cannot be found in a configuration, with the reason."""
 
 
-def bind(space: Space, serving: Serving) -> Bound:
+def bind(space: Space, serving: NginxServing) -> BoundSpace:
     """Read every parameter's value from a configuration of Nginx; see ``bound.bind``.
 
     Raises:
         DefinitionError: nothing of the space is left.
     """
-    scope = Scope(serving, space.facts)
+    scope = NginxScope(serving, space.facts)
     return bounds.bind(space, GROUPS, scope, unplaced=UNPLACED, path=serving.tree.file)
 
 
 def changes(
-    bound: Bound,
-    serving: Serving,
+    bound: BoundSpace,
+    serving: NginxServing,
     configuration: Configuration,
     *,
     reference: Configuration | None = None,
 ) -> Iterator[Edit]:
     """The changes that turn the user's configuration into another one; see ``bound.changed``."""
-    scope = Scope(serving, bound.space.facts)
+    scope = NginxScope(serving, bound.space.facts)
     for group, wanted in bounds.changed(
         bound,
         GROUPS,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tuner.own.bound import UnplacedError
+from tuner.own.bound import UnplaceableError
 from tuner.own.nginx.edits import Edit, Insert, Set
-from tuner.own.nginx.places import Scope, removed, spots
-from tuner.own.nginx.serving import Serving
+from tuner.own.nginx.places import NginxScope, removed, spots
+from tuner.own.nginx.serving import NginxServing
 from tuner.own.nginx.tree import Directive
 
 _ZONE = "tuner"
@@ -21,7 +21,7 @@ class SessionCache:
 
     names: tuple[str, ...] = ("ssl_session_cache",)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: NginxScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         (spot,) = spots(scope.serving, "server")
         found = spot.found("ssl_session_cache")
@@ -30,10 +30,10 @@ class SessionCache:
         if found[-1].args[0] in ("none", "off"):
             return {"ssl_session_cache": "none"}
         if len(found[-1].args) > 1 or not found[-1].args[0].startswith("shared:"):
-            raise UnplacedError(f"{found[-1].where} keeps sessions in each worker")
+            raise UnplaceableError(f"{found[-1].where} keeps sessions in each worker")
         return {"ssl_session_cache": found[-1].args[0].split(":")[2]}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+    def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
         """Implement ``Group``."""
         size = wanted.get("ssl_session_cache")
         if size is None:
@@ -58,12 +58,12 @@ class KernelTls:
 
     names: tuple[str, ...] = ("ktls",)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: NginxScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         options = [word for found in _options(scope.serving) for word in _words(found)]
         return {"ktls": "on" if "KTLS" in options else "off"}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+    def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
         """Implement ``Group``."""
         value, found = wanted.get("ktls"), _options(scope.serving)
         if value is None:
@@ -86,7 +86,7 @@ class KernelTls:
                     yield from removed((directive,))
 
 
-def _options(serving: Serving) -> tuple[Directive, ...]:
+def _options(serving: NginxServing) -> tuple[Directive, ...]:
     (spot,) = spots(serving, "server")
     return tuple(found for found in spot.found("ssl_conf_command") if found.args[0] == "Options")
 
@@ -101,21 +101,21 @@ class FileThreads:
 
     names: tuple[str, ...] = ("aio", "thread_pool_threads")
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: NginxScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         for spot in spots(scope.serving, "request"):
             for found in spot.found("aio"):
                 if found.args[0] not in ("off", "threads"):
-                    raise UnplacedError(f"{found.where} has a choice of its own")
+                    raise UnplaceableError(f"{found.where} has a choice of its own")
         modes = {f.args[0] for spot in spots(scope.serving, "request") for f in spot.found("aio")}
         if len(modes) > 1:
-            raise UnplacedError("the workload's requests meet different values of aio")
+            raise UnplaceableError("the workload's requests meet different values of aio")
         (spot,) = spots(scope.serving, "main")
         pools = [found for found in spot.found("thread_pool") if found.args[0] == "default"]
         counts = [w.partition("=")[2] for f in pools for w in f.args if w.startswith("threads=")]
         return {"aio": next(iter(modes), None), "thread_pool_threads": next(iter(counts), None)}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+    def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
         """Implement ``Group``."""
         if "aio" in wanted:
             for spot in spots(scope.serving, "request"):

@@ -27,7 +27,7 @@ _DEEPEST = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Span:
     """The position of a directive's text in its file: offsets of characters."""
 
     words: tuple[tuple[int, int], ...]
@@ -57,7 +57,7 @@ class Directive:
     """None: no block. Included directives are among them, each with its own file."""
     written: tuple[str, ...] = ()
     """Name and arguments as they are written, quotes included; empty where tuner made it."""
-    place: Place | None = None
+    place: Span | None = None
     """None where tuner made it."""
 
     @property
@@ -212,7 +212,7 @@ class _Reader:
             if close is None or close.kind != "}":
                 raise _disagree(path, found.line)
             assert found.place is not None  # noqa: S101 - read from a file just now
-            place = Place(found.place.words, close.end, found.place.inside)
+            place = Span(found.place.words, close.end, found.place.inside)
             yield Directive(found.name, found.args, path, found.line, block, found.written, place)
 
     def _include(self, include: Directive, depth: int) -> Iterator[Directive]:
@@ -295,7 +295,7 @@ def _head(path: str, statement: Any, tokens: Iterator[Token]) -> tuple[Directive
             continue
         if token.kind == "}" or not words:
             break
-        place = Place(
+        place = Span(
             tuple((word.start, word.end) for word in words),
             token.end,
             token.end if token.kind == "{" else None,

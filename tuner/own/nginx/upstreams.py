@@ -12,10 +12,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tuner.own.bound import Kept, UnplacedError
+from tuner.own.bound import FixedValue, UnplaceableError
 from tuner.own.nginx.edits import Edit, Insert, Set
-from tuner.own.nginx.places import Plain, Scope, Spot, agreed, proxy_pass, removed, spots
-from tuner.own.nginx.serving import Serving, effective
+from tuner.own.nginx.places import (
+    DirectiveSpot,
+    NginxScope,
+    Plain,
+    agreed,
+    proxy_pass,
+    removed,
+    spots,
+)
+from tuner.own.nginx.serving import NginxServing, effective
 from tuner.own.nginx.tree import Directive
 
 _KEEPS_CONNECTIONS = (1, 29, 7)
@@ -41,7 +49,7 @@ class KeptUpstreams:
 
     names: tuple[str, ...] = (_VERSION, *_IN_BLOCK)
 
-    def read(self, scope: Scope) -> Mapping[str, str | None]:
+    def read(self, scope: NginxScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         places = [_Place.of(scope.serving, spot) for spot in spots(scope.serving, "proxy")]
         version = Plain(_VERSION, "proxy").read(scope)[_VERSION]
@@ -49,14 +57,14 @@ class KeptUpstreams:
             if place.upgrades is None:
                 continue
             if version != "1.1":
-                raise UnplacedError(
+                raise UnplaceableError(
                     f"{place.upgrades.where} sets Connection for WebSockets, which need"
                     " proxy_http_version 1.1"
                 )
-            version = Kept(version)
+            version = FixedValue(version)
         return {_VERSION: version, **{name: _said(places, name) for name in _IN_BLOCK}}
 
-    def edits(self, scope: Scope, wanted: Mapping[str, str]) -> Iterator[Edit]:
+    def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
         """Implement ``Group``."""
         yield from Plain(_VERSION, "proxy").edits(scope, wanted)
         silent = _compiled_in(scope.facts.server_version)
@@ -90,7 +98,7 @@ def _said(places: Sequence[_Place], name: str) -> str | None:
 class _Place:
     """One location that proxies."""
 
-    spot: Spot
+    spot: DirectiveSpot
     http: Directive
     passed: Directive
     block: Directive | None
@@ -103,7 +111,7 @@ class _Place:
     """Map entry that makes the header ``close`` for a request without upgrade."""
 
     @classmethod
-    def of(cls, serving: Serving, spot: Spot) -> _Place:
+    def of(cls, serving: NginxServing, spot: DirectiveSpot) -> _Place:
         """Look at a location.
 
         Raises:
@@ -131,7 +139,7 @@ class _Place:
             lines: a directive and its value.
             silent: those that need not be said where nothing else is.
         """
-        at = None if self.block is None else Spot((self.block,), self.block)
+        at = None if self.block is None else DirectiveSpot((self.block,), self.block)
         lines = [line for line in lines if line not in silent or (at and at.found(line[0]))]
         if at is not None:
             yield from (at.put(word, value) for word, value in lines)
@@ -168,7 +176,7 @@ class _Place:
 
 
 def _check_address(
-    serving: Serving,
+    serving: NginxServing,
     chain: Sequence[Directive],
     passed: Directive,
     headers: Sequence[Directive],
@@ -181,24 +189,24 @@ def _check_address(
     target, where = passed.args[0], f"{passed.where} proxies to {passed.args[0]}"
     remedy = "; put the address into an upstream block to have its connections kept"
     if "$" in target:
-        raise UnplacedError(f"{where}, which is another for each request")
+        raise UnplaceableError(f"{where}, which is another for each request")
     if not target.startswith("http://") or target.startswith("http://unix:"):
-        raise UnplacedError(f"{where}, which is no address in cleartext{remedy}")
+        raise UnplaceableError(f"{where}, which is no address in cleartext{remedy}")
     if any(
         part in word for found in serving.tree.walk() for word in found.args for part in _OF_ADDRESS
     ):
-        raise UnplacedError(f"{where}, and $proxy_host or $proxy_port is used{remedy}")
+        raise UnplaceableError(f"{where}, and $proxy_host or $proxy_port is used{remedy}")
     if any("default" in found.args for found in effective(chain, "proxy_redirect")):
-        raise UnplacedError(f"{where}, and proxy_redirect default is said{remedy}")
+        raise UnplaceableError(f"{where}, and proxy_redirect default is said{remedy}")
     owner = _owner(chain)
     if not _called("host", headers) and owner is not None and owner is not chain[-1]:
-        raise UnplacedError(
+        raise UnplaceableError(
             f"{where}, and the headers of {owner.where} do not say Host; say it there, or put the"
             " address into an upstream block, to have its connections kept"
         )
 
 
-def _closing(serving: Serving, header: Directive) -> Directive | None:
+def _closing(serving: NginxServing, header: Directive) -> Directive | None:
     """Return the entry of a map that makes the header ``close`` where nothing is upgraded.
 
     Raises:
@@ -208,16 +216,16 @@ def _closing(serving: Serving, header: Directive) -> Directive | None:
     where = f"{header.where} sets Connection to {variable}"
     maps = [found for found in serving.http.children("map") if found.args[1:] == (variable,)]
     if not maps or maps[-1].args[0] != "$http_upgrade":
-        raise UnplacedError(f"{where}, which no map makes of $http_upgrade for WebSockets")
+        raise UnplaceableError(f"{where}, which no map makes of $http_upgrade for WebSockets")
     for found in serving.tree.walk():
         used = any(variable in word for word in found.args) and found is not maps[-1]
         if used and (found.name, found.args[0].lower()) != ("proxy_set_header", "connection"):
-            raise UnplacedError(f"{where}, which {found.where} uses too")
+            raise UnplaceableError(f"{where}, which {found.where} uses too")
     entries = {found.name: found for found in maps[-1].block or ()}
     entry = entries.get("", entries.get("default"))
     value = entry.args[0].lower() if entry and entry.args else ""
     if "$" in value or (value == "close" and entry is not entries.get("")):
-        raise UnplacedError(f"{where}, whose map at {maps[-1].where} says no word for ''")
+        raise UnplaceableError(f"{where}, whose map at {maps[-1].where} says no word for ''")
     return entry if value == "close" else None
 
 
