@@ -31,7 +31,7 @@ def option(function: _F) -> _F:
         is_flag=True,
         expose_value=False,
         callback=_asked,
-        help="Wait for another study on the same cores to end [refuse, and name it].",
+        help="Wait until no other study uses the same cores [exit with code 3].",
     )(function)
 
 

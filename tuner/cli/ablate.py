@@ -32,15 +32,15 @@ Examples:
 @click.command(epilog=_EPILOG)
 @click.argument("name")
 @options.storage
-@click.option("--time", metavar="T", default="10m", help="About how long it may take [10m].")
+@click.option("--time", metavar="T", default="10m", help="Take about this time [10m].")
 @options.output
 @turn.option
 def command(name: str, storage: str | None, time: str, as_json: bool, quiet: bool) -> None:
-    """Take the confirmed winner of the study NAME apart, on fresh blocks.
+    """Find the changes that matter in the winner of the study NAME.
 
-    Each changed setting is reverted in turn, and added in turn to the baseline, in randomised
-    blocks, adjusted by Holm. Then the smallest difference that keeps the gain is found and proved.
-    An interrupted ablation resumes when called again.
+    Measures the winner without each changed setting, and the baseline with each one alone, in
+    fresh randomised blocks; p-values are adjusted by Holm. Then finds and confirms the smallest
+    difference that keeps the gain. To resume an interrupted ablation, run the command again.
     """
     progress = TerminalProgress(quiet=quiet)
     limit_s = load_study(DEFAULT_STUDY, {"time": time}).time_s

@@ -33,55 +33,70 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("name")
-@click.option("--inventory", required=True, metavar="FILE", help="Hosts, in the group targets.")
-@click.option("--diff", is_flag=True, help="Show what would change on each host; change nothing.")
+@click.option(
+    "--inventory", required=True, metavar="FILE", help="Use the hosts of the group targets."
+)
+@click.option("--diff", is_flag=True, help="Show the change on each host without making it.")
 @click.option(
     "--check",
     is_flag=True,
-    help="As --diff, and let each host's own server validate the result; change nothing.",
+    help="Like --diff, and validate the result with each host's own server.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@click.option(
+    "--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal."
+)
 @click.option(
     "--foreign",
     is_flag=True,
-    help="Accept a record that this user did not make here; without it tuner asks.",
+    help="Accept a record that another user or machine made [ask].",
 )
-@click.option("--canary", type=click.IntRange(1), metavar="N", help="Change N hosts, then stop.")
-@click.option("--watch", metavar="LIMIT", help="What must hold on each host: 'p99<5ms'.")
+@click.option(
+    "--canary", type=click.IntRange(1), metavar="N", help="Change N hosts, then stop [all hosts]."
+)
+@click.option(
+    "--watch", metavar="LIMIT", help="Restore all hosts if a host misses this limit: 'p99<5ms'."
+)
 @click.option(
     "--probe",
     metavar="URL",
     default="http://{host}/",
-    help="What is asked of each host before and after its change [http://{host}/].",
+    help="Request this URL of each host before and after its change [http://{host}/].",
 )
 @click.option(
     "--probes",
     type=click.IntRange(10, 1_000_000),
     default=2_000,
-    help="Requests before and after the change [2000].",
+    help="Send this number of requests before and after the change [2000].",
 )
 @click.option(
     "--probe-rate",
     type=click.FloatRange(1, 10_000),
     default=100.0,
     metavar="RATE",
-    help="Requests a second [100].",
+    help="Send this number of requests/s [100].",
 )
-@click.option("--file", "target", metavar="PATH", help="Main file there [the server's usual one].")
-@click.option("--service", metavar="NAME", help="Name of the service [the server's].")
+@click.option(
+    "--file",
+    "target",
+    metavar="PATH",
+    help="Main configuration file on the hosts [the server's usual one].",
+)
+@click.option(
+    "--service", metavar="NAME", help="Name of the service on the hosts [the server's name]."
+)
 @click.option(
     "--server-name",
     default="",
     metavar="NAME",
-    help="Which server of the hosts' files a study of the lab is applied to [the default one].",
+    help="Change this server of the hosts' files, for a study of the lab [the default server].",
 )
 @click.option(
     "--force-verdict",
     "accepted",
     type=click.Choice(FORCEABLE),
-    help="Apply the tuned configuration although its verdict is this one and not better.",
+    help="Apply the tuned configuration although the verdict is this one [only better].",
 )
-@click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/].")
+@click.option("--storage", metavar="URL", help="Use this Optuna storage [SQLite in studies/NAME/].")
 def command(
     name: str,
     *,
@@ -101,20 +116,18 @@ def command(
     accepted: str | None,
     storage: str | None,
 ) -> None:
-    """Put the tuned configuration of the study NAME on the hosts of an inventory.
+    """Apply the tuned configuration of the study NAME to the hosts of an inventory.
 
-    Only a study whose verdict is "better" is applied. Each host's files are read and compared with
-    those that were tuned: lines of the host's own stay, what does not merge is refused by file and
-    line, and the host's own server validates the result before a file is replaced. A study of the
-    lab sets the settings that it changed in the host's own files. All of that is shown, then tuner
-    asks.
+    Requires the verdict "better". Reads each host's files and merges the change into them, so that
+    the host's own lines stay; refuses a conflict with its file and line. For a study of the lab,
+    sets the changed settings in the host's own files. Each host's own server validates the result
+    before a file is replaced. Shows the change, then asks for confirmation.
 
-    Host by host: probe, back up, replace, validate, reload, probe again. Caddy is restarted instead
-    where the environment of its process changes, which a drop-in of its systemd unit sets. Where
-    the server refuses it or does not run with it, or where a host is worse than before in what the
-    study claims, every host that was changed gets its own files back, byte for byte. So it does by
-    itself if tuner ends in the middle of it. `tuner rollback` puts them back later. The study's
-    record lists what was changed where and when.
+    Changes one host after another: probe, back up, replace, validate, reload, probe again. Restarts
+    Caddy instead of reloading it if the environment of its process changes. Restores every changed
+    host, byte for byte, if a server refuses its files, does not run with them, or performs worse
+    than before. The hosts restore themselves if tuner ends before the roll-out does. Use `tuner
+    rollback` to restore them later. The study's record lists all changes.
     """
     shows_only = diff or check
     if not (yes or shows_only or sys.stdin.isatty()):

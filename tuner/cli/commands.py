@@ -13,24 +13,24 @@ import click
 from tuner import __version__
 
 _COMMANDS = {
-    "worker": "Share a study with other workers, each on a host of its own.",
-    "proxy": "Serve a storage to many workers by gRPC.",
-    "optimize": "Search, then prove: is there a better configuration for this workload?",
-    "compare": "Prove one configuration against another, under the same protocol.",
-    "ablate": "Take a winner apart: which changes matter, and which can be left out.",
-    "replicate": "Confirm a study's winner again, on another day or another host.",
-    "run": "Run a published experiment here: stock, published and tuned side by side.",
-    "ladder": "Latency against rate: the knee, and the highest rate within a limit.",
-    "measure": "Measure one configuration, without any claim.",
-    "report": "Write a study's report again, or set several side by side.",
+    "worker": "Share a study with workers on other hosts.",
+    "proxy": "Serve a storage to workers through gRPC.",
+    "optimize": "Search for a better configuration and prove whether it is one.",
+    "compare": "Compare two configurations or servers under a frozen protocol.",
+    "ablate": "Find the changes of a winner that matter.",
+    "replicate": "Confirm a study's winner again, on another day or host.",
+    "run": "Run a published experiment on this machine.",
+    "ladder": "Measure latency at rising rates.",
+    "measure": "Measure one configuration, without a claim.",
+    "report": "Write a study's report again, or compare several studies.",
     "dashboard": "Open a study's record in optuna-dashboard.",
-    "export": "Write a study's configuration, with where it comes from.",
-    "apply": "Put a study's recommendation on the hosts of an inventory, one by one.",
-    "rollback": "Give those hosts their own files back.",
-    "studies": "List the studies that ship with tuner and those in this folder.",
-    "workload": "Make a workload from an access log, check or show one.",
-    "space": "Show, check and explain what may be searched.",
-    "doctor": "Say whether this machine can measure, or what a configuration has plainly wrong.",
+    "export": "Write the configuration that a study recommends.",
+    "apply": "Apply a study's configuration to the hosts of an inventory.",
+    "rollback": "Restore the files that apply replaced.",
+    "studies": "List the shipped studies and those in this folder.",
+    "workload": "Make a workload from an access log; check or show one.",
+    "space": "Show, check and explain the parameters of a space.",
+    "doctor": "Check this machine, or find mistakes in a configuration.",
 }
 
 _RESUMED_BY_THE_SAME_LINE = ("worker", "ablate")
@@ -50,7 +50,7 @@ Exit codes:
   2   wrong option, file, value   4   the verdict matched --fail-if
   1   doctor --config found something wrong
   70  a bug in tuner; the message names a file with the details
-  130 interrupted; everything that was measured is kept, and the message says how to go on
+  130 interrupted; all measurements are kept, and the message names the command that resumes
 """
 
 
@@ -79,7 +79,7 @@ class _Commands(click.Group):
 )
 @click.version_option(__version__, prog_name="tuner")
 def cli() -> None:
-    """Find the best web server configuration for your workload, and prove that it is better."""
+    """Find the best web server configuration for a workload and prove that it is better."""
 
 
 def resume_command(words: Sequence[str]) -> str:

@@ -56,10 +56,10 @@ Examples:
     "--fail-if",
     type=click.Choice(_VERDICTS),
     multiple=True,
-    help="End with exit code 4 on this verdict of B; may be given several times.",
+    help="Exit with code 4 if this is the verdict on B; may be repeated.",
 )
-@click.option("--ladder", is_flag=True, help="Of servers: at rising rates too, with their knees.")
-@click.option("--resume", is_flag=True, help="Go on with an interrupted one of A and B.")
+@click.option("--ladder", is_flag=True, help="Compare servers at rising rates too.")
+@click.option("--resume", is_flag=True, help="Resume an interrupted comparison of A and B.")
 @options.confirmation
 @options.study_file
 @options.study
@@ -79,12 +79,12 @@ def command(
     junit: Path | None,
     **given: Any,
 ) -> None:
-    """Prove B against A: calibration, frozen protocol, randomised blocks, verdict.
+    """Compare B with A in randomised blocks under a frozen protocol.
 
     A and B are stock, distro, hand, or configuration files as `tuner export` writes them; with
-    --config, your own configuration is called own. Or they are servers: `nginx` and `caddy`, each
-    tuned within its own space, or `nginx:hand`, `caddy:FILE`. Servers are made alike in what
-    clients and operators would notice, and the result lists how.
+    --config, `own` is your own configuration. They may also be servers: `nginx` and `caddy`, each
+    tuned in its own space first, or `nginx:hand`, `caddy:FILE`. Servers get equal settings for
+    everything that clients and operators would notice; the result lists these settings.
     """
     entries = entries_of((baseline, candidate))
     arms = (baseline, candidate)

@@ -23,14 +23,18 @@ Examples:
 @click.command(epilog=_EPILOG)
 @click.argument("name")
 @options.storage
-@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Where to listen [127.0.0.1].")
-@click.option("--port", default=8080, type=click.IntRange(1, 65535), help="Port [8080].")
+@click.option(
+    "--host", default="127.0.0.1", metavar="ADDRESS", help="Listen on this address [127.0.0.1]."
+)
+@click.option(
+    "--port", default=8080, type=click.IntRange(1, 65535), help="Listen on this port [8080]."
+)
 def command(name: str, storage: str | None, host: str, port: int) -> None:
     """Open the record of the study NAME in optuna-dashboard, until Ctrl-C.
 
-    It may be opened while the study runs: but not on the machine that measures, where it would take
-    time from it. NAME/blocks holds the blocks, NAME the trials; where several hosts share a study
-    they are shown as they are now. It is an extra of its own: pip install 'tuner[dashboard]'.
+    The study may still run, but use another machine than the one that measures, because the
+    dashboard takes CPU time. NAME holds the trials and NAME/blocks the blocks; for a study on
+    several hosts they are a copy of the current state. Requires pip install 'tuner[dashboard]'.
     """
     url = storage or sqlite_url(STUDIES / name)
     shown, opened = f"{name} and {name}/blocks", url

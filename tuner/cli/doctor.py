@@ -60,42 +60,44 @@ class Row:
 
 Check = Callable[[], list[Row]]
 
+_EPILOG = """
+\b
+Examples:
+  tuner doctor
+  tuner doctor --quick --json
+  tuner doctor --config /etc/nginx/nginx.conf
+  tuner doctor --config Caddyfile --json
+"""
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+
+@click.command(epilog=_EPILOG)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option(
     "--quick",
     is_flag=True,
-    help="Measure nothing: estimate the noise from stalls, and leave out the self-test.",
+    help="Estimate the noise from stalls instead of measuring it, and skip the self-test.",
 )
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Instead, say what a configuration has plainly wrong.",
+    help="Find mistakes in this configuration instead of checking the machine.",
 )
-@click.option("--server", metavar="NAME", help="Whose configuration it is [by its name].")
+@click.option(
+    "--server", metavar="NAME", help="Server of the configuration [guessed from the file's name]."
+)
 @turn.option
 def command(as_json: bool, quick: bool, config: Path | None, server: str | None) -> None:
-    r"""Say whether this machine can run a study, and what will limit its precision.
+    """Report whether this machine can run a study and what limits its precision.
 
-    For some 20 seconds identical instances of a server are measured in a lab of their own, to
-    say what a study of ten minutes could claim here now. Then the load generator is put to a
-    responder whose every answer is known, on the cores that a study would use (about 20 seconds;
-    `tuner-loadgen self-test` shows more).
+    Measures identical instances of a server for some 20 seconds to estimate what a study of ten
+    minutes could claim here now. Then tests the load generator against a responder whose answers
+    are known, on the cores that a study would use (about 20 seconds; `tuner-loadgen self-test`
+    prints more). Exits with code 3 if a requirement is missing.
 
-    Ends with exit code 3 if something that is needed is missing.
-
-    With --config, a configuration is read instead, with all that it includes, and held against
-    this host: file, line, what is wrong, why, and the way out. Nothing is started. Ends with exit
-    code 1 if something is plainly wrong, 0 if at most something is doubtful.
-
-    \b
-    Examples:
-      tuner doctor
-      tuner doctor --quick --json
-      tuner doctor --config /etc/nginx/nginx.conf
-      tuner doctor --config Caddyfile --json
+    With --config, reads a configuration and its includes and checks them against this host. Prints
+    the file and line of each mistake, the reason, and a remedy; starts nothing. Exits with code 1
+    if something is wrong, and with 0 if something is merely doubtful.
     """
     if config is not None:
         lint_command(config, server, as_json=as_json)

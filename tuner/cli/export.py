@@ -43,24 +43,30 @@ _FORMATS = {
 @click.command(epilog=_EPILOG)
 @click.argument("name")
 @options.storage
-@click.option("--output", metavar="FOLDER", type=Path, help="Where to write [studies/NAME/best].")
-@click.option("--candidate", is_flag=True, help="The candidate, even if not shown to be better.")
-@click.option("--diff", is_flag=True, help="Print the patch of your own files; write nothing.")
-@click.option("--minimal", is_flag=True, help="Only what `tuner ablate` found to be needed.")
+@click.option("--output", metavar="FOLDER", type=Path, help="Write to FOLDER [studies/NAME/best].")
+@click.option(
+    "--candidate",
+    is_flag=True,
+    help="Write the tuned configuration even if its verdict is not better.",
+)
+@click.option("--diff", is_flag=True, help="Print the patch of your own files and write nothing.")
+@click.option(
+    "--minimal", is_flag=True, help="Write only the changes that `tuner ablate` found to be needed."
+)
 @click.option(
     "--format",
     "kind",
     type=click.Choice(list(_FORMATS)),
     default="config",
-    help="The server's file, Ansible variables, a role, or Docker Compose [config].",
+    help="Write the server's file, Ansible variables, a role, or Docker Compose [config].",
 )
 @click.option(
     "--results",
     "kept",
     metavar="FOLDER",
     type=Path,
-    help="Write report.md, charts, configurations and a small record, to be kept; in a folder"
-    " results/ its README.md lists them.",
+    help="Archive report.md, charts, configurations and a small record in FOLDER; below a folder"
+    " results/, its README.md lists them.",
 )
 def command(
     name: str,
@@ -75,9 +81,9 @@ def command(
 ) -> None:
     """Write the configuration that the study NAME recommends.
 
-    That is the tuned one if the verdict is "better", and the baseline otherwise. With --minimal it
-    is the smallest difference that keeps the gain, in a folder of its own (studies/NAME/minimal).
-    Every form says where it comes from: study, hash, verdict.
+    Recommends the tuned configuration if the verdict is "better", and the baseline otherwise.
+    --minimal writes the smallest difference that keeps the gain, to studies/NAME/minimal. Every
+    format names its origin: study, hash, verdict.
     """
     if storage is None and contest_results.is_run(STUDIES / name, name):
         _export_run(name, output, kept)

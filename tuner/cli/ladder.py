@@ -22,11 +22,13 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("arms", nargs=-1, required=True, metavar="ARM...")
-@click.option("--limit", metavar="LIMIT", help=f"Of the highest rate told [{DEFAULT_LIMIT}].")
+@click.option(
+    "--limit", metavar="LIMIT", help=f"Report the highest rate within this limit [{DEFAULT_LIMIT}]."
+)
 @options.workload
 @options.study_file
 @options.study
-@click.option("--resume", is_flag=True, help="Go on with an interrupted one of these arms.")
+@click.option("--resume", is_flag=True, help="Resume an interrupted ladder of these arms.")
 @options.output
 @turn.option
 def command(
@@ -39,10 +41,11 @@ def command(
     quiet: bool,
     **given: Any,
 ) -> None:
-    """Measure every ARM at rising rates: latency, the knee, the highest rate within a limit.
+    """Measure every ARM at rising rates.
 
-    An ARM is a server with a configuration: nginx:stock, nginx:hand, caddy:FILE.yaml; a server
-    alone is tuned first. All arms are measured side by side, the rates in random order.
+    Reports latency, the knee, and the highest rate within a limit. An ARM is a server with a
+    configuration: nginx:stock, nginx:hand, caddy:FILE.yaml. A server without a configuration is
+    tuned first. Measures all arms side by side and the rates in random order.
     """
     if not entries_of(arms):
         raise DefinitionError(f"{arms[0]!r} names no server; write nginx:{arms[0]}", path="ARM")

@@ -46,9 +46,9 @@ def command(
 ) -> None:
     """Measure CONFIGURATION (stock, distro, hand or a YAML file) at its load point.
 
-    One block of windows of one freshly started instance: figures of a look, not a claim. Where
-    no --rate is given, the load point is 70 % of its own capacity; with --slo, the highest rate
-    that meets it.
+    Measures one block of windows of one freshly started instance and makes no claim. Without
+    --rate, the load point is 70 % of the configuration's capacity; with --slo, it is the highest
+    rate that meets the limit.
     """
     progress = TerminalProgress(quiet=quiet)
     asked = {**options.overrides(given), "baseline": configuration}

@@ -55,7 +55,7 @@ Examples:
 @options.confirmation
 @options.study_file
 @options.study
-@click.option("--resume", is_flag=True, help="Go on with an interrupted study.")
+@click.option("--resume", is_flag=True, help="Resume an interrupted study.")
 @options.output
 @options.ci
 @turn.option
@@ -71,8 +71,8 @@ def command(
     """Search for a better configuration, then prove whether it is one.
 
     Calibrates on the baseline, searches in randomised blocks, and confirms the winner on fresh
-    data under a protocol that is frozen beforehand. Ends with a verdict (better, worse,
-    equivalent or inconclusive), a report, and the configuration.
+    data under a protocol that is frozen beforehand. Writes the verdict (better, worse, equivalent
+    or inconclusive), a report, and the recommended configuration.
     """
     progress = TerminalProgress(quiet=quiet)
     if resume:

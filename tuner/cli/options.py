@@ -17,47 +17,75 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _SERVERS = ", ".join(SERVER_NAMES)
 
 _WORKLOAD = [
-    click.option("--server", metavar="NAME", help=f"Server under test: {_SERVERS}."),
+    click.option("--server", metavar="NAME", help=f"Test this server: {_SERVERS} [nginx]."),
     click.option(
         "--objective",
         metavar="NAME",
         multiple=True,
-        help="p99 or any percentile, throughput, capacity, cpu, memory; two for a front.",
+        help="Judge by p99 or another percentile, throughput, capacity, cpu or memory; repeat it"
+        " for two objectives [p99].",
     ),
-    click.option("--slo", metavar="LIMIT", help="Of the objective capacity: 'p99<5ms'."),
+    click.option(
+        "--slo", metavar="LIMIT", help="Latency limit of the objective capacity: 'p99<5ms'."
+    ),
     click.option(
         "--constraint",
         metavar="LIMIT",
         multiple=True,
-        help="What must hold: 'memory <= 1.2x baseline', 'errors <= 0.1%'.",
+        help="Require a limit: 'memory <= 1.2x baseline', 'errors <= 0.1%'; may be repeated.",
     ),
-    click.option("--workload", metavar="NAME|FILE", help="static, proxy, or a YAML file."),
-    click.option("--space", metavar="NAME|FILE", help="Parameters to search, e.g. nginx/static."),
+    click.option(
+        "--workload",
+        metavar="NAME|FILE",
+        help="Offer this workload: static, proxy, https, or a YAML file [static].",
+    ),
+    click.option(
+        "--space",
+        metavar="NAME|FILE",
+        help="Search the parameters of this space, such as nginx/static [by server and workload].",
+    ),
     click.option(
         "--layer",
         metavar="kernel|FILE",
-        help="Search the kernel's network settings too (needs root; docs/kernel.md).",
+        help="Search the kernel's network settings too; requires root (docs/kernel.md).",
     ),
-    click.option("--rate", metavar="N", help="Offered rate per second [70 % of capacity]."),
-    click.option("--connections", type=int, metavar="N", help="Open connections."),
-    click.option("--load", metavar="NAME", help="Load generator: native, wrk2 or h2load [native]."),
+    click.option(
+        "--rate", metavar="N", help="Offer N requests/s [70 % of the baseline's capacity]."
+    ),
+    click.option(
+        "--connections",
+        type=int,
+        metavar="N",
+        help="Keep N connections open [as the workload says].",
+    ),
+    click.option(
+        "--load", metavar="NAME", help="Use this load generator: native, wrk2 or h2load [native]."
+    ),
     click.option(
         "--stalls",
         metavar="WHAT",
-        help="Requests that stalls touch: exclude them from latencies, or keep them [exclude].",
+        help="Exclude the requests touched by stalls from latencies, or keep them [exclude].",
     ),
-    click.option("--time", metavar="T", help="Time for the whole run: 10m, 90s."),
-    click.option("--seed", type=int, metavar="N", help="Seed of every random choice."),
+    click.option(
+        "--time", metavar="T", help="Limit the whole run to this time, such as 90s or 10m [10m]."
+    ),
+    click.option("--seed", type=int, metavar="N", help="Seed all random choices [1]."),
 ]
 _OWN = [
-    click.option("--config", metavar="FILE", help="Your own server's configuration, to be tuned."),
-    click.option("--server-name", metavar="NAME", help="Which server of it [the default one]."),
-    click.option("--root", metavar="FOLDER", help="Its files, if not where it says."),
+    click.option("--config", metavar="FILE", help="Tune the server configuration in FILE."),
+    click.option(
+        "--server-name",
+        metavar="NAME",
+        help="Tune this server of the configuration [its default server].",
+    ),
+    click.option(
+        "--root", metavar="FOLDER", help="Serve its files from FOLDER [the root that it names]."
+    ),
     click.option(
         "--keep-upstreams",
         is_flag=True,
         default=None,
-        help="Ask the servers behind it that it names, not the lab's.",
+        help="Use the upstreams that the configuration names [those of the lab].",
     ),
 ]
 _IN_PLACE = [
@@ -66,10 +94,10 @@ _IN_PLACE = [
         metavar="WORDS",
         is_flag=False,
         flag_value="",
-        help="Tune the target's own service instead of an instance beside it: for every window it"
-        " is stopped and started with an experimental configuration, while its users are served;"
-        " at the end it has its own files and state again, whatever happens (docs/fleet.md)."
-        f" Needs --inventory, and these WORDS: {IN_PLACE}.",
+        help="Tune the target's own service instead of a separate instance. This stops and starts"
+        " the service with an experimental configuration for every window, which affects its"
+        " users, and always restores its files and state (docs/fleet.md). Requires --inventory"
+        f" and these WORDS: {IN_PLACE}.",
     ),
 ]
 _CONFIRMATION = [
@@ -77,7 +105,7 @@ _CONFIRMATION = [
         "--sequential",
         is_flag=True,
         default=None,
-        help="Confirm until the claim is safe (always-valid test), not a fixed number of blocks.",
+        help="Confirm until an always-valid test supports the claim [a fixed number of blocks].",
     ),
 ]
 STORAGE_VARIABLE = "TUNER_STORAGE"
@@ -99,7 +127,7 @@ _STORAGE = [
         metavar="URL",
         envvar=STORAGE_VARIABLE,
         callback=_taken,
-        help=f"Optuna storage [${STORAGE_VARIABLE}, or SQLite in studies/NAME/].",
+        help=f"Use this Optuna storage [${STORAGE_VARIABLE}, or SQLite in studies/NAME/].",
     )
 ]
 _SEARCH = [
@@ -107,41 +135,70 @@ _SEARCH = [
         "--baseline",
         metavar="NAME|FILE",
         multiple=True,
-        help="stock, distro, hand, published, or a YAML file; several are confirmed together.",
+        help="Compare with stock, distro, hand, published, or a YAML file; repeat it for further"
+        " baselines [stock].",
     ),
-    click.option("--allow", multiple=True, metavar="PARAMETER", help="Allow what this one trades."),
     click.option(
-        "--force", multiple=True, metavar="PARAMETER", help="Search this although tuner never does."
+        "--allow",
+        multiple=True,
+        metavar="PARAMETER",
+        help="Search this parameter although it has a trade-off.",
     ),
-    click.option("--choose", metavar="RULE", help="Of two objectives: weights, or a limit on one."),
-    click.option("--trials", type=int, metavar="N", help="Most configurations to try."),
     click.option(
-        "--finalists", type=int, metavar="N", help="Confirm the N best of the search [1]."
+        "--force",
+        multiple=True,
+        metavar="PARAMETER",
+        help="Search this parameter although it is on the never-list.",
+    ),
+    click.option(
+        "--choose",
+        metavar="RULE",
+        help="Choose the point of a front by weights or by a limit [the best product of ratios].",
+    ),
+    click.option(
+        "--trials",
+        type=int,
+        metavar="N",
+        help="Try at most N configurations [as many as the time allows].",
+    ),
+    click.option(
+        "--finalists",
+        type=int,
+        metavar="N",
+        help="Confirm the N best configurations of the search [1].",
     ),
 ]
 _INVENTORY = [
     click.option(
-        "--inventory", metavar="FILE", help="Ansible inventory: targets, generators, backends."
+        "--inventory",
+        metavar="FILE",
+        help="Use the targets, generators and backends of this Ansible inventory [this machine].",
     ),
 ]
 _STUDY = [
-    click.option("--name", help="Name of the study; its results go to studies/NAME/."),
+    click.option(
+        "--name",
+        help="Name the study and write its results to studies/NAME/ [the study file's name].",
+    ),
     *_STORAGE,
     *_INVENTORY,
 ]
 _CI = [
-    click.option("--junit", metavar="FILE", type=Path, help="JUnit XML for a CI server."),
+    click.option("--junit", metavar="FILE", type=Path, help="Write JUnit XML for a CI server."),
 ]
 _OUTPUT = [
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
-    click.option("--quiet", "-q", is_flag=True, help="No progress."),
+    click.option("--quiet", "-q", is_flag=True, help="Print no progress."),
 ]
 
 
 def study_file(function: _F) -> _F:
     """Return ``--study FILE``: a YAML that holds all the options."""
     option = click.option(
-        "--study", "study_file", metavar="FILE|NAME", help="YAML with these options [quickstart]."
+        "--study",
+        "study_file",
+        metavar="FILE|NAME",
+        help="Read these options from a study file; options override it [quickstart].",
     )
     return option(function)
 

@@ -28,20 +28,20 @@ Examples:
     metavar="HOST:PORT",
     default=f"127.0.0.1:{DEFAULT_PROXY_PORT}",
     show_default=True,
-    help="Where workers reach it. It asks nobody for a password: a network that you trust.",
+    help="Listen on this address. The proxy has no password, so use a trusted network.",
 )
 @click.option(
     "--threads",
     type=click.IntRange(1, 1024),
     default=32,
     show_default=True,
-    help="At work at once.",
+    help="Serve this number of calls at the same time.",
 )
 def command(storage: str | None, listen: str, threads: int) -> None:
-    """Serve the storage to workers that cannot or need not reach the database themselves.
+    """Serve a storage to workers without access to the database.
 
-    Workers name it by --storage grpc://HOST:PORT. The database's password stays here, and the
-    database sees the connections of one process instead of one for each worker.
+    Workers connect with --storage grpc://HOST:PORT. The database's password stays on this host, and
+    the database has the connections of one process instead of those of every worker.
     """
     refuse_unshared(storage)
     assert storage is not None  # noqa: S101 - refused above

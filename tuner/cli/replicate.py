@@ -45,11 +45,13 @@ Examples:
 @click.command(epilog=_EPILOG)
 @click.argument("name")
 @options.storage
-@click.option("--time", metavar="T", help="Time for the whole run [as the study's].")
-@click.option("--name", "as_name", metavar="NEW", help="Name of the new study [NAME-replica].")
-@click.option("--resume", is_flag=True, help="Go on with an interrupted one of NAME.")
+@click.option("--time", metavar="T", help="Limit the whole run to this time [the study's time].")
+@click.option("--name", "as_name", metavar="NEW", help="Name the new study [NAME-replica].")
+@click.option("--resume", is_flag=True, help="Resume an interrupted replication of NAME.")
 @click.option(
-    "--fail-if-not-replicated", is_flag=True, help="End with exit code 4 unless it agrees."
+    "--fail-if-not-replicated",
+    is_flag=True,
+    help="Exit with code 4 if the replication does not agree.",
 )
 @options.output
 @options.ci
@@ -68,8 +70,8 @@ def command(
 ) -> None:
     """Confirm the winner of the study NAME again, as a study of its own.
 
-    Calibrates anew and runs a confirmation of fresh blocks against the same baseline, on this
-    host. It agrees if both point the same way and their 95 % intervals overlap.
+    Calibrates on this host and confirms the winner against the same baseline on fresh blocks. The
+    two confirmations agree if their effects have the same sign and their 95 % intervals overlap.
     """
     progress = TerminalProgress(quiet=quiet)
     if resume:

@@ -31,8 +31,8 @@ Examples:
   tuner report quickstart --json
   tuner report quickstart --charts svg
   tuner report quickstart --junit build/tuner.xml
-  tuner report nginx caddy                       side by side, in one page
-  tuner report studies/results/x/record*.json.gz from what was kept of a study, or of a run
+  tuner report nginx caddy
+  tuner report studies/results/caddy-static/record.json.gz
 """
 
 
@@ -43,14 +43,14 @@ Examples:
     "--charts",
     type=click.Choice(["svg", "png"]),
     multiple=True,
-    help="Each chart as a file too, in charts/ beside the report.",
+    help="Write each chart to a file in charts/ too; may be repeated.",
 )
-@click.option("--junit", metavar="FILE", type=Path, help="JUnit XML for a CI server.")
+@click.option("--junit", metavar="FILE", type=Path, help="Write JUnit XML for a CI server.")
 @click.option(
     "--output",
     metavar="FOLDER",
     type=Path,
-    help="Where to write [studies/NAME; of a kept record ./report-NAME].",
+    help="Write to FOLDER [studies/NAME, or ./report-NAME for an exported record].",
 )
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON schema of --json.")
 @options.output
@@ -67,10 +67,9 @@ def command(
 ) -> None:
     """Write report.html, report.md and best/ of the study NAME again, from its record alone.
 
-    NAME may also be a run of contests, or a kept record, record.json.gz, whose report goes to
-    report-NAME/ in this folder, since what was kept stays as it is. Several names give one page
-    that sets them side by side (side-by-side.html and .md, in this folder unless --output says
-    where).
+    NAME may also be a run of several contests, or an exported record (record.json.gz), whose report
+    goes to report-NAME/ in the current folder. Several names give one page that compares the
+    studies: side-by-side.html and .md in the current folder, or in that of --output.
     """
     if as_schema:
         print_json(schema())

@@ -21,13 +21,14 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("name")
-@click.option("--inventory", required=True, metavar="FILE", help="Hosts, in the group targets.")
-@click.option("--storage", metavar="URL", help="Optuna storage [SQLite in studies/NAME/].")
+@click.option(
+    "--inventory", required=True, metavar="FILE", help="Use the hosts of the group targets."
+)
+@click.option("--storage", metavar="URL", help="Use this Optuna storage [SQLite in studies/NAME/].")
 def command(name: str, *, inventory: str, storage: str | None) -> None:
-    """Give the hosts of an inventory the files back that `tuner apply NAME` replaced.
+    """Restore the files that `tuner apply NAME` replaced on the hosts of an inventory.
 
-    Safe to call at any time: a host where nothing was changed, or by another study, stays as it
-    is.
+    Changes nothing on a host that this study did not change, so it is safe to run at any time.
     """
     store = open_store(name, storage)
     hosts = read_inventory(inventory, generators=False)

@@ -42,17 +42,35 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("name", metavar="NAME")
-@click.option("--server", default=BOTH, metavar="NAME", help="One of its servers, or both [both].")
-@click.option("--time", metavar="T", help="Time for everything [as the experiment says].")
-@click.option("--case", "only", multiple=True, metavar="CASE", help="These of its cases only.")
-@click.option("--seed", type=int, metavar="N", help="Seed of every random choice.")
+@click.option(
+    "--server",
+    default=BOTH,
+    metavar="NAME",
+    help="Run this server of the experiment, or both [both].",
+)
+@click.option(
+    "--time", metavar="T", help="Limit the whole run to this time [as the experiment says]."
+)
+@click.option(
+    "--case",
+    "only",
+    multiple=True,
+    metavar="CASE",
+    help="Run only this case; may be repeated [all cases].",
+)
+@click.option("--seed", type=int, metavar="N", help="Seed all random choices [1].")
 @click.option(
     "--stalls",
     metavar="WHAT",
-    help="Requests that stalls touch: exclude, or keep [as the experiment says].",
+    help="Exclude the requests touched by stalls, or keep them [as the experiment says].",
 )
-@click.option("--name", "called", metavar="NAME", help="Results go to studies/NAME/.")
-@click.option("--resume", is_flag=True, help="Go on with an interrupted run [the newest of it].")
+@click.option(
+    "--name",
+    "called",
+    metavar="NAME",
+    help="Write the results to studies/NAME/ [the experiment's name].",
+)
+@click.option("--resume", is_flag=True, help="Resume an interrupted run [the newest one].")
 @options.output
 @turn.option
 def command(
@@ -68,11 +86,11 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Run the published experiment NAME here (`tuner studies` lists them).
+    """Run the published experiment NAME on this machine (`tuner studies` lists them).
 
-    Tunes each server for the experiment's workload, then measures stock, published and tuned
-    configurations of all servers in common randomised blocks, at a fixed rate and where the
-    experiment has it on a ladder of rates. The report shows the published figures, too.
+    Tunes each server for the experiment's workload, then measures the stock, published and tuned
+    configurations of all servers in common randomised blocks, at a fixed rate and, if the
+    experiment defines one, on a ladder of rates. The report includes the published figures.
     """
     progress = TerminalProgress(quiet=quiet)
     asked = _Asked(name, server, time, only, seed, stalls)

@@ -63,11 +63,20 @@ def _binding(function: _F) -> _F:
     """Return the facts that a space is bound to."""
     for option in (
         click.option(
-            "--assume", metavar="VERSION", help="As if this version were here, with every module."
+            "--assume",
+            metavar="VERSION",
+            help="Assume this version of the server with every module [the installed one].",
         ),
-        click.option("--force", multiple=True, metavar="PARAMETER", help="As for a study."),
         click.option(
-            "--workload", metavar="NAME|FILE", help="What is asked of it [static or proxy]."
+            "--force",
+            multiple=True,
+            metavar="PARAMETER",
+            help="Include this parameter although it is on the never-list.",
+        ),
+        click.option(
+            "--workload",
+            metavar="NAME|FILE",
+            help="Bind the space to this workload [static or proxy].",
         ),
     ):
         function = option(function)
@@ -76,19 +85,20 @@ def _binding(function: _F) -> _F:
 
 @click.group(epilog=_EPILOG)
 def command() -> None:
-    """Show, check and explain spaces: what a search may choose."""
+    """Show, check and explain spaces, the parameters of a search."""
 
 
 @command.command("show", epilog=_EPILOG)
 @click.argument("name", metavar="NAME|FILE")
 @_binding
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def show(
     name: str, *, workload: str | None, force: Sequence[str], assume: str | None, as_json: bool
 ) -> None:
-    """Show a space as it is on this host, with this server, for this workload.
+    """Show a space as it applies to this host, server and workload.
 
-    Ranges, defaults of each baseline, what is searched, and what is left out and why.
+    Prints ranges, the defaults of each baseline, the searched parameters, and the excluded ones
+    with the reason.
     """
     bound = _bind(name, workload, force, assume)
     if as_json:
@@ -103,7 +113,7 @@ def show(
 
 @command.command("explain", epilog=_EPILOG)
 @click.argument("parameter")
-@click.option("--space", "name", metavar="NAME|FILE", help="Only in this space.")
+@click.option("--space", "name", metavar="NAME|FILE", help="Look in this space only [all spaces].")
 @_binding
 def explain(
     parameter: str,
@@ -113,7 +123,7 @@ def explain(
     force: Sequence[str],
     assume: str | None,
 ) -> None:
-    """Explain a parameter: its effect, its range here, and its trade."""
+    """Explain a parameter: its effect, its range on this host, and its trade-off."""
     known: set[str] = set()
     told = False
     for candidate in (name,) if name else (*spaces(), BUILT_IN):
@@ -146,11 +156,18 @@ def explain(
     type=click.IntRange(0, 100_000),
     default=40,
     show_default=True,
-    help="Random configurations to propose.",
+    help="Validate this number of random configurations.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Of the draw.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+@click.option(
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Seed the random configurations.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 def check(
     name: str,
     *,
@@ -162,11 +179,11 @@ def check(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Read a space, and put its configurations to the real server's validator.
+    """Check a space and validate its configurations with the real server.
 
-    A mistake in the file is answered at its line. Then the three baselines and random
-    configurations, with every trade allowed, are rendered and validated. Ends with exit code 2 if
-    the server refuses one.
+    Reports a mistake in the file with its line. Then renders the three baselines and random
+    configurations, with every trade-off allowed, and validates them. Exits with code 2 if the
+    server refuses one.
     """
     if assume:
         raise DefinitionError("only a server that is here can validate", path="--assume")
@@ -216,7 +233,7 @@ def check(
 
 @command.command("schema")
 def schema() -> None:
-    """Print the JSON Schema of spaces, for completion in an editor."""
+    """Print the JSON schema of space files, for completion in an editor."""
     click.echo((data_dir("spaces") / "space.schema.json").read_text(encoding="utf-8"), nl=False)
 
 

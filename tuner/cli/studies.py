@@ -22,11 +22,11 @@ from tuner.words.terminal import duration
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(as_json: bool) -> None:
-    """List the studies that ship with tuner, and the results in studies/ of this folder.
+    """List the shipped studies and experiments, and the results in studies/ of this folder.
 
-    A record that cannot be read is listed with the reason, and the exit code is 0 all the same.
+    Lists an unreadable record with the reason and still exits with code 0.
     """
     shipped = [{"name": s.name, "summary": s.summary} for s in list_studies()]
     experiments = [

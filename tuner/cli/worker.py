@@ -24,12 +24,13 @@ from tuner.store.store import Store, list_names
 
 _EPILOG = """
 \b
-Examples, the same line on every host:
+Examples; run the same command on every host:
   tuner worker proxy --storage postgresql+psycopg://tuner@db/tuner --study proxy --time 30m
   tuner worker proxy --storage grpc://controller:13000
   TUNER_STORAGE=postgresql+psycopg://tuner@db/tuner tuner worker proxy
+
 \b
-And what they found together:
+Report the common result:
   tuner report proxy --storage postgresql+psycopg://tuner@db/tuner
 """
 _BEGINNING_S = 30
@@ -44,7 +45,9 @@ _OWN = ("name", "storage", "inventory")
 @options.study_file
 @options.storage
 @options.inventory
-@click.option("--host", "as_host", metavar="NAME", help="What to call this host [its host name].")
+@click.option(
+    "--host", "as_host", metavar="NAME", help="Name this host NAME in the record [its host name]."
+)
 @options.output
 @turn.option
 def command(
@@ -57,11 +60,11 @@ def command(
     quiet: bool,
     **given: Any,
 ) -> None:
-    """Search and confirm on this host, together with other workers on the study NAME.
+    """Work on the study NAME on this host, together with other workers.
 
-    The first worker begins the study with its options; the others join it by name. Each calibrates
-    on its own host, measures blocks of the common search, and confirms the winner there. A worker
-    that stops, however it stops, is resumed by the same line.
+    The first worker starts the study with its options; the others join it by name. Each worker
+    calibrates on its own host, measures blocks of the common search, and confirms the winner on its
+    host. To resume a worker that stopped, run the same command again.
     """
     refuse_unshared(storage)
     assert storage is not None  # noqa: S101 - refused above

@@ -43,37 +43,42 @@ _LONGEST_LINE = 1 << 20
 
 @click.group(epilog=_EPILOG)
 def command() -> None:
-    """Make, check and show workloads: what is asked of the server."""
+    """Make, check and show workloads, the requests that tuner sends."""
 
 
 @command.command("from-log", epilog=_EPILOG)
 @click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="YAML [standard output].")
-@click.option("--name", help="The workload's name [the first log's].")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    help="Write the YAML to PATH [standard output].",
+)
+@click.option("--name", help="Name the workload [the first log's name].")
 @click.option(
     "--top",
     type=click.IntRange(1, 10_000),
     default=50,
     show_default=True,
-    help="Most kinds of requests; the rest is said.",
+    help="Keep at most this number of kinds of requests and report the rest.",
 )
 @click.option(
     "--as",
     "serve",
     type=click.Choice(["site", "backend"]),
-    help="What answers in the lab [site, if nearly all are GET and HEAD].",
+    help="Answer with files or with a backend [site if nearly all are GET and HEAD].",
 )
 @click.option(
     "--instants",
     type=click.Path(path_type=Path),
-    help="Write when requests arrived, for `arrival: {instants: FILE}`.",
+    help="Write the times of arrival to PATH, for `arrival: {instants: FILE}`.",
 )
 @click.option(
     "--keep-query",
     is_flag=True,
-    help="Keep the values of queries [dropped]; likely secrets in them are replaced all the same.",
+    help="Keep the values of query parameters, except likely secrets [drop all values].",
 )
-@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+@click.option("--quiet", "-q", is_flag=True, help="Print no progress.")
 def from_log(
     logs: tuple[Path, ...],
     *,
@@ -85,12 +90,12 @@ def from_log(
     keep_query: bool,
     quiet: bool,
 ) -> None:
-    """A workload that asks what the clients of access LOGS asked.
+    """Make a workload from the requests in access LOGS.
 
-    Combined format or JSON lines (Nginx, Caddy, Apache), plain or .gz; `-` is standard input.
-    Weights are the frequencies, sizes and statuses those of most answers. Values of queries are
-    dropped, and what looks like a secret in a path becomes a word such as TOKEN. Only you can read
-    the files written.
+    Reads the combined format or JSON lines (Nginx, Caddy, Apache), plain or .gz; `-` is standard
+    input. Weights are the frequencies; sizes and statuses are the most common ones. Drops the
+    values of queries and replaces likely secrets in paths by a word such as TOKEN. Writes files
+    that only you can read.
     """
     tally = LogTally(keep_query=keep_query)
     arrived = _read(tally, logs, keep=instants is not None, quiet=quiet)
@@ -126,14 +131,14 @@ def from_log(
 @command.command("check")
 @click.argument("name", metavar="NAME|FILE")
 def check(name: str) -> None:
-    """Read a workload as a study would; say what is wrong with file and line (exit code 2)."""
+    """Check a workload file; report a mistake with its line and exit code 2."""
     workload = load_workload(name)
     click.echo(f"ok: {workload.name}, {len(workload.requests)} requests, {workload.wire.words}")
 
 
 @command.command("show")
 @click.argument("name", metavar="NAME|FILE")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def show(name: str, as_json: bool) -> None:
     """Show the requests of a workload, their weights and the expected answers."""
     workload = load_workload(name)
