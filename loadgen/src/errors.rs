@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use crate::{http1::Fault, http3};
-
 /// One kind of error. Those named `Connect…` befall attempts to connect, the others requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -292,27 +290,6 @@ impl Kind {
         match error.raw_os_error() {
             Some(libc::ECONNRESET | libc::EPIPE) => Self::Reset,
             _ => Self::Io,
-        }
-    }
-}
-
-impl From<Fault> for Kind {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Garbage => Self::Garbage,
-            Fault::HeadTooLarge => Self::HeadTooLarge,
-            Fault::BadChunk => Self::BadChunk,
-            Fault::Truncated => Self::Truncated,
-        }
-    }
-}
-
-impl From<http3::Fault> for Kind {
-    fn from(fault: http3::Fault) -> Self {
-        match fault {
-            http3::Fault::Malformed | http3::Fault::Connection(_) => Self::H3Protocol,
-            http3::Fault::HeadTooLarge => Self::HeadTooLarge,
-            http3::Fault::Truncated => Self::Truncated,
         }
     }
 }

@@ -5,6 +5,8 @@
 
 use crate::huffman;
 
+/// The longest head of a response accepted, in bytes: of every protocol.
+pub const MAX_HEAD: usize = 16 * 1024;
 /// The longest name or value that is looked at: `content-length`, and twenty digits.
 pub const LOOK: usize = 20;
 
@@ -81,6 +83,17 @@ pub fn decimal(digits: &[u8]) -> Option<u64> {
         let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
         value.checked_mul(10)?.checked_add(digit)
     })
+}
+
+/// A token of RFC 9110, section 5.6.2.
+pub fn is_token(text: &str) -> bool {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(good)
+}
+
+/// A field value without line breaks and NUL.
+pub fn is_field_value(text: &str) -> bool {
+    !text.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
 }
 
 /// What is left of a block or a section.

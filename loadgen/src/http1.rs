@@ -5,11 +5,13 @@
 
 use memchr::memchr;
 
-use crate::carrier::{Machine, Sink};
 use crate::errors::Kind;
 use crate::fields::decimal;
+use crate::machine::{Machine, Sink};
 use crate::plan;
 use crate::request::Prepared;
+
+pub use crate::fields::MAX_HEAD;
 
 /// A whole request in bytes. `Host` and `Content-Length` are added unless given.
 pub fn render(request: &plan::Request, host: &str, body: &[u8]) -> Vec<u8> {
@@ -133,8 +135,17 @@ pub enum Fault {
     Truncated,
 }
 
-/// The longest head accepted, in bytes.
-pub const MAX_HEAD: usize = 16 * 1024;
+impl From<Fault> for Kind {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Garbage => Self::Garbage,
+            Fault::HeadTooLarge => Self::HeadTooLarge,
+            Fault::BadChunk => Self::BadChunk,
+            Fault::Truncated => Self::Truncated,
+        }
+    }
+}
+
 /// The longest chunk extension or trailer section accepted, in bytes.
 const MAX_CHUNK_EXTRA: u32 = 16 * 1024;
 

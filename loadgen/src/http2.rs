@@ -7,19 +7,20 @@
 
 pub mod frame;
 pub mod hpack;
+mod input;
 mod receive;
 mod request;
 
 use std::sync::Arc;
 
-use crate::carrier::{Machine, Sink};
 use crate::errors::Kind;
+use crate::machine::{Machine, Sink};
 use crate::request::Prepared;
 use frame::{MAX_PAYLOAD, MAX_WINDOW};
-pub use request::{Blocks, render};
+use input::Input;
 
-/// The longest header block accepted, in bytes: as HTTP/1.1's heads.
-pub const MAX_HEAD: usize = crate::http1::MAX_HEAD;
+pub use request::render;
+
 /// Bodies are written on only while less than this waits to be sent.
 const ENOUGH: usize = 128 * 1024;
 /// More answers to PING and SETTINGS than this waiting to be sent are a flood.
@@ -67,7 +68,7 @@ struct Slot {
 /// One connection.
 #[derive(Debug)]
 pub struct Http2 {
-    input: receive::Input,
+    input: Input,
     decoder: hpack::Decoder,
     peer: Peer,
     table: Table,
@@ -89,7 +90,7 @@ impl Http2 {
     /// A connection of so many slots.
     pub fn new(slots: u32) -> Self {
         Self {
-            input: receive::Input::new(),
+            input: Input::new(),
             decoder: hpack::Decoder::new(),
             peer: Peer {
                 streams: u32::MAX,

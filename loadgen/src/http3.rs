@@ -3,57 +3,19 @@
 //!
 //! No socket, no clock and no QUIC in here: `quic` brings the bytes of each stream, in order.
 
+pub mod code;
 mod control;
+mod frame;
 pub mod qpack;
 
+use crate::errors::Kind;
+use frame::{
+    CANCEL_PUSH, DATA, GOAWAY, HEADERS, MAX_PUSH_ID, OF_HTTP2, PUSH_PROMISE, SETTINGS, Stash,
+    at_most, put_varint,
+};
+
+pub use crate::fields::MAX_HEAD;
 pub use control::Control;
-
-/// The largest field section accepted, in bytes.
-pub const MAX_HEAD: usize = 16 * 1024;
-
-/// Codes of errors (RFC 9114, 8.1; RFC 9204, 6).
-pub mod code {
-    /// Nothing wrong.
-    pub const NO_ERROR: u64 = 0x100;
-    /// Against the rules in a way that has no code of its own.
-    pub const GENERAL_PROTOCOL: u64 = 0x101;
-    /// A second stream of a kind of which there is one.
-    pub const STREAM_CREATION: u64 = 0x103;
-    /// A stream that lives as long as the connection was closed.
-    pub const CLOSED_CRITICAL_STREAM: u64 = 0x104;
-    /// A frame where it may not be.
-    pub const FRAME_UNEXPECTED: u64 = 0x105;
-    /// A frame of a wrong size.
-    pub const FRAME: u64 = 0x106;
-    /// The peer makes us work for nothing.
-    pub const EXCESSIVE_LOAD: u64 = 0x107;
-    /// An identifier that may not be: a push, a GOAWAY that grows.
-    pub const ID: u64 = 0x108;
-    /// Settings that may not be.
-    pub const SETTINGS: u64 = 0x109;
-    /// The control stream does not begin with SETTINGS.
-    pub const MISSING_SETTINGS: u64 = 0x10a;
-    /// The server has not processed the request.
-    pub const REQUEST_REJECTED: u64 = 0x10b;
-    /// The request, or its answer, is of no more interest.
-    pub const REQUEST_CANCELLED: u64 = 0x10c;
-    /// Against the rules of HTTP itself.
-    pub const MESSAGE: u64 = 0x10e;
-    /// A field section that cannot be decoded.
-    pub const QPACK_DECOMPRESSION_FAILED: u64 = 0x200;
-    /// An instruction for a table that was not offered.
-    pub const QPACK_ENCODER_STREAM: u64 = 0x201;
-}
-
-const DATA: u64 = 0x0;
-const HEADERS: u64 = 0x1;
-const CANCEL_PUSH: u64 = 0x3;
-const SETTINGS: u64 = 0x4;
-const PUSH_PROMISE: u64 = 0x5;
-const GOAWAY: u64 = 0x7;
-const MAX_PUSH_ID: u64 = 0xd;
-/// Types of HTTP/2 that mean nothing here and are refused (7.2.8).
-const OF_HTTP2: [u64; 4] = [0x2, 0x6, 0x8, 0x9];
 
 /// Why the bytes of a stream are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +28,16 @@ pub enum Fault {
     Truncated,
     /// The connection is of no more use, and closed with this code.
     Connection(u64),
+}
+
+impl From<Fault> for Kind {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Malformed | Fault::Connection(_) => Self::H3Protocol,
+            Fault::HeadTooLarge => Self::HeadTooLarge,
+            Fault::Truncated => Self::Truncated,
+        }
+    }
 }
 
 // ---------------------------------------------------------------- requests
@@ -124,65 +96,6 @@ pub fn preface() -> Vec<u8> {
     put_varint(settings.len() as u64, &mut bytes);
     bytes.extend_from_slice(&settings);
     bytes
-}
-
-/// Append an integer of up to 62 bits (RFC 9000, 16).
-fn put_varint(value: u64, out: &mut Vec<u8>) {
-    match value {
-        0..0x40 => out.push(value as u8),
-        0x40..0x4000 => out.extend_from_slice(&(value as u16 | 0x4000).to_be_bytes()),
-        0x4000..0x4000_0000 => out.extend_from_slice(&(value as u32 | 0x8000_0000).to_be_bytes()),
-        _ => out.extend_from_slice(&(value | 0xc000_0000_0000_0000).to_be_bytes()),
-    }
-}
-
-/// The integer at the start of the bytes, and how many of them it takes; `None`: not all there.
-#[inline]
-fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
-    let first = *bytes.first()?;
-    let size = 1 << (first >> 6);
-    let rest = bytes.get(1..size)?;
-    let value = rest.iter().fold(u64::from(first & 0x3f), |value, byte| {
-        value << 8 | u64::from(*byte)
-    });
-    Some((value, size))
-}
-
-/// Type and length of a frame, and how many bytes they take; `None`: not all there.
-#[inline]
-fn frame_head(bytes: &[u8]) -> Option<(u64, u64, usize)> {
-    let (kind, at) = varint(bytes)?;
-    let (length, size) = varint(&bytes[at..])?;
-    Some((kind, length, at + size))
-}
-
-/// Bytes that came in pieces, put together up to a limit.
-#[derive(Debug, Default)]
-struct Stash(Vec<u8>);
-
-/// The longest type and length of a frame.
-const FRAME_HEAD: usize = 16;
-
-impl Stash {
-    /// Type and length of the frame that begins here; how many of the bytes belong to them.
-    #[inline]
-    fn frame_head(&mut self, bytes: &[u8]) -> (Option<(u64, u64)>, usize) {
-        if self.0.is_empty()
-            && let Some((kind, length, used)) = frame_head(bytes)
-        {
-            return (Some((kind, length)), used);
-        }
-        let before = self.0.len();
-        let room = FRAME_HEAD.saturating_sub(before).min(bytes.len());
-        self.0.extend_from_slice(&bytes[..room]);
-        match frame_head(&self.0) {
-            Some((kind, length, used)) => {
-                self.0.clear();
-                (Some((kind, length)), used - before)
-            }
-            None => (None, room),
-        }
-    }
 }
 
 // ---------------------------------------------------------------- responses
@@ -376,8 +289,4 @@ impl Default for Response {
     fn default() -> Self {
         Self::new()
     }
-}
-
-fn at_most(bytes: &[u8], limit: u64) -> usize {
-    usize::try_from(limit).map_or(bytes.len(), |limit| limit.min(bytes.len()))
 }

@@ -12,7 +12,10 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rustls::pki_types::ServerName;
 use serde::{Deserialize, Serialize};
+
+pub use crate::profile::Piece;
 
 /// A list of windows over instances.
 #[derive(Clone, Debug, Deserialize)]
@@ -275,19 +278,6 @@ pub enum Arrival {
     Constant,
 }
 
-/// A rate, or a ramp between two, for a while.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Piece {
-    /// How long, in seconds.
-    pub for_s: f64,
-    /// The rate, or the ramp's first.
-    pub rate_per_s: f64,
-    /// The ramp's last rate; absent: no ramp.
-    #[serde(default)]
-    pub to_rate_per_s: Option<f64>,
-}
-
 /// The unit of recorded instants.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
@@ -474,4 +464,9 @@ pub fn decode_hash(hex: &str) -> Option<[u8; 32]> {
         *byte = u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).ok()?;
     }
     Some(hash)
+}
+
+/// A name that certificates can be checked against.
+pub fn server_name(name: &str) -> Option<ServerName<'static>> {
+    ServerName::try_from(name.to_owned()).ok()
 }

@@ -5,7 +5,20 @@
 //! Theory of Point Processes I, 7.4). The instant at which that clock shows n is a root of a
 //! quadratic in each piece, so ramps are exact and not steps.
 
-use crate::plan::Piece;
+use serde::Deserialize;
+
+/// A rate, or a ramp between two, for a while.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Piece {
+    /// How long, in seconds.
+    pub for_s: f64,
+    /// The rate, or the ramp's first.
+    pub rate_per_s: f64,
+    /// The ramp's last rate; absent: no ramp.
+    #[serde(default)]
+    pub to_rate_per_s: Option<f64>,
+}
 
 /// One piece: a rate, or a ramp from one rate to another.
 #[derive(Clone, Copy, Debug)]

@@ -14,6 +14,7 @@ mod faults;
 mod gate;
 mod path;
 mod session;
+mod stream;
 mod streams;
 
 use std::cell::RefCell;
@@ -28,18 +29,17 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use quinn_proto::{
     Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, StreamEvent, StreamId,
-    VarInt,
 };
 
-use crate::carrier::{Nobody, Received, Sink};
 use crate::errors::Kind;
 use crate::http3::{Control, code};
+use crate::machine::{Nobody, Received, Sink};
 use crate::sys;
 use crate::tls::{Agreed, kinds};
 use config::Clock;
 use gate::Gate;
 use session::Handshake;
-use streams::Stream;
+use stream::{Stream, reason};
 
 pub use config::Config;
 pub use path::Path;
@@ -393,10 +393,6 @@ impl Quic {
         // It is gone either way.
         let _ = self.transmit(now, |_, _| ());
     }
-}
-
-fn reason(code: u64) -> VarInt {
-    VarInt::from_u64(code).unwrap_or(VarInt::MAX)
 }
 
 impl Drop for Quic {

@@ -4,6 +4,7 @@
 pub mod accuracy;
 pub mod arrivals;
 pub mod report;
+mod table;
 pub mod verdict;
 
 use std::io;
@@ -22,7 +23,7 @@ use crate::sys;
 use accuracy::{Accuracy, Known, Stalled};
 use arrivals::Arrivals;
 use report::{Capacity, Floor, Pacing, Report, StalledCpu};
-use verdict::{Verdict, deviation};
+use verdict::deviation;
 
 /// Longer gaps are stalls: tuner's rule.
 const GAP_US: u64 = 100;
@@ -232,7 +233,7 @@ impl<'a> Test<'a> {
             failed: self.failed,
             verdict: None,
         };
-        report.verdict = Some(Verdict::of(&report));
+        report.verdict = Some(report.judge());
         Ok(report)
     }
 

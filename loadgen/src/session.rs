@@ -12,8 +12,8 @@ use crate::live::Live;
 use crate::output::{EndLine, Reason, Surroundings, WindowLine};
 use crate::plan::{Plan, Protocol, Spin, Window};
 use crate::pool::Pool;
+use crate::prepare;
 use crate::quic;
-use crate::request::Prepared;
 use crate::resources;
 use crate::schedule::{Mix, Schedule};
 use crate::stalls::Ticker;
@@ -126,7 +126,7 @@ impl<'a> Session<'a> {
             } else {
                 "http"
             };
-            let requests = Prepared::all(&plan.requests, host, scheme);
+            let requests = prepare::all(&plan.requests, host, scheme);
             let tls = self.tls.get(instance.id.as_str());
             let pool = || {
                 let quic = tls.filter(|_| instance.protocol == Protocol::Http3);

@@ -20,7 +20,7 @@ use rustls::unbuffered::{
 
 use crate::errors::Kind;
 use crate::sys;
-pub use client::{Client, server_name};
+pub use client::Client;
 pub use tally::{Agreed, Tally};
 
 /// The most bytes of one record (RFC 8446, 5.1).

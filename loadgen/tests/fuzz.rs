@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 use tuner_loadgen::http1::{Fault, MAX_HEAD, Parser};
 use tuner_loadgen::plan::{Mode, Plan};
-use tuner_loadgen::request::Prepared;
+use tuner_loadgen::prepare;
 use tuner_loadgen::rng::Rng;
 
 /// How many inputs `cargo test` spends on each.
@@ -307,7 +307,7 @@ fn change(rng: &mut Rng, at: &mut Value) {
 /// What an accepted plan promises: what it leads to is finite, and says only what was asked.
 fn assert_sound(plan: &Plan) {
     for request in plan.requests.iter().filter(|r| r.urls_file.is_none()) {
-        let prepared = &Prepared::all(std::slice::from_ref(request), "host", "http")[0];
+        let prepared = &prepare::all(std::slice::from_ref(request), "host", "http")[0];
         let end = prepared.http1.windows(4).position(|w| w == b"\r\n\r\n");
         let head = &prepared.http1[..end.expect("a head has an end")];
         let lines = head.iter().filter(|byte| **byte == b'\n').count();

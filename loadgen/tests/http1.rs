@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tuner_loadgen::http1::{Fault, MAX_HEAD, Parser};
 use tuner_loadgen::plan;
-use tuner_loadgen::request::Prepared;
+use tuner_loadgen::prepare;
 
 /// What a parser made of a stream.
 #[derive(Debug, PartialEq)]
@@ -194,7 +194,7 @@ fn requests() {
         expect: None,
     };
     let render = |request: &plan::Request| {
-        let all = Prepared::all(std::slice::from_ref(request), "localhost", "http");
+        let all = prepare::all(std::slice::from_ref(request), "localhost", "http");
         String::from_utf8_lossy(&all[0].http1).into_owned()
     };
     assert_eq!(

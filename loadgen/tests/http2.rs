@@ -6,12 +6,12 @@ mod h2;
 use h2::*;
 use proptest::prelude::*;
 use serde_json::json;
-use tuner_loadgen::carrier::Machine;
 use tuner_loadgen::errors::Kind;
 use tuner_loadgen::http2::Http2;
 use tuner_loadgen::http2::frame;
 use tuner_loadgen::http2::hpack::{self, Decoder, Keep};
 use tuner_loadgen::huffman;
+use tuner_loadgen::machine::Machine;
 
 /// The client says its preface and opens every window as far as the protocol goes, so that no
 /// answer ever waits for it.

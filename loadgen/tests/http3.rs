@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tuner_loadgen::fields::Fields;
 use tuner_loadgen::http3::qpack;
 use tuner_loadgen::http3::{Control, Fault, MAX_HEAD, Response, code, preface};
-use tuner_loadgen::request::Prepared;
+use tuner_loadgen::prepare;
 
 fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![kind, 0x80];
@@ -47,7 +47,7 @@ fn fault(bytes: &[u8]) -> Fault {
 /// A request as it is written.
 fn request(text: &str) -> Vec<u8> {
     let mix = [serde_json::from_str(text).unwrap()];
-    Prepared::all(&mix, "example", "https")[0].http3.concat()
+    prepare::all(&mix, "example", "https")[0].http3.concat()
 }
 
 /// A response with everything a response may have, cut into pieces of every size.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{Engine, MENDING_NS, Phase};
+use super::event_loop::{Engine, MENDING_NS, Phase};
 use crate::carrier::Carrier;
 use crate::errors::Kind;
 use crate::pool::Opened;

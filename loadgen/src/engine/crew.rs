@@ -6,8 +6,9 @@ use std::thread;
 
 use hdrhistogram::Histogram;
 
+use super::counts::Counts;
+use super::event_loop::{EVENTS, Engine};
 use super::ledger::Agenda;
-use super::{Counts, EVENTS, Engine, Interrupted};
 use crate::errors::Errors;
 use crate::histogram;
 use crate::live::Live;
@@ -23,6 +24,10 @@ use crate::tls::Tally;
 /// From the end of the preparations to the warm-up; threads take some time to wake up.
 const LEAD_NS: u64 = 50_000;
 const LEAD_OF_THREADS_NS: u64 = 2_000_000;
+
+/// SIGTERM, SIGINT or the death of the parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupted;
 
 /// What a window gave, as it was measured.
 #[derive(Debug)]

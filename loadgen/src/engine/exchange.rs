@@ -2,10 +2,11 @@
 
 use sha2::Digest as _;
 
-use super::Engine;
+use super::event_loop::Engine;
 use super::ledger::Ledger;
-use crate::carrier::{Carrier, Received, Sink};
+use crate::carrier::Carrier;
 use crate::errors::Kind;
+use crate::machine::{Received, Sink};
 use crate::pool::{Connection, Pool, Standing, State};
 use crate::record::Outcome;
 use crate::request::Prepared;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use hdrhistogram::Histogram;
 
-use super::Counts;
+use super::counts::Counts;
 use crate::errors::{Errors, Kind};
 use crate::histogram;
 use crate::live::{Gauge, Live};

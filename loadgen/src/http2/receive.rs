@@ -1,9 +1,11 @@
 //! What the server says: frames put together, checked, and acted upon.
 
 use super::frame::{self, Head};
-use super::{CREDIT, FLOOD, Http2, LAST_STREAM, MAX_HEAD, NONE, Slot, Table, hpack};
-use crate::carrier::{Machine as _, Sink};
+use super::input::State;
+use super::{CREDIT, FLOOD, Http2, LAST_STREAM, NONE, Slot, Table, hpack};
 use crate::errors::Kind;
+use crate::fields::MAX_HEAD;
+use crate::machine::{Machine as _, Sink};
 
 /// What SETTINGS_MAX_FRAME_SIZE may be (6.5.2).
 const FRAME_SIZES: std::ops::Range<u32> = 16_384..16_777_216;
@@ -44,47 +46,6 @@ impl From<Fault> for Kind {
             Fault::Compression => Self::H2Compression,
             Fault::HeadTooLarge => Self::HeadTooLarge,
             Fault::Flood => Self::H2Flood,
-        }
-    }
-}
-
-/// What is expected next.
-#[derive(Clone, Copy, Debug)]
-enum State {
-    /// A frame's head, of which so many bytes are there.
-    Head(usize),
-    /// The length of the padding that follows so many bytes.
-    Pad(usize),
-    /// So many bytes of DATA, then so many to be skipped.
-    Data(usize, usize),
-    /// So many bytes to be skipped.
-    Skip(usize),
-    /// A payload that is looked at as a whole.
-    Payload,
-}
-
-/// Bytes on their way to be frames.
-#[derive(Debug)]
-pub struct Input {
-    state: State,
-    bytes: [u8; frame::HEAD],
-    head: Head,
-    /// A payload as far as it came, if it did not come in one piece.
-    stash: Vec<u8>,
-    /// A header block that goes on: its stream, whether that ends with it, and what there is.
-    block: Option<(u32, bool)>,
-    parts: Vec<u8>,
-}
-
-impl Input {
-    pub fn new() -> Self {
-        Self {
-            state: State::Head(0),
-            bytes: [0; frame::HEAD],
-            head: Head::read([0; frame::HEAD]),
-            stash: Vec::new(),
-            block: None,
-            parts: Vec::new(),
         }
     }
 }

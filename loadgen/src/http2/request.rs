@@ -2,6 +2,7 @@
 
 use super::hpack::{self, Keep};
 use crate::plan;
+use crate::request::Blocks;
 
 /// Fields of HTTP/1.1's connections, which have no place here (RFC 9113, 8.2.2).
 const OF_CONNECTIONS: [&str; 6] = [
@@ -12,21 +13,6 @@ const OF_CONNECTIONS: [&str; 6] = [
     "transfer-encoding",
     "upgrade",
 ];
-
-/// The header block of a request, in three forms.
-///
-/// Fields that all requests of the mix have in common are entered into the server's table by the
-/// first request of a connection, and are indices ever after: what a browser sends in full again
-/// and again (its path, say) is sent in full here too.
-#[derive(Clone, Debug)]
-pub struct Blocks {
-    /// The header block that enters the common fields.
-    pub first: Box<[u8]>,
-    /// The header block that relies on them.
-    pub next: Box<[u8]>,
-    /// The header block for a server that keeps no table.
-    pub plain: Box<[u8]>,
-}
 
 type Fields = Vec<(String, String)>;
 

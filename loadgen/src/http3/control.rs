@@ -1,7 +1,8 @@
 //! What the server says outside the responses: its own streams, of which there is one that matters.
 
-use super::{
-    DATA, GOAWAY, HEADERS, MAX_PUSH_ID, OF_HTTP2, PUSH_PROMISE, SETTINGS, Stash, at_most, code,
+use super::code;
+use super::frame::{
+    DATA, GOAWAY, HEADERS, MAX_PUSH_ID, OF_HTTP2, PUSH_PROMISE, SETTINGS, Stash, at_most,
     frame_head, varint,
 };
 

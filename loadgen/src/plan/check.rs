@@ -8,9 +8,10 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::{
     Mode, Piece, Plan, PlanError, Protocol, Request, Spin, Ticker, Tls, Window, decode_hash,
+    server_name,
 };
+use crate::fields::{is_field_value, is_token};
 use crate::profile::Profile;
-use crate::tls::server_name;
 
 /// The largest process id of any Linux (PID_MAX_LIMIT).
 const MOST_PID: i32 = 4_194_304;
@@ -381,14 +382,4 @@ impl Piece {
         }
         Ok(())
     }
-}
-
-/// A token of RFC 9110, section 5.6.2.
-pub(super) fn is_token(text: &str) -> bool {
-    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !text.is_empty() && text.bytes().all(good)
-}
-
-fn is_field_value(text: &str) -> bool {
-    !text.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
 }

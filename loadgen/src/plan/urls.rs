@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::check::is_token;
+use crate::fields::is_token;
 
 /// One line of a list.
 #[derive(Clone, Debug, PartialEq)]

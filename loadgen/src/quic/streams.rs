@@ -3,24 +3,12 @@
 use bytes::Bytes;
 use quinn_proto::{Dir, ReadError, StreamId, VarInt, WriteError};
 
-use super::{Quic, reason};
-use crate::carrier::Sink;
+use super::Quic;
+use super::stream::{Stream, reason};
 use crate::errors::Kind;
 use crate::http3::{self, Fault, Response, code};
+use crate::machine::Sink;
 use crate::request::Prepared;
-
-/// One request and its response.
-#[derive(Debug)]
-pub(super) struct Stream {
-    /// `None`: nothing is under way.
-    id: Option<StreamId>,
-    response: Response,
-    started: bool,
-    /// What flow control did not take of the request: head and body.
-    rest: [Bytes; 2],
-    /// When the request was made.
-    since: u64,
-}
 
 impl Quic {
     /// How many requests it takes at the same time, as of now.

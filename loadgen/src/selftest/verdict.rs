@@ -2,14 +2,9 @@
 
 use serde::Serialize;
 
-use super::report::Report;
-
 /// A difference that this instrument cannot tell, with a timer of whole milliseconds neither can
 /// anybody's: there is no use in it.
 pub const LARGEST_US: f64 = 1000.0;
-
-/// A CPU of which more is taken away is not there to measure with.
-const MOST_STALLED: f64 = 0.2;
 
 /// Student's t at 97.5 %, for 1 to 15 degrees of freedom (any table; scipy.stats.t.ppf).
 const STUDENT: [f64; 15] = [
@@ -51,61 +46,6 @@ pub fn deviation(values: &[f64]) -> f64 {
     let mean = values.iter().sum::<f64>() / n;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     (squares / (n - 1.0)).sqrt()
-}
-
-impl Verdict {
-    /// Judge what was found.
-    ///
-    /// The lateness of writes is added in full: it is part of every latency, and nothing proves that
-    /// two arms suffer the same of it.
-    pub fn of(report: &Report) -> Self {
-        let noise_us = noise_us(&report.floor.p99_by_window_us);
-        let pacing_us = report.pacing.p99_us;
-        let above_us = noise_us
-            .zip(pacing_us)
-            .map(|(noise, pacing)| noise + pacing);
-        let mut reasons = Vec::new();
-        if report.failed > 0 {
-            reasons.push(format!(
-                "{} requests to the built-in responder failed",
-                report.failed
-            ));
-        }
-        for cpu in &report.stalls {
-            let share = cpu.total_us / 1e6 / report.watched_s.max(1e-9);
-            if share > MOST_STALLED {
-                reasons.push(format!(
-                    "CPU {} was taken away for {:.0} % of the time, by the hypervisor or by other \
-                     processes: quieten the host and try again",
-                    cpu.cpu,
-                    share * 100.0
-                ));
-            }
-        }
-        for accuracy in &report.accuracy {
-            reasons.extend(accuracy.complaints());
-        }
-        reasons.extend(report.arrivals.complaints());
-        match above_us {
-            None => reasons.push(format!(
-                "{} of {} windows at the idle responder had enough requests without stalls, 3 are \
-                 needed",
-                report.floor.p99_by_window_us.len(),
-                report.floor.windows
-            )),
-            Some(limit) if limit > LARGEST_US => reasons.push(format!(
-                "the finest difference that can be told, {limit:.0} µs, is above {LARGEST_US:.0} µs"
-            )),
-            Some(_) => {}
-        }
-        Self {
-            fit: reasons.is_empty(),
-            above_us,
-            noise_us,
-            pacing_us,
-            reasons,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Clocks and sleeps.
 
-use super::timespec;
+use super::call::timespec;
 
 /// Nanoseconds of one clock; `None` if the clock does not exist (the process is gone).
 pub fn clock_ns(clock: libc::clockid_t) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use libc::{c_int, c_void};
 
-use super::{check, errno, timespec};
+use super::call::{check, errno, timespec};
 
 /// An edge-triggered epoll set.
 #[derive(Debug)]

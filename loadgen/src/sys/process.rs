@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use libc::c_int;
 
-use super::{check, count, timespec};
+use super::call::{check, count, timespec};
 
 /// The CPUs on which the calling thread may run.
 fn allowed_cpus() -> Vec<usize> {

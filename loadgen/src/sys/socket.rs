@@ -6,7 +6,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use libc::c_int;
 
-use super::{check, count};
+use super::call::{check, count};
+use super::clock::unix_ns;
 
 /// A TCP socket on its way to `address`: non-blocking, without Nagle's delay.
 ///
@@ -197,6 +198,6 @@ pub fn receive_stamped(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize
             .cast::<libc::timespec>()
             .read_unaligned();
         let at = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
-        Ok((n, super::unix_ns().checked_sub(at)))
+        Ok((n, unix_ns().checked_sub(at)))
     }
 }

@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use libc::{c_int, c_void};
 
-use super::count;
-use super::socket::{connect_address, open, set_option};
+use super::call::count;
+use super::socket::{connect_address, open, send, set_option};
 
 /// The largest datagram, or run of datagrams of one size that the kernel hands over as one.
 const PIECE: usize = 64 * 1024;
@@ -49,7 +49,7 @@ struct Control([u8; CONTROL]);
 #[inline]
 pub fn send_datagrams(socket: &OwnedFd, bytes: &[u8], segment: Option<u16>) -> io::Result<usize> {
     let Some(segment) = segment else {
-        return super::send(socket, bytes);
+        return send(socket, bytes);
     };
     let mut control = Control([0; CONTROL]);
     let mut piece = libc::iovec {

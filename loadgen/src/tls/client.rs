@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use crate::errors::Kind;
-use crate::plan;
+use crate::plan::{self, server_name};
 
 /// Sessions kept to be resumed, of one instance.
 const SESSIONS: usize = 256;
@@ -87,11 +87,6 @@ impl Client {
         UnbufferedClientConnection::new(Arc::clone(&self.config), self.name.clone())
             .map_err(|_| Kind::ConnectTlsFailed)
     }
-}
-
-/// A name that certificates can be checked against.
-pub fn server_name(name: &str) -> Option<ServerName<'static>> {
-    ServerName::try_from(name.to_owned()).ok()
 }
 
 /// A host without its port and the brackets of IPv6.

@@ -3,12 +3,13 @@
 #![allow(dead_code)]
 
 use serde_json::{Value, json};
-use tuner_loadgen::carrier::{Machine, Sink};
 use tuner_loadgen::errors::Kind;
 use tuner_loadgen::http2::Http2;
 use tuner_loadgen::http2::frame::{self, Head};
 use tuner_loadgen::http2::hpack::{self, Keep};
+use tuner_loadgen::machine::{Machine, Sink};
 use tuner_loadgen::plan;
+use tuner_loadgen::prepare;
 use tuner_loadgen::request::Prepared;
 
 /// What a connection told of its requests, pieces of bodies joined.
@@ -55,7 +56,7 @@ impl Sink for Log {
 
 pub fn mix(requests: Value) -> Vec<Prepared> {
     let requests: Vec<plan::Request> = serde_json::from_value(requests).unwrap();
-    Prepared::all(&requests, "localhost", "https").to_vec()
+    prepare::all(&requests, "localhost", "https").to_vec()
 }
 
 pub fn get() -> Prepared {

@@ -3,13 +3,13 @@
 mod instrument;
 mod run;
 pub mod units;
-
-use std::str::FromStr;
+mod values;
 
 use lexopt::{Arg, Parser, ValueExt as _};
 
 pub use instrument::SelfTestOptions;
 pub use run::RunOptions;
+use values::{Parsed, cpu_list, text, value, version};
 
 const COMMANDS: &str = "run, plan, stalls, ticker, self-test or schema";
 
@@ -61,10 +61,13 @@ Examples:
 ";
 
 const SCHEMAS: [(&str, &str); 4] = [
-    ("plan", include_str!("../schema/plan.schema.json")),
-    ("window", include_str!("../schema/window.schema.json")),
-    ("self-test", include_str!("../schema/self-test.schema.json")),
-    ("ticker", include_str!("../schema/ticker.schema.json")),
+    ("plan", include_str!("../../../schema/plan.schema.json")),
+    ("window", include_str!("../../../schema/window.schema.json")),
+    (
+        "self-test",
+        include_str!("../../../schema/self-test.schema.json"),
+    ),
+    ("ticker", include_str!("../../../schema/ticker.schema.json")),
 ];
 const SCHEMA_NAMES: &str = "plan, window, self-test or ticker";
 
@@ -102,10 +105,10 @@ pub fn parse() -> Result<Command, String> {
         Some(Arg::Short('V') | Arg::Long("version")) => Command::Print(version()),
         Some(Arg::Value(name)) => match name.to_str() {
             Some("plan") => plan(&mut parser)?,
-            Some("run") => run::parse(&mut parser)?,
+            Some("run") => command(run::parse(&mut parser)?, |o| Command::Run(Box::new(o))),
             Some("stalls") => stalls(&mut parser)?,
-            Some("ticker") => instrument::ticker(&mut parser)?,
-            Some("self-test") => instrument::self_test(&mut parser)?,
+            Some("ticker") => command(instrument::ticker(&mut parser)?, Command::Ticker),
+            Some("self-test") => command(instrument::self_test(&mut parser)?, Command::SelfTest),
             Some("schema") => schema(&mut parser)?,
             _ => return Err(format!("{name:?} is no command; use {COMMANDS}")),
         },
@@ -115,20 +118,11 @@ pub fn parse() -> Result<Command, String> {
     Ok(command)
 }
 
-fn version() -> String {
-    format!("tuner-loadgen {}\n", env!("CARGO_PKG_VERSION"))
-}
-
-fn text(error: lexopt::Error) -> String {
-    error.to_string()
-}
-
-/// The value of an option.
-fn value<T: FromStr>(parser: &mut Parser, name: &str, allowed: &str) -> Result<T, String> {
-    let value = parser.value().map_err(text)?.string().map_err(text)?;
-    value
-        .parse()
-        .map_err(|_| format!("{name}: {value:?} is not allowed; it must be {allowed}"))
+fn command<T>(parsed: Parsed<T>, of: impl FnOnce(T) -> Command) -> Command {
+    match parsed {
+        Parsed::Options(options) => of(options),
+        Parsed::Print(text) => Command::Print(text),
+    }
 }
 
 fn plan(parser: &mut Parser) -> Result<Command, String> {
@@ -191,25 +185,4 @@ fn schema(parser: &mut Parser) -> Result<Command, String> {
             "schema: {name:?} is not allowed; it must be {SCHEMA_NAMES}"
         )),
     }
-}
-
-/// The value of an option that is a list of CPUs.
-fn cpu_list(parser: &mut Parser, name: &str) -> Result<Vec<usize>, String> {
-    let list: String = value(parser, name, "a list")?;
-    cpus_of(&list).ok_or_else(|| {
-        format!("{name}: {list:?} is not allowed; it must be a list such as 0,1 or 0-3")
-    })
-}
-
-fn cpus_of(list: &str) -> Option<Vec<usize>> {
-    let mut cpus = Vec::new();
-    for part in list.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        if first > last || last > 65_535 {
-            return None;
-        }
-        cpus.extend(first..=last);
-    }
-    Some(cpus)
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use lexopt::{Arg, Parser, ValueExt as _};
 use tuner_loadgen::plan::{Arrival, Check, Expect, Piece, Protocol, Spin};
 
-use super::{Command, cpu_list, text, units, value};
+use super::units;
+use super::values::{Parsed, cpu_list, text, value, version};
 
 pub const HELP: &str = "\
 Measure one server for a while, and say whether the figures may be believed.
@@ -170,7 +171,7 @@ impl Default for RunOptions {
 }
 
 /// Read the options of `run`.
-pub fn parse(parser: &mut Parser) -> Result<Command, String> {
+pub fn parse(parser: &mut Parser) -> Result<Parsed<RunOptions>, String> {
     let mut options = RunOptions::default();
     while let Some(arg) = parser.next().map_err(text)? {
         let o = &mut options;
@@ -264,13 +265,13 @@ pub fn parse(parser: &mut Parser) -> Result<Command, String> {
             Arg::Short('B') | Arg::Long("batch_latency") => {
                 return Err("-B: there is no pipelining here, so there are no batches".into());
             }
-            Arg::Short('h') | Arg::Long("help") => return Ok(Command::Print(HELP.into())),
-            Arg::Short('v') => return Ok(Command::Print(super::version())),
+            Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Print(HELP.into())),
+            Arg::Short('v') => return Ok(Parsed::Print(version())),
             Arg::Value(url) if o.url.is_empty() => o.url = url.string().map_err(text)?,
             other => return Err(text(other.unexpected())),
         }
     }
-    Ok(Command::Run(Box::new(options)))
+    Ok(Parsed::Options(options))
 }
 
 fn whole(parser: &mut Parser, name: &str) -> Result<usize, String> {

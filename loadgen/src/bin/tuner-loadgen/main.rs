@@ -1,9 +1,9 @@
 //! The command line: arguments → plan → session → lines.
 
 mod cli;
-mod human;
 mod progress;
-mod report;
+mod run_report;
+mod stall_report;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -110,7 +110,7 @@ fn run_once(mut options: RunOptions) -> Result<(), Exit> {
         return Err(Exit::Failed("one run is one window".into()));
     };
     if !options.json {
-        let opening = report::opening(&options, window.duration_s, window.connections);
+        let opening = run_report::opening(&options, window.duration_s, window.connections);
         output.write_all(opening.as_bytes())?;
         output.flush()?;
     }
@@ -134,7 +134,7 @@ fn run_once(mut options: RunOptions) -> Result<(), Exit> {
         serde_json::to_writer(&mut output, &document).map_err(io::Error::from)?;
         writeln!(output)?;
     } else {
-        let measured = report::Measured {
+        let measured = run_report::Measured {
             options: &options,
             line: &line,
             raw: &raw,
@@ -162,13 +162,13 @@ struct Judged<'a> {
 
 fn watch_stalls(options: &StallOptions) -> Result<(), Exit> {
     session::check_cpus(options.cpus.iter().map(|cpu| ("--cpus", cpu))).map_err(Exit::Bad)?;
-    let steal = human::Steal::before(&options.cpus);
+    let steal = stall_report::Steal::before(&options.cpus);
     let duration_ns = (options.duration_s * 1e9) as u64;
     let watched = stalls::watch(&options.cpus, duration_ns, options.gap_us * 1000);
     if sys::stop_requested() {
         return Err(Exit::Interrupted);
     }
-    let report = human::StallReport::new(&watched, options.gap_us, &steal);
+    let report = stall_report::StallReport::new(&watched, options.gap_us, &steal);
     let text = if options.json {
         serde_json::to_string(&report).map_err(io::Error::from)? + "\n"
     } else {

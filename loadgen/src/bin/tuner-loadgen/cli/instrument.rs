@@ -3,7 +3,7 @@
 use lexopt::{Arg, Parser};
 use tuner_loadgen::{selftest, sys, ticker};
 
-use super::{Command, cpu_list, text, value};
+use super::values::{Parsed, cpu_list, text, value};
 
 const SELF_TEST_HELP: &str = "\
 Say what this generator is worth on this host: put it to a built-in responder whose every answer is
@@ -62,7 +62,7 @@ pub struct SelfTestOptions {
     pub json: bool,
 }
 
-pub(super) fn self_test(parser: &mut Parser) -> Result<Command, String> {
+pub(super) fn self_test(parser: &mut Parser) -> Result<Parsed<SelfTestOptions>, String> {
     let (mut own, mut server) = (Vec::new(), Vec::new());
     let (mut for_s, mut json) = (18.0, false);
     while let Some(arg) = parser.next().map_err(text)? {
@@ -72,7 +72,7 @@ pub(super) fn self_test(parser: &mut Parser) -> Result<Command, String> {
             Arg::Long("for") => for_s = value(parser, "--for", "seconds")?,
             Arg::Long("json") => json = true,
             Arg::Short('h') | Arg::Long("help") => {
-                return Ok(Command::Print(SELF_TEST_HELP.into()));
+                return Ok(Parsed::Print(SELF_TEST_HELP.into()));
             }
             other => return Err(text(other.unexpected())),
         }
@@ -94,7 +94,7 @@ pub(super) fn self_test(parser: &mut Parser) -> Result<Command, String> {
     if own.is_empty() {
         own = not_in(&server);
     }
-    Ok(Command::SelfTest(SelfTestOptions {
+    Ok(Parsed::Options(SelfTestOptions {
         test: selftest::Options {
             cpus: own,
             server_cpus: server,
@@ -104,7 +104,7 @@ pub(super) fn self_test(parser: &mut Parser) -> Result<Command, String> {
     }))
 }
 
-pub(super) fn ticker(parser: &mut Parser) -> Result<Command, String> {
+pub(super) fn ticker(parser: &mut Parser) -> Result<Parsed<ticker::Options>, String> {
     let mut list = Vec::new();
     let (mut for_s, mut gap_us, mut period_us) = (None, 100_u64, 500_u64);
     while let Some(arg) = parser.next().map_err(text)? {
@@ -113,7 +113,7 @@ pub(super) fn ticker(parser: &mut Parser) -> Result<Command, String> {
             Arg::Long("for") => for_s = Some(value::<f64>(parser, "--for", "seconds")?),
             Arg::Long("gap") => gap_us = value(parser, "--gap", "microseconds")?,
             Arg::Long("period") => period_us = value(parser, "--period", "microseconds")?,
-            Arg::Short('h') | Arg::Long("help") => return Ok(Command::Print(TICKER_HELP.into())),
+            Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Print(TICKER_HELP.into())),
             other => return Err(text(other.unexpected())),
         }
     }
@@ -134,7 +134,7 @@ pub(super) fn ticker(parser: &mut Parser) -> Result<Command, String> {
             "--for: {for_s} is not allowed; it must be 0.001 to 31536000 seconds"
         ));
     }
-    Ok(Command::Ticker(ticker::Options {
+    Ok(Parsed::Options(ticker::Options {
         cpus: list,
         for_ns: for_s.map(|s| (s * 1e9) as u64),
         gap_ns: gap_us * 1000,
