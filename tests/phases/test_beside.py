@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.phases.rig import HAND, SPACE, STOCK, Rig, blocks, fast_is_better, rig
+from tuner.judge.comparison import Judged
+from tuner.judge.confirmation import Missing
 from tuner.judge.plan import Design
 from tuner.judge.results import StudyResult, evaluate
 from tuner.judge.scoring import BASELINE
@@ -69,16 +71,15 @@ def test_the_verdict_is_against_the_first_and_the_others_are_shown_beside_it(
     """Each with the truth in an interval that is wider than that of a single claim."""
     assert two.verdict is not None
     assert two.verdict.kind is VerdictKind.BETTER
-    hand, small = two.beside
+    hand, small = (entry for entry in two.beside if isinstance(entry, Judged))
     truth = -0.02 * math.log(1000)
     for entry, ratio in ((hand, math.exp(truth)), (small, math.exp(truth - 0.5))):
-        assert entry.verdict is not None
         found = entry.verdict.estimate
         assert found.low <= ratio <= found.high
         assert found.confidence == pytest.approx(1 - 0.05 / 2)
         assert entry.adjusted_p >= found.p_value
     assert two.verdict.estimate.confidence == pytest.approx(0.95)
-    assert (hand.baseline, small.baseline) == (HAND.digest, SMALL.digest)
+    assert [entry.claim.against for entry in (hand, small)] == [HAND.digest, SMALL.digest]
 
 
 def test_every_report_shows_them(two: StudyResult) -> None:
@@ -97,7 +98,7 @@ def test_a_winner_that_is_one_of_the_baselines_says_so() -> None:
     """It is one arm, and there is nothing to compare."""
     study = evaluate(confirmed(beside(HAND), HAND))
     (entry,) = study.beside
-    assert entry.verdict is None
+    assert isinstance(entry, Missing)
     assert entry.reason == "it is the tuned configuration itself"
     assert len(blocks(study.record, "confirm")[0].instances) == 2
     assert study.verdict is not None
@@ -118,7 +119,7 @@ def test_a_further_baseline_that_fails_the_load_does_not_spoil_the_claim() -> No
     assert study.record.protocol is not None
     assert study.verdict.estimate.n == study.record.protocol.blocks
     (entry,) = study.beside
-    assert entry.verdict is None
+    assert isinstance(entry, Missing)
     assert entry.failed == study.verdict.estimate.n
     assert "failed the load in" in entry.reason
     assert "requests failed" in entry.reason
@@ -134,7 +135,7 @@ def test_a_further_baseline_that_the_server_refuses_does_not_spoil_the_claim() -
     assert study.verdict is not None
     assert study.verdict.kind is VerdictKind.BETTER
     (entry,) = study.beside
-    assert entry.verdict is None
+    assert isinstance(entry, Missing)
     assert "size too small" in entry.reason
 
 
@@ -144,7 +145,7 @@ def test_with_several_finalists_all_contrasts_are_one_family() -> None:
     study = evaluate(confirmed(made, SPACE.complete({"mode": "b"}, STOCK), BEST))
     assert study.candidate == BEST.digest
     for entry in study.beside:
-        assert entry.verdict is not None
+        assert isinstance(entry, Judged)
         assert entry.verdict.estimate.confidence == pytest.approx(1 - 0.05 / 4)
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from tests.phases.rig import HAND, QUIET, STOCK, rig
 from tuner.errors import HostError
+from tuner.judge.comparison import Comparison, Judged
 from tuner.judge.contest import (
-    COMPARED,
     arm_figures,
-    compare,
-    counted,
+    complete,
+    family,
     least_blocks,
     pairs,
     plan_contest,
@@ -47,9 +47,15 @@ def met() -> Record:
     return made.record()
 
 
+def judged(record: Record) -> tuple[Judged, ...]:
+    """Return the claims of a contest of the two."""
+    found = Comparison("contest", 30, family(TEAM, "open"), needs_all=False)
+    return found.judged(found.counted(record.blocks))
+
+
 def test_a_true_difference_is_claimed_and_its_size_is_right() -> None:
     """p99 and CPU are better, with intervals that hold the truth; memory is equal."""
-    found = {r.figure: r for r in compare(counted(met().blocks), pairs(TEAM), COMPARED["open"])}
+    found = {row.objective.name: row for row in judged(met())}
     assert {f: str(r.verdict.kind) for f, r in found.items()} == {
         "p50": "better",
         "p99": "better",
@@ -67,14 +73,14 @@ def test_no_difference_is_no_claim() -> None:
         made = rig(seed=seed, truth=lambda _: Effect(capacity_per_s=4_000.0), noise=QUIET)
         plan = plan_contest(20.0, 2, 2_000.0, claims=4, mode="open", ladder=False)
         run_contest(made.bench(), ARMS, plan, 2_000.0, 0.5)
-        rows = compare(counted(made.record().blocks), pairs(TEAM), ("p50", "p99"))
+        rows = [row for row in judged(made.record()) if row.objective.quantile]
         claims += [row for row in rows if str(row.verdict.kind) in {"better", "worse"}]
     assert claims == []
 
 
 def test_figures_of_an_arm_are_medians_over_blocks() -> None:
     """Every figure is there; none failed; the rate was served."""
-    blocks = counted(met().blocks)
+    blocks = complete(met().blocks)
     found = arm_figures(blocks, "one-hand")
     assert found.blocks == len(blocks)
     assert found.latency_us["p50"] < found.latency_us["p99"] <= found.latency_us["max"]
@@ -91,7 +97,7 @@ def test_an_arm_that_cannot_serve_the_rate_counts_as_it_is() -> None:
     made = rig(truth=stock_is_weak)
     plan = plan_contest(20.0, 2, 2_000.0, claims=1, mode="open", ladder=False)
     run_contest(made.bench(), ARMS, plan, 2_000.0, 0.5)
-    blocks = counted(made.record().blocks)
+    blocks = complete(made.record().blocks)
     assert len(blocks) == plan.blocks
     weak, strong = (arm_figures(blocks, arm.label) for arm in ARMS)
     assert weak.latency_us["p99"] > 100 * strong.latency_us["p99"]

@@ -9,7 +9,7 @@ import pytest
 from tests.phases.rig import HAND, STOCK, Rig, all_the_same, blocks, rig
 from tuner.errors import Interrupted
 from tuner.goals.objective import Objective
-from tuner.judge.confirmation import counting, tally
+from tuner.judge.confirmation import confirmation, tally
 from tuner.judge.plan import Design
 from tuner.judge.results import evaluate
 from tuner.phases.study import calibrate, confirm
@@ -90,11 +90,11 @@ def test_an_interrupted_sequential_study_ends_where_it_would_have() -> None:
 def test_blocks_beyond_the_stop_are_not_looked_at() -> None:
     """Blocks after a safe claim cannot take it back."""
     record = confirmed(rig(objective="p50", design=SEQUENTIAL))
-    assert record.protocol is not None
-    found = counting(record.blocks, record.protocol, Objective("p50"))
+    comparison = confirmation(record, Objective("p50"))
+    found = comparison.counted(record.blocks)
     against = replace(found[-1], differences=(5.0,))
-    first = tally(found, record.protocol, record.calibration, Objective("p50"))
-    later = tally([*found, against, against], record.protocol, record.calibration, Objective("p50"))
+    first = tally(found, comparison)
+    later = tally([*found, against, against], comparison)
     assert first.decided
     assert later == first
 
@@ -110,9 +110,9 @@ def test_finalists_share_their_blocks_with_the_baseline() -> None:
         digests = [instance.digest for instance in block.instances]
         assert digests == [STOCK.digest, *protocol.candidates]
     study = evaluate(record)
-    assert [entry.digest for entry in study.finalists] == list(protocol.candidates)
-    named = [entry for entry in study.finalists if entry.named]
-    assert [entry.digest for entry in named] == [study.candidate]
+    assert [entry.claim.arm for entry in study.finalists] == list(protocol.candidates)
+    named = [entry for entry in study.finalists if entry.claim.arm == study.candidate]
+    assert len(named) == 1
     assert named[0].verdict.kind is VerdictKind.BETTER
     assert named[0].verdict == study.verdict
     ratios = [e.verdict.estimate.ratio for e in study.finalists]

@@ -173,9 +173,9 @@ def test_of_several_finalists_one_that_keeps_to_the_constraints_is_named() -> No
     assert result.candidate == modest.digest
     assert result.verdict is not None
     assert result.verdict.kind is VerdictKind.BETTER
-    assert [(f.named, f.verdict.kind) for f in result.finalists] == [
-        (False, VerdictKind.BETTER),
-        (True, VerdictKind.BETTER),
+    assert [(f.claim.arm, f.verdict.kind) for f in result.finalists] == [
+        (greedy.digest, VerdictKind.BETTER),
+        (modest.digest, VerdictKind.BETTER),
     ]
     for block in blocks(made.record(), "load-points"):
         assert block.instances[1].digest == modest.digest

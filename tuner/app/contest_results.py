@@ -14,7 +14,7 @@ from tuner.app.progress import TerminalProgress
 from tuner.app.results import write_files
 from tuner.app.signing import signed
 from tuner.errors import HostError
-from tuner.judge.contest import counted
+from tuner.judge.contest import complete
 from tuner.judge.contest_results import evaluate_contest
 from tuner.record.model import Record
 from tuner.report.contest import contest_data, text_lines
@@ -122,7 +122,7 @@ def check(records: Sequence[Record], again: str) -> None:
     empty = [
         record.name
         for record in records
-        if record.contest and record.contest.blocks and not counted(record.blocks)
+        if record.contest and record.contest.blocks and not complete(record.blocks)
     ]
     if empty:
         raise HostError(

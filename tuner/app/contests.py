@@ -16,7 +16,8 @@ from tuner.definition.published import load_configuration
 from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import DefinitionError, HostError
 from tuner.goals.constraint import Constraint
-from tuner.judge.contest import COMPARED, ContestPlan, pairs, plan_contest
+from tuner.goals.objective import Mode
+from tuner.judge.contest import ContestPlan, family, plan_contest
 from tuner.judge.ladder import rungs
 from tuner.machine.facts import SERVER_NAMES
 from tuner.phases.block import Arm
@@ -296,13 +297,13 @@ def _planned(
         whose = "published" if meeting.published else "wanted"
         rate_per_s, source = scaled_rate(meeting.rate_per_s, weakest, whose)
     here = [c for c in contenders if c.label in seen.per_s]
-    figures = COMPARED["open" if open_loop else "closed"]
+    load: Mode = "open" if open_loop else "closed"
     plan = plan_contest(
         meeting.time_s,
         len(here),
         rate_per_s,
-        claims=len(pairs(here)) * len(figures),
-        mode="open" if open_loop else "closed",
+        claims=len(family(here, load).claims),
+        mode=load,
         ladder=meeting.ladder and open_loop,
     )
     ladder = None

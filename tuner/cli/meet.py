@@ -170,7 +170,7 @@ def verdict_words(record: Record, label: str) -> set[str]:
     return {
         str(row.verdict.kind)
         for row in evaluate_contest(record).compared
-        if row.second == label and row.figure == objective
+        if row.claim.arm == label and row.objective.text == objective
     }
 
 

@@ -10,25 +10,15 @@ import numpy as np
 
 from tuner.goals.constraint import Constraint
 from tuner.goals.goals import Goals
-from tuner.goals.objective import Objective
 from tuner.judge.arms import PairedBlock
+from tuner.judge.comparison import Family, Judged
 from tuner.judge.limits import LimitFound, LimitState, limit_found
 from tuner.judge.outcome import overruled
 from tuner.record.model import Calibration, Protocol
 from tuner.stats.family import jointly
 from tuner.stats.power import LEVEL
-from tuner.stats.verdict import Verdict, VerdictKind, judge
+from tuner.stats.verdict import Verdict, VerdictKind
 from tuner.words.figures import UNKNOWN, figure
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectiveClaim:
-    """One of two objectives, with Holm's correction."""
-
-    objective: Objective
-    verdict: Verdict
-    adjusted_p: float
-    """That the ratio is beyond the margin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +86,10 @@ def objective_claims(
     goals: Goals,
     protocol: Protocol,
     calibration: Calibration | None,
-    first: Verdict,
+    first: Judged,
     *,
     too_fine: str = "",
-) -> tuple[ObjectiveClaim, ...]:
+) -> tuple[Judged, ...]:
     """Return the verdict on each of two objectives; empty where there is one only.
 
     Args:
@@ -107,7 +97,7 @@ def objective_claims(
         goals: what the study wants.
         protocol: that of the confirmation.
         calibration: states what could have been seen.
-        first: the verdict on the first objective.
+        first: the claim on the first objective.
         too_fine: why the load generator cannot tell the arms apart in the second one, if so.
     """
     if goals.second is None:
@@ -118,26 +108,26 @@ def objective_claims(
     ]
     if not np.isfinite(differences).all():
         return ()
-    second = judge(
-        differences[1],
+    claim = replace(
+        first.claim,
+        objective=goals.second,
         margin=protocol.second_margin,
         minimum_detectable_effect=(
             calibration.second_minimum_detectable_effect if calibration else 1.0
         ),
-        objective=goals.second.words,
-        larger_is_better=goals.second.larger_is_better,
     )
-    both = jointly((first, overruled(second, too_fine)), differences)
+    (second,) = Family((claim,), "simultaneous").judged(differences[1:])
+    both = jointly((first.verdict, overruled(second.verdict, too_fine)), differences)
     return tuple(
-        ObjectiveClaim(objective, verdict, p)
-        for objective, (verdict, p) in zip(goals.objectives, both, strict=True)
+        Judged(each.claim, verdict, p)
+        for each, (verdict, p) in zip((first, second), both, strict=True)
     )
 
 
 def together(
     verdict: Verdict,
     goals: Goals,
-    objectives: Sequence[ObjectiveClaim],
+    objectives: Sequence[Judged],
     limits: Sequence[LimitClaim],
 ) -> Verdict:
     """Return the verdict on everything that was wanted, in one sentence.
@@ -163,7 +153,7 @@ def together(
     return replace(verdict, sentence=f"{verdict.sentence} Limits: {words}.") if words else verdict
 
 
-def _of_both(verdict: Verdict, claims: Sequence[ObjectiveClaim], goals: Goals) -> Verdict:
+def _of_both(verdict: Verdict, claims: Sequence[Judged], goals: Goals) -> Verdict:
     kept = (claim for claim in claims if claim.objective.name != goals.choice.given)
     kinds = {claim.verdict.kind for claim in kept}
     good, bad, same = VerdictKind.BETTER, VerdictKind.WORSE, VerdictKind.EQUIVALENT

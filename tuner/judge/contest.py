@@ -14,17 +14,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner.goals.capacity import missed
-from tuner.goals.metric import Metric, difference_ln, error_share, quantile_of, typical_ln
-from tuner.goals.objective import Mode
+from tuner.goals.metric import Metric, error_share, quantile_of, typical_ln
+from tuner.goals.objective import Mode, Objective
+from tuner.judge.comparison import Family, RatioClaim
 from tuner.judge.plan import STALL_ALLOWANCE, BlockPlan
 from tuner.judge.scoring import counted_windows
 from tuner.measurement.window import Measurement
 from tuner.record.contenders import PUBLISHED, STOCK, TUNED, Contender
 from tuner.record.model import Block
-from tuner.stats.family import jointly
 from tuner.stats.paired import minimum_blocks
 from tuner.stats.power import LEVEL
-from tuner.stats.verdict import LEAST_MARGIN, Verdict, judge
 
 FIGURES = ("p50", "p90", "p99", "p99.9", "max")
 COMPARED: Mapping[Mode, tuple[str, ...]] = {
@@ -142,18 +141,6 @@ class ArmFigures:
     """The server's words, if it refused the configuration."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """One figure of two arms."""
-
-    first: str
-    second: str
-    figure: str
-    verdict: Verdict
-    """Verdict on the second arm as seen from the first: *better* where the second is."""
-    adjusted_p: float
-
-
 def pairs(contenders: Sequence[Contender]) -> tuple[tuple[str, str], ...]:
     """Return the pairs to compare: arms of one server, and arms of one kind across servers.
 
@@ -172,7 +159,22 @@ def pairs(contenders: Sequence[Contender]) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def counted(blocks: Iterable[Block]) -> list[Block]:
+def family(contenders: Sequence[Contender], mode: Mode) -> Family:
+    """Return the claims of a contest: every figure of every pair, adjusted for each other.
+
+    Args:
+        contenders: the arms that the servers accept.
+        mode: of the load; it decides the figures.
+    """
+    claims = (
+        RatioClaim(second, first, Objective(figure))
+        for first, second in pairs(contenders)
+        for figure in COMPARED[mode]
+    )
+    return Family(tuple(claims), "stepwise")
+
+
+def complete(blocks: Iterable[Block]) -> list[Block]:
     """Return the complete blocks of a contest, in order; of repeated ones the last."""
     latest = {
         block.index: block
@@ -242,42 +244,3 @@ def _backend_cpu_us(windows: Sequence[Measurement]) -> float:
             spent_s += found.backend.cpu_s
             answered += window.completed_per_s * found.loaded_s
     return spent_s / answered * 1e6 if answered else math.nan
-
-
-def compare(
-    blocks: Sequence[Block], wanted: Sequence[tuple[str, str]], figures: Sequence[str]
-) -> tuple[Compared, ...]:
-    """Judge each figure of each pair, all of them as one family.
-
-    A pair of which one arm was refused, or a figure that cannot be read, is left out.
-    """
-    found: list[tuple[str, str, str]] = []
-    verdicts: list[Verdict] = []
-    differences: list[list[float]] = []
-    for first, second in wanted:
-        for figure in figures:
-            metric = Metric(figure)
-            rows = [
-                difference_ln(
-                    counted_windows(block, second), counted_windows(block, first), metric.value
-                )
-                for block in blocks
-            ]
-            rows = [row for row in rows if math.isfinite(row)]
-            if not rows:
-                continue
-            found.append((first, second, figure))
-            differences.append(rows)
-            verdicts.append(
-                judge(
-                    rows,
-                    margin=LEAST_MARGIN,
-                    minimum_detectable_effect=1.0,
-                    objective=figure,
-                    larger_is_better=metric.larger_is_better,
-                )
-            )
-    judged = jointly(verdicts, differences) if verdicts else ()
-    return tuple(
-        Compared(*names, verdict, p) for names, (verdict, p) in zip(found, judged, strict=True)
-    )

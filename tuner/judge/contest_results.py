@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from tuner.errors import DefinitionError
 from tuner.goals.constraint import Constraint
-from tuner.judge.contest import COMPARED, ArmFigures, Compared, arm_figures, compare, counted, pairs
+from tuner.judge.comparison import Comparison, Judged
+from tuner.judge.contest import ArmFigures, arm_figures, family
 from tuner.judge.ladder import Climb, climbs
 from tuner.measurement import core_wait
 from tuner.record.check import reading
@@ -26,7 +27,8 @@ class ContestResult:
     blocks: tuple[Block, ...]
     """Those that count."""
     arms: tuple[ArmFigures, ...]
-    compared: tuple[Compared, ...]
+    compared: tuple[Judged, ...]
+    """Every figure of every pair of arms."""
     climbs: tuple[Climb, ...]
     published: tuple[PublishedRow, ...]
     """Published figures of this case."""
@@ -51,9 +53,17 @@ def evaluate_contest(record: Record) -> ContestResult:
 
 
 def _evaluate(record: Record, contest: Contest) -> ContestResult:
-    blocks = counted(record.blocks)
     labels = [contender.label for contender in contest.contenders]
     here = [c for c in contest.contenders if c.label in contest.capacities_per_s]
+    comparison = Comparison(
+        phase="contest",
+        blocks=contest.blocks,
+        claims=family(here, "open" if contest.mode == "open" else "closed"),
+        # That an arm has no figure is a finding about the arm: the block counts.
+        needs_all=False,
+    )
+    counted = comparison.counted(record.blocks)
+    blocks = tuple(found.block for found in counted)
     limit = Constraint.parse(contest.limit)
     found = (
         climbs(record.blocks, labels, limit, within_s=contest.within_s) if contest.ladder else ()
@@ -63,11 +73,9 @@ def _evaluate(record: Record, contest: Contest) -> ContestResult:
     return ContestResult(
         record=record,
         contest=contest,
-        blocks=tuple(blocks),
+        blocks=blocks,
         arms=arms,
-        compared=compare(
-            blocks, pairs(here), COMPARED["open" if contest.mode == "open" else "closed"]
-        ),
+        compared=comparison.judged(counted),
         climbs=tuple(climb for climb in found if climb.rungs),
         published=tuple(row for row in rows if not row.case or row.case == contest.case),
         warnings=(*_warnings(record, contest, len(blocks)), *_unlike_answers(arms)),

@@ -98,7 +98,7 @@ def _confirmation(
 ) -> Outcome:
     protocol = record.protocol
     assert protocol is not None  # noqa: S101 - the caller has looked
-    verdict = tally.verdicts[tally.best] if tally.verdicts else None
+    verdict = tally.verdict
     invalid = [block for block in confirm if block.state == "invalid"]
     if verdict and tally.decided:
         used = [block for block in confirm if block.used]

@@ -25,8 +25,9 @@ from tuner.judge.arms import (
 )
 from tuner.judge.checks import findings, sentinel
 from tuner.judge.claimable import ESTIMATED, MEASURED, claimable
-from tuner.judge.claims import LimitClaim, ObjectiveClaim, limit_claims, objective_claims, together
-from tuner.judge.confirmation import Comparison, Tally, comparisons, estimand, tally_of
+from tuner.judge.claims import LimitClaim, limit_claims, objective_claims, together
+from tuner.judge.comparison import Judged
+from tuner.judge.confirmation import Missing, Tally, against_others, estimand, tally_of
 from tuner.judge.difference import two_parts, unified_difference
 from tuner.judge.history import (
     AASpread,
@@ -47,25 +48,11 @@ from tuner.record.changes import Change, changes_of
 from tuner.record.check import reading
 from tuner.record.model import Protocol, Record
 from tuner.stats.diagnostics import Diagnostic
-from tuner.stats.holm import holm
 from tuner.stats.paired import PairedEstimate
 from tuner.stats.power import LEVEL
 from tuner.stats.replication import Interval, Replication, replication
 from tuner.stats.sequential import Look, looks
 from tuner.stats.verdict import Verdict, VerdictKind
-
-
-@dataclass(frozen=True, slots=True)
-class Finalist:
-    """One of several candidates that were confirmed in the same blocks."""
-
-    digest: str
-    verdict: Verdict
-    """By its interval of 1 - alpha / k: all k hold at once."""
-    adjusted_p: float
-    """Holm's p of "no difference", adjusted for the number of finalists."""
-    named: bool
-    """True if it is the one that the study's verdict is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +70,7 @@ class StudyResult:
     """Why the blocks of the confirmation bear no claim of any kind; empty where they do."""
     verdict: Verdict | None
     """Verdict on all goals together; None unless ``status`` is ``confirmed``."""
-    objectives: tuple[ObjectiveClaim, ...]
+    objectives: tuple[Judged, ...]
     """The verdict on each of two objectives; empty where there is one."""
     constraints: tuple[LimitClaim, ...]
     """Every constraint, over the used blocks; undecided while there is no verdict."""
@@ -93,9 +80,11 @@ class StudyResult:
     """Digest of the confirmed configuration, or else of the front-runner.
 
     Of several finalists the one that the verdict names."""
-    finalists: tuple[Finalist, ...]
-    """All finalists in the protocol's order; empty unless there are several and a block counts."""
-    beside: tuple[Comparison, ...]
+    finalists: tuple[Judged, ...]
+    """All finalists in the protocol's order; empty unless there are several and a block counts.
+
+    ``candidate`` is the one that the verdict names."""
+    beside: tuple[Judged | Missing, ...]
     """The candidate against every further baseline; empty without them, or before a block counts.
     """
     looks: tuple[Look, ...]
@@ -194,7 +183,7 @@ def _evaluate(record: Record) -> StudyResult:
     end = outcome(
         record, objective, confirm=confirm, tally=stands, found=found, trials=trials, front=front
     )
-    claims: tuple[ObjectiveClaim, ...] = ()
+    claims: tuple[Judged, ...] = ()
     held = limit_claims(used, goals, finalists, void=bool(end.void))
     verdict = end.verdict
     if verdict and protocol and not end.void:
@@ -203,7 +192,7 @@ def _evaluate(record: Record) -> StudyResult:
             goals,
             protocol,
             record.calibration,
-            verdict,
+            replace(stands.judged[stands.best], verdict=verdict),
             too_fine=too_fine(record, goals.second, used) if goals.second else "",
         )
         verdict = together(verdict, goals, claims, held)
@@ -225,10 +214,15 @@ def _evaluate(record: Record) -> StudyResult:
         verdict=verdict,
         objectives=claims,
         constraints=held,
-        provisional=_provisional(stands) if not end.verdict else None,
+        provisional=stands.verdict.estimate if stands.verdict and not end.verdict else None,
         candidate=candidate,
-        finalists=_finalists(protocol, stands, end.void),
-        beside=_beside(comparisons(record, stands, objective), end.void),
+        finalists=tuple(
+            _overruled(each, end.void) for each in (stands.judged if finalists > 1 else ())
+        ),
+        beside=tuple(
+            _overruled(each, end.void) if isinstance(each, Judged) else each
+            for each in against_others(record, stands, objective)
+        ),
         looks=_looks(protocol, stands),
         confirm=confirm,
         figures=_claimed(figures(used, goals), stands) if used else (),
@@ -256,7 +250,7 @@ def _evaluate(record: Record) -> StudyResult:
 
 
 def _replication(
-    record: Record, goals: Goals, claims: Sequence[ObjectiveClaim], verdict: Verdict | None
+    record: Record, goals: Goals, claims: Sequence[Judged], verdict: Verdict | None
 ) -> Replication | None:
     """By the objective that the repeated study gained in."""
     original = record.original
@@ -271,33 +265,15 @@ def _replication(
     return replication(first, again, objective=objective.words)
 
 
-def _provisional(stands: Tally) -> PairedEstimate | None:
-    return stands.verdicts[stands.best].estimate if stands.verdicts else None
-
-
 def _claimed(found: tuple[Figure, ...], stands: Tally) -> tuple[Figure, ...]:
     """Return the figures, of which the first has the interval and p that the verdict rests on."""
-    if not stands.verdicts:
+    if stands.verdict is None:
         return found
-    return (replace(found[0], change=stands.verdicts[stands.best].estimate), *found[1:])
+    return (replace(found[0], change=stands.verdict.estimate), *found[1:])
 
 
-def _finalists(protocol: Protocol | None, stands: Tally, void: str) -> tuple[Finalist, ...]:
-    if protocol is None or len(stands.verdicts) < 2:
-        return ()
-    adjusted = holm([verdict.estimate.p_value for verdict in stands.verdicts])
-    return tuple(
-        Finalist(digest, overruled(verdict, void), p_value, named=place == stands.best)
-        for place, (digest, verdict, p_value) in enumerate(
-            zip(protocol.candidates, stands.verdicts, adjusted, strict=True)
-        )
-    )
-
-
-def _beside(found: Sequence[Comparison], void: str) -> tuple[Comparison, ...]:
-    return tuple(
-        replace(one, verdict=overruled(one.verdict, void)) if one.verdict else one for one in found
-    )
+def _overruled(claim: Judged, void: str) -> Judged:
+    return replace(claim, verdict=overruled(claim.verdict, void))
 
 
 def _looks(protocol: Protocol | None, stands: Tally) -> tuple[Look, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tuner.errors import HostError, InstrumentError
-from tuner.judge.confirmation import counting, estimand, tally
+from tuner.judge.confirmation import estimand, tally_of
 from tuner.judge.plan import FIXED, STALL_ALLOWANCE, Design, StudyPlan
 from tuner.judge.scoring import BASELINE
 from tuner.measurement.window import Measurement
@@ -113,7 +113,7 @@ def run_confirmation(
         invalid = sum(b.state == "invalid" for b in blocks)
         if done >= protocol.blocks or invalid > allowed_invalid(protocol.blocks):
             return
-        if protocol.sequential_rho is not None and _is_safe(bench, record, protocol):
+        if protocol.sequential_rho is not None and _is_safe(bench, record):
             return
         spec = BlockSpec(
             phase="confirm",
@@ -166,13 +166,11 @@ def _failing(windows: Sequence[Measurement], beside: frozenset[str]) -> Mapping[
     return {window.instance: "; ".join(window.invalid) for window in failing}
 
 
-def _is_safe(bench: Bench, record: Record, protocol: Protocol) -> bool:
-    """Return whether the always-valid test lets the confirmation end; says so."""
-    counted = counting(record.blocks, protocol, bench.objective)
-    found = tally(counted, protocol, record.calibration, bench.objective)
-    if found.decided:
-        kind = found.verdicts[found.best].kind
-        bench.progress.note(f"the claim is safe after {found.blocks} blocks: {kind}")
+def _is_safe(bench: Bench, record: Record) -> bool:
+    """Return whether the always-valid test lets the confirmation end; report it if so."""
+    found = tally_of(record, bench.objective)
+    if found.decided and found.verdict:
+        bench.progress.note(f"the claim is safe after {found.blocks} blocks: {found.verdict.kind}")
     return found.decided
 
 

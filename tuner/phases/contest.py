@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tuner.errors import HostError, InstrumentError
-from tuner.judge.contest import ContestPlan, block_cost_s, counted
+from tuner.judge.contest import ContestPlan, block_cost_s, complete
 from tuner.judge.plan import BlockPlan, plan_blocks
 from tuner.judge.scoring import windows_of
 from tuner.measurement.window import Gates
@@ -114,7 +114,7 @@ def run_contest(
         HostError, InstrumentError: the host or the generator fails again and again.
     """
     cost_s = block_cost_s(plan.block, len(arms))
-    measured = {block.index for block in counted(bench.store.record().blocks)}
+    measured = {block.index for block in complete(bench.store.record().blocks)}
     waiting = [index for index in range(plan.blocks) if index not in measured]
     if not waiting:
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tuner.goals.objective import Objective
 from tuner.judge.contest_results import ContestResult
 from tuner.report.charts_of_ratios import Look, ratio_layers, ratio_row
 from tuner.report.contest import chart_name, compared_figures, pair_name
@@ -21,7 +22,7 @@ _LOOK = Look(
 
 def ratio_charts(result: ContestResult) -> dict[str, Spec]:
     """Charts by the id of their place in the page; empty where nothing is compared yet."""
-    return {chart_name(name): _chart(result, name) for name in compared_figures(result)}
+    return {chart_name(figure): _chart(result, figure) for figure in compared_figures(result)}
 
 
 def contest_charts(results: Sequence[ContestResult]) -> list[tuple[dict[str, Spec], ...]]:
@@ -31,10 +32,10 @@ def contest_charts(results: Sequence[ContestResult]) -> list[tuple[dict[str, Spe
     ]
 
 
-def _chart(result: ContestResult, name: str) -> Spec:
+def _chart(result: ContestResult, figure: Objective) -> Spec:
     rows = [
         ratio_row("pair", pair_name(row), row.verdict.estimate, row.verdict.kind.value)
         for row in result.compared
-        if row.figure == name
+        if row.objective == figure
     ]
     return specification(layered(ratio_layers(rows, "pair", _LOOK), 26 * len(rows) + 46))

@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tuner.judge.contest import Compared
+from tuner.goals.objective import Objective
+from tuner.judge.comparison import Judged
 from tuner.judge.contest_results import ContestResult
 from tuner.judge.ladder import ReachedRate
 from tuner.stats.verdict import VerdictKind
 from tuner.words.figures import UNKNOWN, figure, interval, ratio
 
 LATENCIES = ("p50", "p90", "p99", "p99.9", "max")
-_WORDS = {"cpu": "CPU per request", "memory": "memory", "throughput": "throughput"}
 
 
 def headline(result: ContestResult) -> str:
@@ -32,23 +32,29 @@ def headline(result: ContestResult) -> str:
 def claims(result: ContestResult) -> list[str]:
     """Return one sentence for each pair of arms: which is better at what."""
     lines = []
-    for first, second in dict.fromkeys((row.first, row.second) for row in result.compared):
-        rows = [row for row in result.compared if (row.first, row.second) == (first, second)]
-        lines.append(f"{second} against {first}: {'; '.join(map(_claim, rows))}")
+    for pair, rows in _by_pair(result).items():
+        lines.append(f"{' against '.join(pair)}: {'; '.join(map(_claim, rows))}")
     return lines
 
 
 def brief(result: ContestResult) -> list[str]:
     """Return ``claims`` without the intervals, for use next to a table or a picture of them."""
     lines = []
-    for first, second in dict.fromkeys((row.first, row.second) for row in result.compared):
-        rows = [row for row in result.compared if (row.first, row.second) == (first, second)]
+    for pair, rows in _by_pair(result).items():
         parts = []
         for kind, word in _BRIEF.items():
             names = [_change(row) for row in rows if row.verdict.kind is kind]
             parts += [f"{word} {', '.join(names)}"] if names else []
-        lines.append(f"{second} against {first}: {'; '.join(parts)}")
+        lines.append(f"{' against '.join(pair)}: {'; '.join(parts)}")
     return lines
+
+
+def _by_pair(result: ContestResult) -> dict[tuple[str, str], list[Judged]]:
+    """Return the claims of each pair: by the arm and the one that it is compared with."""
+    found: dict[tuple[str, str], list[Judged]] = {}
+    for row in result.compared:
+        found.setdefault((row.claim.arm, row.claim.against), []).append(row)
+    return found
 
 
 _BRIEF = {
@@ -59,9 +65,9 @@ _BRIEF = {
 }
 
 
-def _change(row: Compared) -> str:
+def _change(row: Judged) -> str:
     """Return ``p50 (−32 %)``; far from one as a factor: ``memory (6.11 times)``."""
-    name, found = figure_name(row.figure), row.verdict.estimate.ratio
+    name, found = row.objective.words, row.verdict.estimate.ratio
     if row.verdict.kind not in {VerdictKind.BETTER, VerdictKind.WORSE}:
         return name
     if found >= _FACTOR:
@@ -73,48 +79,43 @@ def _change(row: Compared) -> str:
 _FACTOR = 1.995
 
 
-def figure_name(name: str) -> str:
-    """Return ``p99``, ``CPU per request``."""
-    return _WORDS.get(name, name)
-
-
-def chart_name(figure: str) -> str:
+def chart_name(figure: Objective) -> str:
     """Return the name of the chart of a figure's ratios: letters, digits and hyphens."""
-    return f"ratio-{figure.replace('.', '-')}"
+    return f"ratio-{figure.name.replace('.', '-')}"
 
 
-def compared_figures(result: ContestResult) -> list[str]:
+def compared_figures(result: ContestResult) -> list[Objective]:
     """Return the figures that arms are compared by, in their order."""
-    return list(dict.fromkeys(row.figure for row in result.compared))
+    return list(dict.fromkeys(row.objective for row in result.compared))
 
 
-def pair_name(row: Compared) -> str:
+def pair_name(row: Judged) -> str:
     """Return ``nginx-tuned ÷ nginx-stock``."""
-    return f"{row.second} ÷ {row.first}"
+    return f"{row.claim.arm} ÷ {row.claim.against}"
 
 
 def ratio_head(result: ContestResult) -> tuple[str, ...]:
     """Return the head of ``ratio_rows``."""
-    return ("second ÷ first", *map(figure_name, compared_figures(result)))
+    return ("second ÷ first", *(figure.words for figure in compared_figures(result)))
 
 
 def ratio_rows(result: ContestResult) -> list[tuple[str, tuple[tuple[str, str, str], ...]]]:
     """Return a row for each pair: its name, and for each figure verdict, ratio and interval."""
     names = compared_figures(result)
-    found: dict[str, dict[str, tuple[str, str, str]]] = {}
+    found: dict[str, dict[Objective, tuple[str, str, str]]] = {}
     for row in result.compared:
         estimate = row.verdict.estimate
         cell = (row.verdict.kind.value, ratio(estimate.ratio), interval(estimate))
-        found.setdefault(pair_name(row), {})[row.figure] = cell
+        found.setdefault(pair_name(row), {})[row.objective] = cell
     nothing = ("none", UNKNOWN, "")
     return [
         (pair, tuple(cells.get(name, nothing) for name in names)) for pair, cells in found.items()
     ]
 
 
-def _claim(row: Compared) -> str:
+def _claim(row: Judged) -> str:
     found = row.verdict.estimate
-    name = figure_name(row.figure)
+    name = row.objective.words
     span = f"{found.low:.3f} to {found.high:.3f}" if found.is_finite else "no interval yet"
     kind = row.verdict.kind
     word = {
@@ -243,7 +244,7 @@ def compared_rows(result: ContestResult) -> list[tuple[str, ...]]:
     return [
         (
             pair_name(row),
-            figure_name(row.figure),
+            row.objective.words,
             str(row.verdict.kind),
             ratio(row.verdict.estimate.ratio),
             interval(row.verdict.estimate),
@@ -311,9 +312,9 @@ def contest_data(result: ContestResult) -> dict[str, Any]:
         ],
         "compared": [
             {
-                "first": row.first,
-                "second": row.second,
-                "figure": row.figure,
+                "first": row.claim.against,
+                "second": row.claim.arm,
+                "figure": row.objective.name,
                 "verdict": str(row.verdict.kind),
                 "ratio": row.verdict.estimate.ratio,
                 "ratio_low": row.verdict.estimate.low,

@@ -18,7 +18,6 @@ from tuner.report.contest import (
     chart_name,
     compared_figures,
     compared_rows,
-    figure_name,
     headline,
     ladder_rows,
     published_rows,
@@ -193,7 +192,7 @@ def contest_pictures(results: Sequence[ContestResult]) -> list[dict[str, tuple[S
 
 
 def _ratio_titles(result: ContestResult) -> dict[str, str]:
-    return {chart_name(name): figure_name(name) for name in compared_figures(result)}
+    return {chart_name(figure): figure.words for figure in compared_figures(result)}
 
 
 def _servers(contest: Contest) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from typing import Any
 
 from tuner.judge.across_hosts import HostsResult
 from tuner.judge.arms import Figure
+from tuner.judge.comparison import Judged
+from tuner.judge.confirmation import Missing
 from tuner.judge.results import StudyResult
 from tuner.judge.taken_apart import minimal_changes
 from tuner.stats.paired import PairedEstimate
@@ -66,24 +68,14 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
         "always_valid": found.always_valid if found else None,
         "finalists": [
             {
-                "candidate": entry.digest,
+                "candidate": entry.claim.arm,
                 "verdict": str(entry.verdict.kind),
                 **_ratio(entry.verdict.estimate),
                 "p_value_holm": entry.adjusted_p,
             }
             for entry in study.finalists
         ],
-        "beside": [
-            {
-                "baseline": entry.baseline,
-                "verdict": str(entry.verdict.kind) if entry.verdict else None,
-                **_ratio(entry.verdict.estimate if entry.verdict else None),
-                "p_value_holm": _finite(entry.adjusted_p),
-                "blocks_failed": entry.failed,
-                "reason": entry.reason or None,
-            }
-            for entry in study.beside
-        ],
+        "beside": [_beside(entry) for entry in study.beside],
         "margin": verdict.margin if verdict else None,
         "minimum_detectable_effect": verdict.minimum_detectable_effect if verdict else None,
         "baseline": record.baseline,
@@ -116,6 +108,25 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
         "tuner_version": record.tuner_version,
         "record": str(folder / "record.db"),
         "report": str(folder / "report.html"),
+    }
+
+
+def _beside(entry: Judged | Missing) -> dict[str, Any]:
+    if isinstance(entry, Missing):
+        claimed = {"verdict": None, **_ratio(None), "p_value_holm": None}
+        return {
+            "baseline": entry.against,
+            **claimed,
+            "blocks_failed": entry.failed,
+            "reason": entry.reason,
+        }
+    return {
+        "baseline": entry.claim.against,
+        "verdict": str(entry.verdict.kind),
+        **_ratio(entry.verdict.estimate),
+        "p_value_holm": _finite(entry.adjusted_p),
+        "blocks_failed": 0,
+        "reason": None,
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from tuner.judge.across_hosts import stands_for
+from tuner.judge.confirmation import Missing
 from tuner.judge.results import StudyResult
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.stalls import StallRule
@@ -37,7 +38,7 @@ def beside_rows(study: StudyResult) -> list[tuple[str, ...]]:
     """Return the candidate against each further baseline, under ``BESIDE_HEAD``."""
     rows: list[tuple[str, ...]] = []
     for name, entry in zip(_baseline_names(study)[1:], study.beside, strict=False):
-        if entry.verdict is None:
+        if isinstance(entry, Missing):
             rows.append((name, entry.reason, "", "", ""))
             continue
         found = entry.verdict.estimate

@@ -94,7 +94,9 @@ def _figures(study: StudyResult) -> str:
 def _finalists(study: StudyResult) -> str:
     rows = [
         (
-            f"{'**' * entry.named}{code(entry.digest)}{'**' * entry.named}",
+            f"**{code(entry.claim.arm)}**"
+            if entry.claim.arm == study.candidate
+            else code(entry.claim.arm),
             str(entry.verdict.kind),
             ratio(entry.verdict.estimate.ratio),
             interval(entry.verdict.estimate),
