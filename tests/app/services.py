@@ -11,7 +11,7 @@ from typing import Any
 from tuner.app.recommended import Recommended, recommended
 from tuner.hosts.inventory import Host
 from tuner.judge.results import StudyResult, evaluate
-from tuner.own.caddy.home import Home
+from tuner.own.home import Home
 from tuner.own.nginx.tree import parse, write
 from tuner.own.patch import exported, plain
 from tuner.space.configuration import Value

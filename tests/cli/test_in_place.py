@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Tuner
+from tuner.app.own_server import completed
 from tuner.definition.study import load_study
+from tuner.workload.workload import load_workload
 
 WORDS = "restarts-my-service"
 WORKLOAD = "workload: page\nsite: own\nrequests: [{path: /}]\n"
@@ -59,7 +61,12 @@ def test_several_workers_have_no_common_baseline_in_place(tuner: Tuner) -> None:
 def test_the_baseline_is_what_the_host_has(tmp_path: Path) -> None:
     """Without further words: the packaged main file there, and the record gives the same again."""
     (tmp_path / "page.yaml").write_text(WORKLOAD)
-    given = {"in_place": WORDS, "workload": str(tmp_path / "page.yaml")}
-    made = load_study(overrides=given)
+    given = {
+        "in_place": WORDS,
+        "workload": str(tmp_path / "page.yaml"),
+        "inventory": "hosts.yml",
+    }
+    definition = load_study(overrides=given)
+    made = completed(definition, load_workload(definition.workload))
     assert (made.config, made.baseline) == ("/etc/nginx/nginx.conf", "own")
     assert load_study(overrides=made.as_dict()) == made

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.hosts.nginxes import ask, needs_nginx, nginx_lab
 from tuner.hosts import local
-from tuner.servers import nginx
+from tuner.servers import backend
 from tuner.workload.site import generate
 from tuner.workload.workload import load_workload
 
@@ -19,7 +19,7 @@ def test_two_backends_answer_the_same_on_ports_of_their_own(tmp_path: Path) -> N
     assert workload.backend is not None
     with nginx_lab(tmp_path / "study") as lab:
         ports = local.free_ports(workload.backend.count)
-        specs = [nginx.backend(workload, lab.ground, p, i) for i, p in enumerate(ports, 1)]
+        specs = [backend.instance(workload, lab.ground, p, i) for i, p in enumerate(ports, 1)]
         states = lab.deployer.deploy_backends(specs)
         assert {name: state.state for name, state in states.items()} == {
             "backend": "live",
@@ -36,6 +36,6 @@ def test_a_backend_that_serves_the_site_answers_with_its_files(tmp_path: Path) -
         site = generate(workload)
         lab.deployer.publish(site)
         port = local.free_ports(1)[0]
-        states = lab.deployer.deploy_backends([nginx.backend(workload, lab.ground, port)])
+        states = lab.deployer.deploy_backends([backend.instance(workload, lab.ground, port)])
         assert (states["backend"].state, states["backend"].message) == ("live", "")
         assert ask(f"http://127.0.0.1:{port}/file.txt") == site["file.txt"].decode().strip()

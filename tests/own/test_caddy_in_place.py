@@ -9,8 +9,8 @@ import pytest
 from tests.own.caddyfiles import here
 from tests.own.test_in_place import ground
 from tuner.errors import DefinitionError
-from tuner.own.caddy.home import LocalCaddyHome
 from tuner.own.caddy.in_place import InPlaceCaddy, read
+from tuner.own.home import LocalHome
 from tuner.own.server import OwnOptions
 from tuner.space.space import SpaceFacts, bind_space
 from tuner.workload.workload import load_workload
@@ -25,7 +25,7 @@ def in_place(text: str, folder: Path, kind: str = "caddy/static") -> InPlaceCadd
     (folder / "Caddyfile").write_text(text)
     (folder / "shop.yaml").write_text("workload: shop\nsite: own\nrequests: [{path: /a}]\n")
     server, workload = here(), load_workload(str(folder / "shop.yaml"))
-    own = read(OwnOptions(str(folder / "Caddyfile")), workload, LocalCaddyHome(server.binary))
+    own = read(OwnOptions(str(folder / "Caddyfile")), workload, LocalHome(server.binary))
     assert own.workload.requests[0].headers == (("Host", "shop.test"),)
     facts = SpaceFacts(2, workload.connections, 1 << 30, server.version_tuple, server.modules)
     return own.adapt(bind_space(kind, facts), server)[0]

@@ -11,10 +11,10 @@ import pytest
 
 from tests.own.caddyfiles import here
 from tuner.errors import DefinitionError
-from tuner.own.caddy.home import LocalCaddyHome
 from tuner.own.caddy.origin import change_config
 from tuner.own.caddy.server import CaddyOwnConfiguration, OwnCaddy, read
 from tuner.own.caddy.tree import put
+from tuner.own.home import LocalHome
 from tuner.own.server import OwnOptions
 from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import TargetGround
@@ -71,7 +71,7 @@ def taken(text: str, tmp_path: Path, kind: str = "proxy", **wishes: Any) -> Cadd
     """Return a configuration that was read."""
     (tmp_path / "Caddyfile").write_text(text)
     wanted = OwnOptions(str(tmp_path / "Caddyfile"), **wishes)
-    return read(wanted, load_workload(kind), LocalCaddyHome(here().binary))
+    return read(wanted, load_workload(kind), LocalHome(here().binary))
 
 
 def adapted(mine: CaddyOwnConfiguration) -> tuple[OwnCaddy, tuple[str, ...]]:

@@ -9,7 +9,7 @@ import pytest
 from tuner.errors import DefinitionError
 from tuner.own.caddy import caddyfile
 from tuner.own.caddy.caddyfile import Setting, change, change_global, spots
-from tuner.own.caddy.home import LocalCaddyHome
+from tuner.own.home import LocalHome
 from tuner.reading.caddyfile_text import parse
 
 READ = Setting("read_buffer", ("16KiB",), (("transport", "http"),))
@@ -109,7 +109,7 @@ def test_imports_are_followed_and_what_is_no_file_is_not(tmp_path: Path) -> None
     (tmp_path / "more").write_text("respond ok\n")
     main = tmp_path / "Caddyfile"
     main.write_text("(snippet) {\n}\nimport sites/*\nimport nowhere/*\n")
-    texts = caddyfile.read(str(main), LocalCaddyHome("caddy"))
+    texts = caddyfile.read(str(main), LocalHome("caddy"))
     assert set(texts) == {str(main), str(tmp_path / "sites" / "a"), str(tmp_path / "more")}
 
 

@@ -13,10 +13,10 @@ import pytest
 from tests.own import real
 from tests.own.caddyfiles import CASES, Case, here
 from tests.own.real import answers, patched, running, taken_over, the_lab_answers_as
-from tuner.own.caddy.home import LocalCaddyHome
 from tuner.own.caddy.origin import adapted, change_config
 from tuner.own.caddy.server import OwnCaddy, read
 from tuner.own.caddy.table import changes
+from tuner.own.home import LocalHome
 
 Taken: TypeAlias = real.Taken[OwnCaddy, Case]
 
@@ -25,7 +25,7 @@ Taken: TypeAlias = real.Taken[OwnCaddy, Case]
 def taken(request: pytest.FixtureRequest, back: int) -> Iterator[Taken]:
     """Each configuration."""
     server = here()
-    home = LocalCaddyHome(server.binary)
+    home = LocalHome(server.binary)
     with taken_over(
         CASES[request.param],
         back,

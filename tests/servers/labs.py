@@ -18,7 +18,7 @@ from tuner.hosts import local
 from tuner.hosts.ansible import AnsibleDeployer
 from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.machine.facts import ServerFacts
-from tuner.servers import nginx
+from tuner.servers import backend
 from tuner.servers.catalog import server
 from tuner.servers.certificate import Certificate
 from tuner.servers.ground import TargetGround
@@ -93,7 +93,7 @@ class ServerLab:
             return
         behind = replace(self.ground, binary=here("nginx").binary)
         (port,) = free_ports(1)
-        spec = nginx.backend(self.workload, behind, port)
+        spec = backend.instance(self.workload, behind, port)
         state = self.deployer.deploy_backends([spec])["backend"]
         assert (state.state, state.message) == ("live", "")
         self.ground = replace(self.ground, upstreams=(f"127.0.0.1:{port}",))

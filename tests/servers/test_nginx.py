@@ -11,7 +11,7 @@ import pytest
 from tests.hosts.nginxes import NGINX
 from tuner.errors import HostError
 from tuner.machine.facts import ServerFacts
-from tuner.servers import nginx
+from tuner.servers import backend, nginx
 from tuner.servers.certificate import Certificate
 from tuner.servers.ground import TargetGround
 from tuner.space.space import load_space
@@ -111,7 +111,7 @@ def test_an_instance_lives_in_a_folder_of_its_own() -> None:
 
 def test_the_backend_is_an_nginx_of_its_own_on_its_own_cpus() -> None:
     """It answers the workload's body, and outlives the instances."""
-    spec = nginx.backend(load_workload("proxy"), GROUND, 18_079)
+    spec = backend.instance(load_workload("proxy"), GROUND, 18_079)
     assert spec.directory == "/lab/backends/backend"
     assert (spec.cpus, spec.live_token) == ((2,), "backend")
     assert "127.0.0.1:18079" in spec.files["nginx.conf"]

@@ -38,13 +38,13 @@ from tuner.render.syntax import NGINX
 from tuner.workload.wire import Wire
 
 name = "toy"
-usual_place = UsualPlace("/srv/toy/toy.conf", "toy -t %s", "toyd", "")
+usual_place = UsualPlace("/srv/toy/toy.conf", "toy -t %s", "toyd", "", named=("*.toy",))
 file_name = usual_place.file
 syntax = replace(NGINX, server=name)
 
 
 def detect(binary: str | None = None) -> ServerFacts:
-    return replace(nginx.detect(binary), name=name)
+    return replace(nginx.detect(), name=name)
 
 
 def refuses(server: ServerFacts, wire: Wire) -> str:
@@ -93,6 +93,26 @@ def test_the_shipped_servers_are_those_that_have_templates() -> None:
     assert SERVER_NAMES[0] == nginx.name
 
 
+READER = "from tuner.own.nginx.reader import *"
+"""Its users' configurations are read as Nginx's are."""
+RULES = "from tuner.lint.nginx_rules import *"
+SIMULATED = """\
+import sys
+import pytest
+from tests.cli.conftest import run_main, simulate
+
+with pytest.MonkeyPatch.context() as patch:
+    simulate(patch)
+    sys.exit(run_main(patch, *sys.argv[1:]))
+"""
+"""The command line on a simulated lab."""
+CONFIG = """\
+events { worker_connections 512; }
+http {
+    tcp_nodelay off;
+    server { listen 80; root /srv/shop; }
+}
+"""
 NEVER = """\
 never:
   - why: the toy would break
@@ -111,6 +131,7 @@ def tree(tmp_path: Path) -> Path:
         shutil.copytree(TOP / folder, tmp_path / folder, ignore=unread)
     for folder in ("studies", "playbooks", "loadgen"):
         (tmp_path / folder).symlink_to(TOP / folder)
+    (tmp_path / "here").mkdir()
     for path, text in {
         "tuner/servers/toy.py": MODULE,
         "templates/toy/static.conf.j2": TEMPLATE,
@@ -121,12 +142,17 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def python(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in the copy."""
+def python(tree: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run Python with the copy, in an empty folder of it."""
     return subprocess.run(
         [sys.executable, *arguments],
-        cwd=tree,
-        env={**os.environ, "PYTHONPATH": str(tree)},
+        cwd=tree / "here",
+        # The copy's `tuner`, and the checkout's `tests`.
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{tree}:{TOP}",
+            "XDG_STATE_HOME": str(tree / "state"),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -139,6 +165,42 @@ def test_a_server_is_added_without_a_change_to_any_file(tree: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "accepted by toy" in done.stdout
     assert "3 proposed, 0 refused" in done.stdout
+
+
+def test_a_study_of_it_is_walked_from_end_to_end(tree: Path) -> None:
+    """On a simulated lab: ``--server`` offers it, and the export goes where its files lie."""
+    assert "toy" in python(tree, "-m", "tuner", "optimize", "--help").stdout
+    study = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet", "--name", "mine")
+    done = python(tree, "-c", SIMULATED, "optimize", "--server", "toy", *study)
+    assert done.returncode == 0, done.stderr
+    assert "worker_connections" in (tree / "here/studies/mine/best/toy.conf").read_text()
+    done = python(tree, "-m", "tuner", "optimize", "--server", "toys", *study)
+    assert done.returncode == 2
+    assert "toy" in done.stderr
+
+
+def test_its_users_configurations_are_tuned_and_linted_once_there_is_a_reader(tree: Path) -> None:
+    """Two more modules under its name; the commands find them, and before they say what lacks."""
+    config = tree / "shop.toy"
+    config.write_text(CONFIG, encoding="utf-8")
+    study = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet", "--name", "mine")
+    command = ("optimize", "--server", "toy", "--config", str(config), *study)
+    missing = python(tree, "-c", SIMULATED, *command)
+    assert missing.returncode == 2
+    assert "not yet for toy" in missing.stderr
+    assert "no rules for toy" in python(tree, "-m", "tuner", "doctor", "--config", config).stderr
+    for path, text in {
+        "tuner/own/toy/__init__.py": "",
+        "tuner/own/toy/reader.py": READER,
+        "tuner/lint/toy_rules.py": RULES,
+    }.items():
+        (tree / path).parent.mkdir(exist_ok=True)
+        (tree / path).write_text(text, encoding="utf-8")
+    done = python(tree, "-c", SIMULATED, *command)
+    assert done.returncode == 0, done.stderr
+    found = python(tree, "-m", "tuner", "doctor", "--config", config)
+    assert found.returncode == 1, found.stderr
+    assert "shop.toy:3: wrong" in found.stdout
 
 
 def test_its_folder_of_spaces_says_what_no_search_of_it_touches(tree: Path) -> None:

@@ -1,6 +1,6 @@
 """The files of a host's service, and what applying a study makes of them.
 
-Nothing here changes a host: files are read through ``Files``, and plans are data.
+Nothing here changes a host: plans are data.
 """
 
 from __future__ import annotations
@@ -12,59 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from tuner.app.recommended import Recommended
 from tuner.errors import DefinitionError
-from tuner.own.caddy import caddyfile
-from tuner.own.caddy.home import Home
-from tuner.own.files import Files
 from tuner.own.merge import Conflict, merge
-from tuner.own.nginx.tree import Tree, parse, write
 from tuner.own.patch import APPLIED, PATCH, before_patch, folder_of, lines_of, plain
-from tuner.record.model import ConfigurationRecord
-from tuner.servers import caddy
+from tuner.own.reader import Found
+from tuner.servers.usual_place import UsualPlace
 
 
 class UnfitError(Exception):
     """The study cannot be applied to a host's files; the message names file and line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The configuration of a host's service as it stands there."""
-
-    main: str
-    """Path of the main file."""
-    texts: Mapping[str, str]
-    """Every file that it is read from, by path; bytes that are no UTF-8 as lone surrogates."""
-    resolved: str
-    """One text with the includes in place."""
-    tree: Tree | None = None
-    """Tree of Nginx's files; None for Caddy."""
-
-
-def read_nginx(main: str, files: Files) -> Found:
-    """Read the Nginx configuration of a host.
-
-    Raises:
-        DefinitionError: at file and line.
-    """
-    tree = parse(main, files)
-    return Found(main, tree.texts, plain(write(tree.directives)), tree)
-
-
-def read_caddy(main: str, home: Home) -> Found:
-    """Read the Caddyfile of a host with its imports, or Caddy's JSON.
-
-    Raises:
-        DefinitionError: at file and line.
-    """
-    if main.endswith(".json"):
-        try:
-            text = home.read(main).decode("utf-8", "surrogateescape")
-        except OSError as error:
-            raise DefinitionError(f"cannot be read: {error.strerror}", path=main) from None
-        return Found(main, {main: text}, plain(text))
-    texts = caddyfile.read(main, home)
-    return Found(main, texts, plain(caddyfile.inlined(texts, main, home)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,33 +36,38 @@ class Tuned:
 
 
 def tuned_files(
-    chosen: ConfigurationRecord, baseline: ConfigurationRecord, name: str, config: str, main: str
+    given: Recommended,
+    config: str,
+    main: str,
+    place: UsualPlace,
 ) -> Tuned:
     """Return the files that a study of the user's own configuration changed.
 
     Args:
-        chosen: the tuned configuration.
-        baseline: the user's own.
-        name: of the study.
+        given: the recommendation of a study of the user's own configuration.
         config: main file that was tuned.
         main: main file on the hosts.
+        place: of the server.
 
     Raises:
         DefinitionError: nothing of the user's files changed, or not by a patch.
     """
-    if caddy.JSON_FILE in chosen.more:
+    chosen, name = given.chosen, given.name
+    prefix, text = f"{APPLIED}/", chosen.more.get(PATCH, "")
+    known = (PATCH, place.environment)
+    alone = [key for key in chosen.more if key not in known and not key.startswith(prefix)]
+    if alone:
         raise DefinitionError(
-            f"what {name!r} recommends is said by {caddy.JSON_FILE} alone, not by your Caddyfile;"
+            f"what {name!r} recommends is said by {alone[0]} alone, not by your {place.file};"
             f" see `tuner export {name}`",
             path="NAME",
         )
-    prefix, text = f"{APPLIED}/", chosen.more.get(PATCH, "")
     after = {
         key.removeprefix(prefix): value
         for key, value in chosen.more.items()
         if key.startswith(prefix)
     }
-    if not after and caddy.ENVIRONMENT_FILE not in chosen.more:
+    if not after and place.environment not in chosen.more:
         raise DefinitionError(
             f"{name!r} recommends the configuration as it was: nothing to apply", path="NAME"
         )
@@ -119,7 +81,7 @@ def tuned_files(
     return Tuned(
         {str(folder / key): value for key, value in before.items()},
         {str(folder / key): value for key, value in after.items()},
-        baseline.text,
+        given.baseline.text,
     )
 
 

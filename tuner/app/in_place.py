@@ -109,10 +109,10 @@ class TargetService:
         return agent
 
     def home(self, program: str) -> ServiceHome:
-        """Return the host as the Caddy of its service finds it.
+        """Return the host as the program of its service finds it.
 
         Args:
-            program: path of that Caddy.
+            program: path of that program.
 
         Raises:
             HostError: as ``files``; or the service does not run.

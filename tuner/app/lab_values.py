@@ -1,17 +1,16 @@
-"""A study of the lab on a host: its settings in the host's own files of Nginx."""
+"""A study of the lab on a host: its settings in the host's own files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuner.app.host_files import Found, Plan, UnfitError
+from tuner.app.host_files import Plan, UnfitError
 from tuner.app.recommended import Recommended
 from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import DefinitionError
 from tuner.own.bound import BoundSpace
-from tuner.own.nginx.edits import change_texts
-from tuner.own.nginx.serving import NginxServing, serving
-from tuner.own.nginx.table import bind, changes
+from tuner.own.catalog import READERS
+from tuner.own.reader import Found, Placed
 from tuner.own.service import sent
 from tuner.record.changes import changes_of
 from tuner.space.configuration import Value
@@ -19,9 +18,6 @@ from tuner.space.facts import space_facts
 from tuner.space.kernel import is_kernels
 from tuner.space.space import Space, bind_space
 from tuner.workload.workload import Workload, load_workload
-
-_PATHS = ("/",)
-"""The paths that a host is asked for: those of the lab's files say nothing of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +67,21 @@ def plan_of_lab(settings: LabSettings, found: Found, server_name: str = "") -> P
     Raises:
         UnfitError: a setting has no place in them.
     """
-    assert found.tree is not None  # noqa: S101 - only Nginx's are read for a study of the lab
+    place = READERS[settings.space.server].place
+    assert place is not None  # noqa: S101 - ``planning.wanted`` refuses servers without
     try:
-        reached = serving(
-            found.tree,
-            _PATHS,
+        placed = place(
+            found,
+            settings.space,
             server_name=server_name,
             tls=settings.workload.wire.tls is not None,
             proxied=settings.workload.backend is not None,
         )
-        bound = bind(settings.space, reached)
-        _refuse_unplaced(settings, bound, found.main)
-        texts = _texts(settings, bound, reached, found)
+        _refuse_unplaced(settings, placed.bound, found.main)
+        texts = _texts(settings, placed, found)
     except DefinitionError as error:
         raise UnfitError(f"{error}; tune its own files instead: {settings.remedy}") from error
-    return Plan(found, texts, "", _notes(settings, bound))
+    return Plan(found, texts, "", _notes(settings, placed.bound))
 
 
 def _refuse_unplaced(settings: LabSettings, bound: BoundSpace, main: str) -> None:
@@ -100,17 +96,14 @@ def _refuse_unplaced(settings: LabSettings, bound: BoundSpace, main: str) -> Non
             raise DefinitionError(f"{name} is needed as it is by other settings", path=main)
 
 
-def _texts(
-    settings: LabSettings, bound: BoundSpace, reached: NginxServing, found: Found
-) -> dict[str, str]:
-    assert found.tree is not None  # noqa: S101 - as above
+def _texts(settings: LabSettings, placed: Placed, found: Found) -> dict[str, str]:
+    bound = placed.bound
     configuration = bound.space.complete(settings.wanted, bound.baseline)
     for name in settings.wanted:
         if name not in configuration.values:
             condition = "what it depends on is otherwise on this host"
             raise DefinitionError(f"{name} has no effect: {condition}", path=found.main)
-    edits = changes(bound, reached, configuration, reference=bound.baseline)
-    texts = change_texts(found.tree, edits)
+    texts = placed.texts(configuration)
     sent(texts)
     return texts
 

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from tuner.app.premises import Premises
 from tuner.definition.study import StudyDefinition
 from tuner.errors import DefinitionError
-from tuner.lint import caddy_rules, nginx_rules
-from tuner.lint.finding import Finding, LintFacts, lint_facts
+from tuner.lint.check import lint_own
+from tuner.lint.finding import lint_facts
 from tuner.machine.facts import HostFacts, ServerFacts
-from tuner.own.caddy import in_place as caddy_in_place
-from tuner.own.caddy import server as caddy
-from tuner.own.caddy.home import LocalCaddyHome
-from tuner.own.nginx import in_place as nginx_in_place
-from tuner.own.nginx import server as nginx
+from tuner.own.catalog import READERS
 from tuner.own.server import OwnConfiguration, OwnOptions, OwnServer
 from tuner.servers import catalog
 from tuner.space.space import Space
 from tuner.workload.workload import Workload
 
-READ = ("nginx", "caddy")
-"""Servers whose configurations are read."""
+
+def completed(definition: StudyDefinition, workload: Workload) -> StudyDefinition:
+    """Return the definition with the configuration that a study in place tunes by default.
+
+    Raises:
+        DefinitionError: a study must not name a user's configuration, or lacks one.
+    """
+    check(definition, workload)
+    if not definition.in_place or definition.config:
+        return definition
+    return replace(definition, config=catalog.server(definition.server).usual_place.path)
 
 
 def check(definition: StudyDefinition, workload: Workload) -> None:
@@ -36,15 +40,16 @@ def check(definition: StudyDefinition, workload: Workload) -> None:
         return
     if not definition.config:
         if workload.own_site:
+            usual = catalog.server(definition.server).usual_place.path
             raise DefinitionError(
                 f"workload {workload.name!r} asks for files of your own server; name its"
-                " configuration: --config /etc/nginx/nginx.conf",
+                f" configuration: --config {usual}",
                 path="--workload",
             )
         return
-    if definition.server not in READ:
+    if definition.server not in READERS:
         raise DefinitionError(
-            f"a configuration of your own is read for {' and '.join(READ)}, not yet for"
+            f"a configuration of your own is read for {' and '.join(READERS)}, not yet for"
             f" {definition.server}; leave out --config to tune from the template",
             path="--config",
         )
@@ -57,9 +62,9 @@ def _check_in_place(definition: StudyDefinition, workload: Workload) -> None:
             " both: --inventory hosts.yml",
             path="--in-place",
         )
-    if definition.server not in READ:
+    if definition.server not in READERS:
         raise DefinitionError(
-            f"knows {' and '.join(READ)}, not yet {definition.server}", path="--in-place"
+            f"knows {' and '.join(READERS)}, not yet {definition.server}", path="--in-place"
         )
     if not workload.own_site:
         raise DefinitionError(
@@ -76,12 +81,11 @@ def _check_in_place(definition: StudyDefinition, workload: Workload) -> None:
         )
 
 
-def reader(definition: StudyDefinition, server: ServerFacts) -> ServerFacts:
+def reading_program(definition: StudyDefinition, server: ServerFacts) -> ServerFacts:
     """Return the program that reads the user's configuration and tries it out.
 
-    Nginx's language is read by tuner, and what the lab makes of it is tried out where it is served.
-    A Caddyfile is what a Caddy makes of it, with the files and the environment that it finds, so
-    the Caddy of this machine does.
+    A language that tuner reads itself is tried out where it is served. One that only the server's
+    program reads, with the files and the environment that it finds, needs that of this machine.
 
     Args:
         definition: of the study.
@@ -91,7 +95,7 @@ def reader(definition: StudyDefinition, server: ServerFacts) -> ServerFacts:
         HostError: another host's serves, and there is none on this machine.
     """
     here = definition.in_place or not definition.inventory
-    if not definition.config or here or server.name != "caddy":
+    if not definition.config or here or not READERS[server.name].reads_with_program:
         return server
     return catalog.server(server.name).detect()
 
@@ -121,15 +125,10 @@ def read(
         root=definition.root,
         keep_upstreams=definition.keep_upstreams,
     )
+    reader = READERS[server.name]
     if definition.in_place:
-        lent = premises.service()
-        if server.name == "caddy":
-            return caddy_in_place.read(wishes, workload, lent.home(server.binary))
-        return nginx_in_place.read(wishes, workload, lent.files())
-    if server.name == "caddy":
-        own = caddy.read(wishes, workload, LocalCaddyHome(server.binary))
-        return replace(own, target=premises.target)
-    return replace(nginx.read(wishes, workload), target=premises.target)
+        return reader.read_in_place(wishes, workload, premises.service(), server.binary)
+    return reader.read(wishes, workload, premises.target, server.binary)
 
 
 def adapted(
@@ -145,7 +144,7 @@ def adapted(
         own: what was read.
         space: of the study.
         server: the program that serves.
-        reads: the program that reads it, see ``reader``.
+        reads: the program that reads it, see ``reading_program``.
         host: what serves.
 
     Raises:
@@ -159,17 +158,7 @@ def adapted(
         notes = (*notes, f"{words}, and {server.version} serves it")
     wrong = (
         f"{found.where}: plainly wrong: {found.what}; {found.remedy} ({found.link})"
-        for found in _findings(own, lint_facts(host, server))
+        for found in lint_own(server.name, own, lint_facts(host, server))
         if found.severity == "wrong"
     )
     return made, (*notes, *wrong)
-
-
-def _findings(own: OwnConfiguration, facts: LintFacts) -> Sequence[Finding]:
-    match own:
-        case nginx.NginxOwnConfiguration():
-            return nginx_rules.lint(own.tree, facts)
-        case caddy.CaddyOwnConfiguration():
-            return caddy_rules.lint(own.origin.config, own.origin.file, facts)
-        case _:
-            return ()

@@ -14,21 +14,19 @@ from tuner.app.host_files import (
     Tuned,
     UnfitError,
     plan_of_own,
-    read_caddy,
-    read_nginx,
     tuned_files,
     unified,
 )
 from tuner.app.lab_values import LabSettings, lab_settings, plan_of_lab
 from tuner.app.recommended import Recommended
-from tuner.definition.study import MAIN_FILES
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts.inventory import Host
 from tuner.hosts.service import SERVICE_FOLDER, RunningConfiguration, ServiceChange
-from tuner.own.caddy.home import Home
+from tuner.own.catalog import READERS
 from tuner.own.files import Files
+from tuner.own.home import Home
 from tuner.render.systemd import unit_of
-from tuner.servers import caddy, nginx
+from tuner.servers.catalog import server as server_of
 
 
 class Channel(Files, Protocol):
@@ -80,12 +78,13 @@ def wanted(
     """
     record, name = given.record, given.name
     server = record.server.name
-    if server not in MAIN_FILES:
+    if server not in READERS:
         raise DefinitionError(f"{server} is exported only; see `tuner export {name}`", path="NAME")
     definition = record.definition
     config = str(definition.get("config") or "")
     # In place, the study's own file was there already.
-    main = target or MAIN_FILES[server]
+    place, reader = server_of(server).usual_place, READERS[server]
+    main = target or place.path
     if definition.get("in_place") and not target and config != main:
         raise DefinitionError(
             f"{name!r} tuned {config}, which is not the usual file of {server}; if it is the one to"
@@ -94,41 +93,33 @@ def wanted(
         )
     source: Tuned | LabSettings
     if given.is_own:
-        source = tuned_files(given.chosen, given.baseline, name, config, main)
+        source = tuned_files(given, config, main, place)
     else:
         remedy = (
             f"tuner optimize --server {server} --config COPY-OF-{main}"
             f" --workload {definition.get('workload')}, and tuner apply --inventory {inventory}"
             f" --file {main}"
         )
-        if server != nginx.name:
+        if reader.place is None:
             raise DefinitionError(
-                f"{name!r} was made in the lab, and its settings cannot be set in a Caddyfile of"
-                f" the hosts' own; tune that: {remedy}",
+                f"{name!r} was made in the lab, and its settings cannot be set in a {place.file}"
+                f" of the hosts' own; tune that: {remedy}",
                 path="NAME",
             )
         source = lab_settings(given, remedy)
-    validate: tuple[str, ...] = ("nginx", "-t", *(("-c", target) if target else ()))
+    commands = reader.commands(main, usual=target is None)
+    service = service or server
     change = ServiceChange(
         owner=f"{name} {given.chosen.configuration.digest}",
-        service=service or server,
+        service=service,
         files={},
-        validate=validate,
+        validate=commands.validate,
+        live=RunningConfiguration(commands.adapted) if commands.adapted else None,
+        program=commands.program,
+        unit=unit_of(service, given.chosen.more.get(place.environment, "")),
         # Paths of a record may lead anywhere; those of a host's own files come from the host.
         below=str(Path(main).parent) if given.is_own else "/",
     )
-    if server == caddy.name:
-        # Validating opens log files, so it runs as the service's process; a reload that fails
-        # keeps what ran, so its administration proves the change.
-        validate, adapted = caddy.service_commands(main)
-        unit = unit_of(change.service, given.chosen.more.get(caddy.ENVIRONMENT_FILE, ""))
-        change = replace(
-            change,
-            validate=validate,
-            live=RunningConfiguration(adapted),
-            program=caddy.name,
-            unit=unit,
-        )
     return Wanted(given, main, change, source, server_name)
 
 
@@ -184,7 +175,7 @@ def planned(
         hosts: the hosts.
         want: what is to be applied.
         channel: reaches a host.
-        home: a host as the Caddy of its service finds it, by the path of that Caddy.
+        home: a host as the program of its service finds it, by the path of that program.
         validate: whether each host's server judges the result, without a file being replaced.
 
     Raises:
@@ -219,10 +210,10 @@ def _plan(
             f"{want.main} is changed by {owner} already; roll that back first (tuner rollback), or"
             " wait until its time is over"
         )
-    if want.given.record.server.name == caddy.name:
-        found = read_caddy(want.main, home(host, there.which(caddy.name) or caddy.name))
-    else:
-        found = read_nginx(want.main, there)
+    server = want.given.record.server.name
+    found = READERS[server].read_service(
+        want.main, there, lambda: home(host, there.which(server) or server)
+    )
     if isinstance(want.source, Tuned):
         plan = plan_of_own(want.source, found)
     else:

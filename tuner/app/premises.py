@@ -40,7 +40,7 @@ from tuner.own.target import THIS_MACHINE, Target
 from tuner.paths import loadgen_binary, temporary
 from tuner.phases.bench import ReadLog
 from tuner.phases.watch import ReadCounters
-from tuner.servers import nginx
+from tuner.servers import backend as lab_backend
 from tuner.servers.program import elsewhere
 from tuner.servers.server import Server
 from tuner.space.kernel import KernelState
@@ -106,7 +106,7 @@ class Premises(Protocol):
         ...
 
     def detect_backend(self, server: ServerFacts) -> ServerFacts:
-        """Return the Nginx behind a proxy: the one under test, where that is one on the same host.
+        """Return the server behind a proxy: the one under test, where it is one on the same host.
 
         Raises:
             HostError: it is not there.
@@ -195,7 +195,8 @@ class ThisMachine:
 
     def detect_backend(self, server: ServerFacts) -> ServerFacts:
         """Implement ``Premises.detect_backend``."""
-        return server if server.name == nginx.name else nginx.detect()
+        kind = lab_backend.SERVER
+        return server if server.name == kind.name else kind.detect()
 
     def kernel(self, names: Collection[str]) -> KernelState:
         """Implement ``Premises.kernel``."""
@@ -319,9 +320,10 @@ class Fleet:
 
     def detect_backend(self, server: ServerFacts) -> ServerFacts:
         """Implement ``Premises.detect_backend``."""
-        if server.name == nginx.name and not self._inventory.backends:
+        kind = lab_backend.SERVER
+        if server.name == kind.name and not self._inventory.backends:
             return server
-        return self._detect(nginx, self._inventory.backend)
+        return self._detect(kind, self._inventory.backend)
 
     def _detect(self, server: Server, host: Host) -> ServerFacts:
         with elsewhere(self._connections.agent(host)):
@@ -416,7 +418,7 @@ class Fleet:
             measuring = (hosts.target, hosts.generator)
             stale = [h for h in measuring if found[h.name].loadgen_sha256 != wanted]
             # Nothing is installed next to a service that is tuned in place.
-            program = self._serves or nginx.name
+            program = self._serves or lab_backend.SERVER.name
             serving = (hosts.target,) if self._serves else (hosts.target, hosts.backend)
             bare = [h for h in serving if found[h.name].programs[program] is None]
             if self._serves and bare:

@@ -28,7 +28,7 @@ class Reached:
         return self.connections.agent(host)
 
     def home(self, host: Host, program: str) -> ServiceHome:
-        """Return a host as the Caddy of its service finds it.
+        """Return a host as the program of its service finds it.
 
         Raises:
             HostError: the service does not run.

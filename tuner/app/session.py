@@ -33,15 +33,15 @@ from tuner.judge.plan import Design
 from tuner.load.generator import LoadGenerator
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
 from tuner.measurement.stalls import KEEP, StallRule
-from tuner.own.caddy.in_place import InPlaceCaddy
-from tuner.own.nginx.in_place import InPlaceNginx
+from tuner.own.server import InPlaceServer
 from tuner.paths import temporaries_in
 from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
 from tuner.record.model import ConfigurationRecord, StudyHost
 from tuner.render.reach import edges
 from tuner.render.render import EXPORT, export_placement
-from tuner.servers import catalog, nginx
+from tuner.servers import backend as lab_backend
+from tuner.servers import catalog
 from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import TargetGround
 from tuner.servers.server import Server
@@ -88,7 +88,7 @@ class Preflight:
     generator: LoadGenerator
     notes: tuple[str, ...]
     backend: ServerFacts | None = None
-    """Backend behind a proxy: an Nginx, whichever server is under test."""
+    """Server behind a proxy, the same kind whichever server is under test."""
     kernel: KernelState | None = None
     """Kernel settings as found, where they are part of the configuration."""
     own: Server | None = None
@@ -123,7 +123,7 @@ def preflight(
     workload = workload or load_workload(definition.workload)
     if definition.connections is not None:
         workload = replace(workload, connections=definition.connections)
-    own_server.check(definition, workload)
+    definition = own_server.completed(definition, workload)
     connections.check(definition, workload)
     premises = open_premises(
         definition.inventory, serves=definition.server if definition.in_place else ""
@@ -131,7 +131,7 @@ def preflight(
     host = premises.host
     adapter = catalog.server(definition.server)
     found = premises.detect(adapter)
-    reads = own_server.reader(definition, found)
+    reads = own_server.reading_program(definition, found)
     mine = own_server.read(definition, workload, reads, premises)
     workload = mine.workload if mine else workload
     cores = premises.cores(backend=workload.backend is not None)
@@ -291,7 +291,7 @@ def open_bench(
 
     Configurations of the spaces of ``others`` can be deployed too, along with those of ``found``.
     """
-    if isinstance(found.own, InPlaceNginx | InPlaceCaddy):
+    if isinstance(found.own, InPlaceServer):
         lease_s, service = _lease_s(found.definition), found.premises.service()
         with service.lent(folder, found.server.name, found.own.socket, lease_s) as seat:
             for configuration in (found.baseline, *found.beside):
@@ -499,7 +499,9 @@ def _with_backend(
         return ground, ()
     behind = replace(ground, binary=(found.backend or found.server).binary)
     ports = lab.backend_ports(found.workload.backend.count)
-    specs = [nginx.backend(found.workload, behind, port, i) for i, port in enumerate(ports, 1)]
+    specs = [
+        lab_backend.instance(found.workload, behind, port, i) for i, port in enumerate(ports, 1)
+    ]
     states = lab.deployer.deploy_backends(specs)
     for name, state in states.items():
         if state.state != "live":

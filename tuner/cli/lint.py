@@ -11,8 +11,8 @@ import click
 from tuner.app.printing import print_json
 from tuner.errors import HostError
 from tuner.hosts import local
-from tuner.lint.check import LINTED, lint_file
-from tuner.lint.finding import Finding, LintFacts, lint_facts
+from tuner.lint.check import rules
+from tuner.lint.finding import Finding, lint_facts
 from tuner.machine.facts import ServerFacts
 from tuner.reading.printable import printable
 from tuner.servers import catalog
@@ -30,7 +30,7 @@ def lint_command(config: Path, server: str | None, *, as_json: bool) -> None:
 
     Raises:
         DefinitionError: the file cannot be read, or is no configuration.
-        HostError: a Caddyfile, and no Caddy here that reads it.
+        HostError: only the server's program reads the file, and it is not here.
     """
     found = findings(config, server)
     wrong = [one for one in found if one.severity == "wrong"]
@@ -50,11 +50,12 @@ def findings(config: Path, server: str | None = None) -> tuple[Finding, ...]:
 
     Args:
         config: the main file.
-        server: ``nginx`` or ``caddy``; None: by the file's name.
+        server: its name; None: by the file's name.
     """
-    name = server or ("caddy" if _is_caddys(config) else "nginx")
-    facts, binary = _facts(name)
-    return lint_file(config, name, facts, binary)
+    name = server or catalog.server_of_file(config)
+    chosen = rules(name)
+    found = _found_server(name, needed=chosen.needs_program)
+    return chosen.lint_file(config, lint_facts(local.facts(), found), found.binary)
 
 
 def lines(found: Sequence[Finding]) -> Iterator[str]:
@@ -69,18 +70,15 @@ def lines(found: Sequence[Finding]) -> Iterator[str]:
         yield f"    see      {one.link}"
 
 
-def _facts(name: str) -> tuple[LintFacts, str]:
-    """Return the facts of this host; Nginx's files can be linted without its program."""
-    if name not in LINTED:
-        return lint_facts(local.facts(), ServerFacts(name, "", "", (), "")), ""
+def _found_server(name: str, *, needed: bool) -> ServerFacts:
+    """Return the server of this host, or a stand-in where its program is not needed.
+
+    Raises:
+        HostError: there is none, and it is needed.
+    """
     try:
-        server = catalog.server(name).detect()
+        return catalog.server(name).detect()
     except HostError:
-        if name != "nginx":
+        if needed:
             raise
-        server = ServerFacts(name, "", ".".join(map(str, _NEWEST)), (), "")
-    return lint_facts(local.facts(), server), server.binary
-
-
-def _is_caddys(config: Path) -> bool:
-    return "caddyfile" in config.name.lower() or config.suffix == ".json"
+        return ServerFacts(name, "", ".".join(map(str, _NEWEST)), (), "")

@@ -18,7 +18,7 @@ from tuner.cli.space_text import as_data, explain_lines, show_lines
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts import local
 from tuner.hosts.deployer import InstanceSpec
-from tuner.machine.facts import SERVER_NAMES, ServerFacts, split_cores
+from tuner.machine.facts import DEFAULT_SERVER, SERVER_NAMES, ServerFacts, split_cores
 from tuner.paths import data_dir, temporary
 from tuner.reading.located import did_you_mean, read_yaml
 from tuner.render.reach import edges
@@ -313,11 +313,11 @@ def _bind(name: str, workload: str | None, force: Sequence[str], assume: str | N
 
 def _server_name(name: str) -> str:
     if not name.endswith((".yaml", ".yml")):
-        return name.partition("/")[0] if name in spaces() else "nginx"
+        return name.partition("/")[0] if name in spaces() else DEFAULT_SERVER
     told = read_yaml(Path(name)).entries().get("server")
     # A kernel space joins the space of any server.
-    server = told.one_of((*SERVER_NAMES, LAYER)) if told else "nginx"
-    return "nginx" if server == LAYER else server
+    server = told.one_of((*SERVER_NAMES, LAYER)) if told else DEFAULT_SERVER
+    return DEFAULT_SERVER if server == LAYER else server
 
 
 def _is_proxy(name: str) -> bool:

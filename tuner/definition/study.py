@@ -15,7 +15,7 @@ from typing import Any
 from tuner.errors import DefinitionError, quoted
 from tuner.goals.constraint import Constraint
 from tuner.goals.goals import Goals, parse_goals
-from tuner.machine.facts import SERVER_NAMES
+from tuner.machine.facts import DEFAULT_SERVER, SERVER_NAMES
 from tuner.measurement.instrument import LOADS, Load
 from tuner.measurement.stalls import EXCLUDE, STALLS, Stalls
 from tuner.paths import data_dir
@@ -33,8 +33,6 @@ PUBLISHED = "published"
 KERNEL_LAYER = "kernel"
 IN_PLACE = "restarts-my-service"
 """Consent that a study in place needs: the text that the user types."""
-MAIN_FILES = {"nginx": "/etc/nginx/nginx.conf", "caddy": "/etc/caddy/Caddyfile"}
-"""Main file of each server as packages install it."""
 RESERVED_NAMES = ("workloads", "experiments", "published", "results")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -99,7 +97,9 @@ class StudyDefinition:
     layer: str = ""
     """``kernel``, or the file of a kernel's space: searched beside the server's; empty: none."""
     config: str = ""
-    """The user's own configuration file, which is then a baseline called ``own``."""
+    """The user's own configuration file, which is then a baseline called ``own``; empty: none, or
+    in place the one that the server reads by itself.
+    """
     server_name: str = ""
     """Name of the server block that is meant; empty: the default server."""
     root: str = ""
@@ -208,12 +208,9 @@ def load_study(
         if value is not None and value not in ((), []):
             keys[key] = Node.option(key, value)
             given.add(key)
-    if "in_place" in keys and "config" not in keys:
-        server = keys["server"].text() if "server" in keys else "nginx"
-        if server in MAIN_FILES:
-            keys["config"] = Node.option("config", MAIN_FILES[server])
-            given.add("config")
-    if "config" in given and "baseline" not in given:
+    if (
+        "config" in given or ("in_place" in keys and "config" not in keys)
+    ) and "baseline" not in given:
         # A configuration named on the command line overrides the study's file.
         keys.pop("baseline", None)
     return _definition(keys, file)
@@ -247,11 +244,11 @@ def _beside(node: Node, folder: Path) -> Node:
 
 
 def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
-    server = keys["server"].one_of(SERVER_NAMES) if "server" in keys else "nginx"
+    server = keys["server"].one_of(SERVER_NAMES) if "server" in keys else DEFAULT_SERVER
     workload = keys["workload"].text() if "workload" in keys else "static"
     goals = _goals(keys)
     published = _published(keys["published"]) if "published" in keys else ""
-    known = (OWN, *BASELINES) if "config" in keys else BASELINES
+    known = (OWN, *BASELINES) if _is_own(keys) else BASELINES
     baselines: tuple[str, ...] = known[:1]
     if "baseline" in keys:
         baselines = _baselines(keys["baseline"], known, published)
@@ -383,9 +380,14 @@ def _baseline(node: Node, known: Sequence[str], published: str) -> str:
     return text if _is_file(text) else node.one_of((*known, PUBLISHED, "FILE.yaml"))
 
 
+def _is_own(keys: Mapping[str, Node]) -> bool:
+    """Return whether the study is of a configuration of the user's own."""
+    return "config" in keys or "in_place" in keys
+
+
 def _own(keys: Mapping[str, Node]) -> dict[str, Any]:
     """Return the options that concern the user's own configuration."""
-    if "config" not in keys:
+    if not _is_own(keys):
         for key in ("server_name", "root", "keep_upstreams"):
             if key in keys and keys[key].text().lower() not in ("false", "off", "no"):
                 raise keys[key].error("belongs to a configuration of your own; name it: --config")

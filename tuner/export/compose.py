@@ -16,6 +16,7 @@ from tuner.errors import DefinitionError
 from tuner.export.configuration import choose, comment, provenance
 from tuner.judge.results import StudyResult
 from tuner.render.render import EXPORT, render_backend
+from tuner.servers import backend as lab_backend
 from tuner.servers.catalog import server as server_of
 from tuner.servers.usual_place import UsualPlace
 from tuner.workload.site import generate
@@ -64,7 +65,7 @@ def compose(
         services["backend"] = _backend()
         listen = f"127.0.0.1:{_BACKEND_PORT}"
         placement = replace(EXPORT, listen=listen, upstreams=(), run_dir="/tmp")  # noqa: S108 - in a container of its own
-        files["backend/nginx.conf"] = render_backend(workload, placement)
+        files[f"backend/{lab_backend.SERVER.file_name}"] = render_backend(workload, placement)
     services["load"] = _load(study, workload)
     text = yaml.safe_dump({"services": _literal(services)}, sort_keys=False, width=96)
     return {"compose.yaml": comment(lines) + _HOW + text, **files}
@@ -131,10 +132,11 @@ def _tag(version: str) -> str:
 
 def _backend() -> dict[str, object]:
     """Beside the server in its network, so that the exported address holds."""
+    place = lab_backend.SERVER.usual_place
     return {
-        "image": "nginx:stable",
+        "image": f"{place.image}:stable",
         "network_mode": "service:server",
-        "volumes": ["./backend/nginx.conf:/etc/nginx/nginx.conf:ro"],
+        "volumes": [f"./backend/{place.file}:{place.path}:ro"],
     }
 
 

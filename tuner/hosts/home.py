@@ -1,4 +1,4 @@
-"""A host whose own service is tuned, as the Caddy of that service finds it: see ``Home``."""
+"""A host whose own service is tuned, as the program of that service finds it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tuner.hosts.agent import Agent
 
 
 class ServiceHome:
-    """``tuner.own.caddy.home.Home`` on another host, with the environment that the service has.
+    """``tuner.own.home.Home`` on another host, with the environment that the service has.
 
     Args:
         agent: channel to the host.
-        program: path of the Caddy that the service runs.
+        program: path of the program that the service runs.
 
     Raises:
         HostError: nothing runs it, or several processes do.
@@ -43,7 +43,7 @@ class ServiceHome:
         """Implement ``Files``."""
         return self._agent.matches(pattern)
 
-    def caddy(self, *arguments: str, cwd: str) -> tuple[int, str, str]:
+    def run(self, *arguments: str, cwd: str) -> tuple[int, str, str]:
         """Implement ``Home``."""
         command = (self._program, *arguments)
         return self._agent.said(command, environment=self._variables, cwd=cwd)

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tuner.lint.finding import Finding, LintFacts, Severity
+from tuner.own.caddy.origin import read_config
+from tuner.own.caddy.server import CaddyOwnConfiguration
+from tuner.own.home import LocalHome
+from tuner.own.server import OwnConfiguration
 
 _DOCS = "https://caddyserver.com/docs/"
 _JSON = _DOCS + "json/apps/http/"
@@ -36,6 +41,21 @@ class CaddyRule:
     why: str
     remedy: str
     link: str
+
+
+needs_program = True
+
+
+def lint_file(path: Path, facts: LintFacts, program: str) -> tuple[Finding, ...]:
+    """Implement ``Rules.lint_file``."""
+    return lint(read_config(str(path.absolute()), LocalHome(program)), str(path), facts)
+
+
+def lint_own(own: OwnConfiguration, facts: LintFacts) -> tuple[Finding, ...]:
+    """Implement ``Rules.lint_own``."""
+    if not isinstance(own, CaddyOwnConfiguration):
+        return ()
+    return lint(own.origin.config, own.origin.file, facts)
 
 
 def lint(config: Mapping[str, Any], file: str, facts: LintFacts) -> tuple[Finding, ...]:

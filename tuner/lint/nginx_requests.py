@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from tuner.lint.finding import LintFacts
-from tuner.lint.rule import CORE, DOCS, HTTP, Found, NginxRule
-from tuner.lint.scope import ScopedDirective, inside, number, spots
+from tuner.lint.nginx_rule import CORE, DOCS, HTTP, Found, NginxRule
+from tuner.lint.nginx_scope import ScopedDirective, inside, number, spots
 from tuner.own.nginx.tree import Directive, Tree
 
 _MORE_REQUESTS = (1, 19, 10)

@@ -6,11 +6,16 @@ can tell is left to one.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tuner.lint import nginx_requests, nginx_tls, nginx_upstreams, nginx_workers
 from tuner.lint.finding import Finding, LintFacts
-from tuner.lint.rule import CORE, DOCS, HTTP, Found, NginxRule
-from tuner.lint.scope import spots
-from tuner.own.nginx.tree import Tree
+from tuner.lint.nginx_rule import CORE, DOCS, HTTP, Found, NginxRule
+from tuner.lint.nginx_scope import spots
+from tuner.own.nginx.server import NginxOwnConfiguration
+from tuner.own.nginx.tree import Tree, parse
+from tuner.own.server import OwnConfiguration
+from tuner.servers import nginx
 from tuner.space.never import refusal
 
 _OBSOLETE = {
@@ -28,6 +33,23 @@ _PAGES = {
     "lingering_close": HTTP + "lingering_close",
 }
 """Page of each directive whose rule is about several."""
+
+
+needs_program = False
+
+
+def lint_file(
+    path: Path,
+    facts: LintFacts,
+    program: str,  # noqa: ARG001 - the port's, for servers whose program reads the files
+) -> tuple[Finding, ...]:
+    """Implement ``Rules.lint_file``."""
+    return lint(parse(path), facts)
+
+
+def lint_own(own: OwnConfiguration, facts: LintFacts) -> tuple[Finding, ...]:
+    """Implement ``Rules.lint_own``."""
+    return lint(own.tree, facts) if isinstance(own, NginxOwnConfiguration) else ()
 
 
 def lint(tree: Tree, facts: LintFacts) -> tuple[Finding, ...]:
@@ -71,7 +93,7 @@ def _harmful(tree: Tree, _: LintFacts) -> Found:
             "lingering_close": args == ("off",),
         }[name]
         if meant:
-            yield spot.directive, f"{name}: {refusal('nginx', name)}"
+            yield spot.directive, f"{name}: {refusal(nginx.name, name)}"
 
 
 RULES: tuple[NginxRule, ...] = (

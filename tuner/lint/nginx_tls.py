@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tuner.lint.finding import LintFacts
-from tuner.lint.rule import DOCS, Found, NginxRule
-from tuner.lint.scope import ScopedDirective, spots
+from tuner.lint.nginx_rule import DOCS, Found, NginxRule
+from tuner.lint.nginx_scope import ScopedDirective, spots
 from tuner.own.nginx.tree import Directive, Tree
 
 _SSL = DOCS + "http/ngx_http_ssl_module.html#"

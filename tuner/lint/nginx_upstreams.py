@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from tuner.lint.finding import LintFacts
-from tuner.lint.rule import DOCS, Found, NginxRule
-from tuner.lint.scope import ScopedDirective, spots
+from tuner.lint.nginx_rule import DOCS, Found, NginxRule
+from tuner.lint.nginx_scope import ScopedDirective, spots
 from tuner.own.nginx.tree import Directive, Tree
 
 _PROXY = DOCS + "http/ngx_http_proxy_module.html#"

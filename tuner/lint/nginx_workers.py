@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tuner.lint.finding import LintFacts
-from tuner.lint.rule import CORE, DOCS, HTTP, Found, NginxRule
-from tuner.lint.scope import number, option, spots
+from tuner.lint.nginx_rule import CORE, DOCS, HTTP, Found, NginxRule
+from tuner.lint.nginx_scope import number, option, spots
 from tuner.own.nginx.tree import Directive, Tree
 
 _USUAL_FILES = 1024

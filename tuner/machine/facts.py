@@ -15,11 +15,12 @@ def _server_names() -> tuple[str, ...]:
     # A missing part of an installation is reported where it is needed.
     with contextlib.suppress(DefinitionError):
         names = (each.name for each in data_dir("templates").iterdir() if each.is_dir())
-        return tuple(sorted(names, key=lambda name: (name != _DEFAULT, name)))
-    return (_DEFAULT,)
+        return tuple(sorted(names, key=lambda name: (name != DEFAULT_SERVER, name)))
+    return (DEFAULT_SERVER,)
 
 
-_DEFAULT = "nginx"
+DEFAULT_SERVER = "nginx"
+"""Server of a study that names none."""
 SERVER_NAMES = _server_names()
 """Servers that definitions may name: each has a folder of templates, and an adapter of its name
 in ``tuner.servers``."""

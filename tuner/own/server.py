@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tuner.machine.facts import ServerFacts
 from tuner.own.bound import BoundSpace
+from tuner.own.service import Socket
 from tuner.servers.server import Server
 from tuner.space.space import Space
 from tuner.workload.workload import Workload
@@ -28,6 +29,16 @@ class OwnServer(Server, Protocol):
     @property
     def bound(self) -> BoundSpace:
         """The space with the user's values."""
+        ...
+
+
+@runtime_checkable
+class InPlaceServer(OwnServer, Protocol):
+    """The user's server where it is: instances are the host's own service with other files."""
+
+    @property
+    def socket(self) -> Socket:
+        """Where the service is asked."""
         ...
 
 

@@ -40,6 +40,7 @@ usual_place = UsualPlace(
     "caddy",
     "caddy",
     ENVIRONMENT_FILE,
+    named=("*caddyfile*", "*.json"),
 )
 file_name = usual_place.file
 
@@ -278,7 +279,12 @@ def service_commands(file: str, binary: str = name) -> tuple[tuple[str, ...], tu
     if file.endswith(".json"):
         return (binary, "validate", "--config", file), ("cat", file)
     reads = ("--config", file, "--adapter", "caddyfile")
-    return (binary, "validate", *reads), (binary, "adapt", *reads)
+    return (binary, "validate", *reads), (binary, *adapting(file))
+
+
+def adapting(file: str) -> tuple[str, ...]:
+    """Return the arguments with which Caddy prints the JSON of a Caddyfile; ``-``: of its input."""
+    return ("adapt", "--config", file, "--adapter", "caddyfile")
 
 
 def adapt(text: str, binary: str) -> str:
@@ -287,7 +293,7 @@ def adapt(text: str, binary: str) -> str:
     Raises:
         HostError: it refuses the file, with its words.
     """
-    said, _ = ask(binary, "adapt", "--config", "-", "--adapter", "caddyfile", stdin=text)
+    said, _ = ask(binary, *adapting("-"), stdin=text)
     # Its own file is what Caddy hides from clients; here it came through a pipe.
     said = said.replace('"./-"', json.dumps(usual_place.path))
     return json.dumps(json.loads(said), indent=2) + "\n"

@@ -4,16 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import PurePath
+from types import ModuleType
 from typing import cast
 
 from tuner.errors import DefinitionError
-from tuner.machine.facts import SERVER_NAMES
+from tuner.machine.facts import DEFAULT_SERVER, SERVER_NAMES
 from tuner.servers.server import Server
 
 SERVERS: Mapping[str, Server] = {
     name: cast("Server", import_module(f"tuner.servers.{name}")) for name in SERVER_NAMES
 }
 """By name: the module of that name is the adapter."""
+
+
+def modules(pattern: str) -> dict[str, ModuleType]:
+    """Return the modules that only some servers have, by the server's name.
+
+    Args:
+        pattern: full name of the module, with ``{}`` where the server's stands.
+    """
+    found = {}
+    for name in SERVER_NAMES:
+        module = pattern.format(name)
+        try:
+            found[name] = import_module(module)
+        except ModuleNotFoundError as error:
+            # A module that is there may lack another one, which is a defect.
+            if not f"{module}.".startswith(f"{error.name}."):
+                raise
+    return found
+
+
+def server_of_file(path: PurePath) -> str:
+    """Return the name of the server that a configuration file is for, by the file's name."""
+    claimed = (name for name, each in SERVERS.items() if each.usual_place.claims(path))
+    return next(claimed, DEFAULT_SERVER)
 
 
 def server(name: str) -> Server:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
-from tuner.render.render import EXPORT, Placement, render, render_backend
+from tuner.render.render import EXPORT, Placement, render
 from tuner.render.syntax import NGINX
 from tuner.servers.ground import TargetGround
 from tuner.servers.program import ask, find, version
@@ -22,7 +21,6 @@ from tuner.servers.usual_place import UsualPlace
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 from tuner.workload.wire import Wire
-from tuner.workload.workload import Workload
 
 name = "nginx"
 syntax = NGINX
@@ -30,7 +28,6 @@ usual_place = UsualPlace("/etc/nginx/nginx.conf", "nginx -t -c %s", "nginx", "ng
 file_name = usual_place.file
 
 _CANDIDATES = ("nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx")
-_BACKEND = "backend"
 
 
 def detect(binary: str | None = None) -> ServerFacts:
@@ -96,31 +93,6 @@ def export_files(
 ) -> Mapping[str, str]:
     """See ``Server.export_files``: its file says everything."""
     return {}
-
-
-def backend(workload: Workload, ground: TargetGround, port: int, number: int = 1) -> InstanceSpec:
-    """Return the workload's backend as an Nginx of its own, for any server under test.
-
-    Args:
-        workload: it has a backend.
-        ground: where ``binary`` is an Nginx.
-        port: the backend's.
-        number: which of several alike it is, from 1.
-    """
-    # It speaks cleartext HTTP/1.1, stands in front of nothing, and has the backend's CPUs.
-    behind = replace(
-        ground,
-        cpus=ground.backend_cpus,
-        upstreams=(),
-        protocol="http1",
-        certificate=None,
-        address=ground.backend_address,
-    )
-    label = _BACKEND if number == 1 else f"{_BACKEND}{number}"
-    directory = ground.backends_dir / label
-    placement = replace(behind.place(directory, port, _BACKEND), workers=len(ground.backend_cpus))
-    text = render_backend(workload, placement)
-    return spec(label, text, behind, directory, port=port, live=_BACKEND)
 
 
 def spec(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import DefinitionError
-from tuner.own.caddy.home import Home
+from tuner.own.home import Home
 from tuner.reading.caddyfile_text import Line, Word, parse
 
 _DEEPEST = 32

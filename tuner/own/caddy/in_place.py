@@ -14,10 +14,10 @@ from tuner.errors import DefinitionError
 from tuner.hosts.deployer import InstanceSpec
 from tuner.machine.facts import ServerFacts
 from tuner.own.caddy import server
-from tuner.own.caddy.home import Home
 from tuner.own.caddy.origin import InexpressibleError
 from tuner.own.caddy.table import bind
 from tuner.own.caddy.tree import look, written
+from tuner.own.home import Home
 from tuner.own.server import OwnOptions
 from tuner.own.service import Socket, askable, asked_by, refuse_raised, sent, socket_of
 from tuner.servers import caddy

@@ -16,9 +16,10 @@ from types import MappingProxyType
 from tuner.errors import DefinitionError
 from tuner.own.caddy import caddyfile
 from tuner.own.caddy.caddyfile import Setting, Spot
-from tuner.own.caddy.home import Home
 from tuner.own.caddy.tree import ABSENT, Json, Place, look, put, walk
+from tuner.own.home import Home
 from tuner.reading.caddyfile_text import parse
+from tuner.servers.caddy import adapting
 
 _MARK = "X-Tuner-Place"
 _FIRST = 900_000_000
@@ -90,22 +91,9 @@ def read(file: str, home: Home) -> Origin:
         DefinitionError: it cannot be read, or Caddy refuses it; with file and line if it tells.
     """
     text = _text(file, home)
+    config = _config(text, file, home)
     if PurePath(file).suffix == ".json":
-        try:
-            config = json.loads(text)
-        except ValueError as error:
-            line = getattr(error, "lineno", None)
-            raise DefinitionError(f"is no JSON: {error}", path=file, line=line) from None
-        if not isinstance(config, dict):
-            raise DefinitionError("is no configuration of Caddy: not an object", path=file)
         return Origin(file, MappingProxyType({file: text}), config, home)
-    unset = caddyfile.unset(text, home)
-    try:
-        config = json.loads(_asked(file, home))
-    except DefinitionError as error:
-        if not unset:
-            raise
-        raise DefinitionError(f"{error}; {', '.join(unset)} not set {home.remedy}") from None
     try:
         texts = caddyfile.read(file, home)
         same = adapted(texts, file, home)
@@ -267,15 +255,41 @@ def _number(value: Json) -> int:
     return value - _FIRST if marked else _FIRST
 
 
+def read_config(file: str, home: Home) -> Json:
+    """Return the JSON of a configuration: a Caddyfile as Caddy adapts it, or Caddy's own JSON.
+
+    Raises:
+        DefinitionError: see ``read``.
+    """
+    return _config(_text(file, home), file, home)
+
+
+def _config(text: str, file: str, home: Home) -> Json:
+    if PurePath(file).suffix == ".json":
+        try:
+            config = json.loads(text)
+        except ValueError as error:
+            line = getattr(error, "lineno", None)
+            raise DefinitionError(f"is no JSON: {error}", path=file, line=line) from None
+        if not isinstance(config, dict):
+            raise DefinitionError("is no configuration of Caddy: not an object", path=file)
+        return config
+    unset = caddyfile.unset(text, home)
+    try:
+        made: Json = json.loads(_asked(file, home))
+    except DefinitionError as error:
+        if not unset:
+            raise
+        raise DefinitionError(f"{error}; {', '.join(unset)} not set {home.remedy}") from None
+    return made
+
+
 # --- Caddy -----------------------------------------------------------------------------------
 
 
 def _asked(file: str, home: Home, cwd: str = "", shown: str = "") -> str:
     try:
-        code, said, wrong = home.caddy(
-            *("adapt", "--config", file, "--adapter", "caddyfile"),
-            cwd=cwd or str(PurePath(file).parent),
-        )
+        code, said, wrong = home.run(*adapting(file), cwd=cwd or str(PurePath(file).parent))
     except OSError as error:
         raise DefinitionError(f"Caddy does not read it: {error}", path=shown or file) from None
     if code == 0:

@@ -15,7 +15,6 @@ from tuner.machine.facts import ServerFacts
 from tuner.own.bound import BoundSpace
 from tuner.own.caddy.caddyfile import inlined
 from tuner.own.caddy.caddyfile import variables as caddyfile_variables
-from tuner.own.caddy.home import Home
 from tuner.own.caddy.lab import CaddyLabConfiguration, CaddyLabSlot, carry
 from tuner.own.caddy.origin import (
     InexpressibleError,
@@ -29,6 +28,7 @@ from tuner.own.caddy.origin import read as read_origin
 from tuner.own.caddy.serving import CaddyServing, serving
 from tuner.own.caddy.table import bind, changes
 from tuner.own.caddy.tree import Json, Place, look, written
+from tuner.own.home import Home
 from tuner.own.kind import OfKind
 from tuner.own.patch import exported, plain
 from tuner.own.server import OwnOptions

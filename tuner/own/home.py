@@ -1,4 +1,4 @@
-"""The environment in which Caddy reads its configuration: this machine, or a service's host."""
+"""The environment in which a server reads its configuration: this machine, or a service's host."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _PATIENCE_S = 30.0
 
 
 class Home(Files, Protocol):
-    """A host with a Caddy, and what that Caddy finds there."""
+    """A host with a server's program, and what that program finds there."""
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """The environment that Caddy has, of which ``{$NAME}`` is read; it may hold secrets."""
+        """Environment of the program, which a configuration may refer to; it may hold secrets."""
         ...
 
     @property
@@ -30,8 +30,8 @@ class Home(Files, Protocol):
         """Return the source of a missing variable, and the remedy."""
         ...
 
-    def caddy(self, *arguments: str, cwd: str) -> tuple[int, str, str]:
-        """Exit code, standard output and standard error of a command of Caddy's.
+    def run(self, *arguments: str, cwd: str) -> tuple[int, str, str]:
+        """Run the program; return its exit code, standard output and standard error.
 
         Raises:
             OSError: it cannot be started, or does not end.
@@ -48,7 +48,7 @@ class Home(Files, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LocalCaddyHome:
+class LocalHome:
     """Implement ``Home``."""
 
     binary: str
@@ -61,7 +61,7 @@ class LocalCaddyHome:
     @property
     def remedy(self) -> str:
         """Implement ``Home``."""
-        return "here: call tuner with the environment that Caddy has"
+        return "here: call tuner with the environment that the server has"
 
     def read(self, path: str) -> bytes:
         """Implement ``Files``."""
@@ -71,7 +71,7 @@ class LocalCaddyHome:
         """Implement ``Files``."""
         return HERE.matches(pattern)
 
-    def caddy(self, *arguments: str, cwd: str) -> tuple[int, str, str]:
+    def run(self, *arguments: str, cwd: str) -> tuple[int, str, str]:
         """Implement ``Home``."""
         try:
             done = subprocess.run(
@@ -90,7 +90,7 @@ class LocalCaddyHome:
     @contextlib.contextmanager
     def folder(self) -> Iterator[str]:
         """Implement ``Home``."""
-        with temporary("caddy") as name:
+        with temporary("home") as name:
             yield name
 
     def write(self, path: str, content: bytes) -> None:

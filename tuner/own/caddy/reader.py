@@ -1,0 +1,55 @@
+"""Caddy's configurations: the JSON that a Caddy makes of them, where and as it finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tuner.errors import DefinitionError
+from tuner.own.caddy import caddyfile, in_place, server
+from tuner.own.files import Files
+from tuner.own.home import Home, LocalHome
+from tuner.own.patch import plain
+from tuner.own.reader import Commands, Found, Service
+from tuner.own.server import OwnConfiguration, OwnOptions
+from tuner.own.target import Target
+from tuner.servers import caddy
+from tuner.workload.workload import Workload
+
+reads_with_program = True
+place = None
+
+
+def read(wishes: OwnOptions, workload: Workload, target: Target, program: str) -> OwnConfiguration:
+    """Implement ``Reader.read``."""
+    return replace(server.read(wishes, workload, LocalHome(program)), target=target)
+
+
+def read_in_place(
+    wishes: OwnOptions, workload: Workload, service: Service, program: str
+) -> OwnConfiguration:
+    """Implement ``Reader.read_in_place``."""
+    return in_place.read(wishes, workload, service.home(program))
+
+
+def read_service(main: str, files: Files, home: Callable[[], Home]) -> Found:
+    """Implement ``Reader.read_service``: a Caddyfile with its imports, or Caddy's JSON."""
+    if main.endswith(".json"):
+        try:
+            text = files.read(main).decode("utf-8", "surrogateescape")
+        except OSError as error:
+            raise DefinitionError(f"cannot be read: {error.strerror}", path=main) from None
+        return Found(main, {main: text}, plain(text))
+    here = home()
+    texts = caddyfile.read(main, here)
+    return Found(main, texts, plain(caddyfile.inlined(texts, main, here)))
+
+
+def commands(main: str, *, usual: bool) -> Commands:  # noqa: ARG001 - Caddy is told the file
+    """Implement ``Reader.commands``.
+
+    Validating opens log files, so it runs as the service's process. A reload that fails keeps what
+    ran, so Caddy's administration proves the change.
+    """
+    validate, adapted = caddy.service_commands(main)
+    return Commands(validate, adapted, caddy.name)

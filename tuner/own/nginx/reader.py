@@ -1,0 +1,90 @@
+"""Nginx's configurations: tuner reads the language itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tuner.own.bound import BoundSpace
+from tuner.own.files import Files
+from tuner.own.home import Home
+from tuner.own.nginx import in_place, server
+from tuner.own.nginx.edits import change_texts
+from tuner.own.nginx.serving import NginxServing, serving
+from tuner.own.nginx.table import bind, changes
+from tuner.own.nginx.tree import Tree, parse, write
+from tuner.own.patch import plain
+from tuner.own.reader import Commands, Found, Service
+from tuner.own.server import OwnConfiguration, OwnOptions
+from tuner.own.target import Target
+from tuner.servers import nginx
+from tuner.space.configuration import Configuration
+from tuner.space.space import Space
+from tuner.workload.workload import Workload
+
+reads_with_program = False
+
+_PATHS = ("/",)
+"""The paths that a host is asked for: those of the lab's files say nothing of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundNginx(Found):
+    """The files of a service, read."""
+
+    tree: Tree
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedNginx:
+    """Implement ``Placed``."""
+
+    bound: BoundSpace
+    serving: NginxServing
+
+    def texts(self, configuration: Configuration) -> dict[str, str]:
+        """Implement ``Placed``."""
+        edits = changes(self.bound, self.serving, configuration, reference=self.bound.baseline)
+        return change_texts(self.serving.tree, edits)
+
+
+def read(
+    wishes: OwnOptions,
+    workload: Workload,
+    target: Target,
+    program: str,  # noqa: ARG001 - the port's, for servers whose program reads the files
+) -> OwnConfiguration:
+    """Implement ``Reader.read``."""
+    return replace(server.read(wishes, workload), target=target)
+
+
+def read_in_place(
+    wishes: OwnOptions,
+    workload: Workload,
+    service: Service,
+    program: str,  # noqa: ARG001 - as for ``read``
+) -> OwnConfiguration:
+    """Implement ``Reader.read_in_place``."""
+    return in_place.read(wishes, workload, service.files())
+
+
+def read_service(
+    main: str,
+    files: Files,
+    home: Callable[[], Home],  # noqa: ARG001 - as for ``read``
+) -> Found:
+    """Implement ``Reader.read_service``."""
+    tree = parse(main, files)
+    return FoundNginx(main, tree.texts, plain(write(tree.directives)), tree)
+
+
+def place(found: Found, space: Space, *, server_name: str, tls: bool, proxied: bool) -> PlacedNginx:
+    """Implement ``Place``."""
+    assert isinstance(found, FoundNginx)  # noqa: S101 - of ``read_service``
+    reached = serving(found.tree, _PATHS, server_name=server_name, tls=tls, proxied=proxied)
+    return PlacedNginx(bind(space, reached), reached)
+
+
+def commands(main: str, *, usual: bool) -> Commands:
+    """Implement ``Reader.commands``."""
+    return Commands((nginx.name, "-t", *(() if usual else ("-c", main))))
