@@ -56,7 +56,7 @@ def test_the_commands_are_found() -> None:
         _parse("tuner optimise")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=_name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     """To a file of the repository and, where it names one, to a heading of that page."""
     wrong = []
