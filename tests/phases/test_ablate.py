@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,11 @@ def both_are_needed(values: Mapping[str, Value]) -> Effect:
     return effect(0.5 * bool(values["fast"] and values["mode"] == "b"))
 
 
+def five_minutes(**changes: Any) -> Rig:
+    """Return a rig with a study of five minutes: shorter windows are too noisy for a check."""
+    return rig(time_s=300.0, **changes)
+
+
 def ablated(
     made: Rig,
     tuned: Configuration = TUNED,
@@ -65,7 +71,8 @@ def ablated(
     bench = ready.bench
     bench.store.add_configuration(bench.describe(tuned))
     confirm(ready, tuned)
-    return run_ablation(ready, SPACE, time_s, objective)
+    whole = calibrate(made.bench(), replace(made.spec, economise=False))
+    return run_ablation(whole, SPACE, time_s, objective)
 
 
 def by_name(found: Ablation) -> dict[str, Part]:
@@ -82,7 +89,7 @@ def kept(record: Record, found: Ablation) -> set[str]:
 
 def test_only_what_matters_is_kept() -> None:
     """One of three changes makes the gain: found, proved on fresh blocks, and exported alone."""
-    made = rig(truth=one_matters)
+    made = five_minutes(truth=one_matters)
     found = ablated(made)
     parts = by_name(found)
     assert {name for name, part in parts.items() if part.matters} == {"fast"}
@@ -99,7 +106,7 @@ def test_only_what_matters_is_kept() -> None:
 
 def test_changes_that_stand_in_for_each_other_are_not_both_thrown_away() -> None:
     """Reverting either loses nothing, so neither "matters"; one of them is kept all the same."""
-    made = rig(truth=either_will_do)
+    made = five_minutes(truth=either_will_do)
     found = ablated(made)
     assert not any(part.matters for part in found.parts)
     assert kept(made.record(), found) in ({"fast"}, {"mode"})
@@ -107,7 +114,7 @@ def test_changes_that_stand_in_for_each_other_are_not_both_thrown_away() -> None
 
 def test_changes_that_need_each_other_are_both_kept() -> None:
     """Each matters among the others, though neither does anything alone."""
-    made = rig(truth=both_are_needed, seed=0)
+    made = five_minutes(truth=both_are_needed, seed=0)
     found = ablated(made)
     parts = by_name(found)
     assert {name for name, part in parts.items() if part.matters} == {"fast", "mode"}
@@ -118,7 +125,7 @@ def test_changes_that_need_each_other_are_both_kept() -> None:
 
 def test_a_setting_that_only_becomes_active_is_not_said_to_be_kept() -> None:
     """``fast`` makes ``boost`` active, at its compiled-in value: the tuned one is left out."""
-    made = rig(truth=one_matters, seed=2)
+    made = five_minutes(truth=one_matters, seed=2)
     found = ablated(made, SPACE.complete({"fast": True, "boost": 100, "mode": "b"}, STOCK))
     study = evaluate(made.record())
     assert found.minimal == SPACE.complete({"fast": True}, STOCK).digest
@@ -130,7 +137,7 @@ def test_a_setting_that_only_becomes_active_is_not_said_to_be_kept() -> None:
 
 def test_a_single_change_needs_no_check() -> None:
     """Where all changes matter, the tuned configuration is its own smallest difference."""
-    made = rig(truth=one_matters)
+    made = five_minutes(truth=one_matters)
     tuned = SPACE.complete({"fast": True}, STOCK)
     found = ablated(made, tuned)
     assert found.minimal == tuned.digest
@@ -146,7 +153,7 @@ def test_a_change_without_which_the_load_fails_matters() -> None:
         lost = needs and not values["fast"]
         return Effect(-0.5 * bool(values["fast"]), 4_000.0, error_share=0.05 if lost else 0.0)
 
-    made = rig(truth=fails)
+    made = five_minutes(truth=fails)
     found = ablated(made)
     assert by_name(found)["fast"].fails_without
     assert found.parts[0].contrast.names == ("fast",)
@@ -156,7 +163,7 @@ def test_a_change_without_which_the_load_fails_matters() -> None:
 
 def test_all_contrasts_share_their_blocks_with_both_arms() -> None:
     """Baseline, tuned, and two arms for each change: side by side, in every block."""
-    made = rig(truth=one_matters)
+    made = five_minutes(truth=one_matters)
     found = ablated(made)
     measured = blocks(made.record(), "ablate")
     assert len(measured) == found.protocol.blocks
@@ -167,7 +174,7 @@ def test_all_contrasts_share_their_blocks_with_both_arms() -> None:
 
 def test_the_protocol_is_frozen_before_the_first_block_and_stays() -> None:
     """With the fewest blocks at which the most significant change can pass Holm, or more."""
-    made = rig(truth=one_matters)
+    made = five_minutes(truth=one_matters)
     found = ablated(made)
     record = made.record()
     assert record.ablation == found.protocol
@@ -179,10 +186,10 @@ def test_the_protocol_is_frozen_before_the_first_block_and_stays() -> None:
 
 def test_an_interrupted_ablation_goes_on() -> None:
     """No finished block is measured again, and the outcome is that of one that never stopped."""
-    whole = rig(truth=one_matters)
+    whole = five_minutes(truth=one_matters)
     ablated(whole)
     first = next(b.number for b in blocks(whole.record(), "ablate"))
-    made = rig(truth=one_matters, faults=Faults(host_gone=range(first + 3, first + 6)))
+    made = five_minutes(truth=one_matters, faults=Faults(host_gone=range(first + 3, first + 6)))
     with pytest.raises(HostError, match="does not answer"):
         ablated(made)
     before = [b.number for b in blocks(made.record(), "ablate", "complete")]
@@ -197,7 +204,7 @@ def test_an_interrupted_ablation_goes_on() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_where_nothing_is_gained_nothing_is_kept(seed: int) -> None:
     """A winner that is none (it cannot be confirmed): no check can pass."""
-    made = rig(truth=lambda _: effect(0.0), seed=seed)
+    made = five_minutes(truth=lambda _: effect(0.0), seed=seed)
     found = ablated(made)
     assert found.is_over
     assert found.minimal is None
@@ -223,7 +230,7 @@ def saves_memory(values: Mapping[str, Value]) -> Effect:
 )
 def test_a_smaller_difference_keeps_to_all_that_the_study_wants(wanted: dict[str, Any]) -> None:
     """A limit, or a second objective, that only a change without a gain of its own keeps."""
-    made = rig(truth=saves_memory, **wanted)
+    made = five_minutes(truth=saves_memory, **wanted)
     found = ablated(made, SPACE.complete({"mode": "b", "size": 1000}, STOCK))
     assert not by_name(found)["size"].matters
     (check,) = found.checks
@@ -240,7 +247,7 @@ def test_of_two_objectives_the_one_that_was_gained_tells_what_a_change_is_worth(
     def saves(values: Mapping[str, Value]) -> Effect:
         return Effect(0.0, 4_000.0, memory_mib=6.0 if values["mode"] == "b" else 8.0)
 
-    made = rig(truth=saves, objective=("p99", "memory"), seed=2)
+    made = five_minutes(truth=saves, objective=("p99", "memory"), seed=2)
     found = ablated(made, objective=Objective("memory"))
     parts = by_name(found)
     assert [name for name in parts if parts[name].matters] == ["mode"]
@@ -255,7 +262,7 @@ def test_of_two_objectives_the_one_that_was_gained_tells_what_a_change_is_worth(
 
 def test_a_smaller_difference_within_the_limits_is_taken() -> None:
     """Shown to hold on the blocks of the check."""
-    made = rig(truth=one_matters, wanted={"constraint": ["memory <= 1.1x baseline"]})
+    made = five_minutes(truth=one_matters, wanted={"constraint": ["memory <= 1.1x baseline"]})
     found = ablated(made)
     assert kept(made.record(), found) == {"fast"}
 
@@ -268,7 +275,9 @@ def test_every_check_is_about_more_than_the_one_before() -> None:
         small = 0.025 * (values.get("boost") == 100) - 0.01 * bool(values["fast"])
         return effect(0.5 * (values["mode"] == "b") + small)
 
-    made = rig(truth=truth, seed=2, noise=Noise(ar_sd=0.04, restart_sd=0.04, burst_probability=0.0))
+    made = five_minutes(
+        truth=truth, seed=2, noise=Noise(ar_sd=0.04, restart_sd=0.04, burst_probability=0.0)
+    )
     found = ablated(made, SPACE.complete({"fast": True, "boost": 100, "mode": "b"}, STOCK))
     assert [part.contrast.names[0] for part in found.parts] == ["mode", "boost", "fast"]
     assert [part.matters for part in found.parts] == [True, False, False]
@@ -318,7 +327,7 @@ def test_changes_that_a_relation_ties_together_are_one_contrast(tmp_path: Path) 
 
 def test_nothing_to_take_apart_is_said() -> None:
     """A winner that is the baseline has no changes."""
-    made = rig(truth=one_matters)
+    made = five_minutes(truth=one_matters)
     with pytest.raises(DefinitionError, match="nothing to take apart"):
         ablated(made, STOCK)
 

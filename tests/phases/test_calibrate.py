@@ -52,7 +52,9 @@ def test_the_noise_is_what_the_host_truly_has() -> None:
     noise = Noise(ar_sd=0.0, restart_sd=0.05, burst_probability=0.0)
     found = [
         calibrate(made.bench(), made.spec).calibration
-        for made in (rig(noise=noise, seed=seed, truth=all_the_same) for seed in range(6))
+        for made in (
+            rig(noise=noise, seed=seed, truth=all_the_same, time_s=180.0) for seed in range(6)
+        )
     ]
     assert {c.degrees_of_freedom for c in found} == {6}
     pooled = math.sqrt(sum(c.sigma_d**2 for c in found) / len(found))

@@ -74,6 +74,16 @@ def test_the_protocol_holds_all_that_the_verdict_depends_on() -> None:
     assert made.record().protocol == protocol
 
 
+def test_the_gates_of_the_protocol_hold_wherever_its_blocks_are_measured() -> None:
+    """A host whose own plan has longer windows does not ask for more than these can hold."""
+    ready = calibrated(rig())
+    protocol = frozen(ready)
+    asking = replace(ready.bench, gates=replace(protocol.gates, samples_needed=10**9))
+    run_confirmation(asking, [HAND], protocol, ready.plan)
+    states = [block.state for block in blocks(ready.bench.store.record(), "confirm")]
+    assert states == ["complete"] * protocol.blocks
+
+
 def test_the_protocols_hash_is_of_its_content() -> None:
     """SHA-256 over the canonical JSON of all but the hash and the time: anyone can check it."""
     protocol = frozen(calibrated(rig()))
@@ -212,9 +222,11 @@ def test_the_other_load_points_are_looked_at_and_not_claimed() -> None:
 
 def test_a_load_point_that_fails_is_left_out_and_said() -> None:
     """The verdict stands without it."""
-    before = rig()
+    before = rig(objective="p50", time_s=300.0)
     confirmed(before)
-    made = rig(faults=Faults(host_gone={before.host.deployments - 2}))
+    made = rig(
+        objective="p50", time_s=300.0, faults=Faults(host_gone={before.host.deployments - 2})
+    )
     record = confirmed(made)
     assert [b.state for b in blocks(record, "load-points")] == ["failed", "complete"]
     assert any("load point 50% left out" in note for note in made.progress.notes)

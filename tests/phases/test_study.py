@@ -124,7 +124,7 @@ def test_nothing_to_confirm_is_an_outcome_too() -> None:
 
 def test_the_phases_come_in_order() -> None:
     """Capacity, noise, search, confirmation, other load points; each announced."""
-    made = rig()
+    made = rig(objective="p50", time_s=300.0)
     record = made.run()
     order = [block.phase for block in record.blocks]
     assert list(dict.fromkeys(order)) == ["capacity", "aa", "search", "confirm", "load-points"]

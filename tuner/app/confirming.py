@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tuner.app import results
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, Preflight, announce, open_bench
 from tuner.judge.results import StudyResult
-from tuner.phases.study import calibrate, confirm
+from tuner.phases.study import announce_times, calibrate, confirm
 from tuner.space.configuration import Configuration
 from tuner.store.store import Store
 
@@ -34,10 +35,13 @@ def confirmed(
     again = results.resumption(found.definition, *words)
     with (
         results.kept(store, folder, progress, again),
-        open_bench(found, folder, progress, store) as (bench, spec),
+        open_bench(found, folder, progress, store) as (bench, studied),
     ):
         # Not before the study is ours: another process may be running it.
         for done in store.recover():
             progress.note(done)
-        confirm(calibrate(bench, spec), candidate)
+        spec = replace(studied, search=False)
+        ready = calibrate(bench, spec)
+        announce_times(ready, spec)
+        confirm(ready, candidate)
     return results.show(store.record(), folder, as_json=as_json, junit=junit)

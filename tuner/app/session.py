@@ -29,6 +29,7 @@ from tuner.goals.goals import Goals
 from tuner.hosts.ansible import KernelLoan
 from tuner.hosts.deployer import InstanceSpec
 from tuner.hosts.proc import tells_waits
+from tuner.judge.forecast import Forecast, forecast
 from tuner.judge.plan import Design
 from tuner.load.generator import LoadGenerator
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
@@ -62,7 +63,7 @@ from tuner.space.parameter import OWN
 from tuner.space.space import BASELINES, Space, bind_space
 from tuner.store.storage import Say, no_message, scrubbed, without_secret
 from tuner.store.store import Header, Store, sqlite_url
-from tuner.words.terminal import duration, wrapped
+from tuner.words.terminal import wrapped
 from tuner.workload.site import generate
 from tuner.workload.workload import Workload, load_workload
 
@@ -265,7 +266,7 @@ def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) 
             )
         ),
         "search": f"{len(searched)} parameters of {found.space.name}: {', '.join(searched)}",
-        "time": f"about {duration(definition.time_s)}; results in {folder}/",
+        "time": f"{_forecast(found, search=search).words}; results in {folder}/",
     }
     if not search:
         del rows["search"]
@@ -277,6 +278,22 @@ def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) 
         click.echo(f"{title:<10} {first}", err=True)
         for line in rest:
             click.echo(line, err=True)
+
+
+def _forecast(found: Preflight, *, search: bool) -> Forecast:
+    definition = found.definition
+    return forecast(
+        definition.time_s,
+        found.goals,
+        _design(definition),
+        rate_per_s=definition.rate_per_s,
+        exclusive=found.kernel is not None or bool(definition.in_place),
+        search=search,
+    )
+
+
+def _design(definition: StudyDefinition) -> Design:
+    return Design(definition.finalists, definition.sequential, len(definition.beside))
 
 
 @contextlib.contextmanager
@@ -487,7 +504,7 @@ def _spec(found: Preflight) -> StudySpec:
         trials=definition.trials,
         effect=definition.effect,
         server_cores=len(found.cores.server),
-        design=Design(definition.finalists, definition.sequential, len(definition.beside)),
+        design=_design(definition),
     )
 
 

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 from tuner.goals.goals import Goals
+from tuner.judge.economy import FULL, Economy
 from tuner.stats.paired import minimum_blocks
 from tuner.stats.power import LEVEL
 from tuner.stats.sequential import SEQUENTIAL_COST
@@ -81,6 +82,29 @@ class StudyPlan:
     """Stall-free samples that a window must hold; declared in the report."""
     look_samples: int
     """The same for windows of the search, which claim nothing."""
+    points: int = 2
+    """Number of other load points, each with a block of its own."""
+    seeks: bool = False
+    """Whether calibration looks for the rate that just meets a latency limit."""
+
+    @property
+    def calibration_s(self) -> float:
+        """Return the cost of everything before the search."""
+        aa_s = self.aa_blocks * self.aa.cost_s(self.aa_instances)
+        return self.capacity.cost_s(1) + self.seeks * self.confirm.cost_s(1) + aa_s
+
+    @property
+    def points_s(self) -> float:
+        """Return the cost of the other load points."""
+        return self.points * self.load_points.cost_s(2)
+
+    def whole_blocks_s(self, search_s: float) -> float:
+        """Return the cost of the blocks of a search of this time: whole ones, and at least one.
+
+        A block that would not end in time is not begun.
+        """
+        block_s = self.search.cost_s(self.candidates + 1)
+        return max(1, math.floor(search_s / block_s)) * block_s
 
     def search_of(self, candidates: int) -> BlockPlan:
         """Return a block of the search with fewer candidates than others, as its last ones are.
@@ -135,6 +159,7 @@ def plan_blocks(
     *,
     exclusive: bool = False,
     overhead: Overhead = USUAL,
+    economy: Economy = FULL,
 ) -> StudyPlan:
     """Choose windows that hold enough samples and still leave time for blocks.
 
@@ -151,6 +176,7 @@ def plan_blocks(
         time_s: all that it may take.
         exclusive: whether every window costs a start of its own.
         overhead: what deployments and gaps cost here.
+        economy: how the plan is cut (``tuner.judge.forecast.plan_in_time`` chooses it).
     """
     needed = goals.samples_needed
     longest_s = max(0.5, time_s / 100)
@@ -162,6 +188,9 @@ def plan_blocks(
         shortest_s, shortest_confirm_s = 2 * shortest_s, 2 * shortest_confirm_s
     search_s = min(max(shortest_s, look * sample_s), longest_s)
     confirm_s = min(max(shortest_confirm_s, sample_s), 1.5 * longest_s)
+    # In the shortest studies the full plan's own windows are below the shortest already.
+    search_s = min(search_s, max(shortest_s, economy.looks * search_s))
+    confirm_s = min(confirm_s, max(shortest_confirm_s, economy.windows * confirm_s))
     looked = max(1, math.floor(look * needed))
     if goals.mode == "open":
         needed = min(needed, math.floor(rate_per_s * confirm_s / STALL_ALLOWANCE))
@@ -182,7 +211,7 @@ def plan_blocks(
 
     confirm = worth_deploying(block(_ARM_S, confirm_s), 2, _TELLING_ROUNDS, _LONGEST_BLOCK * time_s)
     return StudyPlan(
-        capacity=CLOSED,
+        capacity=replace(CLOSED, exclusive=exclusive, overhead=overhead),
         aa=confirm,
         aa_blocks=3,
         aa_instances=3,
@@ -194,6 +223,8 @@ def plan_blocks(
         load_points=block(_POINT_S, confirm_s),
         samples_needed=needed,
         look_samples=looked,
+        points=economy.points if goals.mode == "open" and goals.seek is None else 0,
+        seeks=goals.seek is not None,
     )
 
 
@@ -254,6 +285,13 @@ class Design:
         """Below this number of blocks no interval is finite, nor one against a further baseline."""
         return minimum_blocks(1 - self.level / max(1, self.beside))
 
+    def least_of(self, objectives: int) -> int:
+        """Return the same for the verdict of a study with one or two objectives.
+
+        At half the level, which Holm's procedure for two begins with, 6 blocks have no interval.
+        """
+        return max(self.least_blocks, {1: 6, 2: 7}[objectives])
+
     def worth(self, blocks: int) -> int:
         """Return blocks of the fixed design that see as much as ``blocks`` of this one."""
         return max(self.least_blocks, int(blocks / SEQUENTIAL_COST)) if self.sequential else blocks
@@ -279,12 +317,12 @@ class Budget:
 
     def confirm_blocks(self, plan: StudyPlan, design: Design = FIXED) -> int:
         """Most blocks that fit; at least those below which no interval is finite."""
-        rest_s = self.confirm_s - 2 * plan.load_points.cost_s(2)
+        rest_s = self.confirm_s - plan.points_s
         return max(design.least_blocks, int(rest_s / plan.confirm.cost_s(design.arms)))
 
     def search_s(
         self, spent_s: float, plan: StudyPlan, blocks: int, design: Design = FIXED
     ) -> float:
         """Return the time left for the search after ``blocks`` of confirmation."""
-        reserve_s = blocks * plan.confirm.cost_s(design.arms) + 2 * plan.load_points.cost_s(2)
+        reserve_s = blocks * plan.confirm.cost_s(design.arms) + plan.points_s
         return max(plan.search.cost_s(plan.candidates + 1), self.time_s - spent_s - reserve_s)

@@ -91,14 +91,15 @@ def overhead(record: Record, *, exclusive: bool = False) -> Overhead:
         if block.state == "complete" and block.index == 0:
             begun = [w.started_unix_s for w in block.windows]
             ended = [w.started_unix_s + w.duration_s for w in block.windows]
-            took_s = block.ended_unix_s - block.started_unix_s
             gaps = [start - end for start, end in zip(begun[1:], ended, strict=False)]
             gap_s = statistics.median(gaps)
             if exclusive:
                 switch_s = _within(gap_s - CLOSED.first_warmup_s, _DEAREST.switch_s)
                 return replace(USUAL, switch_s=switch_s)
             return Overhead(
-                _within(took_s - (ended[-1] - begun[0]) - CLOSED.first_warmup_s, _DEAREST.deploy_s),
+                _within(
+                    block.took_s - (ended[-1] - begun[0]) - CLOSED.first_warmup_s, _DEAREST.deploy_s
+                ),
                 _within(gap_s - CLOSED.warmup_s, _DEAREST.gap_s),
             )
     return USUAL
@@ -288,11 +289,10 @@ def planned_blocks(
 ) -> int:
     """Return blocks of the confirmation: enough at the upper limit of the noise, if time allows.
 
-    Of two objectives the noisier one decides, and one block more is the least: at half the level,
-    which Holm's procedure begins with, 6 blocks have no interval. In always-valid mode it is the
-    most that the confirmation may take.
+    Of two objectives the noisier one decides, and one block more is the least. In always-valid
+    mode it is the most that the confirmation may take.
     """
-    least = max(design.least_blocks, 6 if len(sigmas) == 1 else 7)
+    least = design.least_of(len(sigmas))
     limit = max(least, budget.confirm_blocks(plan, design))
     upper = max(sigma.upper_limit() for sigma in sigmas)
     if not upper > 0:

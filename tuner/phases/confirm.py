@@ -101,6 +101,7 @@ def run_confirmation(
     """
     arms, beside = _arms(bench, candidates)
     # As frozen: what a deployment costs, and so the plan, may differ where hosts share the study.
+    bench = replace(bench, gates=protocol.gates)
     block_plan = replace(plan.confirm, rounds=protocol.rounds, window_s=protocol.window_s)
     cost_s = block_plan.cost_s(len(arms))
     most = "at most " * (protocol.sequential_rho is not None)
@@ -186,10 +187,10 @@ def run_load_points(
 
     One block each: a look, not a claim. A block that fails is left out and said so.
     """
-    if bench.goals.mode == "closed" or bench.goals.seek:
+    if not plan.points:
         return
     done = {b.index for b in bench.store.record().blocks if b.phase == "load-points"}
-    bench.progress.phase("other load points", len(OTHER_LOAD_SHARES) * plan.load_points.cost_s(2))
+    bench.progress.phase("other load points", plan.points_s)
     for index, share in enumerate(OTHER_LOAD_SHARES):
         if index in done:
             continue

@@ -65,7 +65,7 @@ def run_search(
     bench = replace(bench, gates=replace(bench.gates, samples_needed=least))
     sharing = bench.store.sharing
     record = bench.store.record()
-    bench.progress.phase("search", max(0.0, spec.time_s - _spent_s(record)))
+    bench.progress.phase("search", max(0.0, plan.whole_blocks_s(spec.time_s) - _spent_s(record)))
     _note_baseline(bench, spec, record)
     while True:
         record = bench.store.record()
@@ -345,11 +345,7 @@ def _range(trial: Trial, goals: Goals) -> str:
 
 
 def _spent_s(record: Record) -> float:
-    return sum(
-        b.ended_unix_s - b.started_unix_s
-        for b in record.blocks
-        if b.phase == "search" and b.host == record.here
-    )
+    return sum(b.took_s for b in record.blocks if b.phase == "search" and b.host == record.here)
 
 
 def _search_blocks(record: Record) -> int:

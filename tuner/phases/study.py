@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tuner.judge.confirmation import tally_of
-from tuner.judge.plan import FIXED, Budget, Design, StudyPlan, plan_blocks
+from tuner.judge.forecast import Question, Times
+from tuner.judge.plan import FIXED, Budget, Design, StudyPlan
 from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
 from tuner.phases.block import InvalidBlockError
@@ -29,6 +30,7 @@ from tuner.search.schedule import leaders
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 from tuner.stats.power import PooledSigma, largest_sigma
+from tuner.words.terminal import duration
 
 SATURATION_GATES = Gates(samples_needed=1_000)
 """For closed loops, which have no tail to be resolved."""
@@ -57,6 +59,10 @@ class StudySpec:
     """Smallest effect worth finding, as a share."""
     server_cores: int
     design: Design = FIXED
+    search: bool = True
+    """Whether there is a search; if not, a given configuration is confirmed."""
+    economise: bool = True
+    """Whether the plan is cut where the time does not hold the full one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,7 @@ class Calibrated:
 def run_study(bench: Bench, spec: StudySpec) -> None:
     """Run what is not in the record yet, to the end of the confirmation."""
     ready = calibrate(bench, spec)
+    announce_times(ready, spec)
     record = ready.bench.store.record()
     if record.protocol is not None:
         chosen = record.protocol.candidates
@@ -92,7 +99,7 @@ def run_study(bench: Bench, spec: StudySpec) -> None:
 def _search(ready: Calibrated, spec: StudySpec, record: Record) -> tuple[str, ...]:
     """Return digests of what the search, on however many hosts, found worth confirming."""
     bench = ready.bench
-    spent_s = sum(b.ended_unix_s - b.started_unix_s for b in record.blocks if b.phase != "search")
+    spent_s = sum(b.took_s for b in record.blocks if b.phase != "search")
     search = SearchSpec(
         space=spec.space,
         allow=spec.allow,
@@ -106,6 +113,53 @@ def _search(ready: Calibrated, spec: StudySpec, record: Record) -> tuple[str, ..
     proposals = [trial for trial in bench.store.record().trials if trial.origin != "baseline"]
     found = [trial.digest for trial in leaders(proposals, spec.design.finalists, bench.goals)]
     return bench.store.sharing.choose(found) if found else ()
+
+
+def announce_times(ready: Calibrated, spec: StudySpec) -> None:
+    """Tell the user what the whole study takes, now that the costs of its blocks are known."""
+    bench, plan = ready.bench, ready.plan
+    record = bench.store.record()
+    question = _question(bench, ready.calibration.rate_per_s, spec)
+    left = _times_left(record, question, ready, spec)
+    begun_s = record.blocks[0].started_unix_s - record.started_unix_s
+    spent_s = begun_s + sum(
+        b.took_s for b in record.blocks if b.phase != "search" or b.host == record.here
+    )
+    phases = {
+        "search": left.search_s,
+        "confirmation": left.confirm_s,
+        "other load points": left.points_s,
+    }
+    parts = ", ".join(f"{name} {duration(took_s)}" for name, took_s in phases.items() if took_s)
+    most = "at most " * (spec.design.sequential or spec.trials is not None)
+    bench.progress.note(
+        f"the whole study takes {most}about {duration(spent_s + left.total_s)};"
+        f" {duration(left.total_s)} are left" + (f": {parts}" if parts else "")
+    )
+    cuts, given = " and ".join(question.cuts(plan, spec.time_s)), duration(spec.time_s)
+    if not question.fits(plan, spec.time_s):
+        cut = f", with {cuts}" if cuts else ""
+        bench.progress.note(f"it does not fit into {given}; this is the least for a verdict{cut}")
+    elif cuts:
+        bench.progress.note(f"to keep to {given} there are {cuts}")
+
+
+def _times_left(record: Record, question: Question, ready: Calibrated, spec: StudySpec) -> Times:
+    """Return what each phase still takes."""
+    before_s = sum(b.took_s for b in record.blocks if b.phase in ("capacity", "aa"))
+    whole = question.times(ready.plan, spec.time_s, ready.confirm_blocks, before_s)
+    searched_s = sum(
+        b.took_s for b in record.blocks if b.phase == "search" and b.host == record.here
+    )
+    is_searched = record.protocol is not None or bool(record.chosen)
+    done = sum(b.phase == "confirm" and b.state == "complete" for b in record.blocks)
+    seen = sum(b.phase == "load-points" for b in record.blocks)
+    return Times(
+        calibration_s=0.0,
+        search_s=0.0 if is_searched else max(0.0, whole.search_s - searched_s),
+        confirm_s=whole.confirm_s * max(0, ready.confirm_blocks - done) / ready.confirm_blocks,
+        points_s=whole.points_s * max(0, ready.plan.points - seen) / max(1, ready.plan.points),
+    )
 
 
 def confirm(ready: Calibrated, *candidates: Configuration) -> None:
@@ -223,12 +277,18 @@ def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySp
 
 
 def _planned(bench: Bench, rate_per_s: float, spec: StudySpec) -> StudyPlan:
-    return plan_blocks(
+    question = _question(bench, rate_per_s, spec)
+    return question.plan_in_time(spec.time_s) if spec.economise else question.plan(spec.time_s)
+
+
+def _question(bench: Bench, rate_per_s: float, spec: StudySpec) -> Question:
+    return Question(
         bench.goals,
         rate_per_s,
-        spec.time_s,
+        spec.design,
         exclusive=bench.exclusive,
         overhead=overhead(bench.store.record(), exclusive=bench.exclusive),
+        search=spec.search,
     )
 
 

@@ -103,6 +103,11 @@ class Block:
     figures: Figures | None = None
     """Figures of another host's block, whose windows a worker does not read."""
 
+    @property
+    def took_s(self) -> float:
+        """Return its wall-clock time in seconds."""
+        return self.ended_unix_s - self.started_unix_s
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
