@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +39,14 @@ class Outcome:
     code: int
     out: str
     err: str
+
+
+class Terminal(io.StringIO):
+    """Somebody at a terminal."""
+
+    def isatty(self) -> bool:
+        """Implement ``io.IOBase``."""
+        return True
 
 
 Tuner = Callable[..., Outcome]
@@ -135,6 +145,15 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
         simulate(patch)
         assert run_main(patch, "optimize", *SHORT, "--name", "mine") == 0
     return folder / STUDY
+
+
+@pytest.fixture
+def finished(done: Path, tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> Tuner:
+    """The command line of the user who made that study, in a folder that holds it."""
+    shutil.copytree(done, STUDY)
+    shutil.copytree(done.parents[1] / "state", "state", dirs_exist_ok=True)
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path("state").absolute()))
+    return tuner
 
 
 @pytest.fixture

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome, Tuner, kept_handlers, run_main, simulate
+from tests.cli.conftest import Outcome, Terminal, Tuner, kept_handlers, run_main, simulate
 from tests.hosts.nginxes import NGINX
 
 SHORT = ("--time", "10s", "--rate", "600", "--quiet")
@@ -75,14 +74,6 @@ def test_without_a_terminal_it_must_be_confirmed_beforehand(here: Tuner, own: Pa
     assert done.code == 2
     assert "--yes: there is no terminal to ask on; see what would change with --check" in done.err
     assert own.read_text() == before
-
-
-class Terminal(io.StringIO):
-    """Somebody at a terminal."""
-
-    def isatty(self) -> bool:
-        """Implement ``io.IOBase``."""
-        return True
 
 
 def test_in_a_terminal_it_asks_after_showing_the_difference(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.cli.conftest import Tuner
+from tests.cli.conftest import Terminal, Tuner
 from tests.phases.rig import NAME, rig
+from tests.store.workers import begin, joined, simulated, whole
+from tuner.app import signing
+from tuner.app.progress import TerminalProgress
+from tuner.app.provenance import whose
 from tuner.record.model import Record
 from tuner.store.signature import made_here, sign, sign_beginning
 from tuner.store.store import Store, sqlite_url
-from tuner.testing.lab import SimulatedHost
+from tuner.testing.lab import Faults, SimulatedHost
 from tuner.testing.sample_record import sample_record
 
 SHORT = ("--time", "10s", "--rate", "600", "--trials", "1", "--quiet")
@@ -152,6 +157,101 @@ def test_a_record_that_was_not_made_here_is_not_applied_unasked(tuner: Tuner, ma
     done = tuner("apply", NAME, "--inventory", "none.yml", "--yes", "--foreign")
     assert "was not made here by this user" in done.err
     assert "none.yml" in done.err
+
+
+MEASURING = {
+    "resumed": ("optimize", "--resume", "--name", "mine"),
+    "taken apart": ("ablate", "mine"),
+    "repeated": ("replicate", "mine"),
+}
+"""Commands that measure what a record says."""
+
+
+@pytest.mark.parametrize("command", MEASURING.values(), ids=MEASURING.keys())
+def test_a_record_that_was_not_made_here_is_not_measured_unasked(
+    finished: Tuner,
+    host: SimulatedHost,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+) -> None:
+    """Nothing is started before it is accepted: at a terminal, or with --foreign."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path("theirs").absolute()))
+    before = everything()
+    done = finished(*command, "--quiet")
+    assert (done.code, done.out, host.windows) == (2, "", 0)
+    assert "'mine' was not made here by this user" in done.err
+    assert "see what it holds with `tuner report mine`, then accept it with --foreign" in done.err
+    monkeypatch.setattr(sys, "stdin", Terminal("no\n"))
+    done = finished(*command, "--quiet")
+    assert (done.code, host.windows) == (130, 0)
+    assert "measure what it says?" in done.out + done.err
+    assert everything() == before
+
+
+def test_an_accepted_record_is_measured(
+    finished: Tuner, host: SimulatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --foreign, and it does not become this user's own by that."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path("theirs").absolute()))
+    host.faults = Faults(interrupted={host.windows + 2})
+    assert finished("ablate", "mine", "--quiet", "--foreign").code == 130
+    assert host.windows > 0
+    assert made_here(_record("mine")) == "elsewhere"
+
+
+def test_a_run_that_was_not_made_here_is_not_resumed_unasked(
+    tuner: Tuner, host: SimulatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records hold the options that it goes on with."""
+    host.faults = Faults(interrupted={3})
+    up = ("ladder", "nginx:stock", "nginx:hand", "--quiet")
+    assert tuner(*up, "--time", "10s", "--name", "up").code == 130
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path("theirs").absolute()))
+    found, windows = everything(), host.windows
+    done = tuner(*up, "--resume")
+    assert (done.code, done.out, host.windows) == (2, "", windows)
+    assert "was not made here by this user" in done.err
+    assert everything() == found
+
+
+def test_a_killed_study_of_ones_own_is_resumed_without_a_question(
+    tuner: Tuner, host: SimulatedHost
+) -> None:
+    """A killed command cannot sign what it measured; the beginning proves whose the study is."""
+    host.faults = Faults(interrupted={5})
+    assert tuner("optimize", *SHORT, "--name", "mine").code == 130
+    Store.open(sqlite_url(Path("studies/mine")), "mine").set_importance({"fast": 0.1})
+    assert made_here(_record("mine")) == "changed"
+    host.faults = Faults(interrupted={host.windows + 2})
+    done = tuner("optimize", "--resume", "--name", "mine", "--quiet")
+    assert done.code == 130
+    assert "made here" not in done.err
+
+
+def test_a_study_of_several_workers_is_signed_by_the_one_that_began_it(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For its readers, who see all hosts; another user's worker neither signs nor spoils that."""
+    assert callable(tuner)
+    url = sqlite_url(Path())
+    begin(url, "a")
+    progress = TerminalProgress(quiet=True)
+    signing.begin(Store.open(url, NAME))
+    first = joined(url, "a", simulated(1))
+    with signing.signed(first, progress):
+        first.set_ended()
+    assert made_here(whole(url)) == "here"
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path("theirs").absolute()))
+    second = joined(url, "b", simulated(2))
+    with signing.signed(second, progress):
+        second.set_ended()
+    assert made_here(whole(url)) == "elsewhere"
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path("state").absolute()))
+    assert made_here(whole(url)) == "changed"
+    assert "another worker measured for it" in whose(whole(url))
+    with signing.signed(first, progress):
+        pass
+    assert made_here(whole(url)) == "here"
 
 
 def test_ones_own_record_is_applied_without_a_word(tuner: Tuner, made: Path) -> None:

@@ -26,13 +26,6 @@ from tuner.testing.lab import Effect, Faults, SimulatedHost
 from tuner.testing.simulate import Stalls
 
 
-@pytest.fixture
-def finished(done: Path, tuner: Tuner) -> Tuner:
-    """The command line in a folder that holds that study."""
-    shutil.copytree(done, STUDY)
-    return tuner
-
-
 def written(folder: Path = STUDY) -> dict[str, bytes]:
     """What a study leaves for its readers, by path."""
     return {

@@ -19,14 +19,6 @@ from tests.cli.test_simulated import written
 from tuner.hosts import local, turn
 from tuner.testing.lab import Faults, SimulatedHost
 
-
-@pytest.fixture
-def finished(done: Path, tuner: Tuner) -> Tuner:
-    """The command line in a folder that holds a finished study."""
-    shutil.copytree(done, STUDY)
-    return tuner
-
-
 HOLD = """
 import os, sys
 from pathlib import Path

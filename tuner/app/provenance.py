@@ -1,9 +1,11 @@
-"""Whose record it is, said and confirmed before it changes a host."""
+"""The maker of a record, named and confirmed before the record acts on a host."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import click
 
@@ -11,16 +13,35 @@ from tuner.errors import DefinitionError
 from tuner.record.model import Record
 from tuner.store.signature import made_here
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+_ACCEPTED = "tuner.foreign"
+
+
+def _keep(context: click.Context, _parameter: click.Parameter, value: object) -> None:
+    context.meta[_ACCEPTED] = value
+
+
+def option(function: _F) -> _F:
+    """Add ``--foreign``, which accepts a record that was not made here."""
+    return click.option(
+        "--foreign",
+        is_flag=True,
+        expose_value=False,
+        callback=_keep,
+        help="Accept a record that this user did not make here; without it tuner asks.",
+    )(function)
+
 
 def whose(record: Record) -> str:
-    """Return in words whose record it is; empty if it was made here and not changed since."""
+    """Return in words who made a record; empty if this user did, and nobody changed it since."""
     maker = made_here(record)
     if maker == "here":
         return ""
     if maker == "changed":
+        others = ", another worker measured for it" if record.hosts else ""
         return (
             f"{record.name!r} was begun here and changed since: a command that measured for it was"
-            " killed, or somebody changed its record"
+            f" killed{others}, or somebody changed its record"
         )
     begun = datetime.fromtimestamp(record.started_unix_s, UTC)
     return (
@@ -29,26 +50,43 @@ def whose(record: Record) -> str:
     )
 
 
-def confirm_maker(record: Record, *, accepted: bool, shows_only: bool) -> None:
-    """Say whose record it is, and ask whether that is known, unless it was made here.
+def confirm_applying(record: Record, *, shows_only: bool) -> None:
+    """Name the maker of a record that is to be applied; ask unless this user made it here.
 
     Args:
         record: to be applied.
-        accepted: the user accepts it, by ``--foreign``.
         shows_only: nothing is changed, so nothing is asked.
 
     Raises:
-        DefinitionError: it was not made here, was not accepted, and there is nobody to ask.
+        DefinitionError: it was not made here or was changed, was not accepted with ``--foreign``,
+            and there is no terminal.
     """
     words = whose(record)
-    if not words:
-        return
+    if words:
+        _confirm(words, "apply a record that was not made here?", "--check", asks=not shows_only)
+
+
+def confirm_measuring(record: Record) -> None:
+    """Name the maker of a record that is to be measured for; ask unless it was begun here.
+
+    A record that was begun here is measured for without a question even if it was changed since:
+    every study that was killed is one.
+
+    Raises:
+        DefinitionError: it was begun elsewhere, was not accepted with ``--foreign``, and there is
+            no terminal.
+    """
+    if made_here(record) == "elsewhere":
+        _confirm(whose(record), "measure what it says?", f"`tuner report {record.name}`")
+
+
+def _confirm(words: str, question: str, look: str, *, asks: bool = True) -> None:
     click.echo(f"note: {words}", err=True)
-    if accepted or shows_only:
+    if not asks or click.get_current_context().meta.get(_ACCEPTED, False):
         return
     if not sys.stdin.isatty():
         raise DefinitionError(
-            f"{words}; see what would change with --check, then accept it by --foreign",
+            f"{words}; see what it holds with {look}, then accept it with --foreign",
             path="--foreign",
         )
-    click.confirm("apply a record that was not made here?", abort=True)
+    click.confirm(question, abort=True)

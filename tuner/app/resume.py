@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tuner.app.progress import TerminalProgress
+from tuner.app.provenance import confirm_measuring
 from tuner.app.session import STUDIES, Preflight, describe, open_store, preflight
 from tuner.app.turn import take_turn
 from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
@@ -23,11 +24,14 @@ def reopen(
         path: what the user gave, for messages.
 
     Raises:
-        DefinitionError: there is no such study, or it was begun elsewhere.
+        DefinitionError: there is no such study, it was begun elsewhere and was not accepted, or
+            what it was begun with is not what is here.
         HostError: another tuner runs it, or measures on the same cores.
     """
     store = open_store(name, storage)
-    definition = load_study(DEFAULT_STUDY, store.record().definition)
+    record = store.record()
+    confirm_measuring(record)
+    definition = load_study(DEFAULT_STUDY, record.definition)
     take_turn(STUDIES / name, definition.inventory, progress)
     found = preflight(definition)
     check_same(found, store.record(), path)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from tuner.app.provenance import confirm_measuring
 from tuner.app.resume import check_same
 from tuner.app.session import STUDIES, Preflight, create_store
 from tuner.errors import DefinitionError, StoreError
+from tuner.store.signature import made_here
 from tuner.store.store import Store, list_names, sqlite_url
 
 Asked = Mapping[str, object]
@@ -52,6 +54,21 @@ def find_run(called: object, wanted: Asked) -> tuple[str, Asked]:
     raise DefinitionError(
         f"there is nothing in {where} that was begun with: {what}", path="--resume"
     )
+
+
+def confirm_run(name: str) -> None:
+    """Name the maker of a run that is to be resumed; ask, once, unless it was begun here.
+
+    Raises:
+        DefinitionError: see ``confirm_measuring``.
+        StoreError: a record of it cannot be read.
+    """
+    url = sqlite_url(STUDIES / name)
+    for study in list_names(url):
+        record = Store.open(url, study, writing=False).record()
+        if made_here(record) == "elsewhere":
+            confirm_measuring(record)
+            return
 
 
 def begin(found: Preflight, folder: Path, asked: Asked, *, resume: bool) -> Store:

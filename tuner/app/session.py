@@ -384,8 +384,7 @@ def create_store(
         say=say,
         first=first,
     )
-    if first is None:
-        signing.begin(store)
+    signing.begin(store)
     return store
 
 

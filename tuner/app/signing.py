@@ -14,19 +14,22 @@ from tuner.store.store import Store
 def begin(store: Store) -> None:
     """Sign how a record begins; where no key can be kept, it stays unsigned."""
     with contextlib.suppress(OSError):
-        store.set_signed(sign_beginning(store.record()))
+        store.set_signed(sign_beginning(store.for_readers().record()))
 
 
 @contextlib.contextmanager
 def signed(store: Store, progress: TerminalProgress) -> Iterator[None]:
-    """Sign what was measured when a command ends, however it ends."""
+    """Sign what was measured when a command ends, however it ends.
+
+    Of several workers only the one that began the study can sign it. What others measure later
+    makes it one that was changed since, until that worker runs again.
+    """
     try:
         yield
     finally:
         try:
-            record = store.record()
-            # What several hosts share has as many makers.
-            if not record.hosts and (found := sign(record)) != record.signed:
+            record = store.for_readers().record()
+            if (found := sign(record)) != record.signed:
                 store.set_signed(found)
         except (OSError, StoreError) as error:
             progress.note(f"the record is not signed, so 'tuner apply' will ask: {error}")

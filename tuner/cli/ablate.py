@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tuner.app import results, turn
+from tuner.app import provenance, results, turn
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
@@ -35,6 +35,7 @@ Examples:
 @options.storage
 @click.option("--time", metavar="T", default="10m", help="Take about this time [10m].")
 @options.output
+@provenance.option
 @turn.option
 def command(name: str, storage: str | None, time: str, as_json: bool, quiet: bool) -> None:
     """Find the changes that matter in the winner of the study NAME.

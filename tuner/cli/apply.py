@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import click
 
+from tuner.app import provenance
 from tuner.app.canary import Asked, Probes, metric_of
 from tuner.app.planning import HostPlan, planned, wanted
-from tuner.app.provenance import confirm_maker
 from tuner.app.reached import Reached, reached
 from tuner.app.recommended import FORCEABLE, Recommended, recommended
 from tuner.app.roll_out import RollOut
@@ -45,11 +45,7 @@ Examples:
 @click.option(
     "--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal."
 )
-@click.option(
-    "--foreign",
-    is_flag=True,
-    help="Accept a record that another user or machine made [ask].",
-)
+@provenance.option
 @click.option(
     "--canary", type=click.IntRange(1), metavar="N", help="Change N hosts, then stop [all hosts]."
 )
@@ -104,7 +100,6 @@ def command(
     diff: bool,
     check: bool,
     yes: bool,
-    foreign: bool,
     canary: int | None,
     watch: str | None,
     probe: str,
@@ -137,7 +132,7 @@ def command(
         )
     store = open_store(name, storage)
     record = store.record()
-    confirm_maker(record, accepted=foreign, shows_only=shows_only)
+    provenance.confirm_applying(record, shows_only=shows_only)
     given = recommended(evaluate(record), name, accepted)
     asked = Asked(probe, probes, probe_rate, metric_of(given.study.gained), _limit(watch))
     hosts = read_inventory(inventory, generators=False)

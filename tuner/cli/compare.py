@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tuner.app import turn
+from tuner.app import provenance, turn
 from tuner.app.confirming import confirmed
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
@@ -65,6 +65,7 @@ Examples:
 @options.study
 @options.output
 @options.ci
+@provenance.option
 @turn.option
 def command(
     baseline: str,

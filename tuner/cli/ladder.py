@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tuner.app import turn
+from tuner.app import provenance, turn
 from tuner.cli import options
 from tuner.cli.meet import DEFAULT_LIMIT, Match, entries_of, meet
 from tuner.errors import DefinitionError
@@ -30,6 +30,7 @@ Examples:
 @options.study
 @click.option("--resume", is_flag=True, help="Resume an interrupted ladder of these arms.")
 @options.output
+@provenance.option
 @turn.option
 def command(
     arms: tuple[str, ...],

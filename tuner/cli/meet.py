@@ -20,7 +20,7 @@ from tuner.app.contests import (
     tune,
 )
 from tuner.app.progress import TerminalProgress
-from tuner.app.runs import find_run
+from tuner.app.runs import confirm_run, find_run
 from tuner.app.session import STUDIES, Preflight, free_name
 from tuner.app.turn import take_turn
 from tuner.definition.alike import shipped_rules
@@ -161,6 +161,7 @@ def _gone_on_with(match: Match) -> tuple[str, Match]:
         )
     wanted = {"command": "meet", "arms": list(match.arms)}
     name, kept = find_run(match.options.get("name"), wanted)
+    confirm_run(name)
     return name, msgspec.convert({k: v for k, v in kept.items() if k != "command"}, Match)
 
 

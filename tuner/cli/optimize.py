@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tuner.app import results, turn
+from tuner.app import provenance, results, turn
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
 from tuner.app.session import (
@@ -58,6 +58,7 @@ Examples:
 @click.option("--resume", is_flag=True, help="Resume an interrupted study.")
 @options.output
 @options.ci
+@provenance.option
 @turn.option
 def command(
     *,

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tuner.app import turn
+from tuner.app import provenance, turn
 from tuner.app.confirming import confirmed
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
@@ -55,6 +55,7 @@ Examples:
 )
 @options.output
 @options.ci
+@provenance.option
 @turn.option
 def command(
     name: str,
@@ -107,6 +108,7 @@ def _begun(
     """
     first = evaluate(open_store(name, storage, writing=False).record())
     original = _original(first)
+    provenance.confirm_measuring(first.record)
     definition = load_study(
         DEFAULT_STUDY, {**first.record.definition, **options.overrides(given), "storage": None}
     )

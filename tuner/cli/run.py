@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, replace
 import click
 import msgspec
 
-from tuner.app import contest_results, turn
+from tuner.app import contest_results, provenance, turn
 from tuner.app.contests import SEARCH_SHARE, Entry, Meeting, RunFolder, hold, look, tune
 from tuner.app.progress import TerminalProgress
-from tuner.app.runs import find_run
+from tuner.app.runs import confirm_run, find_run
 from tuner.app.session import STUDIES, Preflight, free_name
 from tuner.cli import options
 from tuner.definition.alike import AlignmentRule, merged, shipped_rules
@@ -72,6 +72,7 @@ Examples:
 )
 @click.option("--resume", is_flag=True, help="Resume an interrupted run [the newest one].")
 @options.output
+@provenance.option
 @turn.option
 def command(
     name: str,
@@ -151,6 +152,7 @@ def _gone_on_with(asked: _Asked, called: str | None) -> tuple[str, _Asked]:
             "a resumed run keeps its options; give NAME and --name only", path="--resume"
         )
     name, kept = find_run(called, {"command": "run", "name": asked.name})
+    confirm_run(name)
     return name, msgspec.convert({k: v for k, v in kept.items() if k != "command"}, _Asked)
 
 

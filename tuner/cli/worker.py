@@ -13,6 +13,7 @@ import click
 
 from tuner.app import results, turn
 from tuner.app.progress import TerminalProgress
+from tuner.app.provenance import whose
 from tuner.app.session import STUDIES, Preflight, announce, create_store, open_bench, preflight
 from tuner.cli import options
 from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
@@ -166,6 +167,9 @@ def _begin_or_join(found: Preflight, folder: Path, host: str, progress: Terminal
     if record is None:
         raise StoreError(f"{name!r} in {without_secret(storage)} has just been removed")
     _check_alike(found, record, host)
+    # Naming a study and its storage is an explicit act, so nothing is asked.
+    if host not in record.hosts and (words := whose(record)):
+        progress.note(f"joins a study of others: {words}")
     folder.mkdir(parents=True, exist_ok=True)
     return Store.open(storage, name, say=progress.note)
 

@@ -83,7 +83,9 @@ class Store:
         *,
         where: str = "",
     ) -> None:
+        self._storage = storage
         self._search = search
+        self._blocks = blocks
         self._clock = clock
         self._unchecked = where
         self._told = SearchFigureCache()
@@ -434,6 +436,10 @@ class Store:
                 check_record(record)
                 self._unchecked = ""
             return record
+
+    def for_readers(self) -> Store:
+        """Return the same record as a reader sees it: of all hosts, as no particular one."""
+        return Store(self._storage, self._search, self._blocks, self._clock)
 
     def _read(self) -> Record:
         attrs = self._search.user_attrs
