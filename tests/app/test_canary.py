@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tuner.app.canary import CONFIDENCE, MARGIN, Asked, Probes, judge, metric_of
-from tuner.errors import HostError
+from tuner.app import canary
+from tuner.app.canary import CONFIDENCE, MARGIN, Asked, Probes, judge, metric_of, read_figure
+from tuner.errors import DefinitionError, HostError
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
 from tuner.hosts.agent import Usage
@@ -67,11 +68,27 @@ def test_too_few_windows_give_no_number() -> None:
 
 @pytest.mark.parametrize(
     ("objective", "metric"),
-    [("p99", "p99"), ("p50", "p50"), ("cpu", "cpu"), ("memory", "memory"), ("throughput", "p99")],
+    [(name, name) for name in ("p99", "p50", "cpu", "memory", "throughput")],
 )
-def test_the_claim_is_measured_where_it_can_be(objective: str, metric: str) -> None:
-    """Throughput would need a load that a host in production must not get."""
+def test_the_figure_that_the_study_claims_is_compared(objective: str, metric: str) -> None:
+    """Another one can be named, if probes can measure it."""
     assert metric_of(Objective.parse(objective)) == metric
+    assert read_figure(metric) == metric
+
+
+def test_a_figure_that_probes_cannot_measure_is_refused() -> None:
+    """With the option and the figures that they can."""
+    with pytest.raises(DefinitionError, match=r"--figure: .*'capacity'; allowed: a percentile"):
+        read_figure("capacity")
+
+
+def test_bursts_are_announced() -> None:
+    """Throughput needs a load that users of the host may notice; other figures need none."""
+    asked = Asked("http://{host}/", 2_000, 100.0, "throughput")
+    (said,) = asked.statements
+    assert "as fast as 8 connections are answered, 10 times 0.5 s" in said
+    assert "--figure p99" in said
+    assert Asked("http://{host}/", 2_000, 100.0, "p99").statements == ()
 
 
 def test_the_capacity_is_measured_by_its_limit() -> None:
@@ -145,6 +162,37 @@ def test_a_host_that_became_slow_is_worse(web: Web) -> None:
         HostError, match=r"here is worse by more than 10%.*p50 to before .*the claim"
     ):
         probes.checked(HERE, before, None, "the claim")
+
+
+@pytest.mark.integration
+def test_a_claimed_throughput_is_measured(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bursts of a closed loop: a host that answers fewer requests a second is worse."""
+    monkeypatch.setattr(canary, "_BURST_S", 0.2)
+    probes = Probes(Asked(web.url, 400, 400.0, "throughput"), used)
+    web.wait_s = 0.02
+    before = probes.look([HERE])
+    assert len(before["here"].values) == 8
+    assert sum(map(len, before["here"].latencies_us)) == 400
+    web.wait_s = 0.1
+    with pytest.raises(
+        HostError, match=r"here is worse by more than 10%.*throughput to before 0\.\d+ .*the claim"
+    ):
+        probes.checked(HERE, before, None, "the claim")
+    web.wait_s = 0.0
+    after = probes.checked(HERE, before, None, "the claim")
+    assert float(after.partition("to before ")[2].split()[0]) > 1
+
+
+@pytest.mark.integration
+def test_a_claimed_capacity_is_held_against_its_limit(web: Web) -> None:
+    """At the probes' rate, where the limit held before; where it did not, nothing is claimed."""
+    claimed = Constraint.parse("p50<50ms")
+    probes = Probes(Asked(web.url, 10, 100.0, "p50", claimed=claimed), used)
+    before = probes.look([HERE])
+    web.wait_s = 0.1
+    with pytest.raises(HostError, match=r"no longer has the capacity of 100/s at p50 <= 50ms"):
+        probes.checked(HERE, before, None, "the claim")
+    assert "probes answered" in probes.checked(HERE, probes.look([HERE]), None, "the claim")
 
 
 @pytest.mark.integration

@@ -3,7 +3,8 @@
 The native generator asks the host over an open loop at a modest rate, in windows. The same number
 of windows is measured before and after the change, and in turn with those of a host that does not
 change where there is one, so that what drifts for both cancels. The rule is ``judge``'s. Its limits
-are in docs/fleet.md: this is the probes' latency at the probes' rate, from this machine.
+are in docs/fleet.md: this is the probes' latency at the probes' rate, from this machine. Throughput
+is measured with short bursts of a closed loop of few connections.
 """
 
 from __future__ import annotations
@@ -11,31 +12,26 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import socket
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from urllib.parse import SplitResult, urlsplit
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.errors import HostError
+from tuner.app.probe_target import CONNECTIONS, PATIENCE_S, ProbeTarget, probe_target
+from tuner.errors import DefinitionError, HostError, quoted
 from tuner.goals.constraint import Constraint
 from tuner.goals.metric import quantile_of
 from tuner.goals.objective import Objective
 from tuner.hosts.agent import Usage
 from tuner.hosts.inventory import Host
-from tuner.load.generator import Endpoint, LoadGenerator, Next, WindowPlan, WindowSpec
+from tuner.load.generator import LoadGenerator, Mode, Next, WindowPlan, WindowSpec
 from tuner.load.native import NativeGenerator
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import RawWindow, Samples
 from tuner.paths import loadgen_binary
 from tuner.stats.paired import PairedEstimate, estimate, minimum_blocks
-from tuner.workload.wire import Tls, Wire
-from tuner.workload.workload import Request, Workload
 
 MARGIN = 0.10
 """A host is worse only if it is worse by more than this share."""
@@ -43,10 +39,12 @@ CONFIDENCE = 0.99
 """Confidence of the interval that must lie beyond the margin."""
 _WINDOWS = 10
 _LEAST_PER_WINDOW = 50
-_CONNECTIONS = 8
 _WARMUP_S = 0.2
-_PATIENCE_S = 5.0
+_BURST_S = 0.5
+"""Length of a window in which throughput is measured: the host has users."""
 _RESOURCES = ("cpu", "memory")
+THROUGHPUT = "throughput"
+FIGURES = f"a percentile such as p99, {THROUGHPUT}, {', '.join(_RESOURCES)}"
 
 ReadUsage = Callable[[Host], Usage]
 """Reader of a service's current resource use on a host."""
@@ -62,9 +60,11 @@ class Asked:
     """Requests of each of the two measurements."""
     rate_per_s: float
     metric: str
-    """The figure that is compared: a percentile, ``cpu`` or ``memory``."""
+    """The figure that is compared: a percentile, ``throughput``, ``cpu`` or ``memory``."""
     limit: Constraint | None = None
     """A percentile that must hold after the change."""
+    claimed: Constraint | None = None
+    """Limit of a claimed capacity: it must hold after the change if it held before."""
 
     @property
     def windows(self) -> int:
@@ -79,18 +79,40 @@ class Asked:
     @property
     def longest_s(self) -> float:
         """Longest time of one measurement with a control."""
-        return 2 * (self.windows + 1) * (self.window_s + _WARMUP_S + _PATIENCE_S)
+        burst_s = _BURST_S + _WARMUP_S + PATIENCE_S if self.metric == THROUGHPUT else 0.0
+        return 2 * (self.windows + 1) * (self.window_s + _WARMUP_S + PATIENCE_S + burst_s)
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """What the check does to a host, where the user should know it beforehand."""
+        words = (
+            f"the study claims throughput, so the check asks each host as fast as {CONNECTIONS}"
+            f" connections are answered, {self.windows} times {_BURST_S:g} s before its change and"
+            " again after it; --figure p99 compares latency at the probes' rate instead"
+        )
+        return (words,) if self.metric == THROUGHPUT else ()
 
 
 def metric_of(objective: Objective) -> str:
-    """Return the figure that probes can compare for an objective.
+    """Return the figure that is compared for an objective.
 
-    Throughput and capacity need a load that a host in production must not get: p99 stands for them.
+    A capacity is driven beyond its limit to be found, which a host in production must not be:
+    the percentile of the limit is compared, and the limit must hold at the probes' rate.
     """
-    if objective.slo is not None:
-        return objective.slo.metric.name
-    known = objective.name in _RESOURCES or quantile_of(objective.name) is not None
-    return objective.name if known else "p99"
+    return objective.name if objective.slo is None else objective.slo.metric.name
+
+
+def read_figure(text: str) -> str:
+    """Return the name of a figure that can be compared.
+
+    Raises:
+        DefinitionError: probes cannot measure it.
+    """
+    if text not in (THROUGHPUT, *_RESOURCES) and quantile_of(text) is None:
+        raise DefinitionError(
+            f"probes cannot compare {quoted(text)}; allowed: {FIGURES}", path="--figure"
+        )
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,33 +192,46 @@ class Probes:
         Raises:
             HostError: a probe fails, or is not answered in time.
         """
-        first = _first(self.asked.url, hosts[0])
+        first = probe_target(self.asked.url, hosts[0])
         asked = [first, *self._controls(first, hosts[1:])]
+        looks = self._measured(asked, "open")
+        if self.asked.metric != THROUGHPUT:
+            return looks
+        bursts = self._measured(asked, "closed")
+        return {name: replace(look, values=bursts[name].values) for name, look in looks.items()}
+
+    def _measured(self, asked: Sequence[ProbeTarget], mode: Mode) -> dict[str, Look]:
+        """Measure hosts in turn, in windows of one kind.
+
+        Raises:
+            HostError: see ``look``.
+        """
         hosts = [each.host for each in asked]
+        window_s = self.asked.window_s if mode == "open" else _BURST_S
         specs = [
             WindowSpec(
                 # The first of each host warms up what lies between, and is not counted.
                 window_id=f"{host.name}-{number}",
                 instance=host.name,
-                mode="open",
+                mode=mode,
                 rate_per_s=self.asked.rate_per_s,
                 seed=number,
                 warmup_s=_WARMUP_S,
-                duration_s=self.asked.window_s if number else _WARMUP_S,
+                duration_s=window_s if number else _WARMUP_S,
             )
             for number in range(self.asked.windows + 1)
             for host in hosts
         ]
-        plan = WindowPlan(first.workload, tuple(each.endpoint for each in asked), tuple(specs))
+        plan = WindowPlan(asked[0].workload, tuple(each.endpoint for each in asked), tuple(specs))
         taken = _Taken(self.asked, self._usage, hosts)
         self._generator.run(plan, taken.after)
         return {host.name: taken.look(host) for host in hosts}
 
-    def _controls(self, first: _First, hosts: Sequence[Host]) -> Iterator[_First]:
+    def _controls(self, first: ProbeTarget, hosts: Sequence[Host]) -> Iterator[ProbeTarget]:
         for host in hosts:
             # What is wrong with another host is no reason to judge this one.
             with contextlib.suppress(HostError):
-                found = _first(self.asked.url, host)
+                found = probe_target(self.asked.url, host)
                 if found.workload == first.workload:
                     yield found
 
@@ -226,6 +261,7 @@ class Probes:
                     f"{host.name}: {limit.metric.name} {found_us / 1e3:.2f} ms of the probes, and"
                     f" {limit.text} was to hold"
                 )
+        self._check_claimed(host, before[host.name], seen)
         if control is not None and not (control.name in before and control.name in after):
             control = None
         held = (before[control.name].values, after[control.name].values) if control else ((), ())
@@ -237,15 +273,35 @@ class Probes:
             probes = least * _LEAST_PER_WINDOW
             return f"{words}; too few probes to compare with before (--probes {probes} or more)"
         against = f", against {control.name}" if control else ""
+        ratio, low, high = found.ratio.ratio, found.ratio.low, found.ratio.high
+        if self.asked.metric == THROUGHPUT:
+            ratio, low, high = 1 / ratio, 1 / high, 1 / low
         words = (
-            f"{words}; {self.asked.metric} to before {found.ratio.ratio:.3f} (99 % interval"
-            f" {found.ratio.low:.3f} to {found.ratio.high:.3f}{against}); {claim}"
+            f"{words}; {self.asked.metric} to before {ratio:.3f} (99 % interval"
+            f" {low:.3f} to {high:.3f}{against}); {claim}"
         )
         if found.worse:
             raise HostError(
                 f"{host.name} is worse by more than {MARGIN:.0%} since it was changed: {words}"
             )
         return words
+
+    def _check_claimed(self, host: Host, before: Look, after: Look) -> None:
+        """Check that the limit of a claimed capacity holds at the probes' rate, if it did before.
+
+        Raises:
+            HostError: it does not, by more than the margin.
+        """
+        limit = self.asked.claimed
+        if limit is None or limit.metric.quantile is None:
+            return
+        found_us, was_us = (look.quantile_us(limit.metric.quantile) for look in (after, before))
+        if was_us <= limit.limit < found_us / (1 + MARGIN):
+            raise HostError(
+                f"{host.name}: {limit.metric.name} {found_us / 1e3:.2f} ms at"
+                f" {self.asked.rate_per_s:g} probes/s, so it no longer has the capacity of"
+                f" {self.asked.rate_per_s:g}/s at {limit.text} that it had before"
+            )
 
     def _shown(self, look: Look) -> str:
         shares = {"p50": 0.5, "p99": 0.99}
@@ -282,7 +338,7 @@ class _Taken:
         ended = self._used(place)
         try:
             taken_us = _answered(host, self._asked, window)
-            value = self._value(taken_us, self._begun, ended)
+            value = self._value(window, taken_us, self._begun, ended)
         except HostError:
             if place == 0:
                 raise
@@ -303,70 +359,19 @@ class _Taken:
         return self._usage(self._hosts[place]) if self._usage else None
 
     def _value(
-        self, taken_us: NDArray[np.float64], begun: Usage | None, ended: Usage | None
+        self,
+        window: RawWindow,
+        taken_us: NDArray[np.float64],
+        begun: Usage | None,
+        ended: Usage | None,
     ) -> float:
+        if self._asked.metric == THROUGHPUT:
+            return window.duration_s / window.completed  # Smaller is better.
         if begun is None or ended is None:
             return _quantile(taken_us, quantile_of(self._asked.metric) or 0.5)
         if self._asked.metric == "memory":
             return ended.rss_bytes / 2**20
         return (ended.cpu_s - begun.cpu_s) / len(taken_us) * 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class _First:
-    """The answer to the first request of a host: how the probes are to ask it."""
-
-    host: Host
-    workload: Workload
-    endpoint: Endpoint
-
-
-def _first(template: str, host: Host) -> _First:
-    """Return ask a host once.
-
-    Certificates are checked here, and redirects within the host are followed.
-
-    Raises:
-        HostError: the answer is an error.
-    """
-    url = template.replace("{host}", host.address)
-    try:
-        with urllib.request.urlopen(url, timeout=_PATIENCE_S) as answer:  # noqa: S310 - the user's
-            answer.read()
-            end, status = urlsplit(answer.url), answer.status
-    except (urllib.error.URLError, OSError, ValueError) as error:
-        raise HostError(f"{host.name}: {url}: {error}") from error
-    begin = urlsplit(url)
-    if end.hostname != begin.hostname:
-        end, status = begin, None
-    name = end.netloc.rpartition("@")[2]
-    endpoint = Endpoint(host.name, _address(end, host), host=name)
-    return _First(host, _workload(end, status), endpoint)
-
-
-def _workload(url: SplitResult, status: int | None) -> Workload:
-    path = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    tls = Tls(verify=False) if url.scheme == "https" else None
-    return Workload(
-        name="probe",
-        summary="",
-        wire=Wire(tls=tls),
-        requests=(Request(1.0, "GET", path, (), b"", status, None, None),),
-        connections=_CONNECTIONS,
-        arrival="constant",
-        timeout_s=_PATIENCE_S,
-        site=(),
-        backend=None,
-    )
-
-
-def _address(url: SplitResult, host: Host) -> str:
-    port = url.port or (443 if url.scheme == "https" else 80)
-    try:
-        family, *_, where = socket.getaddrinfo(url.hostname, port, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        raise HostError(f"{host.name}: {url.hostname}: {error}") from error
-    return f"[{where[0]}]:{port}" if family == socket.AF_INET6 else f"{where[0]}:{port}"
 
 
 def _answered(host: Host, asked: Asked, window: RawWindow) -> NDArray[np.float64]:

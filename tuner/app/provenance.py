@@ -28,7 +28,7 @@ def option(function: _F) -> _F:
         is_flag=True,
         expose_value=False,
         callback=_keep,
-        help="Accept a record that this user did not make here; without it tuner asks.",
+        help="Accept a record that another user or machine made [ask].",
     )(function)
 
 

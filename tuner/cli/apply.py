@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from tuner.app import provenance
-from tuner.app.canary import Asked, Probes, metric_of
+from tuner.app.canary import FIGURES, Asked, Probes, metric_of, read_figure
 from tuner.app.planning import HostPlan, planned, wanted
 from tuner.app.reached import Reached, reached
 from tuner.app.recommended import FORCEABLE, Recommended, recommended
@@ -81,6 +81,11 @@ Examples:
     "--service", metavar="NAME", help="Name of the service on the hosts [the server's name]."
 )
 @click.option(
+    "--figure",
+    metavar="NAME",
+    help=f"Compare this figure before and after: {FIGURES} [the study's objective].",
+)
+@click.option(
     "--server-name",
     default="",
     metavar="NAME",
@@ -105,6 +110,7 @@ def command(
     probe: str,
     probes: int,
     probe_rate: float,
+    figure: str | None,
     target: str | None,
     service: str | None,
     server_name: str,
@@ -134,7 +140,15 @@ def command(
     record = store.record()
     provenance.confirm_applying(record, shows_only=shows_only)
     given = recommended(evaluate(record), name, accepted)
-    asked = Asked(probe, probes, probe_rate, metric_of(given.study.gained), _limit(watch))
+    gained = given.study.gained
+    asked = Asked(
+        probe,
+        probes,
+        probe_rate,
+        metric_of(gained) if figure is None else read_figure(figure),
+        _limit(watch),
+        claimed=gained.slo,
+    )
     hosts = read_inventory(inventory, generators=False)
     want = wanted(
         given, inventory=inventory, target=target, service=service, server_name=server_name
@@ -142,7 +156,7 @@ def command(
     chosen = hosts.targets[:canary] if canary else hosts.targets
     with reached(hosts) as there:
         plans = planned(chosen, want, there.agent, there.home, validate=check or not diff)
-        _show(given, plans)
+        _show([*given.statements(), *asked.statements], plans)
         if shows_only:
             return
         if any(plan.is_needed for plan in plans) and not yes:
@@ -164,8 +178,8 @@ def _roll_out(there: Reached, given: Recommended, store: Store, judge: Probes) -
     )
 
 
-def _show(given: Recommended, plans: Sequence[HostPlan]) -> None:
-    for statement in given.statements():
+def _show(statements: Sequence[str], plans: Sequence[HostPlan]) -> None:
+    for statement in statements:
         click.echo(f"note: {statement}", err=True)
     for plan in plans:
         click.echo(plan.words, nl=False)
