@@ -39,8 +39,10 @@ STATE = f"{SERVICE_FOLDER}/saved.json"
 def plan(there: FakeHost, study: StudyResult | None = None) -> HostPlan:
     """Return the plan for a host."""
     want = wanted(given(study or own_study()), inventory="prod.yml")
-    (found,) = planned([host()], want, lambda _: there, no_home)
-    return found
+    found = planned([host()], want, lambda _: there, no_home)
+    found.check([host()])
+    (only,) = found.plans
+    return only
 
 
 def refusal(there: FakeHost, study: StudyResult | None = None) -> str:
@@ -93,7 +95,7 @@ def test_a_file_that_the_host_does_not_include_is_refused() -> None:
     want = wanted(given(own_study()), inventory="prod.yml", target="/etc/nginx/other.conf")
     there = FakeHost({"/etc/nginx/other.conf": TEXT, SITE: SHOP, MAIN: TEXT})
     with pytest.raises(HostError, match=f"{MAIN}: was changed by the study, and .* not include"):
-        planned([host()], want, lambda _: there, no_home)
+        planned([host()], want, lambda _: there, no_home).check([])
 
 
 def test_a_host_that_has_it_already_is_not_changed() -> None:
@@ -142,11 +144,19 @@ def test_every_host_is_planned_before_any_is_changed() -> None:
     """All that cannot be applied is said at once, each host with its own reason."""
     hosts = {"one": FakeHost(), "two": FakeHost({SITE: SHOP}), "three": FakeHost({MAIN: "http {"})}
     want = wanted(given(own_study()), inventory="prod.yml")
+    among = [host(name) for name in hosts]
+    found = planned(among, want, lambda h: hosts[h.name], no_home)
+    assert [plan.host.name for plan in found.plans] == ["one"]
     with pytest.raises(HostError) as refused:
-        planned([host(name) for name in hosts], want, lambda h: hosts[h.name], no_home)
+        found.check(among)
+    assert "change the other hosts only: --limit '!two,!three'" in str(refused.value)
     assert f"two: {MAIN}: cannot be read: No such file" in str(refused.value)
     assert f"three: {MAIN}:1" in str(refused.value)
     assert "one:" not in str(refused.value)
+    with pytest.raises(HostError, match=r"Mend that, or .*: --limit one$"):
+        found.check(among, "one,two,three")
+    with pytest.raises(HostError, match=r"Mend that$"):
+        found.check(among[1:])
 
 
 # --- a study of the lab ------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def plans(hosts: Mapping[str, FakeHost] | None = None) -> list[HostPlan]:
     """What is to be done on the hosts."""
     there = hosts or {name: FakeHost() for name in NAMES}
     want = wanted(given(own_study()), inventory="prod.yml")
-    return planned([host(name) for name in there], want, lambda h: there[h.name], no_home)
+    return [*planned([host(name) for name in there], want, lambda h: there[h.name], no_home).plans]
 
 
 def acts(site: Site) -> list[str]:

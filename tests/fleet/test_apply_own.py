@@ -83,7 +83,9 @@ def plan(made: Bed, there: Reached, result: StudyResult) -> list[HostPlan]:
     """What applying it would do."""
     want = wanted(recommended(result, "mine"), inventory=str(made.inventory))
     hosts = read_inventory(str(made.inventory), generators=False).targets
-    return planned(hosts, want, there.agent, there.home)
+    found = planned(hosts, want, there.agent, there.home)
+    found.check(hosts)
+    return [*found.plans]
 
 
 def roll_out(there: Reached, plans: list[HostPlan], probes: int) -> list[Applied]:

@@ -82,7 +82,9 @@ def test_a_host_that_refuses_it_keeps_every_host_unchanged(hosts: Bed, recommend
     assert code == 3
     assert "nothing was changed; north: nginx refused it: nginx -t: " in said
     assert "/var/log/nginx/error.log" in said
-    assert out == ""
+    assert "change the other hosts only: --limit '!north'" in said
+    assert "east: would change" in out
+    assert "north" not in out
     assert {name: master(hosts[name]) for name in NAMES} == masters
     assert recorded(recommended)[seen:] == []
 
@@ -97,6 +99,7 @@ def test_a_host_that_is_down_keeps_every_host_unchanged(hosts: Bed, recommended:
         hosts["west"].start()
     assert code == 3
     assert "nothing was changed; west: " in said
+    assert "--limit '!west'" in said
     assert recorded(recommended)[seen:] == []
 
 
@@ -123,7 +126,7 @@ def test_a_host_that_dies_meanwhile_keeps_no_other_changed(hosts: Bed, recommend
     want = wanted(recommended_of(evaluate(store.record()), "mine"), inventory="hosts.yml")
     inventory = read_inventory(str(hosts.inventory), generators=False)
     with reached(inventory) as there:
-        plans = planned(inventory.targets, want, there.agent, there.home)
+        plans = planned(inventory.targets, want, there.agent, there.home).plans
         hosts["west"].kill()
         try:
             with pytest.raises(HostError) as failed:

@@ -161,6 +161,32 @@ class HostPlan:
         return "".join([*rows, f"{name}: then {how}\n"])
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The plans for several hosts, and the hosts that have none."""
+
+    plans: tuple[HostPlan, ...]
+    refused: Mapping[str, str]
+    """By host, why the recommendation cannot be applied there: file and line, where it has any."""
+
+    def check(self, among: Sequence[Host], limit: str | None = None) -> None:
+        """Raise HostError if a host was refused, with the reasons and the way to change the others.
+
+        Args:
+            among: the hosts of which these were chosen.
+            limit: by which they were selected; None: all of an inventory.
+        """
+        if not self.refused:
+            return
+        words = "; ".join(f"{name}: {reason}" for name, reason in self.refused.items())
+        others = [host.name for host in among if host.name not in self.refused]
+        way_out = ""
+        if others:
+            names = [f"!{name}" for name in self.refused] if limit is None else others
+            way_out = f", or change the other hosts only: --limit {shlex.quote(','.join(names))}"
+        raise HostError(f"nothing was changed; {words}. Mend that{way_out}")
+
+
 def planned(
     hosts: Sequence[Host],
     want: Wanted,
@@ -168,8 +194,8 @@ def planned(
     home: Callable[[Host, str], Home],
     *,
     validate: bool = True,
-) -> list[HostPlan]:
-    """Return the plan for every host; nothing is changed.
+) -> Planned:
+    """Return the plan for every host, or the reason why it has none; nothing is changed.
 
     Args:
         hosts: the hosts.
@@ -177,23 +203,14 @@ def planned(
         channel: reaches a host.
         home: a host as the program of its service finds it, by the path of that program.
         validate: whether each host's server judges the result, without a file being replaced.
-
-    Raises:
-        HostError: hosts to which it cannot be applied, each with its reason.
     """
-    plans, refused = [], []
+    plans, refused = [], {}
     for host in hosts:
         try:
             plans.append(_plan(host, want, channel(host), home, validate=validate))
         except (UnfitError, DefinitionError, HostError) as error:
-            words = str(error)
-            refused.append(words if words.startswith(f"{host.name}: ") else f"{host.name}: {words}")
-    if refused:
-        raise HostError(
-            f"nothing was changed; {'; '.join(refused)}. Mend that, or leave the host out of the"
-            " inventory"
-        )
-    return plans
+            refused[host.name] = str(error).removeprefix(f"{host.name}: ")
+    return Planned(tuple(plans), refused)
 
 
 def _plan(

@@ -16,7 +16,7 @@ from tuner.app.roll_out import RollOut
 from tuner.app.session import open_store
 from tuner.errors import DefinitionError
 from tuner.goals.constraint import Constraint
-from tuner.hosts.inventory import Host, Inventory, read_inventory
+from tuner.hosts.inventory import limited, read_inventory
 from tuner.judge.results import evaluate
 from tuner.store.store import Store
 
@@ -26,6 +26,7 @@ Examples:
   tuner apply mine --inventory prod.yml --check
   tuner apply mine --inventory prod.yml --canary 1 --watch 'p99<5ms' --probe http://{host}/
   tuner apply mine --inventory prod.yml --yes
+  tuner apply mine --inventory prod.yml --limit '!web3'
   tuner apply mine --inventory prod.yml --force-verdict equivalent
   tuner rollback mine --inventory prod.yml
 """
@@ -35,6 +36,9 @@ Examples:
 @click.argument("name")
 @click.option(
     "--inventory", required=True, metavar="FILE", help="Use the hosts of the group targets."
+)
+@click.option(
+    "--limit", metavar="HOSTS", help="Change only hosts a,b; or all except '!a,!b' [all hosts]."
 )
 @click.option("--diff", is_flag=True, help="Show the change on each host without making it.")
 @click.option(
@@ -102,6 +106,7 @@ def command(
     name: str,
     *,
     inventory: str,
+    limit: str | None,
     diff: bool,
     check: bool,
     yes: bool,
@@ -122,7 +127,8 @@ def command(
     Requires the verdict "better". Reads each host's files and merges the change into them, so that
     the host's own lines stay; refuses a conflict with its file and line. For a study of the lab,
     sets the changed settings in the host's own files. Each host's own server validates the result
-    before a file is replaced. Shows the change, then asks for confirmation.
+    before a file is replaced. Shows the change, then asks for confirmation. Changes no host if
+    one is refused, unless --limit leaves that one out.
 
     Changes one host after another: probe, back up, replace, validate, reload, probe again. Restarts
     Caddy instead of reloading it if the environment of its process changes. Restores every changed
@@ -153,18 +159,23 @@ def command(
     want = wanted(
         given, inventory=inventory, target=target, service=service, server_name=server_name
     )
-    chosen = hosts.targets[:canary] if canary else hosts.targets
+    among = limited(hosts.targets, limit)
+    chosen = among[:canary] if canary else among
     with reached(hosts) as there:
-        plans = planned(chosen, want, there.agent, there.home, validate=check or not diff)
+        found = planned(chosen, want, there.agent, there.home, validate=check or not diff)
+        plans = found.plans
         _show([*given.statements(), *asked.statements], plans)
+        found.check(among, limit)
         if shows_only:
             return
         if any(plan.is_needed for plan in plans) and not yes:
             click.confirm("apply this?", abort=True)
         program = given.record.server.name
         judge = Probes(asked, lambda host: there.agent(host).usage(program))
-        _roll_out(there, given, store, judge).run(plans, hosts.targets[len(chosen) :])
-    _show_left(hosts, chosen, canary)
+        _roll_out(there, given, store, judge).run(plans, among[len(chosen) :])
+    left = [host.name for host in hosts.targets if host not in chosen]
+    if left:
+        click.echo(f"not changed, as asked: {', '.join(left)}")
 
 
 def _roll_out(there: Reached, given: Recommended, store: Store, judge: Probes) -> RollOut:
@@ -183,12 +194,6 @@ def _show(statements: Sequence[str], plans: Sequence[HostPlan]) -> None:
         click.echo(f"note: {statement}", err=True)
     for plan in plans:
         click.echo(plan.words, nl=False)
-
-
-def _show_left(hosts: Inventory, chosen: Sequence[Host], canary: int | None) -> None:
-    left = [host.name for host in hosts.targets if host not in chosen]
-    if left:
-        click.echo(f"not changed, since --canary is {canary}: {', '.join(left)}")
 
 
 def _limit(text: str | None) -> Constraint | None:

@@ -9,13 +9,14 @@ import click
 from tuner.app.reached import reached
 from tuner.app.session import open_store
 from tuner.errors import HostError
-from tuner.hosts.inventory import read_inventory
+from tuner.hosts.inventory import limited, read_inventory
 from tuner.record.model import Applied
 
 _EPILOG = """
 \b
 Examples:
   tuner rollback mine --inventory prod.yml
+  tuner rollback mine --inventory prod.yml --limit web1
 """
 
 
@@ -24,17 +25,21 @@ Examples:
 @click.option(
     "--inventory", required=True, metavar="FILE", help="Use the hosts of the group targets."
 )
+@click.option(
+    "--limit", metavar="HOSTS", help="Restore only hosts a,b; or all except '!a,!b' [all hosts]."
+)
 @click.option("--storage", metavar="URL", help="Use this Optuna storage [SQLite in studies/NAME/].")
-def command(name: str, *, inventory: str, storage: str | None) -> None:
+def command(name: str, *, inventory: str, limit: str | None, storage: str | None) -> None:
     """Restore the files that `tuner apply NAME` replaced on the hosts of an inventory.
 
     Changes nothing on a host that this study did not change, so it is safe to run at any time.
     """
     store = open_store(name, storage)
     hosts = read_inventory(inventory, generators=False)
+    among = limited(hosts.targets, limit)
     with reached(hosts) as there:
-        click.echo(f"putting back: {', '.join(host.name for host in hosts.targets)}", err=True)
-        given = there.services.give_back(hosts.targets, f"{name} ")
+        click.echo(f"putting back: {', '.join(host.name for host in among)}", err=True)
+        given = there.services.give_back(among, f"{name} ")
     for host, paths in given.files.items():
         words = f"put back {', '.join(paths)}" if paths else f"nothing of {name} to put back"
         click.echo(f"{host}: {words}")

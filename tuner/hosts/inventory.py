@@ -15,12 +15,12 @@ import shlex
 import stat
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import DefinitionError
+from tuner.errors import DefinitionError, quoted
 from tuner.reading.inputs import INVENTORY_BYTES, open_input
 
 TARGETS, GENERATORS, BACKENDS = "targets", "generators", "backends"
@@ -239,6 +239,36 @@ def parse_inventory(told: Mapping[str, Any], path: str, *, generators: bool = Tr
                 path=path,
             )
     return Inventory(path, found[TARGETS], found[GENERATORS], found[BACKENDS])
+
+
+def limited(hosts: Sequence[Host], limit: str | None) -> tuple[Host, ...]:
+    """Return the hosts that a limit selects, in the order of the inventory.
+
+    Args:
+        hosts: to select from.
+        limit: names with commas between them; if all of them begin with ``!``, every other host.
+            None: all hosts.
+
+    Raises:
+        DefinitionError: a name is none of them, both kinds are mixed, or no host is left.
+    """
+    if limit is None:
+        return tuple(hosts)
+    words = [word.strip() for word in limit.split(",") if word.strip()]
+    names = {word.removeprefix("!") for word in words}
+    known = ", ".join(host.name for host in hosts)
+    for name in sorted(names - {host.name for host in hosts}):
+        raise DefinitionError(f"no host {quoted(name)}; hosts: {known}", path="--limit")
+    without = [word.startswith("!") for word in words]
+    if any(without) and not all(without):
+        raise DefinitionError(
+            f"{quoted(limit)} both names hosts and leaves some out; write one of them",
+            path="--limit",
+        )
+    found = tuple(host for host in hosts if (host.name in names) != any(without))
+    if not found:
+        raise DefinitionError(f"{quoted(limit)} leaves no host; hosts: {known}", path="--limit")
+    return found
 
 
 def host_pattern(names: Iterable[str]) -> str:
