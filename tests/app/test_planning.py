@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,12 +26,15 @@ from tests.app.services import (
     own_study,
 )
 from tests.hosts.nginxes import NGINX
+from tuner.app.host_files import tuned_files
 from tuner.app.planning import HostPlan, planned, wanted
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts.agent import Agent
 from tuner.hosts.inventory import Host
 from tuner.hosts.service import SERVICE_FOLDER
 from tuner.judge.results import StudyResult
+from tuner.own.patch import exported
+from tuner.servers.nginx import usual_place
 
 ADMIN = "    location /admin { deny all; }\n"
 STATE = f"{SERVICE_FOLDER}/saved.json"
@@ -96,6 +100,37 @@ def test_a_file_that_the_host_does_not_include_is_refused() -> None:
     there = FakeHost({"/etc/nginx/other.conf": TEXT, SITE: SHOP, MAIN: TEXT})
     with pytest.raises(HostError, match=f"{MAIN}: was changed by the study, and .* not include"):
         planned([host()], want, lambda _: there, no_home).check([])
+
+
+@pytest.mark.parametrize(
+    ("config", "folder", "name", "words"),
+    [
+        (MAIN, "/etc/cron.d", "evil", "is damaged: its patch counts from '/etc/cron.d'"),
+        (MAIN, "/etc/nginx/conf.d", "evil", "is damaged: its patch counts from"),
+        (MAIN, "../../etc/nginx", "evil", "is damaged: its patch counts from"),
+        (MAIN, "/etc", "cron.d/evil", "changed /etc/cron.d/evil, which lies outside the folder"),
+        ("/srv/copy/nginx.conf", "/srv", "copies/x", "apply changes files below /etc/nginx only"),
+    ],
+)
+def test_a_patch_stays_below_the_folder_of_the_main_file(
+    config: str, folder: str, name: str, words: str
+) -> None:
+    """Whatever its record says that its names count from; no host is asked."""
+    more = {"own.patch": f"  patch -p0 -d {folder} < own.patch\n", f"own/{name}": "evil"}
+    study = given(own_study())
+    hostile = replace(study, chosen=replace(study.chosen, more=more))
+    with pytest.raises(DefinitionError, match=f"NAME: .*{re.escape(words)}"):
+        tuned_files(hostile, config, MAIN, usual_place)
+
+
+def test_a_patch_of_a_copy_is_applied_where_the_hosts_file_lies() -> None:
+    """Its names count from the folder of the copy; an included file lies below it."""
+    file, copy = "/srv/a/conf.d/x", "/srv/a/n.conf"
+    more = exported("0", {file: "1\n"}, {file: "2\n"}, copy, "")
+    study = given(own_study())
+    study = replace(study, chosen=replace(study.chosen, more=more))
+    found = tuned_files(study, copy, MAIN, usual_place)
+    assert found.after == {"/etc/nginx/conf.d/x": "2\n"}
 
 
 def test_a_host_that_has_it_already_is_not_changed() -> None:

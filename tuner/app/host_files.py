@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -50,7 +50,8 @@ def tuned_files(
         place: of the server.
 
     Raises:
-        DefinitionError: nothing of the user's files changed, or not by a patch.
+        DefinitionError: nothing of the user's files changed, or not by a patch; or a file lies
+            outside the folder of the main file.
     """
     chosen, name = given.chosen, given.name
     prefix, text = f"{APPLIED}/", chosen.more.get(PATCH, "")
@@ -75,14 +76,49 @@ def tuned_files(
         before = before_patch(text, after)
     except ValueError as error:
         raise DefinitionError(f"the record of {name!r} is damaged: {error}", path="NAME") from None
-    # Names count from a folder that may lie above the main file's.
-    up = os.path.relpath(folder_of(text), Path(config).absolute().parent) if after else "."
-    folder = PurePath(os.path.normpath(PurePath(main).parent / up))
+    paths = _paths_on_hosts(after, folder_of(text), config, main, name) if after else {}
     return Tuned(
-        {str(folder / key): value for key, value in before.items()},
-        {str(folder / key): value for key, value in after.items()},
+        {paths[key]: value for key, value in before.items()},
+        {paths[key]: value for key, value in after.items()},
         given.baseline.text,
     )
+
+
+def _paths_on_hosts(
+    names: Iterable[str], folder: Path, config: str, main: str, study: str
+) -> dict[str, str]:
+    """Return the paths on the hosts of the files of a patch, by their names in it.
+
+    Args:
+        names: of the files.
+        folder: from which they count: that of the main file, or one above it.
+        config: main file that was tuned.
+        main: main file on the hosts.
+        study: name of the study.
+
+    Raises:
+        DefinitionError: the patch counts from another folder, or a file lies outside the folder of
+            the main file, where nothing is changed.
+    """
+    tuned = Path(os.path.normpath(Path(config).absolute().parent))
+    if not folder.is_absolute() or not tuned.is_relative_to(os.path.normpath(folder)):
+        raise DefinitionError(
+            f"the record of {study!r} is damaged: its patch counts from {str(folder)!r}, which is"
+            f" neither the folder of {config} nor above it",
+            path="NAME",
+        )
+    found, home = {}, PurePath(main).parent
+    for name in names:
+        there = os.path.normpath(home / os.path.relpath(folder / name, tuned))
+        if not PurePath(there).is_relative_to(home):
+            raise DefinitionError(
+                f"{study!r} changed {folder / name}, which lies outside the folder of the main"
+                f" file; apply changes files below {home} only. Change it by hand (tuner export"
+                f" {study} --diff)",
+                path="NAME",
+            )
+        found[name] = there
+    return found
 
 
 def merged(tuned: Tuned, found: Found) -> dict[str, str]:
