@@ -30,6 +30,7 @@ from json import dumps, loads
 from tuner_processes import environment_of, runs_of, the_run_of
 
 from tuner.hosts.access import is_enterable, is_readable
+from tuner.hosts.ansible_temporary import sweep
 from tuner.hosts.locks import LockHolder, Locks, take_cores
 from tuner.hosts.log_end import log_end
 from tuner.hosts.overlaid import run_overlaid
@@ -317,4 +318,5 @@ if __name__ == "__main__":
     # A hang-up is the end of the channel, not of the cleaning up after it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    sweep()
     serve(sys.stdin, sys.stdout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.nginxes import needs_nginx, nginx_lab
+from tuner.hosts import ansible_temporary
+from tuner.hosts.playbooks import remote_temporary
 from tuner.paths import temporaries_in, temporary
 
 TOP = Path(__file__).resolve().parents[2]
@@ -72,6 +75,42 @@ def test_what_a_killed_process_left_is_swept(system: Path) -> None:
     with temporary("samples"):
         assert not left.exists()
     assert [path.name for path in system.iterdir()] == ["tuner-of-mine"]
+
+
+def test_what_a_killed_playbook_left_on_a_host_is_removed_when_it_is_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From tuner's folder of the account that logged in; a younger one may be in use."""
+    folder = tmp_path / ".ansible" / "tuner"
+    for name in ("ansible-tmp-1-2-3", "ansible-tmp-4-5-6", "of-mine"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "module.py").touch()
+    for name in ("ansible-tmp-1-2-3", "of-mine"):
+        os.utime(folder / name, (0, 0))
+    account = pwd.struct_passwd(("x", "", os.geteuid(), os.getegid(), "", str(tmp_path), ""))
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: account)
+    ansible_temporary.sweep()
+    assert {path.name for path in folder.iterdir()} == {"ansible-tmp-4-5-6", "of-mine"}
+    assert (os.geteuid(), os.getegid()) == (account.pw_uid, account.pw_gid)
+
+
+def test_a_users_own_setting_of_that_folder_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Ansible's configuration file or its environment: the usual one may not be writable."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.chmod(0o755)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("ANSIBLE_CONFIG", "ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP"):
+        monkeypatch.delenv(name, raising=False)
+    Path("ansible.cfg").write_text("[defaults]\nforks = 5\n")
+    assert remote_temporary() == {"ANSIBLE_REMOTE_TEMP": "~/.ansible/tuner"}
+    Path("ansible.cfg").write_text("[defaults]\nremote_tmp = /tmp/%u\n")
+    assert remote_temporary() == {}
+    Path("ansible.cfg").unlink()
+    monkeypatch.setenv("ANSIBLE_REMOTE_TMP", "/srv/tmp")
+    assert remote_temporary() == {}
 
 
 @pytest.mark.integration

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import HostError, UnreachableError
-from tuner.hosts import access, locks, log_end, overlaid, proc
+from tuner.hosts import access, ansible_temporary, locks, log_end, overlaid, proc
 from tuner.hosts.inventory import Host
 from tuner.hosts.locks import LockAttempt, LockHolder
 from tuner.measurement.clocks import ClockReading
@@ -246,6 +246,7 @@ class Agent:
         playbooks = data_dir("playbooks")
         sources = {
             access.__name__: Path(access.__file__).read_bytes(),
+            ansible_temporary.__name__: Path(ansible_temporary.__file__).read_bytes(),
             locks.__name__: Path(locks.__file__).read_bytes(),
             log_end.__name__: Path(log_end.__file__).read_bytes(),
             overlaid.__name__: Path(overlaid.__file__).read_bytes(),

@@ -6,6 +6,7 @@ of it. https://ansible.readthedocs.io/projects/runner/
 
 from __future__ import annotations
 
+import configparser
 import os
 import shlex
 import shutil
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import HostError, Interrupted, UnreachableError
+from tuner.hosts.ansible_temporary import FOLDER
 from tuner.hosts.inventory import SSH_ARGS, configuration_file, refuse_name
 from tuner.hosts.reason import reason
 from tuner.paths import data_dir
@@ -117,14 +119,15 @@ class Playbooks:
             for host in str(variables[name]).removesuffix(",").split(","):
                 refuse_name(host)
         private = _prepared(self.work / "ansible", variables)
-        here = {} if isinstance(self.inventory, str) else _temporary(private / "tmp")
+        hosts = isinstance(self.inventory, str)
+        temporary = remote_temporary() if hosts else _temporary(private / "tmp")
         inventory = self.inventory
         with _stoppable() as asked_to_stop:
             runner = ansible_runner.run(
                 private_data_dir=str(private),
                 playbook=str(folder / playbook),
                 inventory=inventory if isinstance(inventory, str) else dict(inventory),
-                envvars={**_environment(folder, private), **here, **self.settings},
+                envvars={**_environment(folder, private), **temporary, **self.settings},
                 suppress_env_files=True,
                 event_handler=keep,
                 cancel_callback=asked_to_stop,
@@ -236,6 +239,27 @@ def _temporary(folder: Path) -> dict[str, str]:
     """
     folder.mkdir(mode=0o700)
     return {"TMPDIR": str(folder), "ANSIBLE_REMOTE_TEMP": str(folder)}
+
+
+def remote_temporary() -> dict[str, str]:
+    """Return the setting of Ansible's folder for temporary files on hosts.
+
+    It is empty if the user has set another folder: the usual one may be of no use there.
+    """
+    set_here = "ANSIBLE_REMOTE_TEMP" in os.environ or "ANSIBLE_REMOTE_TMP" in os.environ
+    return {} if set_here or _sets_remote_temporary() else {"ANSIBLE_REMOTE_TEMP": FOLDER}
+
+
+def _sets_remote_temporary() -> bool:
+    """Return whether the configuration file that Ansible reads sets that folder."""
+    named = configuration_file().get("ANSIBLE_CONFIG") or os.environ.get("ANSIBLE_CONFIG")
+    places = [named] if named else ["~/.ansible.cfg", "/etc/ansible/ansible.cfg"]
+    file = next((path for path in map(Path.expanduser, map(Path, places)) if path.is_file()), None)
+    found = configparser.ConfigParser(interpolation=None, strict=False)
+    # What cannot be read here, Ansible refuses by itself.
+    with suppress(OSError, configparser.Error, UnicodeDecodeError):
+        found.read(file or [])
+    return found.has_option("defaults", "remote_tmp")
 
 
 _PATHS = ("ANSIBLE_VAULT_PASSWORD_FILE", "ANSIBLE_PRIVATE_KEY_FILE")
