@@ -14,13 +14,21 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+import yaml
 
 from tests.reading.test_printable import hidden
+from tests.report.test_contest_pages import met
+from tuner.errors import DefinitionError
 from tuner.export.ansible import role, variables
+from tuner.export.compose import compose
 from tuner.export.configuration import comment, export_files, provenance
+from tuner.export.results import write_results
+from tuner.export.run import write_run
+from tuner.judge.contest_results import ContestResult, evaluate_contest
 from tuner.judge.results import StudyResult, evaluate
 from tuner.record.model import ConfigurationRecord, Record
 from tuner.report.charts import charts, titles
+from tuner.report.contest_pages import contest_html, contest_markdown
 from tuner.report.data import as_data
 from tuner.report.embed import bundle
 from tuner.report.html import render_html
@@ -121,6 +129,89 @@ def test_exports_hold_nothing_hidden(wild: StudyResult) -> None:
         assert files
         for name, text in files.items():
             assert not hidden(text), name
+
+
+MARKUP = "</script><img src=x onerror=alert(1)> [a](https://evil.example) @team"
+PATHS = "/../../evil"
+
+
+def seen_in(folder: Path) -> dict[str, str]:
+    """Return the text of every file that a visitor of a kept folder opens, by its name there."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {
+        str(path.relative_to(folder)): path.read_text(encoding="utf-8")
+        for path in files
+        if path.suffix != ".gz"
+    }
+
+
+def test_a_kept_folder_holds_nothing_hidden(wild: StudyResult, tmp_path: Path) -> None:
+    """The page, charts, configurations and role variables of ``tuner export --results``."""
+    written = write_results(wild, tmp_path / "kept" / "results")
+    assert all(path.is_relative_to(tmp_path / "kept" / "results") for path in written)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    found = seen_in(tmp_path / "kept" / "results")
+    assert {"report.md", "charts/effect.svg", "tuned/configuration.yaml"} <= found.keys()
+    for name, text in found.items():
+        assert not hidden(text), name
+
+
+def test_compose_holds_nothing_hidden(wild: StudyResult) -> None:
+    """The comments, labels and commands of its file; a hostile version names no image."""
+    definition = {**wild.record.definition, "workload": "static"}
+    record = replace(wild.record, definition=definition)
+    with pytest.raises(DefinitionError, match="which no image has"):
+        compose(replace(wild, record=record))
+    record = replace(record, server=replace(record.server, version="1.22.1"))
+    files = compose(replace(wild, record=record))
+    assert yaml.safe_load(files["compose.yaml"])["services"].keys() == {"server", "load"}
+    for name, text in files.items():
+        assert name.startswith(("compose.yaml", "server/", "site/"))
+        assert name.startswith("site/") or not hidden(str(text)), name
+
+
+@pytest.fixture(scope="module")
+def contest() -> ContestResult:
+    """A contest with a hostile text in every field that is free."""
+    text = HOSTILE + MARKUP + PATHS
+    found = met(text=text)
+    made = poisoned(found.record)
+    kept = {
+        name: getattr(found.record, name)
+        for name in ("definition", "blocks", "calibration", "protocol", "trials", "instrument")
+    }
+    contest = replace(
+        found.contest,
+        servers=tuple(replace(each, version=text, build=text) for each in found.contest.servers),
+    )
+    return evaluate_contest(replace(made, **kept, contest=contest))
+
+
+def test_the_pages_of_a_contest_hold_nothing_hidden(contest: ContestResult) -> None:
+    """Nor any markup but tuner's own: no script ends, no picture, link or mention begins."""
+    page = contest_html([contest]).replace(bundle(), "")
+    assert not hidden(page)
+    assert "<img src=x" not in page
+    markdown = contest_markdown([contest])
+    assert not hidden(markdown)
+    # A code span shows what it holds.
+    shown = "\n".join(row for row in markdown.splitlines() if not row.startswith("Run again: `"))
+    for text in ("<img src=x", "](https://evil", "@team"):
+        assert text not in shown
+
+
+def test_a_kept_contest_holds_nothing_hidden_and_stays_in_its_folder(
+    contest: ContestResult, tmp_path: Path
+) -> None:
+    """Names of cases, arms and charts become names of files there, and of nothing else."""
+    folder = tmp_path / "kept" / "run"
+    written = write_run([contest], folder)
+    assert all(path.resolve().is_relative_to(folder) for path in written)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert [path.name for path in folder.parent.iterdir()] == ["run"]
+    for name, text in seen_in(folder).items():
+        assert not hidden(name, lines=False), name
+        assert not hidden(text), name
 
 
 def test_markdown_makes_no_link_of_a_text() -> None:

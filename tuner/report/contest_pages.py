@@ -226,7 +226,7 @@ def _scaling(results: Sequence[ContestResult]) -> list[str]:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return table_of(head, [tuple(map(plain, row)) for row in rows])
+    return table_of(tuple(map(plain, head)), [tuple(map(plain, row)) for row in rows])
 
 
 def _bullets(lines: Iterable[str]) -> str:
