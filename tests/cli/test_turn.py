@@ -22,8 +22,8 @@ from tuner.testing.lab import Faults, SimulatedHost
 HOLD = """
 import os, sys
 from pathlib import Path
-from tuner.hosts.turn import Turn
-turn = Turn(Path(sys.argv[1]), wait=False, say=print)
+from tuner.hosts.turn import HostLocks
+turn = HostLocks(Path(sys.argv[1]), wait=False, say=print)
 turn.take_study()
 turn.take_here(os.sched_getaffinity(0))
 print("measuring", flush=True)
