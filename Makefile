@@ -54,7 +54,7 @@ $(STAMPS)/package: pyproject.toml hatch_build.py $(GENERATOR_SOURCES) $(STAMPS)/
 # ---------------------------------------------------------------- develop
 
 .PHONY: develop
-develop: setup $(STAMPS)/locked-dev ## The same, with what the tests need
+develop: setup $(STAMPS)/locked-dev ## Install the tools of the tests too
 
 $(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
@@ -69,7 +69,7 @@ SYSTEM := nginx nghttpx h2load compose chromium postgresql tools hosts
 
 # As root, one run. A user with sudo needs two: first, as root, the tests that need root.
 .PHONY: test
-test: $(SYSTEM) lint lint-rust test-rust ## All that must pass: lints, types, tests, a study, the wheel
+test: $(SYSTEM) lint lint-rust test-rust ## Run all checks: lints, types, tests, a study, the wheel
 	@if [ "$$(id -u)" -eq 0 ] || [ -n "$(ARGS)" ]; then \
 		$(PYTEST) $(ARGS); \
 	elif sudo -n true 2>/dev/null; then \
@@ -92,75 +92,75 @@ postgresql chromium tools hosts:
 	@.ci/require $@
 
 .PHONY: fresh
-fresh: ## The README's two commands in a bare Debian root, as root or AS=user with sudo (needs root)
+fresh: ## Run the README's two commands in a bare Debian root, as root or AS=user with sudo (needs root)
 	.ci/fresh $(or $(AS),root)
 
 .PHONY: lint
-lint: develop ## ruff and mypy
+lint: develop ## Run ruff and mypy
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
 .PHONY: lint-rust
-lint-rust: ## rustfmt and clippy
+lint-rust: ## Run rustfmt and clippy
 	@.ci/require rust-lints
 	$(CARGO) fmt --manifest-path loadgen/Cargo.toml --check
 	$(CARGO) clippy $(CRATE) --all-targets -- -D warnings
 
 .PHONY: test-rust
-test-rust: ## The generator's own tests
+test-rust: ## Run the generator's own tests
 	@.ci/require cargo
 	$(CARGO) test --quiet $(CRATE)
 
 .PHONY: fuzz
-fuzz: fuzz-generator fuzz-records ## Random inputs against all that reads what others wrote (INPUTS=N for each)
+fuzz: fuzz-generator fuzz-records ## Test all readers of foreign files with random inputs (INPUTS=N for each)
 
 .PHONY: fuzz-generator
-fuzz-generator: ## Millions of inputs against the generator's readers (INPUTS=5000000 for each)
+fuzz-generator: ## Test the generator's readers with millions of inputs (INPUTS=5000000 for each)
 	@.ci/require cargo
 	FUZZ_INPUTS=$(or $(INPUTS),5000000) $(CARGO) test $(CRATE) --profile fuzz --test fuzz -- \
 		--nocapture --test-threads 1
 
 .PHONY: fuzz-records
-fuzz-records: develop ## Thousands of damaged records of each kind (INPUTS=2000 for each)
+fuzz-records: develop ## Test thousands of damaged records of each kind (INPUTS=2000 for each)
 	$(BIN)/python -m tests.record.damages --inputs $(or $(INPUTS),2000)
 
 .PHONY: proof
-proof: develop ## The long simulations behind the statistics
+proof: develop ## Run the long simulations behind the statistics
 	$(BIN)/python -m pytest -m proof $(ARGS)
 
 .PHONY: roam
-roam: develop ## Property tests with new examples each time, a thousand per test
+roam: develop ## Run the property tests with new examples, a thousand per test
 	$(PYTEST) -m hypothesis --hypothesis-profile roam $(ARGS)
 
 # The files that draw from tests/seeds.py.
 SEEDED = $(shell grep -rlE 'from tests(\.seeds)? import (seeds|.*simulate|.*rng)' tests --include='test_*.py')
 .PHONY: seeds
-seeds: develop ## Statistical tests under 50 seeds (SEEDS="1 2 3" for others)
+seeds: develop ## Run the statistical tests under 50 seeds (SEEDS="1 2 3" for others)
 	for seed in $(or $(SEEDS),{1..50}); do \
 		echo "seed $$seed"; TUNER_TEST_SEED=$$seed $(PYTEST) -q $(SEEDED) $(ARGS); \
 	done
 
 .PHONY: hashes
-hashes: develop ## All tests under 20 seeds of Python's hashes (ARGS="-m 'not integration'" for some)
+hashes: develop ## Run all tests under 20 seeds of Python's hashes (ARGS="-m 'not integration'" for some)
 	for seed in $(or $(SEEDS),{1..20}); do \
 		echo "hash seed $$seed"; PYTHONHASHSEED=$$seed $(PYTEST) -q $(ARGS); \
 	done
 
 .PHONY: test-fleet
-test-fleet: develop ## Studies and faults on real hosts, in namespaces of this machine (needs root)
+test-fleet: develop ## Test studies and faults on real hosts, in namespaces of this machine (needs root)
 	$(BIN)/python -m pytest tests/fleet -m "not proof" $(ARGS)
 
 .PHONY: bench
-bench: nginx setup ## How good the instrument is, beside zrk, oha, wrk2 and wrk (ARGS="--peers DIR")
+bench: nginx setup ## Compare the instrument with zrk, oha, wrk2 and wrk (ARGS="--peers DIR")
 	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: claims
-claims: nginx setup ## False claims and found handicaps of real confirmations, about half an hour
+claims: nginx setup ## Count false claims and found handicaps of real confirmations, about 50 minutes
 	$(BIN)/python -m benchmarks.claims $(ARGS)
 
 .PHONY: efficiency
-efficiency: setup ## Searches replayed on a recorded table, beside others' (ARGS=--no-smac)
+efficiency: setup ## Compare the search with others on a recorded table (ARGS=--no-smac)
 	$(BIN)/python -m benchmarks.efficiency --table benchmarks/data/proxy.json $(ARGS)
 
 .PHONY: format
@@ -182,6 +182,6 @@ lock: ## Pin every dependency again
 	$(UV_COMPILE) --group dev --all-extras -c requirements.lock -o requirements-dev.lock $(ARGS)
 
 .PHONY: clean
-clean: ## Remove what was built and installed here; the results of studies stay
+clean: ## Remove everything built and installed here; the results of studies stay
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis loadgen/target
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
