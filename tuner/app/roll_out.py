@@ -1,4 +1,4 @@
-"""Changing hosts one by one; all of them get their own files back if one cannot stay changed."""
+"""Roll-out to one host after another; if one fails, all hosts get their own files back."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tuner.hosts.service import Restoration, ServiceChange, ServiceChangeResult
 from tuner.record.model import Applied
 
 _HOST_S = 60.0
-"""Longest time that changing one host is expected to take."""
+"""Longest expected time of changing one host, s."""
 
 
 class ChangesServices(Protocol):
     """An adapter that changes services: ``tuner.hosts.service.Services``."""
 
     def change(self, host: Host, change: ServiceChange) -> ServiceChangeResult:
-        """Back up, replace, validate, take over."""
+        """Back up, replace and validate the files, then reload the service."""
         ...
 
     def keep(self, hosts: Sequence[Host]) -> None:
-        """Let the change stay."""
+        """Make the change permanent."""
         ...
 
     def give_back(self, hosts: Sequence[Host], owner: str) -> Restoration:
-        """Put the old files back on as many hosts as possible."""
+        """Restore the old files on all hosts that can be reached."""
         ...
 
 
@@ -56,17 +56,17 @@ class ChecksHosts(Protocol):
 
 
 def _nothing(_: str) -> None:
-    """Say nothing."""
+    """Discard a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollOut:
-    """The means of a roll-out."""
+    """A roll-out with its adapters and callbacks."""
 
     services: ChangesServices
     probes: ChecksHosts
     keep_record: Callable[[Applied], None]
-    """Adds what was done to the study's record."""
+    """Adds a change to the study's record."""
     claim: str
     """Finding of the study, in words."""
     say: Callable[[str], None] = _nothing
@@ -78,11 +78,11 @@ class RollOut:
         """Change the hosts one by one, and check each before the next.
 
         Args:
-            plans: what to do, in order.
+            plans: for the hosts, in order.
             controls: further hosts, which do not change.
 
         Raises:
-            HostError: what was wrong on which host, once all have their own files back.
+            HostError: a host failed; all hosts that can be reached have their own files again.
         """
         needed = [plan for plan in plans if plan.is_needed]
         if not needed:
@@ -121,7 +121,7 @@ class RollOut:
         self.keep_record(Applied(host.name, time.time(), "applied", paths, change.owner))
 
     def _taken_back(self, plans: Sequence[HostPlan], lease_s: float) -> str:
-        """Give the hosts their own files back, as far as they can be reached; return the words."""
+        """Restore the files of all hosts that can be reached; return the outcome in words."""
         if not plans:
             return "nothing was changed"
         hosts, owner = [plan.host for plan in plans], plans[0].change.owner
