@@ -1,23 +1,24 @@
-//! Which connection's protocol wants to be called next, and when.
+//! Timers of connections: which protocol is to be called next, and when.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 const NEVER: u64 = u64::MAX;
 
-/// An alarm for each connection.
+/// One alarm per connection.
 ///
-/// A deadline that moves to later, as most do with every packet, costs nothing: the alarm rings at
-/// the earlier instant, and is set again.
+/// Postponing a deadline, which most packets do, costs nothing: the alarm rings at the earlier
+/// instant and is then set again.
 #[derive(Debug, Default)]
 pub struct Alarms {
-    /// Instants and connections. Of those of one connection only the one that is `set` counts.
+    /// Instants and connections. Several entries of one connection may be queued; only the one in
+    /// `set` counts.
     queue: BinaryHeap<Reverse<(u64, u32)>>,
     set: Vec<u64>,
 }
 
 impl Alarms {
-    /// So many connections, no alarm set.
+    /// Create alarms for `n` connections, none of them set.
     pub fn new(n: usize) -> Self {
         Self {
             queue: BinaryHeap::with_capacity(2 * n),
@@ -25,7 +26,7 @@ impl Alarms {
         }
     }
 
-    /// A connection is to be called at this instant, or may be before.
+    /// Call a connection at this instant, unless an earlier alarm is set.
     #[inline]
     pub fn set(&mut self, i: u32, deadline: Option<u64>) {
         if let Some(deadline) = deadline
@@ -37,13 +38,13 @@ impl Alarms {
         }
     }
 
-    /// No alarm rings before this instant.
+    /// Return the instant before which no alarm rings.
     #[inline]
     pub fn next(&self) -> u64 {
         self.queue.peek().map_or(NEVER, |Reverse((at, _))| *at)
     }
 
-    /// A connection whose alarm rings by `now`. It is no longer set.
+    /// Return a connection whose alarm rings by `now`, and clear its alarm.
     pub fn ring(&mut self, now: u64) -> Option<u32> {
         while self.next() <= now {
             let Reverse((at, i)) = self.queue.pop()?;
@@ -79,7 +80,7 @@ mod tests {
         assert_eq!(alarms.next(), NEVER);
     }
 
-    /// An alarm that rang can be set again, and what was set before does not ring in its place.
+    /// An alarm that rang can be set again, and earlier settings no longer ring.
     #[test]
     fn again() {
         let mut alarms = Alarms::new(1);

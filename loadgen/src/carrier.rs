@@ -1,9 +1,10 @@
-//! What carries requests: a protocol's state machine over a transport.
+//! One connection: a protocol over a transport.
 //!
-//! One enum with static dispatch. To add a protocol over TCP, write a [`Machine`](crate::machine::Machine) (bytes in, bytes
-//! out, no socket and no clock) and give [`Carrier`] a variant `Stream<Machine>`; to add a way to
-//! bring its bytes to the peer, give [`Transport`] a variant. A protocol that brings its transport
-//! with it (QUIC) is a variant of [`Carrier`] of its own and answers all of its methods.
+//! One enum with static dispatch. To add a protocol over TCP, write a
+//! [`Machine`](crate::machine::Machine) (bytes in, bytes out, no socket and no clock) and add a
+//! variant `Stream<Machine>` to [`Carrier`]. To add a way to transport its bytes, add a variant to
+//! [`Transport`]. A protocol with a transport of its own (QUIC) is a variant of [`Carrier`] that
+//! implements all of its methods.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -11,7 +12,7 @@ use std::os::fd::OwnedFd;
 use crate::errors::Kind;
 use crate::http1::Http1;
 use crate::http2::Http2;
-use crate::machine::{Machine as _, Nobody, Received, Sink};
+use crate::machine::{Machine as _, NullSink, Received, Sink};
 use crate::plan::Protocol;
 use crate::quic::{self, Quic};
 use crate::request::Prepared;
@@ -19,23 +20,24 @@ use crate::sys;
 use crate::tls::{self, Agreed};
 use crate::transport::{Stream, Transport};
 
-/// Where a carrier leads, and what it is to be made of.
+/// The peer of a carrier, and how to reach it.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// IP address and port.
     pub address: SocketAddr,
-    /// What is spoken there.
+    /// The protocol spoken there.
     pub protocol: Protocol,
-    /// How it is encrypted, if it is.
+    /// TLS settings; `None` for cleartext.
     pub tls: Option<tls::Client>,
-    /// What HTTP/3 needs besides, for one thread's connections.
+    /// QUIC settings of one thread's connections, for HTTP/3.
     pub quic: Option<quic::Config>,
-    /// Whether the kernel shall say when bytes came in: for a loop that sleeps, and reads them later.
+    /// Whether the kernel timestamps incoming bytes, for a loop that sleeps and reads them later.
     pub stamped: bool,
 }
 
 impl Endpoint {
-    /// To be read into at once: HTTP/3 takes several runs of datagrams from the kernel.
+    /// Return the size of the read buffer. HTTP/3 takes several batches of datagrams from the
+    /// kernel.
     pub fn buffer_bytes(&self) -> usize {
         match self.protocol {
             Protocol::Http1 | Protocol::Http2 => 64 * 1024,
@@ -48,19 +50,19 @@ impl Endpoint {
     }
 }
 
-/// What one connection is made of.
+/// One connection.
 #[derive(Debug)]
 pub enum Carrier {
     /// HTTP/1.1 over TCP.
     Http1(Stream<Http1>),
     /// HTTP/2 over TCP.
     Http2(Stream<Http2>),
-    /// HTTP/3 over QUIC. It is large, and the others shall not pay for that.
+    /// HTTP/3 over QUIC. Boxed, because it is large.
     Http3(Box<Quic>),
 }
 
 impl Carrier {
-    /// Start to connect; so many streams will be used.
+    /// Start to connect, for this number of streams.
     pub fn open(endpoint: &Endpoint, streams: u32) -> Result<Self, Kind> {
         match endpoint.protocol {
             Protocol::Http1 => {
@@ -72,7 +74,7 @@ impl Carrier {
                 Ok(Self::Http2(Stream::new(transport, Http2::new(streams))))
             }
             Protocol::Http3 => {
-                // Plans without TLS are refused when they are read.
+                // Plans of HTTP/3 without TLS are rejected when they are read.
                 let config = endpoint.quic.as_ref().ok_or(Kind::ConnectFailed)?;
                 let quic = Quic::open(endpoint.address, config, streams)?;
                 Ok(Self::Http3(Box::new(quic)))
@@ -80,16 +82,16 @@ impl Carrier {
         }
     }
 
-    /// So many streams are used from now on; none is under way.
-    pub fn lend(&mut self, streams: u32) {
+    /// Change the number of streams. No request may be in progress.
+    pub fn set_streams(&mut self, streams: u32) {
         match self {
-            Self::Http1(stream) => stream.machine.lend(streams),
-            Self::Http2(stream) => stream.machine.lend(streams),
-            Self::Http3(quic) => quic.want(streams),
+            Self::Http1(stream) => stream.machine.set_streams(streams),
+            Self::Http2(stream) => stream.machine.set_streams(streams),
+            Self::Http3(quic) => quic.set_streams(streams),
         }
     }
 
-    /// What was agreed about encryption, once it is established.
+    /// Return the negotiated encryption; `None` until the connection is established.
     pub fn agreed(&self) -> Option<Agreed> {
         match self {
             Self::Http1(stream) => stream.transport.agreed(),
@@ -98,7 +100,7 @@ impl Carrier {
         }
     }
 
-    /// What UDP and the path did since the last time that this was asked, if it is QUIC.
+    /// Return the counts of UDP and of the path since the last call; `None` unless it is QUIC.
     pub fn path(&mut self) -> Option<quic::Path> {
         match self {
             Self::Http1(_) | Self::Http2(_) => None,
@@ -106,12 +108,12 @@ impl Carrier {
         }
     }
 
-    /// Whether [`Self::flush`] is to be called when the socket can be written to again.
-    pub fn heeds_room(&self) -> bool {
+    /// Return whether [`Self::flush`] must be called when the socket becomes writable.
+    pub fn wants_writable(&self) -> bool {
         !matches!(self, Self::Http3(_))
     }
 
-    /// The socket, to be watched, edge-triggered.
+    /// Return the socket, to be polled edge-triggered.
     pub fn socket(&self) -> &OwnedFd {
         match self {
             Self::Http1(stream) => stream.transport.socket(),
@@ -120,7 +122,7 @@ impl Carrier {
         }
     }
 
-    /// An event came for a connection that is not established; whether it is now.
+    /// Handle an event of a connection that is being established; return whether it now is.
     pub fn establish(&mut self, buffer: &mut [u8]) -> Result<bool, Kind> {
         match self {
             Self::Http1(stream) => stream.establish(buffer),
@@ -129,7 +131,7 @@ impl Carrier {
         }
     }
 
-    /// How many requests it takes at the same time, as of now.
+    /// Return how many concurrent requests the peer accepts now.
     #[inline]
     pub fn streams(&self) -> u32 {
         match self {
@@ -139,8 +141,8 @@ impl Carrier {
         }
     }
 
-    /// Send a request on a free stream. False: not even its first byte went to the kernel yet, and
-    /// [`Sink::written`] will tell when it does.
+    /// Send a request on a free stream. Return false if not even its first byte reached the kernel;
+    /// [`Sink::written`] reports when it does.
     #[inline]
     pub fn request(
         &mut self,
@@ -155,7 +157,7 @@ impl Carrier {
         }
     }
 
-    /// The peer takes bytes again: send what is left.
+    /// Send the pending bytes, now that the socket is writable.
     #[inline]
     pub fn flush(&mut self, sink: &mut impl Sink) -> Result<(), Kind> {
         match self {
@@ -165,7 +167,7 @@ impl Carrier {
         }
     }
 
-    /// Read once, and take what came. Bytes that come unasked may be an error.
+    /// Read once and process the bytes. Unsolicited bytes may be an error.
     #[inline]
     pub fn receive(&mut self, buffer: &mut [u8], sink: &mut impl Sink) -> Result<Received, Kind> {
         match self {
@@ -175,7 +177,7 @@ impl Carrier {
         }
     }
 
-    /// A request is not waited for any longer; false if the connection must be closed for that.
+    /// Cancel a request; return false if that requires closing the connection.
     pub fn cancel(&mut self, stream: u32) -> bool {
         match self {
             Self::Http1(carrier) => carrier.cancel(stream),
@@ -184,7 +186,7 @@ impl Carrier {
         }
     }
 
-    /// When [`Self::alarm`] is to be called, if before any event: timers of the protocol.
+    /// Return when to call [`Self::alarm`] if no event comes first: timers of the protocol.
     #[inline]
     pub fn deadline(&self) -> Option<u64> {
         match self {
@@ -193,7 +195,7 @@ impl Carrier {
         }
     }
 
-    /// The deadline has passed.
+    /// Handle a deadline that has passed.
     pub fn alarm(&mut self, now: u64, sink: &mut impl Sink) -> Result<(), Kind> {
         match self {
             Self::Http1(_) | Self::Http2(_) => Ok(()),
@@ -201,30 +203,30 @@ impl Carrier {
         }
     }
 
-    /// Take what came while nothing was under way; whether it is still of use.
-    pub fn is_well(&mut self, buffer: &mut [u8]) -> bool {
-        let mut nobody = Nobody::default();
-        let now = nobody.now();
+    /// Process what came while the connection was idle; return whether it is still usable.
+    pub fn is_usable(&mut self, buffer: &mut [u8]) -> bool {
+        let mut sink = NullSink::default();
+        let now = sink.now();
         if self.deadline().is_some_and(|deadline| deadline <= now)
-            && self.alarm(now, &mut nobody).is_err()
+            && self.alarm(now, &mut sink).is_err()
         {
             return false;
         }
         loop {
-            match self.receive(buffer, &mut nobody) {
+            match self.receive(buffer, &mut sink) {
                 Ok(Received::Bytes { .. }) => {}
-                Ok(Received::Nothing) => return !nobody.closing,
+                Ok(Received::Nothing) => return !sink.closing,
                 Ok(Received::End) | Err(_) => return false,
             }
         }
     }
 
-    /// Let the coming drop cut off what is under way instead of lingering.
+    /// Make the coming drop reset the connection instead of letting it linger.
     pub fn abort(&self) {
         match self {
             Self::Http1(stream) => sys::reset_on_close(stream.transport.socket()),
             Self::Http2(stream) => sys::reset_on_close(stream.transport.socket()),
-            // It always tells the peer.
+            // QUIC always notifies the peer.
             Self::Http3(_) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The controller's side of a plan: lines on standard input.
+//! Commands of a plan's controller, one per line on standard input.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -7,18 +7,18 @@ use serde::Deserialize;
 
 use crate::sys;
 
-/// What the controller says after a window.
+/// A command of the controller after a window.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
-    /// Whether to go on.
+    /// Whether to continue.
     pub next: Next,
     /// Instances whose remaining windows are skipped.
     #[serde(default)]
     pub drop: Vec<String>,
 }
 
-/// Whether to go on.
+/// Whether to continue.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Next {
@@ -29,9 +29,9 @@ pub enum Next {
 }
 
 /// The longest line, in bytes: a plan of some 100,000 windows.
-const LONGEST_LINE: usize = 64 * 1024 * 1024;
+const MAX_LINE: usize = 64 * 1024 * 1024;
 
-/// Lines of a descriptor, read in a way that a signal can end.
+/// Lines of a descriptor. A signal can interrupt a read.
 #[derive(Debug)]
 pub struct Lines {
     fd: RawFd,
@@ -39,7 +39,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The lines of a descriptor that stays open.
+    /// Create a reader of a descriptor that stays open.
     pub fn new(fd: RawFd) -> Self {
         Self {
             fd,
@@ -47,8 +47,8 @@ impl Lines {
         }
     }
 
-    /// The next line without its end; `None` at the end of the stream or when a stop is requested.
-    /// A last line without an end is a line too.
+    /// Return the next line without its line end; `None` at the end of the stream or when a stop is
+    /// requested. A last line without a line end counts.
     pub fn read(&mut self) -> io::Result<Option<String>> {
         let mut searched = 0;
         loop {
@@ -58,7 +58,7 @@ impl Lines {
                 return text(line).map(Some);
             }
             searched = self.buffer.len();
-            if searched > LONGEST_LINE {
+            if searched > MAX_LINE {
                 return Err(io::Error::other("a line on standard input is too long"));
             }
             if !sys::wait_readable(self.fd) {

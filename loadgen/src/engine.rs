@@ -1,9 +1,7 @@
-//! The loop that measures: one epoll set, one window, and one such loop on each CPU.
+//! The measurement of one window: threads, their event loops, and the record they share.
 //!
-//! Everything it touches is allocated before the window starts; in between it takes no lock, no file,
-//! and memory only for what a well-behaved server never sends. Each turn reads the clock, writes what
-//! is due, mends connections, and polls. Requests that are due are also written between the events of
-//! one poll, so that a burst of answers delays no request.
+//! `crew` runs one `event_loop` per thread. `connect` and `exchange` are the loop's methods for
+//! connections and requests; `ledger` counts requests and records their outcomes.
 
 mod connect;
 mod counts;
@@ -12,4 +10,4 @@ mod event_loop;
 mod exchange;
 mod ledger;
 
-pub use crew::{Interrupted, Manner, Raw, run};
+pub use crew::{Interrupted, Raw, Settings, run};

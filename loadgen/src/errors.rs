@@ -1,14 +1,14 @@
-//! What goes wrong on the wire, counted by kind.
+//! Kinds of failures, counted by kind.
 
 use std::collections::BTreeMap;
 use std::io;
 
-/// One kind of error. Those named `Connect…` befall attempts to connect, the others requests.
+/// A kind of failure. Those named `Connect…` concern attempts to connect, the others requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nobody listens.
+    /// No process listens.
     ConnectRefused,
-    /// No connection within the timeout, with all handshakes that belong to it.
+    /// No connection within the timeout, handshakes included.
     ConnectTimeout,
     /// The process has no file descriptor left.
     ConnectNoFiles,
@@ -16,21 +16,21 @@ pub enum Kind {
     ConnectNoPorts,
     /// The peer ended or reset the connection before its protocol was ready.
     ConnectClosed,
-    /// What came first is not the protocol.
+    /// The first bytes are not the protocol.
     ConnectGarbage,
     /// Any other failure to connect.
     ConnectFailed,
-    /// The peer ended or reset the connection within the TLS handshake.
+    /// The peer ended or reset the connection during the TLS handshake.
     ConnectTlsClosed,
-    /// The certificate leads to none that is trusted.
+    /// The certificate's issuer is not trusted.
     ConnectTlsUntrusted,
-    /// The certificate is no longer valid, or not yet.
+    /// The certificate has expired, or is not valid yet.
     ConnectTlsExpired,
     /// The certificate is for another name.
     ConnectTlsWrongName,
-    /// Anything else that is wrong with the certificate.
+    /// Any other error of the certificate.
     ConnectTlsCertificate,
-    /// The peer does not agree to the protocol (ALPN).
+    /// The peer does not accept the protocol (ALPN).
     ConnectTlsAlpn,
     /// No common version, cipher or group.
     ConnectTlsIncompatible,
@@ -54,49 +54,49 @@ pub enum Kind {
     BadChunk,
     /// Bytes after the end of the response.
     ExcessBytes,
-    /// The body has not the expected length.
+    /// The body does not have the expected length.
     WrongLength,
-    /// The body has not the expected hash.
+    /// The body does not have the expected hash.
     WrongSha256,
     /// Any other error of the socket.
     Io,
-    /// The stream ended without TLS's end, so that it may have been cut off.
+    /// The stream ended without TLS's close_notify, so it may have been truncated.
     TlsTruncated,
     /// A TLS record that cannot be decrypted, or is not allowed.
     TlsGarbage,
     /// The peer ended TLS with this alert.
     TlsAlert(u8),
-    /// HTTP/2: something is against the rules.
+    /// HTTP/2: any other protocol error.
     H2Protocol,
-    /// HTTP/2: a window was overrun.
+    /// HTTP/2: a flow-control window was exceeded.
     H2FlowControl,
-    /// HTTP/2: a frame of a wrong size.
+    /// HTTP/2: a frame of an invalid size.
     H2FrameSize,
     /// HTTP/2: a header block that cannot be decoded.
     H2Compression,
-    /// HTTP/2: more to be answered than the peer reads.
+    /// HTTP/2: more frames require a reply than the peer reads replies.
     H2Flood,
     /// HTTP/2: the peer ended the stream with this code.
     StreamReset(u32),
     /// HTTP/2: the peer ended the connection with this code.
     GoAway(u32),
-    /// The peer speaks no version of QUIC that we do.
+    /// The peer supports no common version of QUIC.
     ConnectQuicVersion,
     /// The peer refused the QUIC connection.
     ConnectQuicClosed,
-    /// QUIC: nothing was heard of the peer for the idle timeout.
+    /// QUIC: nothing was received for the idle timeout.
     QuicIdle,
-    /// QUIC: the peer broke its rules.
+    /// QUIC: the peer violated the protocol.
     QuicViolation,
-    /// QUIC: the peer ended the connection with this code of the transport.
+    /// QUIC: the peer ended the connection with this transport code.
     QuicClose(u64),
-    /// HTTP/3: something is against the rules.
+    /// HTTP/3: a protocol error.
     H3Protocol,
     /// HTTP/3: the peer ended the stream with this code.
     H3Reset(u64),
     /// HTTP/3: the peer ended the connection with this code.
     H3Close(u64),
-    /// Not the expected status, but this one.
+    /// This status, not the expected one.
     Status(u16),
 }
 
@@ -201,7 +201,7 @@ const QUIC_CODES: [&str; 17] = [
     "no_viable_path",
 ];
 
-/// Where the counts of the kinds with a number begin.
+/// Offsets of the counts of the kinds with a number.
 const STATUSES: usize = NAMED.len();
 const RESETS: usize = STATUSES + 1000;
 const GOAWAYS: usize = RESETS + H2_CODES.len() + 1;
@@ -252,8 +252,8 @@ impl Kind {
         }
     }
 
-    /// What an error means to a connection that is not established yet.
-    pub fn of_opening(self) -> Self {
+    /// Return the kind of the same failure while a connection is being established.
+    pub fn while_connecting(self) -> Self {
         match self {
             Self::Reset | Self::Closed | Self::Truncated | Self::GoAway(_) => Self::ConnectClosed,
             Self::TlsTruncated => Self::ConnectTlsClosed,
@@ -261,21 +261,21 @@ impl Kind {
             Self::TlsAlert(number) => Self::ConnectTlsAlert(number),
             Self::H3Close(_) | Self::QuicClose(_) => Self::ConnectQuicClosed,
             Self::Io => Self::ConnectFailed,
-            kind if kind.is_of_opening() => kind,
+            kind if kind.is_connect_error() => kind,
             _ => Self::ConnectGarbage,
         }
     }
 
-    /// Whether it befalls attempts to connect.
-    pub fn is_of_opening(self) -> bool {
+    /// Return whether it concerns attempts to connect.
+    pub fn is_connect_error(self) -> bool {
         match self {
             Self::ConnectTlsAlert(_) => true,
             kind => kind.index() <= Self::ConnectQuicClosed.index(),
         }
     }
 
-    /// The kind of a failed connect.
-    pub fn of_connect(error: &io::Error) -> Self {
+    /// Return the kind of a failed connect.
+    pub fn from_connect(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::ECONNREFUSED) => Self::ConnectRefused,
             Some(libc::ETIMEDOUT) => Self::ConnectTimeout,
@@ -285,8 +285,8 @@ impl Kind {
         }
     }
 
-    /// The kind of a failed read or write.
-    pub fn of_transfer(error: &io::Error) -> Self {
+    /// Return the kind of a failed read or write.
+    pub fn from_transfer(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::ECONNRESET | libc::EPIPE) => Self::Reset,
             _ => Self::Io,
@@ -294,14 +294,14 @@ impl Kind {
     }
 }
 
-/// Counts by kind. Memory is fixed from the start.
+/// Counts by kind. Memory is allocated at the start.
 #[derive(Debug)]
 pub struct Errors {
     counts: Vec<u64>,
 }
 
 impl Errors {
-    /// No errors yet.
+    /// Create counts of zero.
     pub fn new() -> Self {
         Self {
             counts: vec![0; COUNTS],
@@ -320,7 +320,7 @@ impl Errors {
         }
     }
 
-    /// The kinds that occurred.
+    /// Return the counts of the kinds that occurred, by name.
     pub fn by_name(&self) -> BTreeMap<String, u64> {
         let counts = self.counts.iter().enumerate();
         counts
@@ -336,7 +336,7 @@ impl Default for Errors {
     }
 }
 
-/// An alert's name as RFC 8446 has it, or its number.
+/// Return an alert's name as in RFC 8446, or its number.
 fn alert(number: usize) -> String {
     let number = number as u8;
     let Some(name) = rustls::AlertDescription::from(number).as_str() else {

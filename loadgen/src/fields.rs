@@ -1,16 +1,16 @@
-//! The fields of a head as HPACK and QPACK write them: integers, strings, and the two fields that
-//! matter (RFC 7541, 5; RFC 9204, 4.1).
+//! Header fields: their syntax, and integers and strings as HPACK and QPACK write them (RFC 7541,
+//! 5; RFC 9204, 4.1).
 //!
-//! Of a response only the status and the announced length are looked at; no text is stored.
+//! Of a response, only the status and the announced length are read; no text is stored.
 
 use crate::huffman;
 
-/// The longest head of a response accepted, in bytes: of every protocol.
+/// The longest head of a response that is accepted, in bytes, for every protocol.
 pub const MAX_HEAD: usize = 16 * 1024;
-/// The longest name or value that is looked at: `content-length`, and twenty digits.
+/// The longest name or value that is inspected: `content-length`, and twenty digits.
 pub const LOOK: usize = 20;
 
-/// A header block or a field section cannot be decoded.
+/// The error that a header block or a field section cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadFields;
 
@@ -20,18 +20,18 @@ impl From<huffman::BadHuffman> for BadFields {
     }
 }
 
-/// What a header block or a field section says.
+/// The content of a header block or a field section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
-    /// `:status`, if it is there.
+    /// `:status`, if present.
     pub status: Option<u16>,
-    /// `content-length`, if it is there.
+    /// `content-length`, if present.
     pub length: Option<u64>,
-    /// Whether something in it is against the rules of HTTP, though not of the compression.
+    /// Whether it violates HTTP, though not the compression.
     pub malformed: bool,
 }
 
-/// The names that are told apart.
+/// The names that are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// `:status`.
@@ -43,7 +43,7 @@ pub enum Name {
 }
 
 impl Name {
-    /// The name of these octets.
+    /// Return the name of these octets.
     pub fn of(name: &[u8]) -> Self {
         match name {
             b":status" => Self::Status,
@@ -54,7 +54,7 @@ impl Name {
 }
 
 impl Fields {
-    /// A field of this name, with its value if that is a number.
+    /// Add a field of this name, with its value if that is a number.
     #[inline]
     pub fn take(&mut self, name: Name, number: Option<u64>) {
         match name {
@@ -74,7 +74,7 @@ impl Fields {
     }
 }
 
-/// A number in plain digits; `None` for anything else.
+/// Parse a number in decimal digits; return `None` for anything else.
 pub fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -85,23 +85,23 @@ pub fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// A token of RFC 9110, section 5.6.2.
+/// Return whether a text is a token (RFC 9110, 5.6.2).
 pub fn is_token(text: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(good)
 }
 
-/// A field value without line breaks and NUL.
+/// Return whether a text has no line breaks and no NUL, and so may be a field value.
 pub fn is_field_value(text: &str) -> bool {
     !text.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
 }
 
-/// What is left of a block or a section.
+/// The rest of a block or a section.
 #[derive(Debug)]
 pub struct Input<'a>(pub &'a [u8]);
 
 impl Input<'_> {
-    /// The next byte, which stays.
+    /// Return the next byte without consuming it.
     #[inline]
     pub fn peek(&self) -> Option<u8> {
         self.0.first().copied()
@@ -114,7 +114,7 @@ impl Input<'_> {
         Ok(*first)
     }
 
-    /// An integer behind a prefix of so many bits (RFC 7541, 5.1).
+    /// Read an integer with a prefix of this many bits (RFC 7541, 5.1).
     #[inline]
     pub fn integer(&mut self, prefix: u32) -> Result<usize, BadFields> {
         let most = (1 << prefix) - 1;
@@ -133,7 +133,8 @@ impl Input<'_> {
         Err(BadFields)
     }
 
-    /// A string behind a prefix of so many bits: its decoded size, and its start in `seen`.
+    /// Read a string with a prefix of this many bits: return its decoded size, and store its start
+    /// in `seen`.
     pub fn string(&mut self, prefix: u32, seen: &mut [u8; LOOK]) -> Result<usize, BadFields> {
         let coded = self.peek().ok_or(BadFields)? & (1 << prefix) != 0;
         let size = self.integer(prefix)?;
@@ -155,7 +156,7 @@ impl Input<'_> {
     }
 }
 
-/// Append an integer behind a prefix of so many bits, the bits above it being `bits`.
+/// Append an integer with a prefix of this many bits; `bits` are the bits above it.
 pub fn integer(value: usize, prefix: u32, bits: u8, out: &mut Vec<u8>) {
     let most = (1 << prefix) - 1;
     if value < most {

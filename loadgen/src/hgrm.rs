@@ -1,8 +1,8 @@
-//! HdrHistogram's percentile text, which its plotter and wrk2's users read.
+//! HdrHistogram's percentile text, as read by its plotter and by users of wrk2.
 //!
-//! The levels come closer to one another towards the maximum: with t ticks per half distance, t
-//! levels from 0 to 50 %, t from there to 75 %, and so on (`outputPercentileDistribution` of
-//! HdrHistogram's Java and C versions).
+//! The levels get denser towards the maximum: with t ticks per half distance, t levels from 0 to 50
+//! %, t from there to 75 %, and so on (`outputPercentileDistribution` of HdrHistogram's Java and C
+//! versions).
 
 use std::fmt::Write as _;
 
@@ -14,15 +14,15 @@ const NS_PER_MS: f64 = 1e6;
 /// One line of the text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
-    /// The largest value that the histogram does not tell from the one at this level, in ns.
+    /// The largest value that the histogram does not distinguish from the one at this level, in ns.
     pub value_ns: u64,
     /// The level, 0 to 1.
     pub level: f64,
-    /// Values up to and with this one.
+    /// Number of values up to and including this one.
     pub count: u64,
 }
 
-/// The percentile spectrum; empty without values.
+/// Return the percentile spectrum; empty without values.
 pub fn rows(histogram: &Histogram<u64>) -> Vec<Row> {
     let total = histogram.len();
     let (mut rows, mut count, mut level) = (Vec::new(), 0, 0.0);
@@ -51,14 +51,14 @@ pub fn rows(histogram: &Histogram<u64>) -> Vec<Row> {
     rows
 }
 
-/// From one level to the next.
+/// Return the distance from one level to the next.
 fn step(level: f64) -> f64 {
     let halvings = (1.0 / (1.0 - level)).log2().floor() + 1.0;
     1.0 / (TICKS_PER_HALF_DISTANCE * halvings.exp2())
 }
 
-/// The text, values in milliseconds with so many decimals. Three are what wrk2 prints; six are the
-/// nanoseconds that the histogram has.
+/// Return the text, with values in milliseconds. wrk2 prints three decimals; six are the
+/// nanoseconds of the histogram.
 pub fn text(histogram: &Histogram<u64>, decimals: usize) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.
@@ -111,7 +111,7 @@ mod tests {
         histogram
     }
 
-    /// The levels are HdrHistogram's: those that wrk2's README shows.
+    /// The levels are those of HdrHistogram, as in wrk2's README.
     #[test]
     fn levels_are_those_of_hdrhistogram() {
         let rows = rows(&ramp(100_000));
@@ -144,7 +144,8 @@ mod tests {
         );
     }
 
-    /// The columns and the last lines are as the plotter and wrk2's readers expect them.
+    /// The columns and the last lines are those that the plotter and readers of wrk2's output
+    /// expect.
     #[test]
     fn text_has_the_standard_columns() {
         let text = text(&ramp(10), 3);

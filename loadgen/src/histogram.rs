@@ -8,15 +8,15 @@ use serde::Serialize;
 
 use crate::record::{NEVER, Outcome, Sample};
 
-/// The largest value told apart from larger ones: one hour.
+/// The largest value that is distinguished from larger ones: one hour.
 const HIGHEST_NS: u64 = 3_600_000_000_000;
 
-/// The percentiles of one kind of latency, and the histogram that they were read from.
+/// The percentiles of one kind of latency, and the histogram they come from.
 #[derive(Debug, Serialize)]
 pub struct Summary {
-    /// Values recorded.
+    /// Number of values.
     pub count: u64,
-    /// Percentiles and the like in microseconds; `None` (null) without values.
+    /// 50 %, in microseconds like the others; `None` (null) without values.
     pub p50_us: Option<f64>,
     /// 90 %.
     pub p90_us: Option<f64>,
@@ -32,14 +32,14 @@ pub struct Summary {
     pub hdr: String,
 }
 
-/// A histogram of the kind that every latency here is kept in.
+/// Create a histogram with the bounds that all latencies share.
 pub fn new() -> Histogram<u64> {
     // The bounds are constants that the library accepts.
     Histogram::new_with_bounds(1, HIGHEST_NS, 3).expect("valid constant bounds")
 }
 
 impl Summary {
-    /// Read the percentiles.
+    /// Summarize a histogram.
     pub fn of(histogram: &Histogram<u64>) -> Self {
         let some = !histogram.is_empty();
         let us = |ns: f64| some.then_some(ns / 1000.0);
@@ -57,7 +57,7 @@ impl Summary {
     }
 }
 
-/// The V2 compressed form in base64, as every HdrHistogram library and log reads it.
+/// Return the V2 compressed form in base64, which every HdrHistogram library reads.
 pub fn encode(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
     // Writing to memory does not fail.
@@ -78,7 +78,7 @@ pub struct Latency {
     pub send_lag: Summary,
 }
 
-/// The histograms of the three.
+/// The histograms of the three latencies.
 #[derive(Debug)]
 pub struct Histograms {
     /// Completed − intended.
@@ -90,11 +90,11 @@ pub struct Histograms {
 }
 
 impl Histograms {
-    /// Fill them with samples.
+    /// Return the histograms of samples.
     ///
-    /// Nothing is censored: what never came back counts with its age when it was given up, in
-    /// `corrected` from the intended instant, in `service` from the write if there was one, in
-    /// `send_lag` if it was never written. Errors enter none of the three.
+    /// Nothing is censored: a request without an answer counts with its age when it was given up,
+    /// in `corrected` from the intended instant, in `service` from the write if there was one, in
+    /// `send_lag` if it was never written. Errors count in none of the three.
     pub fn of(samples: &[Sample]) -> Self {
         let (mut corrected, mut service, mut send_lag) = (new(), new(), new());
         for sample in samples {
@@ -118,7 +118,7 @@ impl Histograms {
 }
 
 impl Latency {
-    /// Summarise samples, as [`Histograms::of`] counts them.
+    /// Summarize samples, as [`Histograms::of`] counts them.
     pub fn of(samples: &[Sample]) -> Self {
         let histograms = Histograms::of(samples);
         Self {
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use hdrhistogram::serialization::Deserializer;
 
-    /// The exported text decodes to the same histogram, and has the prefix that tools look for.
+    /// The exported text decodes to the same histogram, and has the prefix that tools expect.
     #[test]
     fn round_trip() {
         let mut histogram = new();
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!((summary.count, summary.p99_us), (0, None));
     }
 
-    /// What never came back counts with its age; errors do not count.
+    /// A request without an answer counts with its age; errors do not count.
     #[test]
     fn nothing_is_censored() {
         let sample = |written, completed, outcome| Sample {

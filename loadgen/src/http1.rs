@@ -1,7 +1,7 @@
-//! HTTP/1.1 on bytes alone: requests rendered beforehand, responses parsed as they trickle in.
+//! HTTP/1.1 as a function of bytes: requests rendered in advance, responses parsed as they arrive.
 //!
-//! No socket and no clock in here, so that the same state machine serves cleartext and TLS, and can
-//! be tested against every way of cutting a stream into pieces (RFC 9112).
+//! There is no socket and no clock in this module, so the same state machine serves cleartext and
+//! TLS, and can be tested with every way to cut a stream into pieces (RFC 9112).
 
 use memchr::memchr;
 
@@ -13,7 +13,7 @@ use crate::request::Prepared;
 
 pub use crate::fields::MAX_HEAD;
 
-/// A whole request in bytes. `Host` and `Content-Length` are added unless given.
+/// Render a whole request. `Host` and `Content-Length` are added unless given.
 pub fn render(request: &plan::Request, host: &str, body: &[u8]) -> Vec<u8> {
     let given = |name: &str| {
         let mut headers = request.headers.iter();
@@ -35,11 +35,11 @@ pub fn render(request: &plan::Request, host: &str, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// One request at a time on one connection: what the pool sees of HTTP/1.1.
+/// One connection, with one request at a time.
 #[derive(Debug, Default)]
 pub struct Http1 {
     parser: Parser,
-    /// Whether a response is awaited, and whether its first byte came.
+    /// Whether a response is expected, and whether its first byte came.
     awaiting: bool,
     started: bool,
 }
@@ -80,7 +80,7 @@ impl Machine for Http1 {
         sink: &mut impl Sink,
     ) -> Result<(), Kind> {
         if !self.awaiting {
-            // Bytes that nobody asked for: a 408, say.
+            // Unsolicited bytes: a 408, for example.
             return Err(Kind::ExcessBytes);
         }
         if !self.started {
@@ -92,8 +92,8 @@ impl Machine for Http1 {
             Some(used) if used < bytes.len() => Err(Kind::ExcessBytes),
             Some(_) => {
                 if !out.is_empty() {
-                    // Answered before the request was all written: the rest of it would be taken
-                    // for the next one.
+                    // The answer came before the whole request was written; the rest would be taken
+                    // for the next request.
                     sink.closing();
                 }
                 self.complete(sink);
@@ -116,13 +116,13 @@ impl Machine for Http1 {
         }
     }
 
-    /// There is no way to take a request back but to close.
+    /// Return false: only closing the connection cancels a request.
     fn cancel(&mut self, _stream: u32, _out: &mut Vec<u8>) -> bool {
         false
     }
 }
 
-/// Why bytes are not a response.
+/// The reason why bytes are not a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Not HTTP/1.x, or a malformed head.
@@ -152,28 +152,28 @@ const MAX_CHUNK_EXTRA: u32 = 16 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Head,
-    /// So many bytes of a body of known length are to come.
+    /// Remaining bytes of a body of known length.
     Length(u64),
     /// The body ends with the stream.
     UntilClose,
-    /// Digits of a chunk's size so far, and their value.
+    /// Number of digits of a chunk's size so far, and their value.
     ChunkSize(u8, u64),
-    /// Between size and line end; the flag says that a CR was seen.
+    /// Between size and line end; the flag is true after a CR.
     ChunkExtension(u64, bool),
     ChunkData(u64),
-    /// 0: CR expected, 1: LF expected.
+    /// 0: CR expected; 1: LF expected.
     ChunkEnd(u8),
     /// Bytes in the current trailer line, a lone CR not counted.
     Trailer(u32),
     Done,
 }
 
-/// The parser of one connection's responses, one response at a time.
+/// A parser of one connection's responses, one response at a time.
 #[derive(Debug)]
 pub struct Parser {
     state: State,
-    /// The head as far as it came, if it did not come in one piece; takes memory only then, as
-    /// 16 KB for each of 10,000 connections would be most of what the generator takes.
+    /// The head so far, if it did not arrive in one piece. Allocated only then: 16 KB for each of
+    /// 10,000 connections would be most of the generator's memory.
     stash: Vec<u8>,
     /// Chunk extension and trailer bytes so far.
     extra: u32,
@@ -182,12 +182,12 @@ pub struct Parser {
     pub status: u16,
     /// Bytes of the body so far, chunking removed.
     pub length: u64,
-    /// Whether the connection may carry another request.
+    /// Whether the connection stays open for another request.
     pub keep_alive: bool,
 }
 
 impl Parser {
-    /// A parser that expects nothing yet.
+    /// Create a parser that expects nothing yet.
     pub fn new() -> Self {
         Self {
             state: State::Done,
@@ -212,9 +212,9 @@ impl Parser {
         self.keep_alive = true;
     }
 
-    /// Take the next bytes of the stream. `Some(n)`: the response is complete after `n` of them.
+    /// Parse the next bytes of the stream. `Some(n)`: the response is complete after `n` of them.
     ///
-    /// Pieces of the body go to `body` as they come.
+    /// Pieces of the body are passed to `body` as they arrive.
     #[inline]
     pub fn feed(
         &mut self,
@@ -261,7 +261,7 @@ impl Parser {
         }
     }
 
-    /// The stream ended. `Ok`: that completes the response.
+    /// Handle the end of the stream. `Ok`: the response is complete.
     pub fn end(&mut self) -> Result<(), Fault> {
         match self.state {
             State::Done => Ok(()),
@@ -282,7 +282,7 @@ impl Parser {
         n
     }
 
-    /// Take bytes of the head; parse it once its last line is there.
+    /// Collect bytes of the head, and parse it once its last line is complete.
     fn head(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
         if self.stash.is_empty() {
             check_prefix(bytes)?;
@@ -303,7 +303,7 @@ impl Parser {
         let room = (MAX_HEAD - before).min(bytes.len());
         self.stash.extend_from_slice(&bytes[..room]);
         check_prefix(&self.stash)?;
-        // The last line may have begun two bytes before the new ones.
+        // The last line may begin two bytes before the new ones.
         match head_end(&self.stash, before.saturating_sub(2)) {
             Some(end) => {
                 let stash = std::mem::take(&mut self.stash);
@@ -361,7 +361,7 @@ impl Parser {
             }
         }
         if status < 200 {
-            // An interim response: the real one follows. Nobody asked to switch protocols.
+            // An interim response: the final one follows. No request asks to switch protocols.
             return if status == 101 {
                 Err(Fault::Garbage)
             } else {
@@ -385,7 +385,7 @@ impl Parser {
         Ok(())
     }
 
-    /// One byte between the chunks.
+    /// Parse one byte between the chunks.
     fn chunk_byte(&mut self, byte: u8) -> Result<(), Fault> {
         self.state = match (self.state, byte) {
             (State::ChunkSize(digits, size), _) if byte.is_ascii_hexdigit() => {
@@ -442,7 +442,7 @@ impl Default for Parser {
     }
 }
 
-/// The lines of a head, without their ends.
+/// The lines of a head, without their line ends.
 struct Lines<'a>(&'a [u8]);
 
 impl<'a> Iterator for Lines<'a> {
@@ -456,7 +456,8 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Where the head ends: after its first empty line that begins at or after `from`'s next line end.
+/// Return where the head ends: after its first empty line that begins at or after the next line end
+/// from `from`.
 #[inline]
 fn head_end(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
@@ -471,8 +472,8 @@ fn head_end(bytes: &[u8], from: usize) -> Option<usize> {
     None
 }
 
-/// Refuse at once what cannot become a status line: a peer that speaks something else may never
-/// send a line end.
+/// Reject at once what cannot become a status line: a peer with another protocol may never send a
+/// line end.
 fn check_prefix(bytes: &[u8]) -> Result<(), Fault> {
     const PREFIX: &[u8] = b"HTTP/1.";
     let n = bytes.len().min(PREFIX.len());
@@ -483,7 +484,7 @@ fn check_prefix(bytes: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// Status code and minor version.
+/// Parse the status code and the minor version.
 fn parse_status_line(line: &[u8]) -> Result<(u16, u8), Fault> {
     match line {
         [

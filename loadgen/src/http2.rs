@@ -1,9 +1,9 @@
-//! HTTP/2 on bytes alone (RFC 9113): the client's end of one connection.
+//! HTTP/2 as a function of bytes (RFC 9113): the client's end of one connection.
 //!
-//! No socket and no clock in here. A connection carries a fixed number of slots, each with one
-//! request at a time on a stream of its own. Windows are as large as the protocol has them, so that
-//! the server never waits for the client. Memory is taken when a connection is made; later only for
-//! frames that come in pieces.
+//! A connection has a fixed number of slots. Each has one request at a time, on a stream of its
+//! own. Flow-control windows have the largest size that the protocol allows, so that the server
+//! never waits for the client. Memory is allocated when a connection is created; later only for
+//! frames that arrive in pieces.
 
 pub mod frame;
 pub mod hpack;
@@ -21,47 +21,47 @@ use input::Input;
 
 pub use request::render;
 
-/// Bodies are written on only while less than this waits to be sent.
+/// Bodies are written only while less than this is waiting to be sent.
 const ENOUGH: usize = 128 * 1024;
-/// More answers to PING and SETTINGS than this waiting to be sent are a flood.
+/// The most bytes of unsent replies to PING and SETTINGS; more are a flood.
 const FLOOD: usize = 1024 * 1024;
-/// The last number that a stream may have.
+/// The highest stream number.
 const LAST_STREAM: u32 = 0x7fff_ffff;
-/// In place of a stream: the slot is free.
+/// The stream number of a free slot.
 const NONE: u32 = 0;
 
-/// What the peer allows.
+/// The peer's limits.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     streams: u32,
     window: i64,
 }
 
-/// What the peer's table of fields has.
+/// The state of the peer's table of header fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Table {
-    /// Nothing yet.
+    /// Empty.
     Fresh,
-    /// The fields that all requests have in common.
+    /// It contains the fields that all requests share.
     Entered,
-    /// It is too small. The flag says that the peer knows we use none.
+    /// It is too small. The flag is true once the peer knows that it is not used.
     Unused(bool),
 }
 
-/// A slot whose stream is open.
+/// The state of a slot's stream.
 #[derive(Clone, Debug, Default)]
 struct Slot {
     head: bool,
-    /// The final status; 0: not yet.
+    /// The final status; 0 before it arrives.
     status: u16,
-    /// Bytes of the body so far, and as announced.
+    /// Bytes of the body so far, and the announced length.
     length: u64,
     announced: Option<u64>,
-    /// Bytes received since credit was given for them.
+    /// Bytes received since the last WINDOW_UPDATE.
     uncredited: u32,
-    /// Bytes that may be sent, less than nothing if the peer changed its mind.
+    /// Bytes that may be sent; negative if the peer has reduced its initial window.
     window: i64,
-    /// The request's body and how much of it was written, unless all is.
+    /// The request's body and how much of it is written; `None` once all of it is.
     body: Option<(Arc<[u8]>, usize)>,
 }
 
@@ -72,22 +72,22 @@ pub struct Http2 {
     decoder: hpack::Decoder,
     peer: Peer,
     table: Table,
-    /// The stream of each slot, apart from the slots: they are searched for every frame.
+    /// The stream of each slot, separate from the slots because every frame searches them.
     streams: Box<[u32]>,
     slots: Box<[Slot]>,
     next_stream: u32,
-    /// Slots with some of their body left to write.
+    /// Number of slots whose body is not written completely.
     uploading: u32,
     window: i64,
     uncredited: u32,
     settled: bool,
     closing: bool,
     /// The code of the peer's GOAWAY.
-    gone: Option<u32>,
+    goaway_code: Option<u32>,
 }
 
 impl Http2 {
-    /// A connection of so many slots.
+    /// Create a connection with this number of slots.
     pub fn new(slots: u32) -> Self {
         Self {
             input: Input::new(),
@@ -105,11 +105,11 @@ impl Http2 {
             uncredited: 0,
             settled: false,
             closing: false,
-            gone: None,
+            goaway_code: None,
         }
     }
 
-    /// The head of a request, in as many frames as the peer wants it.
+    /// Append the head of a request, in as many frames as it needs.
     #[inline]
     fn write_head(&mut self, stream: u32, request: &Prepared, out: &mut Vec<u8>) {
         let mut sized = Vec::new();
@@ -148,13 +148,13 @@ impl Http2 {
         }
     }
 
-    /// The slot of an open stream.
+    /// Return the slot of an open stream.
     #[inline]
     fn slot_of(&self, stream: u32) -> Option<usize> {
         self.streams.iter().position(|id| *id == stream)
     }
 
-    /// A slot's stream is closed.
+    /// Free the slot of a closed stream.
     #[inline]
     fn free(&mut self, place: usize) {
         self.streams[place] = NONE;
@@ -169,7 +169,7 @@ impl Machine for Http2 {
         frame::write_preface(out);
     }
 
-    /// Only with the peer's settings is the connection established.
+    /// Return true once the peer's settings have arrived.
     #[inline]
     fn ready(&self) -> bool {
         self.settled
@@ -184,7 +184,7 @@ impl Machine for Http2 {
         }
     }
 
-    fn lend(&mut self, streams: u32) {
+    fn set_streams(&mut self, streams: u32) {
         if self.slots.len() != streams as usize {
             self.streams = vec![NONE; streams as usize].into();
             self.slots = vec![Slot::default(); streams as usize].into();
@@ -206,7 +206,7 @@ impl Machine for Http2 {
         }
         let id = self.next_stream;
         self.next_stream += 2;
-        // The last number is never reached by a connection that reopens after it.
+        // A connection that reopens after this never reaches the last number.
         self.closing |= self.next_stream > LAST_STREAM;
         self.streams[place] = id;
         self.slots[place] = Slot {
@@ -231,7 +231,7 @@ impl Machine for Http2 {
     ) -> Result<(), Kind> {
         self.take(bytes, out, sink).map_err(|fault| {
             self.closing = true;
-            self.say_goodbye(fault, out);
+            self.write_goaway(fault, out);
             fault.into()
         })
     }
@@ -254,7 +254,7 @@ impl Machine for Http2 {
     }
 
     fn reason(&self, kind: Kind) -> Kind {
-        match self.gone {
+        match self.goaway_code {
             None | Some(frame::NO_ERROR) => kind,
             Some(code) => Kind::GoAway(code),
         }
@@ -271,8 +271,8 @@ impl Machine for Http2 {
         true
     }
 
-    /// More of the bodies, a frame of each in turn, as far as the windows allow and while little
-    /// waits to be sent.
+    /// Append more of the bodies, one frame of each in turn, as far as the windows allow and while
+    /// little waits to be sent.
     fn pump(&mut self, out: &mut Vec<u8>) {
         let mut wrote = true;
         while wrote && self.uploading > 0 {
@@ -304,5 +304,5 @@ impl Machine for Http2 {
     }
 }
 
-/// Credit is given back when this much is used: half of the largest window.
+/// Received bytes after which a WINDOW_UPDATE is sent: half of the largest window.
 const CREDIT: u32 = (MAX_WINDOW / 2) as u32;

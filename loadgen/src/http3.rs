@@ -1,7 +1,7 @@
-//! HTTP/3 on bytes alone (RFC 9114): requests rendered beforehand, responses and the peer's
-//! control stream parsed as they trickle in.
+//! HTTP/3 as a function of bytes (RFC 9114): requests rendered in advance, responses and the peer's
+//! control stream parsed as they arrive.
 //!
-//! No socket, no clock and no QUIC in here: `quic` brings the bytes of each stream, in order.
+//! `quic` passes in the bytes of each stream, in order.
 
 pub mod code;
 mod control;
@@ -17,7 +17,7 @@ use frame::{
 pub use crate::fields::MAX_HEAD;
 pub use control::Control;
 
-/// Why the bytes of a stream are not what they should be.
+/// The reason why the bytes of a stream are not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The response is malformed; the connection is not.
@@ -26,7 +26,7 @@ pub enum Fault {
     HeadTooLarge,
     /// The stream ended within the response.
     Truncated,
-    /// The connection is of no more use, and closed with this code.
+    /// The connection must be closed with this code.
     Connection(u64),
 }
 
@@ -42,7 +42,8 @@ impl From<Fault> for Kind {
 
 // ---------------------------------------------------------------- requests
 
-/// The frames of a request up to its body: HEADERS, and the start of DATA if there is a body.
+/// Render the frames of a request up to its body: HEADERS, and the start of DATA if there is a
+/// body.
 pub fn render<'f>(
     method: &str,
     authority: &str,
@@ -73,7 +74,7 @@ pub fn render<'f>(
     bytes
 }
 
-/// Whether a field may be sent over HTTP/3: not those of the connection (4.2).
+/// Return whether a field may be sent over HTTP/3: not those of the connection (4.2).
 fn may_carry(name: &str, value: &str) -> bool {
     match name {
         "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" => false,
@@ -82,8 +83,8 @@ fn may_carry(name: &str, value: &str) -> bool {
     }
 }
 
-/// What our control stream begins with: its type, and SETTINGS that offer no dynamic table (its
-/// size is 0 unless told otherwise) and say how long a field section may be.
+/// Return the start of the client's control stream: its type, and SETTINGS with the longest
+/// accepted field section. They offer no dynamic table, because its default size is 0.
 pub fn preface() -> Vec<u8> {
     const CONTROL: u64 = 0;
     const MAX_FIELD_SECTION_SIZE: u64 = 0x6;
@@ -104,25 +105,25 @@ pub fn preface() -> Vec<u8> {
 enum Part {
     /// Between frames.
     Head,
-    /// In a field section of which so many bytes are to come.
+    /// In a field section; the bytes that remain.
     Fields(usize),
-    /// In a piece of the body.
+    /// In a piece of the body; the bytes that remain.
     Data(u64),
-    /// In a frame that is stepped over.
+    /// In a frame to skip; the bytes that remain.
     Skip(u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The final response's head has not come.
+    /// Before the head of the final response.
     Head,
-    /// It has.
+    /// After the head.
     Body,
-    /// The trailers have.
+    /// After the trailers.
     Trailers,
 }
 
-/// The parser of one stream's responses, one response at a time.
+/// A parser of one stream's responses, one response at a time.
 #[derive(Debug)]
 pub struct Response {
     part: Part,
@@ -137,7 +138,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// A parser that expects a response to a request other than HEAD.
+    /// Create a parser that expects a response to a request other than HEAD.
     pub fn new() -> Self {
         Self {
             part: Part::Head,
@@ -161,7 +162,7 @@ impl Response {
         self.length = 0;
     }
 
-    /// Take the next bytes of the stream. Pieces of the body go to `body` as they come.
+    /// Parse the next bytes of the stream. Pieces of the body are passed to `body` as they arrive.
     pub fn feed(&mut self, bytes: &[u8], mut body: impl FnMut(&[u8])) -> Result<(), Fault> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -205,7 +206,7 @@ impl Response {
         Ok(())
     }
 
-    /// The stream ended. `Ok`: that completes the response.
+    /// Handle the end of the stream. `Ok`: the response is complete.
     pub fn end(&self) -> Result<(), Fault> {
         let whole = self.stage != Stage::Head
             && self.part == Part::Head
@@ -214,7 +215,7 @@ impl Response {
         if whole { Ok(()) } else { Err(Fault::Truncated) }
     }
 
-    /// A frame begins.
+    /// Begin a frame.
     fn begin(&mut self, kind: u64, length: u64) -> Result<(), Fault> {
         let unexpected = Err(Fault::Connection(code::FRAME_UNEXPECTED));
         self.part = match kind {
@@ -226,7 +227,7 @@ impl Response {
             },
             DATA if self.stage != Stage::Body => return unexpected,
             DATA if length > 0 => Part::Data(length),
-            // Nothing was allowed to be pushed (4.6).
+            // Pushes are not allowed (4.6).
             PUSH_PROMISE => return Err(Fault::Connection(code::ID)),
             SETTINGS | GOAWAY | CANCEL_PUSH | MAX_PUSH_ID => return unexpected,
             kind if OF_HTTP2.contains(&kind) => return unexpected,
@@ -236,7 +237,7 @@ impl Response {
         Ok(())
     }
 
-    /// Take bytes of a field section, and read it once it is all there.
+    /// Collect bytes of a field section, and read it once it is complete.
     fn fields(&mut self, bytes: &[u8], left: usize) -> Result<usize, Fault> {
         let n = left.min(bytes.len());
         let piece = &bytes[..n];
@@ -272,9 +273,9 @@ impl Response {
             };
         }
         match fields.status {
-            // There is no switching of protocols here (4.5).
+            // HTTP/3 has no switching of protocols (4.5).
             None | Some(101) => return Err(Fault::Malformed),
-            // An interim response: the real one follows.
+            // An interim response: the final one follows.
             Some(100..200) => return Ok(()),
             Some(status) => self.status = status,
         }

@@ -1,7 +1,8 @@
 //! The Huffman code of header strings (RFC 7541, section 5.2 and appendix B), for HPACK and QPACK.
 //!
 //! The code is canonical: codes of one length follow each other in the order of their octets, and
-//! the shorter ones come first. So the lengths alone say everything, and the tables are computed.
+//! shorter codes come first. So the lengths determine the code, and the tables are computed from
+//! them.
 
 /// Bits of each octet's code.
 #[rustfmt::skip]
@@ -25,15 +26,15 @@ const LENGTHS: [u8; 256] = [
 ];
 const LONGEST: usize = 30;
 
-/// What follows from the lengths.
+/// The tables that follow from the lengths.
 struct Code {
     /// Octets by length, then by value.
     octets: [u8; 256],
-    /// By length: the first code, and where its octet stands.
+    /// By length: the first code, and the position of its octet.
     first: [(u32, usize); LONGEST + 1],
-    /// By length: the first code that is too large for it.
+    /// By length: the first code that is too large.
     limit: [u32; LONGEST + 1],
-    /// Octet and length by the next eight bits, for the codes that fit; length 0 for the others.
+    /// Octet and length by the next eight bits, for short codes; length 0 for longer ones.
     short: [(u8, u8); 256],
     /// Each octet's code.
     codes: [u32; 256],
@@ -77,17 +78,17 @@ impl Code {
     }
 }
 
-/// The bytes are not Huffman-coded: a wrong padding, or the end-of-string symbol.
+/// The error that bytes are not Huffman-coded: wrong padding, or the end-of-string symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadHuffman;
 
-/// Decode a string, an octet at a time.
+/// Decode a string, one octet at a time.
 ///
 /// # Errors
-/// [`BadHuffman`], after the octets before the fault were given out.
+/// [`BadHuffman`], after the octets before the error were passed on.
 #[inline]
 pub fn decode(bytes: &[u8], mut octet: impl FnMut(u8)) -> Result<(), BadHuffman> {
-    // The next bits, from the top, and how many of them there are.
+    // The next bits, from the top, and their number.
     let (mut window, mut held) = (0u64, 0u32);
     let mut rest = bytes.iter();
     loop {
@@ -104,7 +105,7 @@ pub fn decode(bytes: &[u8], mut octet: impl FnMut(u8)) -> Result<(), BadHuffman>
             (found, length) => (found, u32::from(length)),
         };
         if length > held {
-            // No code: padding, which is fewer than eight bits of ones.
+            // Not a code but padding: fewer than eight bits, all ones.
             let padding = held < 8 && window >> (64 - held) == (1 << held) - 1;
             return if padding { Ok(()) } else { Err(BadHuffman) };
         }
@@ -126,7 +127,7 @@ fn long(window: u64) -> Result<(u8, u32), BadHuffman> {
     Err(BadHuffman)
 }
 
-/// Bytes of a string when coded.
+/// Return the coded length of a string, in bytes.
 pub fn coded_length(text: &[u8]) -> usize {
     let bits: usize = text
         .iter()

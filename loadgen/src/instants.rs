@@ -5,12 +5,12 @@ use std::path::Path;
 
 use crate::plan::InstantsUnit;
 
-/// A line that is no instant, or not one that may follow those before it.
+/// The error of a line that is not an instant, or not a valid successor of the previous one.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadLine {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The bad value and what is allowed.
+    /// The invalid value and what is allowed.
     pub message: String,
 }
 
@@ -20,12 +20,12 @@ impl fmt::Display for BadLine {
     }
 }
 
-/// Read instants, in nanoseconds from the start of the measured part, ascending. Empty lines and
-/// those that start with `#` are left out.
+/// Parse instants: ascending, in nanoseconds from the start of the measured part. Empty lines and
+/// those that start with `#` are skipped.
 ///
 /// # Errors
-/// The first line that is wrong. Nothing is dropped or sorted silently: another schedule than the
-/// recorded one would be measured.
+/// The first invalid line. No line is dropped or sorted, because the measured schedule would then
+/// differ from the recorded one.
 pub fn parse(text: &str, unit: InstantsUnit, duration_ns: u64) -> Result<Vec<u64>, BadLine> {
     let mut instants: Vec<u64> = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -39,7 +39,7 @@ pub fn parse(text: &str, unit: InstantsUnit, duration_ns: u64) -> Result<Vec<u64
         };
         let Some(ns) = instant(line, unit) else {
             return Err(bad(match unit {
-                InstantsUnit::S => "seconds from the start of the window, as 0.25".into(),
+                InstantsUnit::S => "seconds from the start of the window, such as 0.25".into(),
                 InstantsUnit::Ns => "whole nanoseconds from the start of the window".into(),
             }));
         };
@@ -59,7 +59,7 @@ pub fn parse(text: &str, unit: InstantsUnit, duration_ns: u64) -> Result<Vec<u64
     if instants.is_empty() {
         return Err(BadLine {
             line: text.lines().count().max(1),
-            message: "the file holds no instant; it must hold one per line".into(),
+            message: "the file contains no instant; it must contain one per line".into(),
         });
     }
     Ok(instants)
@@ -93,7 +93,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Seconds or nanoseconds; comments and empty lines are none; equal instants are two requests.
+    /// Units are seconds or nanoseconds; comments and empty lines are skipped; equal instants are
+    /// two requests.
     #[test]
     fn instants_are_lines() {
         let text = "# recorded on Monday\n0\n\n0.25\r\n0.25\n 9e-1 \n";
@@ -103,7 +104,7 @@ mod tests {
         assert_eq!(ns, Ok(vec![7, 999_999_999]));
     }
 
-    /// What is wrong is said with its line.
+    /// Errors name the line.
     #[test]
     fn errors_name_the_line() {
         for (text, unit, line, words) in [

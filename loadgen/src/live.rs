@@ -1,17 +1,17 @@
-//! A window under way, as seen from outside of the loop that measures.
+//! Figures of a running window, for a progress line.
 //!
-//! Each thread of the generator has a gauge, to which it alone writes: an answer costs it a few
-//! nanoseconds and no lock. Whoever looks reads a few kilobytes, in which the latencies are told
-//! apart by a sixteenth. The figures of the window are made from its record, never from these.
+//! Each thread of the generator has a gauge that only it writes to: an answer costs it a few
+//! nanoseconds and no lock. A reader reads a few kilobytes, with latencies to within a sixteenth.
+//! The figures of the window come from its record, never from here.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Values of one octave are told apart in so many steps.
+/// Steps per octave of the latency.
 const STEPS: u64 = 16;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
 const BUCKETS: usize = ((64 - STEP_BITS + 1) as usize) * STEPS as usize;
 
-/// What there is to see of a window.
+/// The gauges of a window.
 #[derive(Debug)]
 pub struct Live {
     gauges: Vec<Gauge>,
@@ -20,7 +20,7 @@ pub struct Live {
     end: AtomicU64,
 }
 
-/// One thread's part. Aligned so that no two threads write to one pair of cache lines.
+/// The figures of one thread. Aligned so that no two threads write to one pair of cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Gauge {
@@ -29,23 +29,24 @@ pub struct Gauge {
     latency: Box<[AtomicU32]>,
 }
 
-/// What was seen at one moment.
+/// The figures of all threads at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct Snapshot {
     /// Start and end of the measured part on the monotonic clock; `None` before the warm-up.
     pub window: Option<(u64, u64)>,
     /// Requests of the measured part that were answered as expected.
     pub good: u64,
-    /// Those that failed, or were given up.
+    /// Requests of the measured part that failed or were given up.
     pub bad: u64,
-    /// Corrected latency so far, in nanoseconds, to within a sixteenth; `None` without values.
+    /// Median of the corrected latency so far, in nanoseconds, to within a sixteenth; `None`
+    /// without values.
     pub p50_ns: Option<u64>,
     /// 99 %.
     pub p99_ns: Option<u64>,
 }
 
 impl Live {
-    /// Nothing to see yet, of so many threads.
+    /// Create gauges for this number of threads.
     pub fn new(threads: usize) -> Self {
         Self {
             gauges: (0..threads).map(|_| Gauge::new()).collect(),
@@ -55,19 +56,19 @@ impl Live {
         }
     }
 
-    /// A gauge that nobody else writes to, until there are no more.
+    /// Return a gauge that has no other writer; `None` if there is none left.
     pub fn gauge(&self) -> Option<&Gauge> {
         self.gauges.get(self.taken.fetch_add(1, Relaxed))
     }
 
-    /// The window has these instants.
+    /// Set the start and the end of the measured part.
     pub fn set(&self, start: u64, end: u64) {
         self.end.store(end, Relaxed);
         self.start.store(start, Relaxed);
     }
 
-    /// Look.
-    pub fn see(&self) -> Seen {
+    /// Read the figures of all threads.
+    pub fn snapshot(&self) -> Snapshot {
         let start = self.start.load(Relaxed);
         let window = (start != u64::MAX).then(|| (start, self.end.load(Relaxed)));
         let sum = |of: fn(&Gauge) -> &AtomicU64| {
@@ -80,7 +81,7 @@ impl Live {
                 *count += u64::from(bucket.load(Relaxed));
             }
         }
-        Seen {
+        Snapshot {
             window,
             good: sum(|gauge| &gauge.good),
             bad: sum(|gauge| &gauge.bad),
@@ -99,7 +100,7 @@ impl Gauge {
         }
     }
 
-    /// A request was answered as expected, so long after its intended instant.
+    /// Count a request that was answered as expected, this long after its intended instant.
     #[inline]
     pub fn good(&self, latency_ns: u64) {
         // With one writer, a load and a store lose nothing and need no locked instruction.
@@ -109,7 +110,7 @@ impl Gauge {
         }
     }
 
-    /// A request failed or was given up.
+    /// Count a request that failed or was given up.
     #[cold]
     pub fn bad(&self) {
         self.bad.store(self.bad.load(Relaxed) + 1, Relaxed);
@@ -126,7 +127,7 @@ fn bucket_of(value: u64) -> usize {
     (u64::from(shift) * STEPS + (value >> shift)) as usize
 }
 
-/// The middle of a bucket.
+/// Return the middle of a bucket.
 fn value_of(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < 2 * STEPS {
@@ -166,20 +167,26 @@ mod tests {
         assert!((0..BUCKETS - 1).all(|i| value_of(i) <= value_of(i + 1)));
     }
 
-    /// What several threads wrote is seen as one.
+    /// The figures of several threads are added up.
     #[test]
     fn gauges_are_merged() {
         let live = Live::new(2);
-        assert_eq!(live.see(), Seen::default());
+        assert_eq!(live.snapshot(), Snapshot::default());
         let (one, two) = (live.gauge().unwrap(), live.gauge().unwrap());
         assert!(live.gauge().is_none());
         (0..98).for_each(|_| one.good(100_000));
         (0..2).for_each(|_| two.good(9_000_000));
         two.bad();
         live.set(1, 2);
-        let seen = live.see();
-        assert_eq!((seen.good, seen.bad, seen.window), (100, 1, Some((1, 2))));
+        let snapshot = live.snapshot();
+        assert_eq!(
+            (snapshot.good, snapshot.bad, snapshot.window),
+            (100, 1, Some((1, 2)))
+        );
         let near = |ns: Option<u64>, value: f64| (ns.unwrap() as f64 / value - 1.0).abs() < 0.07;
-        assert!(near(seen.p50_ns, 1e5) && near(seen.p99_ns, 9e6), "{seen:?}");
+        assert!(
+            near(snapshot.p50_ns, 1e5) && near(snapshot.p99_ns, 9e6),
+            "{snapshot:?}"
+        );
     }
 }

@@ -1,55 +1,57 @@
-//! A protocol's state machine, and the sink that takes what comes out of it.
+//! The interface of a protocol's state machine, and the sink that takes its events.
 
 use crate::errors::Kind;
 use crate::request::Prepared;
 use crate::sys;
 
-/// Takes what comes out of a carrier, stream by stream.
+/// A receiver of a connection's events, by stream.
 pub trait Sink {
-    /// What follows came in so many nanoseconds ago, by the kernel's word. Without it, it came at the
-    /// instant at which the poll returned that told of it.
+    /// The bytes of the next calls arrived this many nanoseconds ago, as timestamped by the kernel.
+    /// Without this call, they arrived at the instant at which the poll returned that reported
+    /// them.
     fn arrived(&mut self, _age_ns: u64) {}
-    /// The first byte of a response came.
+    /// The first byte of a response arrived.
     fn started(&mut self, stream: u32);
-    /// Bytes of a body.
+    /// Bytes of a body arrived.
     fn body(&mut self, stream: u32, bytes: &[u8]);
-    /// A response is complete; the stream is free for another request.
+    /// A response is complete, and the stream is free for another request.
     fn complete(&mut self, stream: u32, status: u16, length: u64);
-    /// A request came to nothing while the connection goes on. `again`: the server has certainly
-    /// not processed it, so that it may be written once more.
+    /// A request failed, but the connection did not. `again`: the server has certainly not
+    /// processed it, so it may be sent again.
     fn failed(&mut self, stream: u32, kind: Kind, again: bool);
-    /// The connection takes no new requests; what runs comes to its end.
+    /// The connection accepts no new requests; those in progress still finish.
     fn closing(&mut self);
-    /// The clock, in nanoseconds.
+    /// Return the time, in nanoseconds of the monotonic clock.
     fn now(&mut self) -> u64;
-    /// Much is to be taken at once, and a piece of it was: the loop's own work is no stall, however
-    /// much comes together.
+    /// One piece of a large batch of work is done. The generator's own work does not count as a
+    /// stall, however much arrives at once.
     fn working(&mut self) {}
-    /// Bytes went to the kernel.
+    /// Bytes reached the kernel.
     fn sent(&mut self, bytes: usize);
-    /// The first byte of a request that had to wait went to the kernel, just after `at`.
+    /// The first byte of a delayed request reached the kernel, just after `at`.
     fn written(&mut self, stream: u32, at: u64);
 }
 
-/// A protocol on bytes alone. Streams are numbered from 0, one for each request that may be under
-/// way at the same time; the numbers are used again and again.
+/// A protocol as a function of bytes, without a socket. Streams are numbered from 0, one for each
+/// concurrent request; numbers are reused.
 pub trait Machine {
-    /// The transport is there: what goes first.
+    /// Append what the client sends first, now that the transport is established.
     fn open(&mut self, _out: &mut Vec<u8>) {}
 
-    /// Whether requests may be made: the peer has said what must be known before.
+    /// Return whether requests may be sent: the peer has sent its settings, where the protocol has
+    /// any.
     fn ready(&self) -> bool {
         true
     }
 
-    /// How many requests the peer takes at the same time, as of now.
+    /// Return how many concurrent requests the peer accepts now.
     fn streams(&self) -> u32;
 
-    /// So many streams are used from now on; none is under way.
-    fn lend(&mut self, _streams: u32) {}
+    /// Change the number of streams. No request may be in progress.
+    fn set_streams(&mut self, _streams: u32) {}
 
-    /// Make a request on a free stream. What is returned is to be written after `out` and need not
-    /// be copied there.
+    /// Start a request on a free stream. Write the returned bytes after `out`; they need not be
+    /// copied there.
     fn request<'r>(
         &mut self,
         stream: u32,
@@ -57,8 +59,8 @@ pub trait Machine {
         out: &mut Vec<u8>,
     ) -> Result<&'r [u8], Kind>;
 
-    /// Bytes came. `out` holds what is yet unsent, and takes what must be said in return. An error
-    /// ends the connection and what it carries.
+    /// Process received bytes. `out` holds the unsent bytes; replies are appended to it. An error
+    /// ends the connection and all of its requests.
     fn receive(
         &mut self,
         bytes: &[u8],
@@ -66,45 +68,45 @@ pub trait Machine {
         sink: &mut impl Sink,
     ) -> Result<(), Kind>;
 
-    /// The peer's bytes have come to their end; an error befalls all requests that still run.
+    /// The peer ended its side of the stream. An error applies to all requests in progress.
     fn end(&mut self, sink: &mut impl Sink) -> Result<(), Kind>;
 
-    /// What lies behind an error of the transport, if the peer has said so before.
+    /// Return the cause of a transport error, if the peer reported one before.
     fn reason(&self, kind: Kind) -> Kind {
         kind
     }
 
-    /// A request is not waited for any longer; false if only a close can bring that about.
+    /// Cancel a request; return false if that requires closing the connection.
     fn cancel(&mut self, stream: u32, out: &mut Vec<u8>) -> bool;
 
-    /// All that was in `out` is sent: more of what was too much at once.
+    /// Append more of the bodies that are still to be sent, now that `out` is empty.
     fn pump(&mut self, _out: &mut Vec<u8>) {}
 }
 
-/// What one reading brought.
+/// The result of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// Bytes came.
+    /// Bytes were read.
     Bytes {
-        /// How many.
+        /// Number of bytes.
         count: usize,
-        /// Whether there may be more.
+        /// Whether more may be available.
         more: bool,
     },
-    /// There was nothing to read.
+    /// Nothing was available.
     Nothing,
-    /// The peer's bytes have come to their end.
+    /// The peer ended its side of the stream.
     End,
 }
 
-/// The sink of a connection that carries nothing.
+/// A sink that ignores all events, for a connection without requests.
 #[derive(Debug, Default)]
-pub struct Nobody {
-    /// Whether it takes no requests either.
+pub struct NullSink {
+    /// Whether the connection accepts no more requests.
     pub closing: bool,
 }
 
-impl Sink for Nobody {
+impl Sink for NullSink {
     fn started(&mut self, _stream: u32) {}
     fn body(&mut self, _stream: u32, _bytes: &[u8]) {}
     fn complete(&mut self, _stream: u32, _status: u16, _length: u64) {}

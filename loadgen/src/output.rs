@@ -1,4 +1,4 @@
-//! What a window says: one JSON line.
+//! The results of a window: one JSON line.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,35 +24,35 @@ pub struct WindowLine {
     pub instance: String,
     /// Open or closed loop.
     pub mode: Mode,
-    /// The rate asked for; `None` in a closed loop, with `rates`, and with recorded instants.
+    /// The requested rate; `None` in a closed loop, with `rates`, and with recorded instants.
     pub rate_per_s: Option<f64>,
     /// The arrival process; `None` in a closed loop and with recorded instants.
     pub arrival: Option<Arrival>,
     /// Seed of the schedule.
     pub seed: u64,
-    /// Connections.
+    /// Number of connections.
     pub connections: usize,
-    /// Requests that each of them may carry at the same time.
+    /// Concurrent requests per connection.
     pub streams: u32,
-    /// Requests after which each is closed and opened again.
+    /// Requests after which each connection is closed and reopened.
     pub requests_per_connection: Option<u64>,
     /// The generator's threads.
     pub threads: usize,
     /// The unrecorded part, in seconds.
     pub warmup_s: f64,
-    /// The measured part as it was, in seconds.
+    /// Actual length of the measured part, in seconds.
     pub duration_s: f64,
-    /// Its start, in nanoseconds since 1970.
+    /// Start of the measured part, in nanoseconds since 1970.
     pub started_unix_ns: u64,
-    /// Whether the measured part was ended by a signal.
+    /// Whether a signal ended the measured part.
     pub interrupted: bool,
     /// Requests intended in the measured part.
     pub offered: u64,
-    /// These per second: the rate of the schedule as it was drawn.
+    /// Offered requests per second: the rate of the schedule as drawn.
     pub offered_per_s: f64,
-    /// Of these, answered as expected, be it during the drain.
+    /// Offered requests that were answered as expected, including those answered during the drain.
     pub completed: u64,
-    /// Good responses that were complete within the measured part, per second of it.
+    /// Good responses completed within the measured part, per second.
     pub achieved_per_s: f64,
     /// Errors by kind, only those that occurred.
     pub errors: BTreeMap<String, u64>,
@@ -64,11 +64,11 @@ pub struct WindowLine {
     pub in_flight: u64,
     /// Connections opened for the first time before the measured part.
     pub connects: u64,
-    /// Connections opened again before the measured part.
+    /// Connections reopened before the measured part.
     pub reopened: u64,
-    /// Connections opened from the start of the measured part on.
+    /// Connections opened since the start of the measured part.
     pub reconnects: u64,
-    /// Requests written twice, since the connection closed at the same moment.
+    /// Requests sent twice, because the connection closed at the same moment.
     pub retries: u64,
     /// Bytes received in the measured part.
     pub bytes_in: u64,
@@ -78,67 +78,68 @@ pub struct WindowLine {
     pub latency: Latency,
     /// The measured part second by second.
     pub seconds: Vec<Part>,
-    /// The measured part by the pieces of its `rates`; `None` without.
+    /// The measured part by the pieces of its `rates`; `None` without `rates`.
     pub pieces: Option<Vec<PiecePart>>,
-    /// From dispatch to write, of the requests that a shared connection could not write at once: the
-    /// part of the service time's and the send lag's story that is the client's own.
+    /// Time from dispatch to write, of the requests that a shared connection could not write at
+    /// once: the client's own part of the service time and the send lag.
     pub blocked: Summary,
     /// Handshakes.
     pub handshakes: Handshakes,
     /// Encryption; `None` in cleartext.
     pub tls: Option<TlsCounts>,
-    /// Datagrams and paths; `None` if it is not HTTP/3.
+    /// Datagrams and paths; `None` unless the protocol is HTTP/3.
     pub quic: Option<QuicCounts>,
     /// The stalls.
     pub stalls: Stalls,
-    /// Requests were sent together, at multiples of so many microseconds; `None`: each at its instant.
+    /// The interval at which requests were sent together, in microseconds; `None` if each was sent
+    /// at its own instant.
     pub sent_every_us: Option<u64>,
-    /// Time stolen by the hypervisor from each CPU in question, in seconds, from the warm-up to the
-    /// drain.
+    /// Time stolen by the hypervisor from each CPU of generator and ticker, in seconds, from the
+    /// warm-up to the drain.
     pub steal_s: BTreeMap<usize, f64>,
     /// CPU time of the generator's thread in the measured part.
     pub generator_cpu_s: f64,
     /// CPU time of the server's processes in the measured part; `None` if none could be read.
     pub server_cpu_s: Option<f64>,
-    /// Time for which the server's threads were ready to run and had to wait for a CPU, from the
-    /// warm-up to the drain: for one another, or for somebody else.
+    /// Time for which the server's threads were ready to run but waited for a CPU, from the warm-up
+    /// to the drain: for one another, or for other processes.
     pub server_wait_s: Option<f64>,
     /// Resident memory of the server's processes after the window; `None` if none could be read.
     pub server_rss_bytes: Option<u64>,
-    /// Share of the measured part in which the generator's loop was at work.
+    /// Share of the measured part in which the generator's loop had work.
     pub generator_busy_share: f64,
     /// The protocol.
     pub protocol: &'static str,
     /// The file of samples, if it was written.
     pub samples: Option<PathBuf>,
-    /// What a reader should know about this window.
+    /// Warnings about this window.
     pub warnings: Vec<String>,
 }
 
-/// How long it took to open connections: from the first packet until a request could be sent. Those
-/// that failed are among the errors.
+/// Time to open connections: from the first packet until a request could be sent. Failed attempts
+/// are counted as errors.
 #[derive(Debug, Serialize)]
 pub struct Handshakes {
-    /// Before the measured part.
+    /// Handshakes before the measured part.
     pub before: Summary,
-    /// From its start on.
+    /// Handshakes since its start.
     pub during: Summary,
 }
 
-/// What was agreed about encryption.
+/// Negotiated encryption.
 #[derive(Debug, Serialize)]
 pub struct TlsCounts {
-    /// The connections used in this window, by version.
+    /// Connections used in this window, by version.
     pub version: BTreeMap<&'static str, u64>,
-    /// By cipher suite.
+    /// Connections by cipher suite.
     pub cipher: BTreeMap<&'static str, u64>,
-    /// By group of the key exchange.
+    /// Connections by group of the key exchange.
     pub group: BTreeMap<&'static str, u64>,
-    /// TLS handshakes of this window, the preparations included, that were made in full.
+    /// Full TLS handshakes of this window, including those of the preparations.
     pub full: u64,
-    /// Those that resumed a session.
+    /// TLS handshakes that resumed a session.
     pub resumed: u64,
-    /// What they took, from the established TCP connection on.
+    /// Duration of the handshakes, from the established TCP connection on.
     pub handshake: Summary,
 }
 
@@ -155,19 +156,19 @@ impl TlsCounts {
     }
 }
 
-/// What UDP and the paths did, from the preparations to the drain.
+/// Counts of UDP and of the paths, from the preparations to the drain.
 #[derive(Debug, Serialize)]
 pub struct QuicCounts {
     /// Datagrams received.
     pub datagrams_in: u64,
     /// Datagrams sent.
     pub datagrams_out: u64,
-    /// Packets of ours that were deemed lost.
+    /// Sent packets that were declared lost.
     pub lost_packets: u64,
-    /// The smallest round trip time seen, in microseconds; `None` without a connection.
+    /// The smallest round-trip time, in microseconds; `None` without a connection.
     pub rtt_min_us: Option<f64>,
-    /// The largest smoothed round trip time of a connection when it was last asked. Delayed
-    /// acknowledgements are in it as far as the server does not own up to them.
+    /// The largest smoothed round-trip time of a connection at its last reading. It includes
+    /// delayed acknowledgements, except for the delay that the server reports.
     pub rtt_max_us: Option<f64>,
 }
 
@@ -184,41 +185,41 @@ impl QuicCounts {
     }
 }
 
-/// Stalled spans, in nanoseconds from the start of the measured part; earlier ones are negative.
+/// Stalls, in nanoseconds from the start of the measured part; earlier instants are negative.
 #[derive(Debug, Serialize)]
 pub struct Stalls {
-    /// What counts as a stall.
+    /// The shortest gap that counts as a stall, in microseconds.
     pub gap_us: u64,
-    /// Whether the ticker had real-time priority; without, there are no server spans.
+    /// Whether the ticker had real-time priority; without it, there are no stalls of the server.
     pub realtime: bool,
-    /// Start and end, on the generator's cores, in order of the start.
+    /// Start and end of stalls of the generator's cores, in order of the start.
     pub generator: Vec<(i64, i64)>,
-    /// For each of these the thread's CPU, if there are several threads.
+    /// The CPU of each of these, if there are several threads.
     pub generator_cpus: Option<Vec<usize>>,
-    /// CPU, start and end, on the server's cores.
+    /// CPU, start and end of stalls of the server's cores.
     pub server: Vec<(usize, i64, i64)>,
-    /// Spans that found no room in the lists.
+    /// Stalls that did not fit in the lists.
     pub lost: u64,
 }
 
-/// What belongs to a window and is not measured by its loop.
+/// Facts about a window that its loop does not measure.
 #[derive(Debug)]
-pub struct Surroundings {
-    /// How often requests were sent, if not each at its instant.
+pub struct Context {
+    /// The interval at which requests were sent together, in microseconds.
     pub sent_every_us: Option<u64>,
-    /// What counts as a stall.
+    /// The shortest gap that counts as a stall, in microseconds.
     pub gap_us: u64,
     /// Whether there was a real-time ticker.
     pub realtime: bool,
-    /// What it saw.
+    /// The stalls that the ticker saw, by CPU.
     pub server: Vec<(usize, Spans)>,
-    /// Stolen time.
+    /// Stolen time of each CPU, in seconds.
     pub steal_s: BTreeMap<usize, f64>,
-    /// Time the server's threads waited for a CPU.
+    /// Time for which the server's threads waited for a CPU.
     pub server_wait_s: Option<f64>,
     /// Resident memory of the server.
     pub server_rss_bytes: Option<u64>,
-    /// Where to write the samples.
+    /// Folder to write the samples to.
     pub samples_dir: Option<PathBuf>,
     /// Warnings so far.
     pub warnings: Vec<String>,
@@ -231,10 +232,10 @@ impl WindowLine {
         instance: &Instance,
         cpus: &[usize],
         raw: &Raw,
-        around: Surroundings,
+        context: Context,
     ) -> Self {
-        let mut warnings = around.warnings;
-        let saved = around
+        let mut warnings = context.warnings;
+        let saved = context
             .samples_dir
             .as_deref()
             .map(|dir| save(dir, window, raw));
@@ -264,10 +265,10 @@ impl WindowLine {
             .collect();
         generator.sort_unstable();
         let lost: u64 = raw.stalls.iter().map(|spans| spans.lost).sum();
-        let server = around.server.iter();
+        let server = context.server.iter();
         let stalls = Stalls {
-            gap_us: around.gap_us,
-            realtime: around.realtime,
+            gap_us: context.gap_us,
+            realtime: context.realtime,
             generator: generator.iter().map(|(span, _)| *span).collect(),
             generator_cpus: (raw.stalls.len() > 1)
                 .then(|| generator.iter().map(|(_, cpu)| *cpu).collect()),
@@ -324,12 +325,12 @@ impl WindowLine {
             quic: (instance.protocol == Protocol::Http3).then(|| QuicCounts::of(&raw.path)),
             tls: instance.tls.is_some().then(|| TlsCounts::of(&raw.tls)),
             stalls,
-            sent_every_us: around.sent_every_us.filter(|_| open),
-            steal_s: around.steal_s,
+            sent_every_us: context.sent_every_us.filter(|_| open),
+            steal_s: context.steal_s,
             generator_cpu_s: raw.generator_cpu_ns as f64 / 1e9,
             server_cpu_s: raw.server_cpu_s,
-            server_wait_s: around.server_wait_s,
-            server_rss_bytes: around.server_rss_bytes,
+            server_wait_s: context.server_wait_s,
+            server_rss_bytes: context.server_rss_bytes,
             generator_busy_share: raw.busy_share,
             protocol: instance.protocol.name(),
             samples,
@@ -350,22 +351,22 @@ fn save(dir: &Path, window: &Window, raw: &Raw) -> Result<PathBuf, String> {
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename = "end")]
 pub struct EndLine {
-    /// Why it ended.
+    /// The reason why it ended.
     pub reason: Reason,
     /// Windows measured.
     pub windows: usize,
-    /// Windows skipped, since their instance was dropped or the plan was stopped.
+    /// Windows skipped, because their instance was dropped or the plan was stopped.
     pub skipped: usize,
 }
 
-/// Why a plan ended.
+/// The reason why a plan ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// There are no more windows.
+    /// All windows were measured.
     Done,
-    /// The controller said so.
+    /// The controller stopped it.
     Stopped,
-    /// The controller closed its end.
+    /// Standard input ended.
     Eof,
 }

@@ -1,7 +1,7 @@
-//! The plan: what to offer to which instances, in which order. JSON, version 1.
+//! The plan: the load to offer to each instance, and in which order. JSON, version 1.
 //!
-//! Unknown fields are refused, and every message names the JSON path, the value and what is
-//! allowed: a misspelt field that is silently ignored would measure something else than was asked.
+//! Unknown fields are rejected, because ignoring a misspelt field would measure something else than
+//! requested. Every message names the JSON path, the value, and what is allowed.
 
 mod check;
 pub mod urls;
@@ -23,7 +23,7 @@ pub use crate::profile::Piece;
 pub struct Plan {
     /// The version of this format: 1.
     pub version: u32,
-    /// The CPUs the generator's thread is confined to; none: not confined.
+    /// The CPUs of the generator's threads, one thread on each; empty: one thread, not pinned.
     #[serde(default)]
     pub cpus: Vec<usize>,
     /// How the generator waits for the next intended instant.
@@ -35,10 +35,10 @@ pub struct Plan {
     /// A gap longer than this is a stall, in microseconds.
     #[serde(default = "default_gap_us")]
     pub gap_us: u64,
-    /// Where the samples of each window are written.
+    /// Folder for the samples of each window.
     #[serde(default)]
     pub samples_dir: Option<PathBuf>,
-    /// The mix of requests, drawn from by weight.
+    /// The mix of requests, drawn by weight.
     pub requests: Vec<Request>,
     /// The servers under test.
     pub instances: Vec<Instance>,
@@ -46,25 +46,26 @@ pub struct Plan {
     pub windows: Vec<Window>,
 }
 
-/// How the generator waits.
+/// How the generator waits for the next intended instant.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Spin {
-    /// Never sleeps: the core is its own.
+    /// Never sleep, on a core of its own.
     #[default]
     Full,
-    /// Sleeps to the deadline: cheap, and some 25 to 60 µs late.
+    /// Sleep until the next request is due: cheap, and some 25 to 60 µs late.
     Off,
-    /// Sleeps, and spins the last so many microseconds.
+    /// Sleep, and spin for the last microseconds.
     LastUs(u64),
-    /// Sleeps to the next multiple of so many microseconds, on the schedule's clock, at which
-    /// something is due, and sends all that is due by then together: cheaper still, and so much
-    /// later, as wrk2 with its clock of milliseconds. A closed loop waits as with `off`.
+    /// Sleep until the next multiple of this many microseconds, counted from the start of the
+    /// schedule, and send all requests that are due by then together: cheaper still, and late by up
+    /// to this time, like wrk2 with its clock of milliseconds. A closed loop waits as with `off`.
     EveryUs(u64),
 }
 
 impl Spin {
-    /// The multiples at which requests are sent; `None` if each is sent at its own instant.
+    /// Return the interval at which requests are sent together; `None` if each is sent at its own
+    /// instant.
     pub fn every_ns(self) -> Option<u64> {
         match self {
             Self::EveryUs(us) if us > 0 => Some(us * 1000),
@@ -73,11 +74,11 @@ impl Spin {
     }
 }
 
-/// The real-time ticker that sees stalls of the server's CPUs.
+/// The real-time ticker that detects stalls of the server's CPUs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ticker {
-    /// One thread for each of these.
+    /// The CPUs to watch, one thread on each.
     pub cpus: Vec<usize>,
     /// Time between wake-ups, in microseconds.
     #[serde(default = "default_period_us")]
@@ -91,7 +92,7 @@ pub struct Ticker {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Its share of the mix, relative to the others.
+    /// Share of the mix, relative to the other requests.
     #[serde(default = "default_weight")]
     pub weight: f64,
     /// The method.
@@ -100,7 +101,7 @@ pub struct Request {
     /// The target in origin form; empty until [`Plan::resolve`] if there is a `urls_file`.
     #[serde(default)]
     pub path: String,
-    /// In place of `path`: a file of URLs or paths, one a line, which share the weight.
+    /// Instead of `path`: a file of URLs or paths, one per line, which share the weight.
     #[serde(default)]
     pub urls_file: Option<PathBuf>,
     /// Header fields in order; `Host` and `Content-Length` are added unless given.
@@ -109,40 +110,40 @@ pub struct Request {
     /// The body.
     #[serde(default)]
     pub body_base64: Option<String>,
-    /// In place of `body_base64`: a file that holds the body.
+    /// Instead of `body_base64`: a file that contains the body.
     #[serde(default)]
     pub body_file: Option<PathBuf>,
-    /// What the response must look like.
+    /// The expected response.
     #[serde(default)]
     pub expect: Option<Expect>,
 }
 
-/// What a response must look like; what is absent is not checked.
+/// The expected response; absent fields are not checked.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
     /// The status code.
     #[serde(default)]
     pub status: Option<u16>,
-    /// Bytes of the body, chunking removed.
+    /// Bytes of the body, without chunking.
     #[serde(default)]
     pub length: Option<u64>,
     /// SHA-256 of the body in hexadecimal.
     #[serde(default)]
     pub sha256: Option<String>,
-    /// On which responses the hash is checked.
+    /// Which responses the hash is checked on.
     #[serde(default)]
     pub check: Check,
 }
 
-/// On which responses a hash is checked: some 2 µs of the generator's time per kB.
+/// Which responses a hash is checked on. Checking takes some 2 µs of the generator's time per kB.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Check {
     /// The first ones, and every 64th.
     #[default]
     Sample,
-    /// Every one.
+    /// Every response.
     All,
 }
 
@@ -150,20 +151,20 @@ pub enum Check {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Instance {
-    /// Its name in windows.
+    /// The name that windows refer to.
     pub id: String,
     /// IP address and port.
     pub address: SocketAddr,
     /// The `Host` field; the address if absent.
     #[serde(default)]
     pub host: Option<String>,
-    /// Its processes, for CPU time and memory.
+    /// Process ids, for CPU time and memory.
     #[serde(default)]
     pub pids: Vec<i32>,
-    /// What is spoken to it.
+    /// The protocol.
     #[serde(default)]
     pub protocol: Protocol,
-    /// How it is encrypted; cleartext if absent.
+    /// TLS settings; cleartext if absent.
     #[serde(default)]
     pub tls: Option<Tls>,
 }
@@ -172,16 +173,16 @@ pub struct Instance {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// The name that is asked for and that the certificate must be for; the host's if absent.
+    /// The name to request, which the certificate must be valid for; the host's if absent.
     #[serde(default)]
     pub server_name: Option<String>,
-    /// The certificates that are trusted, in PEM; the system's if absent.
+    /// The trusted certificates, in PEM; the system's if absent.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
-    /// Whether the certificate is checked.
+    /// Whether to verify the certificate.
     #[serde(default = "yes")]
     pub verify: bool,
-    /// Whether earlier sessions are resumed.
+    /// Whether to resume earlier sessions.
     #[serde(default = "yes")]
     pub resume: bool,
 }
@@ -200,7 +201,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Its name in the output.
+    /// Return its name in the output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Http1 => "http/1.1",
@@ -214,56 +215,57 @@ impl Protocol {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
-    /// Its name: also the name of its samples file.
+    /// The name, also of the file of samples.
     pub id: String,
     /// The instance.
     pub instance: String,
     /// Open or closed loop.
     pub mode: Mode,
-    /// Offered rate; open loop only, unless `rates` or `instants_file` is given.
+    /// The offered rate, for an open loop without `rates` and `instants_file`.
     #[serde(default)]
     pub rate_per_s: Option<f64>,
-    /// Rates one after another over the measured part; the warm-up has the first one.
+    /// Consecutive rates over the measured part; the warm-up has the first one.
     #[serde(default)]
     pub rates: Option<Vec<Piece>>,
     /// A text of recorded instants, one per line, from the start of the measured part; the warm-up
     /// has their mean rate.
     #[serde(default)]
     pub instants_file: Option<PathBuf>,
-    /// What they are counted in.
+    /// The unit of the recorded instants.
     #[serde(default)]
     pub instants_unit: InstantsUnit,
-    /// The arrival process; open loop only. Recorded instants are what they are.
+    /// The arrival process of an open loop without recorded instants.
     #[serde(default)]
     pub arrival: Arrival,
     /// Seed of the schedule.
     #[serde(default)]
     pub seed: u64,
-    /// Connections, all open before the warm-up.
+    /// Number of connections, all opened before the warm-up.
     pub connections: usize,
-    /// Requests that each connection may carry at the same time.
+    /// Concurrent requests per connection.
     #[serde(default = "default_streams")]
     pub streams: u32,
-    /// A connection is closed and opened again after so many requests.
+    /// Requests after which a connection is closed and reopened.
     #[serde(default)]
     pub requests_per_connection: Option<u64>,
-    /// The unrecorded part at the same rate, in seconds.
+    /// The part before the measured one, at the same rate and not recorded, in seconds.
     #[serde(default)]
     pub warmup_s: f64,
     /// The measured part, in seconds.
     pub duration_s: f64,
-    /// How long a written request may stay unanswered, and the longest drain, in seconds.
+    /// The longest time that a written request may stay unanswered, and the longest drain, in
+    /// seconds.
     #[serde(default = "default_timeout_s")]
     pub timeout_s: f64,
 }
 
-/// Who decides when a request is sent.
+/// What decides when a request is sent.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// The schedule.
     Open,
-    /// The answer to the one before.
+    /// The response to the previous request.
     Closed,
 }
 
@@ -314,8 +316,7 @@ fn default_timeout_s() -> f64 {
     2.0
 }
 
-/// A text that quotes a plan may hold anything; what is printed of it is one line and moves no
-/// cursor.
+/// Escape control characters: text quoted from a plan must print as one line.
 fn on_one_line(text: &str) -> String {
     let escaped = |c: char| c.is_control().then(|| c.escape_default().to_string());
     text.chars()
@@ -323,12 +324,12 @@ fn on_one_line(text: &str) -> String {
         .collect()
 }
 
-/// Why a plan is refused.
+/// The reason why a plan is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PlanError {
-    /// Where, as `windows[0].rate_per_s`.
+    /// JSON path, such as `windows[0].rate_per_s`.
     pub path: String,
-    /// The bad value and what is allowed.
+    /// The invalid value and what is allowed.
     pub message: String,
 }
 
@@ -366,8 +367,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Put the contents of files in the place of their names: each line of a `urls_file` becomes a
-    /// request of its own, with method, headers, body and expectations of the one that named it.
+    /// Replace names of files by their contents: each line of a `urls_file` becomes a request, with
+    /// the method, headers, body and expectations of the request that names the file.
     pub fn resolve(mut self) -> Result<Self, PlanError> {
         let mut requests = Vec::with_capacity(self.requests.len());
         for (i, mut request) in self.requests.into_iter().enumerate() {
@@ -395,7 +396,8 @@ impl Plan {
 }
 
 impl Request {
-    /// This request, at an entry of a list with this sum of weights.
+    /// Return this request with the target of a list's entry; `total` is the sum of the list's
+    /// weights.
     fn at(&self, entry: urls::Entry, total: f64) -> Self {
         let mut request = self.clone();
         request.path = entry.path;
@@ -412,7 +414,7 @@ impl Request {
         request
     }
 
-    /// The decoded body.
+    /// Return the decoded body.
     pub fn body(&self) -> Option<Vec<u8>> {
         self.body_base64
             .as_ref()
@@ -421,7 +423,7 @@ impl Request {
 }
 
 impl Window {
-    /// The rates that are offered in the measured part; none in a closed loop and for recorded
+    /// Return the offered rates of the measured part; empty for a closed loop and for recorded
     /// instants.
     pub fn pieces(&self) -> Vec<Piece> {
         let whole = |rate_per_s| {
@@ -438,23 +440,23 @@ impl Window {
         }
     }
 
-    /// The warm-up in nanoseconds.
+    /// Return the length of the warm-up in nanoseconds.
     pub fn warmup_ns(&self) -> u64 {
         (self.warmup_s * 1e9) as u64
     }
 
-    /// The measured part in nanoseconds.
+    /// Return the length of the measured part in nanoseconds.
     pub fn duration_ns(&self) -> u64 {
         (self.duration_s * 1e9) as u64
     }
 
-    /// The timeout in nanoseconds.
+    /// Return the timeout in nanoseconds.
     pub fn timeout_ns(&self) -> u64 {
         (self.timeout_s * 1e9) as u64
     }
 }
 
-/// A SHA-256 from hexadecimal.
+/// Parse a SHA-256 in hexadecimal.
 pub fn decode_hash(hex: &str) -> Option<[u8; 32]> {
     if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
@@ -466,7 +468,7 @@ pub fn decode_hash(hex: &str) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// A name that certificates can be checked against.
+/// Parse a name that certificates can be verified for.
 pub fn server_name(name: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(name.to_owned()).ok()
 }

@@ -1,7 +1,7 @@
 //! The connections of one thread to one instance, kept across the windows of a plan.
 //!
-//! A connection is closed, connecting or open. Closed ones wait in a queue to be opened again; open
-//! ones lend their streams to the [`Slots`], from which requests draw.
+//! A connection is closed, connecting or open. Closed ones wait in a queue to be reopened; the
+//! streams of open ones are [`Slots`] for requests.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,51 +15,51 @@ use crate::request::Prepared;
 use crate::slots::Slots;
 use crate::sys::Epoll;
 
-/// Waits after failed attempts: 1 ms, doubled each time, up to this.
-const MOST_BACKOFF_MS: u64 = 128;
+/// The longest wait after a failed attempt: 1 ms at first, doubled each time up to this.
+const MAX_BACKOFF_MS: u64 = 128;
 
-/// What a connection is doing.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Waits in the queue until the instant.
+    /// Closed, and not reopened before this instant.
     Closed(u64),
-    /// The handshake is under way since the first instant, and given up at the second.
+    /// Connecting since the first instant; given up at the second.
     Connecting(u64, u64),
     /// Established.
     Open,
 }
 
-/// How a connection stands: what it may carry, and what it has.
+/// The load of a connection and its limit.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Standing {
-    /// Whether it takes no new requests; it is opened again once those it carries are done.
+pub struct Usage {
+    /// Whether it accepts no new requests; it is reopened once its requests are done.
     pub closing: bool,
-    /// How many requests it takes at the same time.
+    /// Concurrent requests that it accepts.
     pub limit: u32,
-    /// Its busy slots.
+    /// Number of busy slots.
     pub running: u32,
-    /// Its free slots.
+    /// Number of free slots.
     pub free: u32,
-    /// Requests since it was opened.
+    /// Requests sent since it was opened.
     pub begun: u64,
-    /// Responses since it was opened.
+    /// Responses received since it was opened.
     pub served: u64,
-    /// Attempts in vain to open it since it was last of use.
+    /// Failed attempts to open it since its last response.
     pub failures: u32,
 }
 
 /// One connection.
 #[derive(Debug)]
 pub struct Connection {
-    /// What it is doing.
+    /// The state.
     pub state: State,
-    /// How it stands.
-    pub standing: Standing,
-    /// What it is made of, unless it is closed.
+    /// The load and its limit.
+    pub usage: Usage,
+    /// The protocol and its transport; `None` while it is closed.
     pub carrier: Option<Carrier>,
-    /// Whether it waits for another turn at reading.
-    pub hungry: bool,
-    /// Tells the events of this socket from those of its predecessors.
+    /// Whether it is queued for another turn of reading.
+    pub read_pending: bool,
+    /// Distinguishes the events of this socket from those of its predecessors.
     generation: u32,
     /// Whether it was ever open.
     opened_before: bool,
@@ -69,40 +69,41 @@ impl Connection {
     fn new() -> Self {
         Self {
             state: State::Closed(0),
-            standing: Standing::default(),
+            usage: Usage::default(),
             carrier: None,
-            hungry: false,
+            read_pending: false,
             generation: 0,
             opened_before: false,
         }
     }
 }
 
-/// A handshake that came to a good end.
+/// A successful handshake.
 #[derive(Clone, Copy, Debug)]
 pub struct Opened {
     /// Whether the connection was open before.
     pub before: bool,
-    /// When the handshake was begun.
+    /// When the handshake began.
     pub since: u64,
 }
 
 /// The connections to one instance.
 #[derive(Debug)]
 pub struct Pool {
-    /// The requests as this instance is asked them.
+    /// The requests, rendered for this instance.
     pub requests: Arc<[Prepared]>,
-    /// Events of these connections only, so that other instances' don't disturb the window.
+    /// Events of these connections only, so that those of other instances do not disturb the
+    /// window.
     pub epoll: Epoll,
-    /// The connections; an index names one.
+    /// The connections; identified by their index.
     pub connections: Vec<Connection>,
-    /// Their streams.
+    /// The streams of all connections.
     pub slots: Slots,
-    /// Streams of each connection.
+    /// Streams per connection.
     pub streams: u32,
     /// The deadlines of the carriers.
     pub alarms: Alarms,
-    /// What UDP and the paths of QUIC did since the window began.
+    /// Counts of UDP and of QUIC's paths since the window began.
     pub path: quic::Path,
     endpoint: Endpoint,
     closed: VecDeque<u32>,
@@ -110,7 +111,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool without connections.
+    /// Create a pool without connections.
     pub fn new(endpoint: Endpoint, requests: Arc<[Prepared]>) -> io::Result<Self> {
         Ok(Self {
             requests,
@@ -126,9 +127,9 @@ impl Pool {
         })
     }
 
-    /// Prepare exactly `n` connections of so many streams for a window: those that the server closed
-    /// meanwhile, and new ones, are put in the queue of the closed. `buffer` takes what came
-    /// meanwhile.
+    /// Prepare exactly `n` connections with this number of streams for a window. New connections,
+    /// and those that the server has closed in the meantime, are queued to be opened. `buffer`
+    /// receives bytes that arrived in the meantime.
     pub fn resize(&mut self, n: usize, streams: u32, buffer: &mut [u8]) {
         self.connections.truncate(n);
         self.connections.resize_with(n, Connection::new);
@@ -139,19 +140,19 @@ impl Pool {
         self.connecting = 0;
         for i in 0..n as u32 {
             let connection = self.at(i);
-            connection.hungry = false;
-            connection.standing.failures = 0;
-            connection.standing.running = 0;
-            connection.standing.free = 0;
-            let open = connection.state == State::Open && !connection.standing.closing;
+            connection.read_pending = false;
+            connection.usage.failures = 0;
+            connection.usage.running = 0;
+            connection.usage.free = 0;
+            let open = connection.state == State::Open && !connection.usage.closing;
             let carrier = connection.carrier.as_mut();
             let well = |carrier: &mut Carrier| {
-                carrier.lend(streams);
-                carrier.is_well(buffer)
+                carrier.set_streams(streams);
+                carrier.is_usable(buffer)
             };
             if open && carrier.is_some_and(well) {
                 self.admit(i);
-                self.note_deadline(i);
+                self.update_alarm(i);
             } else {
                 self.drop_carrier(i, 0);
             }
@@ -163,9 +164,9 @@ impl Pool {
         &mut self.connections[i as usize]
     }
 
-    /// The connection that an event is about, if it still has the socket that the event is of.
+    /// Return the connection of an event, if it still has the socket of the event.
     #[inline]
-    pub fn of_token(&self, token: u64) -> Option<u32> {
+    pub fn connection_of(&self, token: u64) -> Option<u32> {
         let (i, generation) = (token as u32, (token >> 32) as u32);
         let connection = self.connections.get(i as usize)?;
         (connection.generation == generation && connection.carrier.is_some()).then_some(i)
@@ -173,84 +174,83 @@ impl Pool {
 
     // ------------------------------------------------------------ streams
 
-    /// The slots of a connection.
+    /// Return the slots of a connection.
     pub fn slots_of(&self, i: u32) -> std::ops::Range<u32> {
         i * self.streams..(i + 1) * self.streams
     }
 
-    /// Take a free slot for a request.
+    /// Reserve a free slot for a request.
     #[inline]
     pub fn take(&mut self, slot: u32) {
         let i = slot / self.streams;
         self.slots.withhold(slot);
-        let standing = &mut self.at(i).standing;
-        standing.free -= 1;
-        standing.running += 1;
-        standing.begun += 1;
+        let usage = &mut self.at(i).usage;
+        usage.free -= 1;
+        usage.running += 1;
+        usage.begun += 1;
     }
 
-    /// Any free slot of a connection.
+    /// Return any free slot of a connection.
     pub fn free_slot_of(&self, i: u32) -> Option<u32> {
         self.slots_of(i).find(|slot| self.slots.is_free(*slot))
     }
 
-    /// Bring the free slots of an open connection in line with what it takes now.
+    /// Adjust the free slots of an open connection to the number of requests that it accepts now.
     pub fn admit(&mut self, i: u32) {
         let connection = &mut self.connections[i as usize];
-        let standing = &mut connection.standing;
+        let usage = &mut connection.usage;
         let carrier = connection.carrier.as_ref();
-        standing.limit = carrier.map_or(0, Carrier::streams).min(self.streams);
-        let open = if standing.closing { 0 } else { standing.limit };
-        let goal = open.saturating_sub(standing.running);
+        usage.limit = carrier.map_or(0, Carrier::streams).min(self.streams);
+        let open = if usage.closing { 0 } else { usage.limit };
+        let goal = open.saturating_sub(usage.running);
         for slot in i * self.streams..(i + 1) * self.streams {
-            if standing.free == goal {
+            if usage.free == goal {
                 return;
             }
-            if self.slots.is_free(slot) && standing.free > goal {
+            if self.slots.is_free(slot) && usage.free > goal {
                 self.slots.withhold(slot);
-                standing.free -= 1;
-            } else if !self.slots.is_free(slot) && !self.slots.is_busy(slot) && standing.free < goal
-            {
+                usage.free -= 1;
+            } else if !self.slots.is_free(slot) && !self.slots.is_busy(slot) && usage.free < goal {
                 self.slots.release(slot);
-                standing.free += 1;
+                usage.free += 1;
             }
         }
     }
 
     // ------------------------------------------------------------ closed
 
-    /// Whether a connection waits to be opened or to be established.
+    /// Return whether a connection is closed or connecting.
     #[inline]
-    pub fn mending(&self) -> bool {
+    pub fn reconnecting(&self) -> bool {
         !self.closed.is_empty() || self.connecting > 0
     }
 
-    /// Connections whose handshake is under way.
+    /// Return the number of handshakes in progress.
     pub fn connecting(&self) -> usize {
         self.connecting
     }
 
-    /// Whether every connection that is missing was tried in vain at least `times` times.
-    pub fn hopeless(&self, times: u32) -> bool {
-        let failures = |i: &u32| self.connections[*i as usize].standing.failures;
+    /// Return whether every missing connection has failed at least `times` times.
+    pub fn all_failed(&self, times: u32) -> bool {
+        let failures = |i: &u32| self.connections[*i as usize].usage.failures;
         self.connecting == 0 && self.closed.iter().all(|i| failures(i) >= times)
     }
 
-    /// Close a connection that carries nothing and queue it to be opened again: at once if it was of
-    /// any use, after a growing wait if not. With `abort`, what is under way is cut off by a reset.
+    /// Close a connection without requests and queue it to be reopened: at once if it has served a
+    /// request, otherwise after an increasing wait. `abort` resets what is in progress.
     pub fn close(&mut self, i: u32, now: u64, abort: bool) {
         let connection = self.at(i);
-        connection.standing.closing = true;
+        connection.usage.closing = true;
         if abort && let Some(carrier) = &connection.carrier {
             carrier.abort();
         }
-        let standing = &mut connection.standing;
-        let at = if standing.served > 0 || abort {
+        let usage = &mut connection.usage;
+        let at = if usage.served > 0 || abort {
             now
         } else {
-            standing.failures = standing.failures.saturating_add(1);
-            let doubled = 1 << (standing.failures - 1).min(20);
-            now + doubled.min(MOST_BACKOFF_MS) * 1_000_000
+            usage.failures = usage.failures.saturating_add(1);
+            let doubled = 1 << (usage.failures - 1).min(20);
+            now + doubled.min(MAX_BACKOFF_MS) * 1_000_000
         };
         self.admit(i);
         self.drop_carrier(i, at);
@@ -266,20 +266,20 @@ impl Pool {
         let connection = self.at(i);
         connection.carrier = None;
         connection.generation = connection.generation.wrapping_add(1);
-        connection.standing = Standing {
-            failures: connection.standing.failures,
-            ..Standing::default()
+        connection.usage = Usage {
+            failures: connection.usage.failures,
+            ..Usage::default()
         };
         connection.state = State::Closed(reopen_at);
         self.closed.push_back(i);
     }
 
-    /// Whether answers may be read some time after they came, as the kernel says when that was.
+    /// Return whether answers may be read late, because the kernel timestamps them.
     pub fn may_read_late(&self) -> bool {
         self.endpoint.stamped && self.endpoint.tls.is_none()
     }
 
-    /// When the connection at the head of the queue may be opened.
+    /// Return when the connection at the head of the queue may be opened.
     #[inline]
     pub fn next_opening(&self) -> Option<u64> {
         let first = *self.closed.front()?;
@@ -289,15 +289,15 @@ impl Pool {
         }
     }
 
-    /// Put the head of the queue behind the others: it may not be opened yet.
+    /// Move the head of the queue to its end: it may not be opened yet.
     pub fn rotate_closed(&mut self) {
         if let Some(i) = self.closed.pop_front() {
             self.closed.push_back(i);
         }
     }
 
-    /// The earliest instant at which a closed connection may be opened. Looks at all of them: for
-    /// use before a sleep.
+    /// Return the earliest instant at which a closed connection may be opened. It checks all of
+    /// them, so call it only before a sleep.
     pub fn earliest_opening(&self) -> Option<u64> {
         let closed = self.closed.iter();
         closed
@@ -308,26 +308,26 @@ impl Pool {
             .min()
     }
 
-    /// Start to open the connection at the head of the queue; it is given up at `deadline`.
+    /// Start to open the connection at the head of the queue; give up at `deadline`.
     pub fn open(&mut self, now: u64, deadline: u64) -> Result<(), Kind> {
         let Some(i) = self.closed.pop_front() else {
             return Ok(());
         };
         let opened = Carrier::open(&self.endpoint, self.streams).and_then(|carrier| {
-            // Readiness is reported by the set even if it is there already.
+            // The epoll set reports readiness even if it is there already.
             let token = u64::from(i) | u64::from(self.at(i).generation) << 32;
-            let added = if carrier.heeds_room() {
+            let added = if carrier.wants_writable() {
                 self.epoll.add(carrier.socket(), token)
             } else {
                 self.epoll.add_reading(carrier.socket(), token)
             };
-            added.map_err(|error| Kind::of_connect(&error))?;
+            added.map_err(|error| Kind::from_connect(&error))?;
             Ok(carrier)
         });
         match opened {
             Ok(carrier) => {
                 self.at(i).carrier = Some(carrier);
-                self.note_deadline(i);
+                self.update_alarm(i);
                 self.at(i).state = State::Connecting(now, deadline);
                 self.connecting += 1;
                 Ok(())
@@ -339,8 +339,8 @@ impl Pool {
         }
     }
 
-    /// An event came for a connecting connection: it is established now (and its slots are free), or
-    /// not yet (`None`), or failed (and closed).
+    /// Handle an event of a connecting connection: `Some` if it is established now (with free
+    /// slots), `None` if it is not yet. After an error it is closed.
     pub fn establish(
         &mut self,
         i: u32,
@@ -355,7 +355,7 @@ impl Pool {
         };
         match carrier.establish(buffer) {
             Ok(false) => {
-                self.note_deadline(i);
+                self.update_alarm(i);
                 Ok(None)
             }
             Ok(true) => {
@@ -363,7 +363,7 @@ impl Pool {
                 let before = std::mem::replace(&mut connection.opened_before, true);
                 self.connecting -= 1;
                 self.admit(i);
-                self.note_deadline(i);
+                self.update_alarm(i);
                 Ok(Some(Opened { before, since }))
             }
             Err(kind) => {
@@ -373,7 +373,7 @@ impl Pool {
         }
     }
 
-    /// Give up handshakes that took too long; how many.
+    /// Give up handshakes that took too long; return how many.
     pub fn expire_connecting(&mut self, now: u64) -> usize {
         if self.connecting == 0 {
             return 0;
@@ -389,12 +389,12 @@ impl Pool {
         expired
     }
 
-    /// To be read into at once.
+    /// Return the size of the read buffer.
     pub fn buffer_bytes(&self) -> usize {
         self.endpoint.buffer_bytes()
     }
 
-    /// What UDP and the paths of QUIC did since the last time that this was asked.
+    /// Return the counts of UDP and of QUIC's paths since the last call.
     pub fn take_path(&mut self) -> quic::Path {
         let mut path = std::mem::take(&mut self.path);
         let carriers = self.connections.iter_mut();
@@ -404,9 +404,9 @@ impl Pool {
         path
     }
 
-    /// A carrier may have another deadline than before.
+    /// Update the alarm of a carrier whose deadline may have changed.
     #[inline]
-    pub fn note_deadline(&mut self, i: u32) {
+    pub fn update_alarm(&mut self, i: u32) {
         let carrier = self.connections[i as usize].carrier.as_ref();
         self.alarms.set(i, carrier.and_then(Carrier::deadline));
     }

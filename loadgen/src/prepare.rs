@@ -1,4 +1,4 @@
-//! Requests of a plan made ready before the window starts, in the bytes of every protocol.
+//! Requests of a plan, rendered for every protocol before the window starts.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::plan::{self, Check, Expect};
 use crate::request::{Blocks, Prepared};
 use crate::{http1, http2, http3};
 
-/// Make a mix of requests ready for a host. `Host` and `Content-Length` are added unless given.
+/// Render a mix of requests for a host. `Host` and `Content-Length` are added unless given.
 pub fn all(mix: &[plan::Request], host: &str, scheme: &str) -> Arc<[Prepared]> {
     let blocks = http2::render(mix, host, scheme);
     let each = mix.iter().zip(blocks);

@@ -1,32 +1,32 @@
-//! Rates over time: what a schedule's arrivals follow.
+//! Rates over time, which the arrivals of a schedule follow.
 //!
-//! An arrival process of a changing rate is one of rate 1 on a clock that runs as fast as the rate
-//! is high (the time change of a Poisson process: Daley and Vere-Jones, An Introduction to the
-//! Theory of Point Processes I, 7.4). The instant at which that clock shows n is a root of a
-//! quadratic in each piece, so ramps are exact and not steps.
+//! An arrival process of a changing rate is one of rate 1 on a clock that runs in proportion to the
+//! rate (the time change of a Poisson process: Daley and Vere-Jones, An Introduction to the Theory
+//! of Point Processes I, 7.4). The instant at which that clock shows n is a root of a quadratic in
+//! each piece, so ramps are exact and not steps.
 
 use serde::Deserialize;
 
-/// A rate, or a ramp between two, for a while.
+/// A rate, or a ramp between two rates, for a length of time.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Piece {
-    /// How long, in seconds.
+    /// Length in seconds.
     pub for_s: f64,
-    /// The rate, or the ramp's first.
+    /// The rate, or the first rate of a ramp.
     pub rate_per_s: f64,
-    /// The ramp's last rate; absent: no ramp.
+    /// The last rate of a ramp; absent if the rate is constant.
     #[serde(default)]
     pub to_rate_per_s: Option<f64>,
 }
 
-/// One piece: a rate, or a ramp from one rate to another.
+/// A piece of a profile: a rate, or a ramp from one rate to another.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     /// Nanoseconds from the start of the schedule.
     start: f64,
     end: f64,
-    /// Nanoseconds from one request to the next at the start.
+    /// Nanoseconds between requests at the start.
     gap_ns: f64,
     /// Requests per nanosecond at the start, and their growth per nanosecond.
     rate: f64,
@@ -36,13 +36,13 @@ struct Stretch {
 }
 
 impl Stretch {
-    /// Requests from `from` (nanoseconds of the schedule) to the end.
+    /// Return the requests from `from` (nanoseconds of the schedule) to the end.
     fn rest(&self, from: f64) -> f64 {
         let (at, left) = (from - self.start, self.end - from);
         (self.rate + self.slope * at + 0.5 * self.slope * left) * left
     }
 
-    /// When `requests` more have come after `from`; infinite if they never do.
+    /// Return when `requests` more have come after `from`; infinite if that never happens.
     fn after(&self, from: f64, requests: f64) -> f64 {
         if self.slope == 0.0 {
             return from + self.gap_ns * requests;
@@ -52,19 +52,19 @@ impl Stretch {
         if root < 0.0 {
             return f64::INFINITY;
         }
-        // The form of the root that loses no digits where the slope is small.
+        // This form of the root is accurate for small slopes.
         from + 2.0 * requests / (rate + root.sqrt())
     }
 }
 
-/// Rates one after another, in time without gaps.
+/// Consecutive rates without gaps in time.
 #[derive(Clone, Debug)]
 pub struct Profile {
     stretches: Vec<Stretch>,
 }
 
 impl Profile {
-    /// The rates of these pieces, one after another; there is at least one.
+    /// Create the profile of these pieces; there is at least one.
     pub fn new(pieces: &[Piece]) -> Self {
         let (mut start, mut before) = (0.0, 0.0);
         let stretches = pieces.iter().map(|piece| {
@@ -87,14 +87,14 @@ impl Profile {
         }
     }
 
-    /// Requests to be expected of all pieces.
+    /// Return the expected requests of all pieces.
     pub fn requests(&self) -> f64 {
         let last = self.stretches.last();
         last.map_or(0.0, |last| last.before + last.rest(last.start))
     }
 
-    /// When `requests` more are due after the instant `from`, in nanoseconds; beyond the end if
-    /// they aren't any more.
+    /// Return when `requests` more are due after the instant `from`, in nanoseconds; beyond the end
+    /// if there are not that many.
     pub fn after(&self, mut from: f64, mut requests: f64) -> f64 {
         let first = self.stretches.partition_point(|s| s.end <= from);
         let Some((last, others)) = self.stretches[first..].split_last() else {
@@ -111,8 +111,8 @@ impl Profile {
         last.after(from, requests)
     }
 
-    /// When the first `requests` have come, in nanoseconds: without the rounding that adding up
-    /// gaps would bring.
+    /// Return when the first `requests` have come, in nanoseconds. It sums no gaps, and so
+    /// accumulates no rounding errors.
     pub fn at(&self, requests: f64) -> f64 {
         let after = self.stretches.partition_point(|s| s.before <= requests);
         let stretch = self.stretches[after.saturating_sub(1)];
@@ -141,7 +141,7 @@ mod tests {
         ])
     }
 
-    /// The area under the rates: 100 + 400 + 0 + 50.
+    /// The number of requests is the area under the rates: 100 + 400 + 0 + 50.
     #[test]
     fn requests_are_the_area() {
         assert!((ladder().requests() - 550.0).abs() < 1e-9);

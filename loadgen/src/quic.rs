@@ -1,13 +1,13 @@
 //! A connection over QUIC that carries HTTP/3: transport and protocol in one (RFC 9000, RFC 9114).
 //!
-//! quinn-proto is the state machine; this module gives it datagrams, the time and a socket of its
-//! own for each connection, so that the kernel tells the connections apart and the one epoll set
-//! says who is ready. 0-RTT is off: a request without a round trip before it would be another
-//! workload, and may be replayed.
+//! quinn-proto is the state machine; this module provides datagrams, time, and a socket for each
+//! connection, so that the kernel separates the connections and one epoll set reports which are
+//! ready. 0-RTT is off: a request without a round trip before it would be another workload, and may
+//! be replayed.
 //!
-//! The client holds nothing back that it need not: receive windows are as large as they can be. What
-//! the peer's flow control or the congestion window (CUBIC, RFC 9438, paced) holds back is told
-//! apart by [`Sink::written`].
+//! The client delays nothing: receive windows are as large as possible. What the peer's flow
+//! control or the congestion window (CUBIC, RFC 9438, paced) delays is reported by
+//! [`Sink::written`].
 
 mod config;
 mod faults;
@@ -33,7 +33,7 @@ use quinn_proto::{
 
 use crate::errors::Kind;
 use crate::http3::{Control, code};
-use crate::machine::{Nobody, Received, Sink};
+use crate::machine::{NullSink, Received, Sink};
 use crate::sys;
 use crate::tls::{Agreed, kinds};
 use config::Clock;
@@ -44,13 +44,13 @@ use stream::{Stream, reason};
 pub use config::Config;
 pub use path::Path;
 
-/// Datagrams per system call, when there is so much to send (UDP_SEGMENT takes 64).
+/// Datagrams per system call, if there are enough to send (UDP_SEGMENT allows 64).
 const SEGMENTS: usize = 32;
-/// After so long a send is tried again that the kernel had no room for. It does not tell when it
-/// has: with UDP, that event comes for every datagram that left.
+/// Time until a send is retried for which the kernel had no room. A writable event does not help:
+/// with UDP, it comes for every datagram that has left.
 const RETRY_NS: u64 = 100_000;
 
-/// A datagram, or a run of them, that the kernel had no room for.
+/// A datagram, or a batch of them, that the kernel had no room for.
 #[derive(Debug)]
 struct Kept {
     bytes: Vec<u8>,
@@ -67,26 +67,26 @@ pub struct Quic {
     endpoint: Endpoint,
     handle: ConnectionHandle,
     inner: Connection,
-    /// When the handshake was done.
-    greeted: Option<u64>,
+    /// When the handshake was complete.
+    connected_at: Option<u64>,
     control: Control,
-    /// A GOAWAY was passed on.
+    /// Whether a GOAWAY was reported to the sink.
     closing: bool,
     streams: Vec<Stream>,
-    /// Requests under way.
+    /// Number of requests in progress.
     running: u32,
-    /// Streams that the peer allows and that no request has taken, up to `wanted`.
+    /// Streams that the peer allows and no request uses yet, up to `wanted`.
     allowed: VecDeque<StreamId>,
     wanted: u32,
-    /// Requests of which not a byte was sent, and their bytes, in order.
+    /// Requests without a sent byte, and their lengths, in order.
     waiting: VecDeque<(u32, usize)>,
     kept: Option<Kept>,
-    /// One datagram in each system call: the path takes no runs of them.
+    /// Whether each system call sends one datagram, because the path does not support batches.
     single: bool,
     deadline: u64,
-    /// When the last datagram came.
-    heard: u64,
-    told: Path,
+    /// When the last datagram arrived.
+    last_received: u64,
+    reported: Path,
 }
 
 impl fmt::Debug for Quic {
@@ -100,18 +100,18 @@ impl fmt::Debug for Quic {
 }
 
 thread_local! {
-    /// Where datagrams are put together: as large as a run of them, so one for each thread and not
-    /// for each connection.
+    /// The buffer in which datagrams are assembled: as large as a batch, so there is one per
+    /// thread, not per connection.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Quic {
-    /// Start to connect, for so many requests at the same time.
+    /// Start to connect, for this number of concurrent requests.
     ///
     /// # Errors
     /// The kind of the failure.
     pub fn open(address: SocketAddr, config: &Config, wanted: u32) -> Result<Self, Kind> {
-        let socket = sys::connect_udp(&address).map_err(|error| Kind::of_connect(&error))?;
+        let socket = sys::connect_udp(&address).map_err(|error| Kind::from_connect(&error))?;
         let clock = Clock::start();
         let mut endpoint = Endpoint::new(Arc::clone(&config.endpoint), None, true, None);
         let client = config.client.clone();
@@ -125,7 +125,7 @@ impl Quic {
             endpoint,
             handle,
             inner,
-            greeted: None,
+            connected_at: None,
             control: Control::default(),
             closing: false,
             streams: Vec::new(),
@@ -136,40 +136,40 @@ impl Quic {
             kept: None,
             single: false,
             deadline: u64::MAX,
-            heard: clock.ns,
-            told: Path::default(),
+            last_received: clock.ns,
+            reported: Path::default(),
         };
         quic.transmit(clock.ns, |_, _| ())?;
         Ok(quic)
     }
 
-    /// The socket, to be watched for reading.
+    /// Return the socket, to be polled for reading.
     pub fn socket(&self) -> &OwnedFd {
         &self.socket
     }
 
-    /// An event came, or the deadline passed, before the connection was established; whether it is
-    /// now.
+    /// Handle an event or a deadline of a connection that is being established; return whether it
+    /// now is.
     ///
     /// # Errors
     /// The kind of the failure.
     pub fn establish(&mut self, buffer: &mut [u8]) -> Result<bool, Kind> {
-        let mut nobody = Nobody::default();
-        let now = nobody.now();
+        let mut sink = NullSink::default();
+        let now = sink.now();
         if now >= self.deadline {
-            self.alarm(now, &mut nobody).map_err(Kind::of_opening)?;
+            self.alarm(now, &mut sink).map_err(Kind::while_connecting)?;
         }
         loop {
-            let received = self.receive(buffer, &mut nobody);
-            match received.map_err(Kind::of_opening)? {
+            let received = self.receive(buffer, &mut sink);
+            match received.map_err(Kind::while_connecting)? {
                 Received::Bytes { more: true, .. } => {}
                 _ if self.closing => return Err(Kind::ConnectQuicClosed),
-                _ => return Ok(self.greeted.is_some()),
+                _ => return Ok(self.connected_at.is_some()),
             }
         }
     }
 
-    /// What was agreed in the handshake, once it is done.
+    /// Return what the handshake negotiated; `None` until it is complete.
     pub fn agreed(&self) -> Option<Agreed> {
         let handshake = Handshake::of(&self.inner);
         Some(Agreed {
@@ -177,14 +177,14 @@ impl Quic {
             cipher: kinds::cipher(handshake.cipher?),
             group: handshake.group.and_then(|group| group.as_str()),
             resumed: handshake.resumed,
-            took_ns: self.greeted?.saturating_sub(self.clock.ns),
+            took_ns: self.connected_at?.saturating_sub(self.clock.ns),
         })
     }
 
-    /// What UDP and the path did since the last time that this was asked.
+    /// Return the counts of UDP and of the path since the last call.
     pub fn path(&mut self) -> Path {
         let stats = self.inner.stats();
-        let ns = |rtt: Duration| self.greeted.and(u64::try_from(rtt.as_nanos()).ok());
+        let ns = |rtt: Duration| self.connected_at.and(u64::try_from(rtt.as_nanos()).ok());
         let now = Path {
             datagrams_out: stats.udp_tx.datagrams,
             datagrams_in: stats.udp_rx.datagrams,
@@ -192,7 +192,7 @@ impl Quic {
             rtt_min_ns: ns(stats.path.min_rtt),
             rtt_max_ns: ns(stats.path.rtt),
         };
-        let before = std::mem::replace(&mut self.told, now);
+        let before = std::mem::replace(&mut self.reported, now);
         Path {
             datagrams_out: now.datagrams_out - before.datagrams_out,
             datagrams_in: now.datagrams_in - before.datagrams_in,
@@ -201,10 +201,10 @@ impl Quic {
         }
     }
 
-    /// Send what may be sent.
+    /// Send all that may be sent now.
     ///
     /// # Errors
-    /// The kind of what ended the connection.
+    /// The kind of the failure that ended the connection.
     pub fn flush(&mut self, sink: &mut impl Sink) -> Result<(), Kind> {
         let now = sink.now();
         let sent = self.transmit(now, |stream, at| sink.written(stream, at))?;
@@ -212,7 +212,7 @@ impl Quic {
         Ok(())
     }
 
-    /// Send all that may be sent. `written` is told of each request that waited no longer.
+    /// Send all that may be sent now. `written` is called for each request that no longer waits.
     fn transmit(&mut self, now: u64, mut written: impl FnMut(u32, u64)) -> Result<usize, Kind> {
         let mut sent = 0;
         if let Some(kept) = self.kept.take() {
@@ -227,13 +227,13 @@ impl Quic {
             }
         }
         let instant = self.clock.instant(now);
-        let held_back: Result<bool, Kind> = SCRATCH.with_borrow_mut(|scratch| {
+        let limited: Result<bool, Kind> = SCRATCH.with_borrow_mut(|scratch| {
             loop {
                 scratch.clear();
-                self.gate.forget();
+                self.gate.reset();
                 let most = if self.single { 1 } else { SEGMENTS };
                 let Some(transmit) = self.inner.poll_transmit(instant, most, scratch) else {
-                    return Ok(self.gate.asked());
+                    return Ok(self.gate.was_asked());
                 };
                 let bytes = &scratch[..transmit.size];
                 let segment = transmit
@@ -250,9 +250,9 @@ impl Quic {
                 sent += bytes.len();
             }
         });
-        if held_back? {
-            // Streams are sent in the order in which they were made. Which of them the datagrams
-            // held is not told, but their bytes are at most those of the datagrams.
+        if limited? {
+            // Streams are sent in the order of their creation. quinn-proto does not report which of
+            // them the datagrams contain, but their bytes are at most those of the datagrams.
             let mut left = sent;
             while left > 0
                 && let Some((stream, bytes)) = self.waiting.pop_front()
@@ -269,7 +269,7 @@ impl Quic {
         Ok(sent)
     }
 
-    /// Send a datagram or a run of them; false: the kernel had no room.
+    /// Send a datagram or a batch of them; return false if the kernel had no room.
     fn send(&mut self, bytes: &[u8], segment: Option<u16>) -> Result<bool, Kind> {
         let error = match sys::send_datagrams(&self.socket, bytes, segment) {
             Ok(_) => return Ok(true),
@@ -277,9 +277,9 @@ impl Quic {
         };
         match (error.raw_os_error(), segment) {
             (Some(libc::EAGAIN | libc::ENOBUFS), _) => Ok(false),
-            // A probe for a larger datagram, which the path does not take: as if it were lost.
+            // A probe for larger datagrams, too large for the path: treat it as lost.
             (Some(libc::EMSGSIZE), None) => Ok(true),
-            // No runs of datagrams on this interface, or none of this size.
+            // This interface does not support batches of datagrams, or not of this size.
             (Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE), Some(size)) => {
                 self.single = true;
                 for datagram in bytes.chunks(usize::from(size)) {
@@ -291,7 +291,7 @@ impl Quic {
         }
     }
 
-    /// When [`Self::alarm`] is to be called, unless there is a request or an event before.
+    /// Return when to call [`Self::alarm`] if no request and no event comes first.
     #[inline]
     pub fn deadline(&self) -> Option<u64> {
         Some(self.deadline)
@@ -304,20 +304,20 @@ impl Quic {
         self.deadline = timer.min(again);
     }
 
-    /// The deadline has passed.
+    /// Handle a deadline that has passed.
     ///
     /// # Errors
-    /// The kind of what ended the connection.
+    /// The kind of the failure that ended the connection.
     pub fn alarm(&mut self, now: u64, sink: &mut impl Sink) -> Result<(), Kind> {
         self.inner.handle_timeout(self.clock.instant(now));
         self.follow(sink)?;
         self.flush(sink)
     }
 
-    /// Read once, and take what came.
+    /// Read once and process the datagrams.
     ///
     /// # Errors
-    /// The kind of what ended the connection.
+    /// The kind of the failure that ended the connection.
     pub fn receive(&mut self, buffer: &mut [u8], sink: &mut impl Sink) -> Result<Received, Kind> {
         let datagrams = match sys::receive_datagrams(&self.socket, buffer) {
             Ok(datagrams) => datagrams,
@@ -327,7 +327,7 @@ impl Quic {
             Err(error) => return Err(self.of_socket(&error)),
         };
         let now = sink.now();
-        self.heard = now;
+        self.last_received = now;
         let instant = self.clock.instant(now);
         let mut count = 0;
         for datagram in datagrams.of(buffer) {
@@ -337,11 +337,11 @@ impl Quic {
             let event = self
                 .endpoint
                 .handle(instant, self.address, None, None, bytes, &mut answer);
-            // Nothing else is told of: no connection is accepted, and none is reset.
+            // No other event occurs: the endpoint accepts no connections and sends no resets.
             if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
                 self.inner.handle_event(event);
             }
-            // Of a server that sends runs of datagrams, hundreds come at once.
+            // A server that sends batches of datagrams causes hundreds at once.
             sink.working();
         }
         let followed = self.follow(sink);
@@ -354,7 +354,7 @@ impl Quic {
         })
     }
 
-    /// Take what the state machine has to say.
+    /// Process the events of the state machine.
     fn follow(&mut self, sink: &mut impl Sink) -> Result<(), Kind> {
         while let Some(event) = self.inner.poll_endpoint_events() {
             if let Some(event) = self.endpoint.handle_event(self.handle, event) {
@@ -364,7 +364,7 @@ impl Quic {
         while let Some(event) = self.inner.poll() {
             sink.working();
             match event {
-                Event::Connected => self.greet(sink.now()),
+                Event::Connected => self.on_connected(sink.now()),
                 Event::ConnectionLost { reason } => return Err(self.of_loss(&reason)),
                 Event::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
                     while let Some(id) = self.inner.streams().accept(Dir::Uni) {
@@ -390,13 +390,13 @@ impl Quic {
     fn close(&mut self, code: u64, now: u64) {
         let instant = self.clock.instant(now);
         self.inner.close(instant, reason(code), Bytes::new());
-        // It is gone either way.
+        // The connection is closed either way.
         let _ = self.transmit(now, |_, _| ());
     }
 }
 
 impl Drop for Quic {
-    /// Unlike TCP, nobody tells the server for us.
+    /// Close the connection: unlike with TCP, the kernel does not notify the server.
     fn drop(&mut self) {
         if !self.inner.is_closed() {
             self.close(code::NO_ERROR, sys::now_ns());

@@ -1,9 +1,10 @@
-//! What became of each request: columns that are filled during the window and read after it.
+//! The outcome and times of each request, in columns that are filled during the window and read
+//! after it.
 //!
-//! Storing three numbers is all the measured loop does per request. Histograms, percentiles and
-//! files are made of them once the window is over. The columns are shared by the threads of a window:
-//! each request is written to by the thread that claimed it, and read once all have ended, so the
-//! stores need no order.
+//! Per request, the loop only stores three numbers. Histograms, percentiles and files are computed
+//! from them once the window is over. The threads of a window share the columns: a request is
+//! written by the thread that claimed it, and read once all threads have ended, so the stores need
+//! no order.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use crate::sys::Column;
 
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Outcome {
@@ -20,11 +21,11 @@ pub enum Outcome {
     Ok = 0,
     /// Not answered within the timeout after it was written.
     Timeout = 1,
-    /// Written, and neither answered nor timed out when the drain ended.
+    /// Written, but neither answered nor timed out when the drain ended.
     InFlight = 2,
     /// Never written before the drain ended.
     Unsent = 3,
-    /// Answered wrongly, or the connection failed.
+    /// An unexpected answer, or a failed connection.
     Error = 4,
 }
 
@@ -36,33 +37,33 @@ const OUTCOMES: [Outcome; 5] = [
     Outcome::Error,
 ];
 
-/// "Never", in a column of times.
+/// The value for "never" in a column of times.
 pub const NEVER: u64 = u64::MAX;
 
-/// The columns. Times are nanoseconds of the monotonic clock; 0 means that nothing was stored yet.
+/// The columns. Times are nanoseconds of the monotonic clock; 0 means that nothing is stored yet.
 #[derive(Debug)]
 pub struct Record {
     written: Column<AtomicU64>,
     completed: Column<AtomicU64>,
-    /// Outcome plus one; 0 while it is open.
+    /// Outcome plus one; 0 while the request is open.
     outcome: Column<AtomicU8>,
 }
 
 /// One request of the record. Times are nanoseconds of the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// When it was to be written.
+    /// The intended instant.
     pub intended: u64,
     /// When it was written, or [`NEVER`].
     pub written: u64,
-    /// When its response was complete, or the instant of giving up.
+    /// When the response was complete, or when it was given up.
     pub completed: u64,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
 impl Record {
-    /// Room for `capacity` requests; `populate` as in [`Column::new`].
+    /// Allocate columns for `capacity` requests; `populate` as in [`Column::new`].
     pub fn new(capacity: usize, populate: bool) -> io::Result<Self> {
         Ok(Self {
             written: Column::new(capacity, populate)?,
@@ -71,36 +72,36 @@ impl Record {
         })
     }
 
-    /// How many requests fit.
+    /// Return the number of requests that fit.
     pub fn capacity(&self) -> usize {
         self.written.len()
     }
 
-    /// A request is about to be written. A second call (a retry) replaces the instant.
+    /// Store when a request is written. A second call (a retry) replaces the instant.
     #[inline]
     pub fn write(&self, index: usize, now: u64) {
         self.written[index].store(now, Relaxed);
     }
 
-    /// The instant of the last write; 0 if there was none.
+    /// Return the instant of the last write; 0 if there was none.
     #[inline]
     pub fn written(&self, index: usize) -> u64 {
         self.written[index].load(Relaxed)
     }
 
-    /// A request came to its end.
+    /// Store the outcome of a request.
     #[inline]
     pub fn finish(&self, index: usize, now: u64, outcome: Outcome) {
         self.completed[index].store(now, Relaxed);
         self.outcome[index].store(outcome as u8 + 1, Relaxed);
     }
 
-    /// The request waits again: what was written was lost.
+    /// Forget the write of a request that waits to be sent again.
     pub fn unwrite(&self, index: usize) {
         self.written[index].store(0, Relaxed);
     }
 
-    /// One request; what is still open is unsent at `end`.
+    /// Return one request; an open one is unsent at `end`.
     pub fn sample(&self, index: usize, intended: Option<u64>, end: u64) -> Sample {
         let written = match self.written(index) {
             0 => NEVER,
@@ -130,7 +131,7 @@ pub fn save(path: &Path, samples: &[Sample], start: u64) -> io::Result<()> {
     let part = path.with_extension("samples.part");
     let result = write_columns(&part, samples, start).and_then(|()| std::fs::rename(&part, path));
     if result.is_err() {
-        // The first error is the one to tell.
+        // The first error is the one to report.
         let _ = std::fs::remove_file(&part);
     }
     result

@@ -1,11 +1,12 @@
-//! What the window cost: CPU time and memory of the server, time stolen by the hypervisor.
+//! Resources used during a window: CPU time and memory of the server, time stolen by the
+//! hypervisor.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use crate::sys;
 
-/// CPU time of processes, read twice.
+/// CPU time of processes between two readings.
 #[derive(Debug)]
 pub struct CpuTime {
     pids: Vec<i32>,
@@ -14,7 +15,7 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Nothing read yet.
+    /// Create it without readings.
     pub fn of(pids: &[i32]) -> Self {
         Self {
             pids: pids.to_vec(),
@@ -23,21 +24,22 @@ impl CpuTime {
         }
     }
 
-    /// The first reading: some 300 ns for each process, no memory taken.
+    /// Take the first reading. It takes some 300 ns per process, and no memory.
     pub fn start(&mut self) {
         for (pid, ns) in self.pids.iter().zip(&mut self.start) {
             *ns = sys::process_cpu_ns(*pid);
         }
     }
 
-    /// The second reading.
+    /// Take the second reading.
     pub fn end(&mut self) {
         for (pid, ns) in self.pids.iter().zip(&mut self.end) {
             *ns = sys::process_cpu_ns(*pid);
         }
     }
 
-    /// Seconds between the readings, over the processes that were there at both; `None` if none was.
+    /// Return the CPU seconds between the readings, of the processes present at both; `None` if
+    /// there were none.
     pub fn seconds(&self) -> Option<f64> {
         let pairs = self.start.iter().zip(&self.end);
         let deltas: Vec<u64> = pairs
@@ -47,8 +49,8 @@ impl CpuTime {
     }
 }
 
-/// Time for which each thread of the processes was ready to run and did not, since it exists, in
-/// nanoseconds: the second number of `/proc/PID/task/TID/schedstat`.
+/// Return the time for which each thread of the processes was ready to run but waited, since its
+/// start, in nanoseconds: the second number of `/proc/PID/task/TID/schedstat`.
 pub fn waited_ns(pids: &[i32]) -> BTreeMap<i32, u64> {
     let mut waited = BTreeMap::new();
     for pid in pids {
@@ -67,8 +69,8 @@ pub fn waited_ns(pids: &[i32]) -> BTreeMap<i32, u64> {
     waited
 }
 
-/// Seconds between two readings of [`waited_ns`], over the threads that were there at both; `None`
-/// if none was.
+/// Return the seconds between two readings of [`waited_ns`], of the threads present at both; `None`
+/// if there were none.
 pub fn waited_s(before: &BTreeMap<i32, u64>, after: &BTreeMap<i32, u64>) -> Option<f64> {
     let deltas: Vec<u64> = after
         .iter()
@@ -77,7 +79,7 @@ pub fn waited_s(before: &BTreeMap<i32, u64>, after: &BTreeMap<i32, u64>) -> Opti
     (!deltas.is_empty()).then(|| deltas.iter().sum::<u64>() as f64 / 1e9)
 }
 
-/// Resident memory of the processes that can be read, summed up; `None` if none can.
+/// Return the resident memory of the readable processes; `None` if there are none.
 pub fn rss_bytes(pids: &[i32]) -> Option<u64> {
     let sizes: Vec<u64> = pids
         .iter()
@@ -90,7 +92,8 @@ pub fn rss_bytes(pids: &[i32]) -> Option<u64> {
     (!sizes.is_empty()).then(|| sizes.iter().sum())
 }
 
-/// Time stolen from each CPU since boot, in seconds (`/proc/stat`, counted in 10 ms by the kernel).
+/// Return the time stolen from each CPU since boot, in seconds (`/proc/stat`, which the kernel
+/// counts in units of 10 ms).
 pub fn steal_s(cpus: &[usize]) -> BTreeMap<usize, f64> {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     stat.lines()

@@ -1,9 +1,9 @@
-//! A built-in responder that is slow exactly as told: the server of the self-test.
+//! A built-in responder with known delays: the server of the self-test.
 //!
-//! The path says how long to wait before the answer, in microseconds: `GET /2500` is answered
-//! 2.5 ms after it was read. Delays therefore come with the schedule, each is known beforehand, and
-//! any other generator can be put to the same test. Besides, the responder can freeze at regular
-//! intervals: it then neither reads nor writes.
+//! The path is the delay before the answer, in microseconds: `GET /2500` is answered 2.5 ms after
+//! it was read. So delays come from the schedule, each is known in advance, and any other generator
+//! can take the same test. The responder can also freeze at regular intervals, in which it neither
+//! reads nor writes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,24 +24,24 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 pub const ANSWER_LENGTH: u64 = 5;
 const EVENTS: usize = 64;
 const LISTENER: u64 = u64::MAX;
-/// A sleeping responder looks this often whether it is to stop.
+/// How often a sleeping responder checks whether to stop.
 const NAP_NS: u64 = 1_000_000;
-/// A request longer than this is none of ours.
-const LONGEST_REQUEST: usize = 16 * 1024;
+/// The longest request that is accepted.
+const MAX_REQUEST: usize = 16 * 1024;
 
-/// Freezes at regular intervals, in nanoseconds of the monotonic clock.
+/// Regular freezes, in nanoseconds of the monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Freezes {
-    /// The start of one of them.
+    /// The start of any of them.
     pub origin: u64,
-    /// From the start of one to the start of the next; 0: none.
+    /// Time from the start of one to the start of the next; 0 for none.
     pub every_ns: u64,
-    /// How long each lasts.
+    /// Length of each.
     pub for_ns: u64,
 }
 
 impl Freezes {
-    /// The first instant from `at` on at which the responder is not frozen.
+    /// Return the first instant from `at` on at which the responder is not frozen.
     #[inline]
     pub fn lifted(&self, at: u64) -> u64 {
         if self.every_ns == 0 || at < self.origin {
@@ -55,25 +55,25 @@ impl Freezes {
         }
     }
 
-    /// When a request that arrives at `arrived` is read, and when it is answered, if its delay is
-    /// `delay_ns`: reading waits for the end of a freeze, and so does the answer.
+    /// Return when a request that arrives at `arrived` is read, and when it is answered after a
+    /// delay of `delay_ns`: reading waits for the end of a freeze, and so does the answer.
     pub fn answered(&self, arrived: u64, delay_ns: u64) -> (u64, u64) {
         let read = self.lifted(arrived);
         (read, self.lifted(read + delay_ns))
     }
 }
 
-/// What the threads look at.
+/// The state that the threads share.
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
     origin: AtomicU64,
     every_ns: AtomicU64,
     for_ns: AtomicU64,
-    /// Of answers that were given right after another one: their number, and the time they took.
+    /// Answers that directly followed another one: their number, and their total time.
     answers: AtomicU64,
     answering_ns: AtomicU64,
-    /// Stalls of the threads' cores. The lock is taken when there is one.
+    /// Stalls of the threads' cores. Locked only when there is one.
     stalls: Mutex<Vec<(usize, u64, u64)>>,
 }
 
@@ -91,17 +91,17 @@ impl Shared {
 /// A running responder on loopback.
 #[derive(Debug)]
 pub struct Responder {
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
 impl Responder {
-    /// A thread on each of the CPUs, at least one; spinning, or asleep until something comes.
+    /// Start a thread on each of the CPUs, at least one; `spin`: poll instead of sleeping.
     ///
     /// # Errors
-    /// A CPU that cannot be had, or what the system refused.
+    /// A CPU that may not be used, or another error of the system.
     pub fn start(cpus: &[usize], spin: bool, gap_ns: u64) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
@@ -117,27 +117,27 @@ impl Responder {
         for (cpu, incoming) in cpus.iter().copied().zip(receivers) {
             let worker = Worker::new(acceptor.take(), incoming)?;
             let shared = Arc::clone(&shared);
-            let (tell, told) = mpsc::channel();
+            let (ready_sender, is_ready) = mpsc::channel();
             let thread = std::thread::Builder::new().name(format!("responder-{cpu}"));
             responder.threads.push(thread.spawn(move || {
                 let ready = sys::pin(&[cpu]);
                 let failed = ready.is_err();
                 // The receiver waits for this one message.
-                let _ = tell.send(ready);
+                let _ = ready_sender.send(ready);
                 if failed {
                     return Ok(());
                 }
                 sys::set_precise_timers();
                 worker.run(&shared, cpu, spin, gap_ns)
             })?);
-            told.recv().map_err(io::Error::other)??;
+            is_ready.recv().map_err(io::Error::other)??;
         }
         Ok(responder)
     }
 
-    /// Freeze from now on as told.
+    /// Set the freezes from now on.
     pub fn freeze(&self, freezes: Freezes) {
-        // The interval last: it is what turns freezing on, and the first one lies in the future.
+        // The interval last, because it turns freezing on.
         self.shared.every_ns.store(0, Ordering::SeqCst);
         self.shared.origin.store(freezes.origin, Ordering::SeqCst);
         self.shared.for_ns.store(freezes.for_ns, Ordering::SeqCst);
@@ -146,15 +146,15 @@ impl Responder {
             .store(freezes.every_ns, Ordering::SeqCst);
     }
 
-    /// What an answer takes when others wait, in nanoseconds: the mean since the last call; 0 if none
-    /// waited.
+    /// Return the mean time of an answer when others wait, in nanoseconds, since the last call; 0
+    /// if none waited.
     pub fn answer_ns(&self) -> u64 {
         let answers = self.shared.answers.swap(0, Ordering::Relaxed);
         let ns = self.shared.answering_ns.swap(0, Ordering::Relaxed);
         ns / answers.max(1)
     }
 
-    /// The stalls that its threads noticed since the last call: CPU, start and end.
+    /// Return the stalls of its threads since the last call: CPU, start and end.
     pub fn stalls(&self) -> Vec<(usize, u64, u64)> {
         match self.shared.stalls.lock() {
             Ok(mut stalls) => std::mem::take(&mut *stalls),
@@ -167,7 +167,7 @@ impl Drop for Responder {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // What failed in it shows as errors of the requests.
+            // A failed thread shows as errors of the requests.
             let _ = thread.join();
         }
     }
@@ -176,7 +176,7 @@ impl Drop for Responder {
 #[derive(Debug)]
 struct Peer {
     socket: OwnedFd,
-    /// The start of a request that did not come whole.
+    /// The bytes of an incomplete request.
     begun: Vec<u8>,
 }
 
@@ -186,8 +186,8 @@ struct Worker {
     incoming: Receiver<TcpStream>,
     accepted: usize,
     peers: Vec<Option<Peer>>,
-    /// Answers that wait: when, in which order they were asked for, and by which peer. A peer's
-    /// place is never given to another one.
+    /// Pending answers: due instant, order of the requests, and index of the peer. Indices are not
+    /// reused.
     due: BinaryHeap<Reverse<(u64, u64, usize)>>,
     asked: u64,
     buffer: Vec<u8>,
@@ -200,7 +200,7 @@ impl Worker {
     ) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         if let Some((listener, _)) = &acceptor {
-            // The copy may be closed once it is registered: the set watches the open socket, which
+            // The copy may be closed once it is registered: the set polls the open socket, which
             // the listener keeps.
             epoll.add(&OwnedFd::from(listener.try_clone()?), LISTENER)?;
         }
@@ -212,7 +212,7 @@ impl Worker {
             peers: Vec::new(),
             due: BinaryHeap::with_capacity(4096),
             asked: 0,
-            buffer: vec![0; LONGEST_REQUEST],
+            buffer: vec![0; MAX_REQUEST],
         })
     }
 
@@ -275,7 +275,7 @@ impl Worker {
             return;
         };
         while let Ok((stream, _)) = listener.accept() {
-            // The receivers live as long as the threads; a stopped one needs no connection.
+            // The receivers live as long as the threads; a stopped thread needs no connection.
             let _ = senders[self.accepted % senders.len()].send(stream);
             self.accepted += 1;
         }
@@ -307,7 +307,7 @@ impl Worker {
         if !peer.begun.is_empty() || !bytes.ends_with(b"\r\n\r\n") {
             peer.begun.extend_from_slice(bytes);
             if !peer.begun.ends_with(b"\r\n\r\n") {
-                if peer.begun.len() > LONGEST_REQUEST {
+                if peer.begun.len() > MAX_REQUEST {
                     self.peers[i] = None;
                 }
                 return;
@@ -335,8 +335,8 @@ impl Worker {
     }
 }
 
-/// Wait until no freeze is on. A freeze that is told is no stall of the host, but one of the host's
-/// during it is noticed all the same.
+/// Wait for the end of a freeze. The freeze itself is not a stall of the host, but stalls of the
+/// host during it are recorded.
 #[inline]
 fn thaw(shared: &Shared, watch: &mut Watch, spin: bool) -> u64 {
     let now = watch.tick();
@@ -355,7 +355,7 @@ fn thaw(shared: &Shared, watch: &mut Watch, spin: bool) -> u64 {
     watch.woke(end)
 }
 
-/// The number in `GET /NUMBER HTTP/1.1`; nothing is 0. `None`: no such request.
+/// Return the number in `GET /NUMBER HTTP/1.1`, 0 if there is none; `None` for any other request.
 fn delay_us(request: &[u8]) -> Option<u64> {
     let rest = request.strip_prefix(b"GET /")?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit());
@@ -375,7 +375,8 @@ mod tests {
         for_ns: 10,
     };
 
-    /// Frozen from the start of a period for its length, and not before the first one.
+    /// A freeze lasts from the start of a period for its length; there is none before the first
+    /// one.
     #[test]
     fn freezes_are_periodic() {
         for (at, lifted) in [(0, 0), (999, 999), (1000, 1010), (1009, 1010), (1010, 1010)] {

@@ -1,7 +1,7 @@
-//! The random numbers behind a schedule: xoshiro256++ 1.0 by Blackman and Vigna, seeded through
-//! SplitMix64 as its authors advise (<https://prng.di.unimi.it>).
+//! The random numbers of schedules: xoshiro256++ 1.0 by Blackman and Vigna, seeded through
+//! SplitMix64 as its authors recommend (<https://prng.di.unimi.it>).
 //!
-//! Written out, because a seed in a record must give the same schedule in every later version.
+//! Implemented here, because a seed in a record must give the same schedule in every later version.
 
 /// A generator of 64 random bits at a time.
 #[derive(Clone, Debug)]
@@ -10,7 +10,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The stream that belongs to a seed.
+    /// Create the generator of a seed.
     pub fn new(seed: u64) -> Self {
         let mut split = seed;
         let state = std::array::from_fn(|_| {
@@ -23,7 +23,7 @@ impl Rng {
         Self { state }
     }
 
-    /// The next 64 bits.
+    /// Return the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         let s = &mut self.state;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
@@ -37,12 +37,12 @@ impl Rng {
         result
     }
 
-    /// Uniform in [0, 1), a multiple of 2^-53.
+    /// Return a uniform number in [0, 1), a multiple of 2^-53.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Exponential with mean 1.
+    /// Return an exponential number with mean 1.
     pub fn exponential(&mut self) -> f64 {
         -(1.0 - self.unit()).ln()
     }

@@ -1,29 +1,30 @@
 //! The arrival schedule of a window: one global list, computed before the window starts.
 //!
-//! One list for all connections and not one per connection, since the latter couples arrivals to
-//! the phase of each connection and lets a slow answer shift the load that follows it.
+//! There is one list for all connections, not one per connection: the latter couples arrivals to
+//! the phase of each connection and lets a slow answer shift the load after it.
 
 use crate::plan::{Arrival, Mode, Piece, Window};
 use crate::profile::Profile;
 use crate::rng::Rng;
 
-/// When each request is intended, which one it is, and a number to choose its connection with.
+/// The requests of a window: when each is intended, which request of the plan it is, and a number
+/// that chooses its connection.
 #[derive(Debug, Default, PartialEq)]
 pub struct Schedule {
     /// Nanoseconds from the start of the warm-up, ascending.
     pub intended_ns: Vec<u64>,
     /// Index into the plan's requests.
     pub request: Vec<u16>,
-    /// Uniform over the 32-bit numbers: picks one of the connections free at that moment.
+    /// Uniform 32-bit numbers, which choose one of the connections free at that moment.
     pub pick: Vec<u32>,
-    /// The first request of the measured part; those before it belong to the warm-up.
+    /// Index of the first request of the measured part; earlier ones belong to the warm-up.
     pub first_measured: usize,
 }
 
 impl Schedule {
-    /// The schedule of a window: of its mode, its rates, or the instants that were recorded for it
-    /// (nanoseconds from the start of the measured part, ascending). The same arguments give the
-    /// same schedule, always.
+    /// Return the schedule of a window: from its mode, its rates, or its recorded instants
+    /// (nanoseconds from the start of the measured part, ascending). The same arguments always give
+    /// the same schedule.
     pub fn of(window: &Window, recorded: Option<&[u64]>, mix: &Mix) -> Self {
         if window.mode == Mode::Closed {
             return Self::closed(mix, window.seed);
@@ -44,7 +45,7 @@ impl Schedule {
             return schedule;
         }
         match (pieces.first().copied(), window.rates.is_some()) {
-            // The same rate throughout is one piece.
+            // A constant rate is one piece, warm-up included.
             (Some(only), false) => {
                 pieces = vec![flat(window.warmup_s + only.for_s, only.rate_per_s)]
             }
@@ -63,8 +64,8 @@ impl Schedule {
         )
     }
 
-    /// Arrivals over `warmup_ns + duration_ns` at the rates of a profile: exponential gaps
-    /// (Poisson) or equal ones on the profile's clock.
+    /// Return arrivals over `warmup_ns + duration_ns` at the rates of a profile: with exponential
+    /// gaps (Poisson) or equal ones on the profile's clock.
     pub fn open(
         arrival: Arrival,
         profile: &Profile,
@@ -97,7 +98,7 @@ impl Schedule {
         loop {
             at = match arrival {
                 Arrival::Poisson => profile.after(at, rng.exponential()),
-                // Counted, not summed up: no drift over millions of requests.
+                // Computed from the index, not summed up: no drift over millions of requests.
                 Arrival::Constant => profile.at(index + 0.5),
             };
             if at >= end_ns as f64 {
@@ -117,7 +118,7 @@ impl Schedule {
         self.pick.push((rng.bits() >> 32) as u32);
     }
 
-    /// The requests of a closed loop, which come when they come: a mix long enough to be repeated.
+    /// Return the requests of a closed loop, without instants: a mix that repeats.
     pub fn closed(mix: &Mix, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         Self {
@@ -129,7 +130,7 @@ impl Schedule {
         }
     }
 
-    /// Which of the plan's requests the one at `index` is.
+    /// Return which request of the plan the one at `index` is.
     #[inline]
     pub fn request(&self, index: usize) -> u16 {
         self.request
@@ -138,7 +139,7 @@ impl Schedule {
             .unwrap_or_else(|| self.request[index % CLOSED_CYCLE])
     }
 
-    /// The number to choose the connection of the one at `index` with.
+    /// Return the number that chooses the connection of the request at `index`.
     #[inline]
     pub fn pick(&self, index: usize) -> u32 {
         self.pick.get(index).copied().unwrap_or(0)
@@ -156,14 +157,14 @@ fn flat(for_s: f64, rate_per_s: f64) -> Piece {
 /// Requests of a closed loop before its mix repeats.
 const CLOSED_CYCLE: usize = 65_536;
 
-/// The requests' weights, ready to draw from.
+/// The cumulative weights of the requests.
 #[derive(Clone, Debug)]
 pub struct Mix {
     cumulative: Vec<f64>,
 }
 
 impl Mix {
-    /// Weights are positive; their sum need not be 1.
+    /// Create a mix. Weights are positive; their sum need not be 1.
     pub fn new(weights: impl IntoIterator<Item = f64>) -> Self {
         let mut total = 0.0;
         let cumulative = weights
@@ -176,7 +177,7 @@ impl Mix {
         Self { cumulative }
     }
 
-    /// The index of one request, drawn by weight.
+    /// Return the index of a request, drawn by weight.
     pub fn choose(&self, rng: &mut Rng) -> u16 {
         if self.cumulative.len() < 2 {
             return 0;
@@ -284,7 +285,7 @@ mod tests {
         counts
     }
 
-    /// A seed gives the schedule that it gave in version 0.1.0: records name seeds.
+    /// A seed gives the same schedule as in version 0.1.0, because records contain seeds.
     #[test]
     fn a_seed_keeps_its_schedule() {
         for (arrival, golden) in [
@@ -310,7 +311,7 @@ mod tests {
         sum
     }
 
-    /// A ladder offers its rates one after another, the first one in the warm-up too; a ramp has
+    /// A ladder offers its rates one after another, and the first one in the warm-up; a ramp has
     /// the mean of its ends. Poisson counts lie within 5 standard deviations.
     #[test]
     fn ladders_follow_their_rates() {
@@ -334,7 +335,7 @@ mod tests {
         }
     }
 
-    /// Recorded instants are intended as they are, after a warm-up at their mean rate.
+    /// Recorded instants are kept as they are, after a warm-up at their mean rate.
     #[test]
     fn recorded_instants_are_kept() {
         let window = window(serde_json::json!({"instants_file": "x", "arrival": "constant"}));
@@ -353,7 +354,7 @@ mod tests {
 
     /// The measured part starts at the first arrival after the warm-up.
     #[test]
-    fn warm_up_is_told_apart() {
+    fn the_warm_up_is_not_measured() {
         let schedule = poisson(3);
         let first = schedule.first_measured;
         assert!(schedule.intended_ns[first - 1] < SECOND);

@@ -1,5 +1,5 @@
-//! What the instrument is worth on this host: measured against a responder whose every answer is
-//! known beforehand.
+//! The self-test: accuracy and highest rate on this host, measured against a responder with known
+//! delays.
 
 pub mod accuracy;
 pub mod arrivals;
@@ -25,65 +25,66 @@ use arrivals::Arrivals;
 use report::{Capacity, Floor, Pacing, Report, StalledCpu};
 use verdict::deviation;
 
-/// Longer gaps are stalls: tuner's rule.
+/// Longer gaps are stalls, as in tuner.
 const GAP_US: u64 = 100;
 const GAP_NS: u64 = GAP_US * 1000;
 const SECOND: f64 = 1e9;
-/// The floor: so many windows, at this rate, over so many connections.
+/// The floor: number of windows, rate, and connections.
 const FLOOR_WINDOWS: usize = 6;
 const FLOOR_PER_S: f64 = 10_000.0;
 const CONNECTIONS: usize = 32;
-/// For delays: more connections than requests are ever open.
+/// For delays: more connections than concurrent requests.
 const MANY: usize = 256;
-/// Gaps between requests are checked at a rate whose mean gap is far above the time of a write.
+/// Gaps between requests are checked at a rate whose mean gap is far longer than a write.
 const ARRIVALS_PER_S: f64 = 1000.0;
-/// One in a hundred seeds fails the checks by chance, intended as it is. With this one they pass by
-/// far at every length that is asked for here, so that what fails them is the writing.
+/// One in a hundred seeds fails the checks by chance, even as intended. This seed passes them by
+/// far at every length used here, so a failure is due to the writes.
 const ARRIVALS_SEED: u64 = 17;
-/// Delays: exponential with this mean, in so many steps of equal probability.
+/// Delays: exponential with this mean, in steps of equal probability.
 const DELAYS_PER_S: f64 = 5000.0;
 const MEAN_DELAY_US: f64 = 2000.0;
 const DELAY_STEPS: usize = 1000;
-/// Freezes.
+/// Freezes: rate, interval, length, and delay.
 const FREEZE_PER_S: f64 = 1000.0;
 const FREEZE_EVERY_S: f64 = 1.0;
 const FREEZE_FOR_S: f64 = 0.1;
 const FREEZE_DELAY_US: usize = 20_000;
-/// An open loop holds a rate if so much of it is answered in time, and written no later than this.
+/// An open loop holds a rate if this share is answered in time, and written no later than this.
 const HELD_SHARE: f64 = 0.99;
 const HELD_LAG_US: f64 = 100.0;
-/// Tried after the rate of the closed loop is known, as shares of it.
+/// Rates to try, as shares of the rate of the closed loop.
 const LADDER: [f64; 6] = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4];
-/// Into how many parts the time of the test is divided; the floor's windows take one each.
+/// Number of parts of the test's time; each window of the floor takes one.
 const UNITS: f64 = 18.0;
-/// A window of which stalls touch more says nothing.
-const MOST_EXCLUDED: f64 = 0.8;
+/// The largest share of a window's requests that stalls may affect.
+const MAX_EXCLUDED: f64 = 0.8;
 
-/// What to test.
+/// Options of the self-test.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The generator's CPUs, one thread on each.
     pub cpus: Vec<usize>,
     /// The responder's CPUs.
     pub server_cpus: Vec<usize>,
-    /// About how long, in seconds.
+    /// Approximate duration, in seconds.
     pub for_s: f64,
 }
 
 impl Options {
-    /// Whether generator and responder share a CPU.
+    /// Return whether generator and responder share a CPU.
     pub fn shared(&self) -> bool {
         self.cpus.iter().any(|cpu| self.server_cpus.contains(cpu))
     }
 }
 
-/// Told before each stage: its name, and the seconds that are left.
+/// A callback before each stage, with its name and the remaining seconds.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, f64);
 
 /// Run the self-test.
 ///
 /// # Errors
-/// Outside: CPUs that cannot be had, in words. Inside: interrupted, or the system refused something.
+/// The outer error is a message about CPUs that may not be used. The inner one is an interruption,
+/// or an error of the system.
 pub fn run(options: &Options, progress: Progress) -> Result<Result<Report, Failure>, String> {
     let own = options.cpus.iter().map(|cpu| ("--cpus", cpu));
     let server = options.server_cpus.iter();
@@ -103,20 +104,20 @@ struct Stage<'a> {
     cpus: &'a [usize],
 }
 
-/// What it gave.
-struct Seen {
+/// The measurements of a stage.
+struct StageResult {
     raw: Raw,
-    /// Stalls of all cores in question; none where they are shared.
+    /// Stalls of the cores of generator and responder; none if they share one.
     stalled: Stalled,
-    /// For each sample, the delay that it asked for, in nanoseconds.
+    /// The requested delay of each sample, in nanoseconds.
     delays: Vec<u64>,
 }
 
-impl Seen {
-    /// The samples, or those of them that no stall may have touched.
+impl StageResult {
+    /// Return the samples; with `stall_free`, only those that no stall may have affected.
     fn samples(&self, stall_free: bool) -> impl Iterator<Item = &Sample> {
         let samples = self.raw.samples.iter();
-        samples.filter(move |s| !stall_free || !self.stalled.touch(s.intended))
+        samples.filter(move |s| !stall_free || !self.stalled.affects(s.intended))
     }
 
     fn excluded_share(&self) -> f64 {
@@ -154,8 +155,8 @@ fn quantile_us(values: &mut [u64], q: f64) -> Option<f64> {
 
 impl<'a> Test<'a> {
     fn start(options: &'a Options) -> Result<Self, Failure> {
-        // As under tuner: before any thread is started, so that all have it.
-        let preferred = sys::prefer();
+        // As under tuner: before any thread starts, so that all threads inherit it.
+        let preferred = sys::raise_priority();
         let spin = !options.shared();
         let cpus = options.cpus.iter().map(|cpu| ("generator", *cpu));
         let server = options.server_cpus.iter().map(|cpu| ("responder", *cpu));
@@ -183,13 +184,13 @@ impl<'a> Test<'a> {
             step(self.left_s, "floor");
             windows.push(self.open(i as u64, FLOOR_PER_S, "poisson", unit_s)?);
         }
-        let (floor, pacing) = floor_of(&windows);
+        let (floor, pacing) = floor_and_pacing(&windows);
         let floor_ns = floor.p50_us.map_or(0, |us| (us * 1000.0) as u64);
         drop(windows);
 
         step(self.left_s, "arrivals");
         let arrivals =
-            arrivals_of(&self.open(ARRIVALS_SEED, ARRIVALS_PER_S, "poisson", 2.0 * unit_s)?);
+            check_arrivals(&self.open(ARRIVALS_SEED, ARRIVALS_PER_S, "poisson", 2.0 * unit_s)?);
 
         let mut accuracy = Vec::new();
         step(self.left_s, "known delays");
@@ -237,14 +238,14 @@ impl<'a> Test<'a> {
         Ok(report)
     }
 
-    /// A window of requests that are answered at once.
+    /// Measure requests without a delay.
     fn open(
         &mut self,
         seed: u64,
         rate_per_s: f64,
         arrival: &str,
         duration_s: f64,
-    ) -> Result<Seen, Failure> {
+    ) -> Result<StageResult, Failure> {
         let options = self.options;
         self.measure(&Stage {
             rate_per_s: Some(rate_per_s),
@@ -258,14 +259,14 @@ impl<'a> Test<'a> {
         })
     }
 
-    /// Delays of an exponential distribution, for Poisson arrivals.
+    /// Measure delays of an exponential distribution, with Poisson arrivals.
     fn delays(&mut self, duration_s: f64, floor_ns: u64) -> Result<Accuracy, Failure> {
         let steps = (0..DELAY_STEPS).map(|i| (i as f64 + 0.5) / DELAY_STEPS as f64);
         let delays: Vec<usize> = steps
             .map(|p| (-MEAN_DELAY_US * (1.0 - p).ln()) as usize)
             .collect();
         let options = self.options;
-        let seen = self.measure(&Stage {
+        let result = self.measure(&Stage {
             rate_per_s: Some(DELAYS_PER_S),
             arrival: "poisson",
             seed: 11,
@@ -277,14 +278,14 @@ impl<'a> Test<'a> {
         })?;
         Ok(compare(
             "known delays",
-            &seen,
+            &result,
             Freezes::default(),
             floor_ns,
             0,
         ))
     }
 
-    /// A responder that freezes at regular intervals, for whole periods of them.
+    /// Measure a responder that freezes at regular intervals, for whole periods.
     fn freezes(
         &mut self,
         arrival: &str,
@@ -299,7 +300,7 @@ impl<'a> Test<'a> {
         self.responder.freeze(freezes);
         self.responder.answer_ns();
         let options = self.options;
-        let seen = self.measure(&Stage {
+        let result = self.measure(&Stage {
             rate_per_s: Some(FREEZE_PER_S),
             arrival,
             seed: 13,
@@ -311,10 +312,11 @@ impl<'a> Test<'a> {
         })?;
         let name = format!("freezes, {arrival} arrivals");
         let answer_ns = self.responder.answer_ns();
-        Ok(compare(&name, &seen, freezes, floor_ns, answer_ns))
+        Ok(compare(&name, &result, freezes, floor_ns, answer_ns))
     }
 
-    /// The highest rates on these CPUs: of a closed loop, and of an open one that is still on time.
+    /// Measure the highest rates on these CPUs: of a closed loop, and of an open one that is still
+    /// on time.
     fn capacity(&mut self, cpus: &[usize], for_s: f64) -> Result<Capacity, Failure> {
         let closed_s = for_s / 2.0;
         let mut stage = Stage {
@@ -342,11 +344,11 @@ impl<'a> Test<'a> {
         stage.duration_s = closed_s / 4.0;
         for share in LADDER {
             stage.rate_per_s = Some((closed_per_s * share).max(1.0));
-            let seen = self.measure(&stage)?;
-            let mut lags: Vec<u64> = seen.samples(true).filter_map(lag).collect();
+            let result = self.measure(&stage)?;
+            let mut lags: Vec<u64> = result.samples(true).filter_map(lag).collect();
             let lag_us = quantile_us(&mut lags, 0.99).unwrap_or(f64::INFINITY);
-            let offered = seen.raw.samples.len() as f64;
-            if seen.raw.counts.in_time as f64 >= HELD_SHARE * offered && lag_us <= HELD_LAG_US {
+            let offered = result.raw.samples.len() as f64;
+            if result.raw.counts.in_time as f64 >= HELD_SHARE * offered && lag_us <= HELD_LAG_US {
                 found.open_per_s = Some(offered / stage.duration_s);
                 break;
             }
@@ -354,7 +356,7 @@ impl<'a> Test<'a> {
         Ok(found)
     }
 
-    fn measure(&mut self, stage: &Stage) -> Result<Seen, Failure> {
+    fn measure(&mut self, stage: &Stage) -> Result<StageResult, Failure> {
         let plan = self.plan(stage);
         let plan = Plan::parse(&plan.to_string()).map_err(io::Error::other)?;
         let mut session = Session::new(&plan).map_err(io::Error::other)?;
@@ -378,7 +380,7 @@ impl<'a> Test<'a> {
         let delays = match stage.rate_per_s {
             None => Vec::new(),
             Some(_) => {
-                // The same arguments give the same schedule: which request asked for which delay.
+                // The same arguments give the same schedule, which gives the delay of each request.
                 let schedule =
                     Schedule::of(window, None, &Mix::new(stage.delays_us.iter().map(|_| 1.0)));
                 let measured = schedule.first_measured..schedule.intended_ns.len();
@@ -387,13 +389,13 @@ impl<'a> Test<'a> {
             }
         };
         let excluded = spans.into_iter().filter(|_| !self.options.shared());
-        let seen = Seen {
+        let result = StageResult {
             stalled: Stalled::new(excluded.map(|(_, start, end)| (start, end))),
             raw,
             delays,
         };
-        self.failed += seen.failed();
-        Ok(seen)
+        self.failed += result.failed();
+        Ok(result)
     }
 
     fn plan(&self, stage: &Stage) -> Value {
@@ -423,8 +425,14 @@ impl<'a> Test<'a> {
     }
 }
 
-fn compare(name: &str, seen: &Seen, freezes: Freezes, floor_ns: u64, answer_ns: u64) -> Accuracy {
-    let samples = seen.raw.samples.iter().zip(&seen.delays);
+fn compare(
+    name: &str,
+    result: &StageResult,
+    freezes: Freezes,
+    floor_ns: u64,
+    answer_ns: u64,
+) -> Accuracy {
+    let samples = result.raw.samples.iter().zip(&result.delays);
     let requests: Vec<Known> = samples
         .map(|(sample, delay)| Known {
             intended: sample.intended,
@@ -432,18 +440,25 @@ fn compare(name: &str, seen: &Seen, freezes: Freezes, floor_ns: u64, answer_ns: 
             latency: latency(sample),
         })
         .collect();
-    Accuracy::of(name, &requests, freezes, &seen.stalled, floor_ns, answer_ns)
+    Accuracy::of(
+        name,
+        &requests,
+        freezes,
+        &result.stalled,
+        floor_ns,
+        answer_ns,
+    )
 }
 
-/// The floor and the pacing error: of windows in which the responder had nothing else to do.
-fn floor_of(windows: &[Seen]) -> (Floor, Pacing) {
+/// Return the floor and the pacing error, from windows without delays.
+fn floor_and_pacing(windows: &[StageResult]) -> (Floor, Pacing) {
     let (mut p50s, mut p99s, mut raw_p99s) = (Vec::new(), Vec::new(), Vec::new());
     let (mut lags, mut raw_lags) = (Vec::new(), Vec::new());
     for window in windows {
         let mut all: Vec<u64> = window.samples(false).map(latency).collect();
         raw_p99s.extend(quantile_us(&mut all, 0.99));
         raw_lags.extend(window.samples(false).filter_map(lag));
-        if window.excluded_share() > MOST_EXCLUDED {
+        if window.excluded_share() > MAX_EXCLUDED {
             continue;
         }
         let mut kept: Vec<u64> = window.samples(true).map(latency).collect();
@@ -451,7 +466,7 @@ fn floor_of(windows: &[Seen]) -> (Floor, Pacing) {
         p99s.extend(quantile_us(&mut kept, 0.99));
         lags.extend(window.samples(true).filter_map(lag));
     }
-    let excluded: f64 = windows.iter().map(Seen::excluded_share).sum();
+    let excluded: f64 = windows.iter().map(StageResult::excluded_share).sum();
     let samples = windows.iter().map(|window| window.raw.samples.len());
     let floor = Floor {
         rate_per_s: FLOOR_PER_S,
@@ -481,14 +496,15 @@ fn median(values: &[f64]) -> Option<f64> {
     Some((lower + upper) / 2.0)
 }
 
-/// The gaps between requests as they were written; those that a stall may have touched are none.
-fn arrivals_of(seen: &Seen) -> Arrivals {
-    let mut written: Vec<u64> = seen.samples(false).map(|s| s.written).collect();
+/// Check the gaps between requests as they were written; gaps that a stall may have affected are
+/// `None`.
+fn check_arrivals(result: &StageResult) -> Arrivals {
+    let mut written: Vec<u64> = result.samples(false).map(|s| s.written).collect();
     written.retain(|ns| *ns != NEVER);
     written.sort_unstable();
     let gaps = written.windows(2).map(|pair| {
-        let touched = seen.stalled.within(pair[0], pair[1]);
-        (!touched).then(|| pair[1] - pair[0])
+        let affected = result.stalled.affects_span(pair[0], pair[1]);
+        (!affected).then(|| pair[1] - pair[0])
     });
     Arrivals::of(&gaps.collect::<Vec<_>>())
 }

@@ -1,14 +1,14 @@
-//! A window in pieces: per second, and per piece of a ladder of rates.
+//! A window in parts: per second, and per piece of a ladder of rates.
 //!
-//! A request belongs to the piece in which it was intended, wherever its answer fell: the load of
-//! a piece answers for all of the delay that it caused.
+//! A request belongs to the part in which it was intended, whenever it was answered: a part is
+//! responsible for all delays that its load causes.
 
 use serde::Serialize;
 
 use crate::plan::Piece;
 use crate::record::{Outcome, Sample};
 
-/// What became of the requests that were intended in a part of the window.
+/// The outcomes of the requests that were intended in a part of the window.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Part {
     /// Start, in seconds from the start of the measured part.
@@ -17,13 +17,14 @@ pub struct Part {
     pub for_s: f64,
     /// Requests intended in it.
     pub offered: u64,
-    /// Of these, answered as expected, whenever that was.
+    /// Requests answered as expected, at any time.
     pub completed: u64,
-    /// Answered wrongly, or lost with their connection.
+    /// Requests with an unexpected answer, or lost with their connection.
     pub errors: u64,
-    /// Timed out, never sent, or in flight at the end: they count with their age.
+    /// Requests timed out, never sent, or in flight at the end; they count with their age.
     pub unanswered: u64,
-    /// Percentiles of the corrected latency in microseconds, exact; `None` (null) without values.
+    /// Median of the corrected latency in microseconds, exact like the others; `None` (null)
+    /// without values.
     pub p50_us: Option<f64>,
     /// 99 %.
     pub p99_us: Option<f64>,
@@ -31,28 +32,28 @@ pub struct Part {
     pub max_us: Option<f64>,
 }
 
-/// A piece of a ladder: what was asked for, what was offered of it, and what became of it.
+/// A piece of a ladder: the requested rate, the offered rate, and the outcomes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PiecePart {
-    /// The rate asked for, at the start.
+    /// The requested rate at the start.
     pub rate_per_s: f64,
-    /// At the end of a ramp.
+    /// The requested rate at the end of a ramp.
     pub to_rate_per_s: Option<f64>,
-    /// Requests intended, per second.
+    /// Intended requests per second.
     pub offered_per_s: f64,
-    /// The rest.
+    /// The outcomes.
     #[serde(flatten)]
     pub part: Part,
 }
 
-/// The window per second; the last one may be shorter.
+/// Split a window by seconds; the last part may be shorter.
 pub fn per_second(samples: &[Sample], start: u64, duration_ns: u64) -> Vec<Part> {
     let seconds = duration_ns.div_ceil(1_000_000_000);
     let edges = (1..=seconds).map(|i| (i * 1_000_000_000).min(duration_ns));
     split(samples, start, edges)
 }
 
-/// The window per piece of its ladder.
+/// Split a window by the pieces of its ladder.
 pub fn per_piece(samples: &[Sample], start: u64, pieces: &[Piece]) -> Vec<PiecePart> {
     let edges = pieces.iter().scan(0.0, |end, piece| {
         *end += piece.for_s;
@@ -70,8 +71,9 @@ pub fn per_piece(samples: &[Sample], start: u64, pieces: &[Piece]) -> Vec<PieceP
         .collect()
 }
 
-/// Samples are in order of intended time; edges are the ends of the parts, in nanoseconds from
-/// `start`. What lies beyond the last one by rounding belongs to the last.
+/// Split samples, which are in order of their intended instants; edges are the ends of the parts,
+/// in nanoseconds from `start`. Samples beyond the last edge, due to rounding, belong to the last
+/// part.
 fn split(samples: &[Sample], start: u64, edges: impl Iterator<Item = u64>) -> Vec<Part> {
     let mut ages = Vec::new();
     let (mut from, mut rest) = (0, samples);
@@ -121,8 +123,8 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-/// The smallest value that at least q·n of the n values do not exceed (Hyndman and Fan 1996, type
-/// 1); `None` without values. Reorders them.
+/// Return the smallest value that at least q·n of the n values do not exceed (Hyndman and Fan 1996,
+/// type 1); `None` without values. It reorders the values.
 pub fn quantile_ns(values: &mut [u64], q: f64) -> Option<u64> {
     let rank = (q * values.len() as f64).ceil().max(1.0) as usize - 1;
     let last = values.len().checked_sub(1)?;
@@ -146,8 +148,8 @@ mod tests {
         }
     }
 
-    /// A request counts in the second in which it was intended, even if its answer came later; what
-    /// never came counts with its age, an error in no percentile.
+    /// A request counts in the second in which it was intended, even if it was answered later. A
+    /// request without an answer counts with its age, an error in no percentile.
     #[test]
     fn requests_count_where_they_were_intended() {
         let samples = [
@@ -171,7 +173,7 @@ mod tests {
         assert_eq!((parts[2].from_s, parts[2].for_s), (2.0, 0.5));
     }
 
-    /// Pieces of a ladder partition the window, and say what was offered of what was asked.
+    /// Pieces of a ladder partition the window, and have a requested and an offered rate.
     #[test]
     fn pieces_partition_the_window() {
         let piece = |for_s, rate_per_s| Piece {

@@ -1,4 +1,5 @@
-//! A plan from its first window to its last: pools, tickers, lines, and the controller's word.
+//! A session measures the windows of a plan one after another, with pools, tickers, and the
+//! controller's commands.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
@@ -6,10 +7,10 @@ use std::sync::Arc;
 
 use crate::carrier::Endpoint;
 use crate::control::{Command, Lines, Next};
-use crate::engine::{self, Interrupted, Manner, Raw};
+use crate::engine::{self, Interrupted, Raw, Settings};
 use crate::instants;
 use crate::live::Live;
-use crate::output::{EndLine, Reason, Surroundings, WindowLine};
+use crate::output::{Context, EndLine, Reason, WindowLine};
 use crate::plan::{Plan, Protocol, Spin, Window};
 use crate::pool::Pool;
 use crate::prepare;
@@ -20,14 +21,14 @@ use crate::stalls::Ticker;
 use crate::sys;
 use crate::tls;
 
-/// Why a plan did not come to its end.
+/// The reason why a plan did not finish.
 #[derive(Debug)]
 pub enum Failure {
     /// SIGTERM, SIGINT or the death of the parent.
     Interrupted,
-    /// The controller said something that is no command.
+    /// The controller sent an invalid command.
     Command(String),
-    /// The system refused something.
+    /// An error of the system.
     Io(io::Error),
 }
 
@@ -43,26 +44,26 @@ impl From<Interrupted> for Failure {
     }
 }
 
-/// A plan under way.
+/// A running plan.
 #[derive(Debug)]
 pub struct Session<'a> {
     plan: &'a Plan,
     mix: Mix,
-    /// The recorded instants of each window that has some.
+    /// The recorded instants, by window.
     recorded: HashMap<&'a str, Vec<u64>>,
-    /// The client's side of TLS to each instance that has it.
+    /// The TLS clients, by instance.
     tls: HashMap<&'a str, tls::Client>,
-    /// For each instance, the connections of each thread.
+    /// The connections of each thread, by instance.
     pools: HashMap<&'a str, Vec<Pool>>,
     live: Option<Arc<Live>>,
 }
 
 impl<'a> Session<'a> {
-    /// Confine the thread to the plan's CPUs, and prepare the requests.
+    /// Pin the calling thread to the plan's CPUs, and read the files that its windows name.
     ///
     /// # Errors
-    /// A CPU that this thread may not use, with those that it may; a file of instants that cannot
-    /// be read, with the line that is wrong.
+    /// A CPU that this process may not use, with those that it may; a file of instants that cannot
+    /// be read, with the invalid line.
     pub fn new(plan: &'a Plan) -> Result<Self, String> {
         let ticker_cpus = plan.ticker.iter().flat_map(|ticker| &ticker.cpus);
         let named = plan.cpus.iter().map(|cpu| ("cpus", cpu));
@@ -99,18 +100,18 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Let somebody look on. A window that is interrupted then ends early and is kept; otherwise an
-    /// interrupted plan ends without it.
+    /// Provide figures for a progress line. An interrupted window then ends early and is kept;
+    /// otherwise it is discarded.
     pub fn show(&mut self, live: Arc<Live>) {
         self.live = Some(live);
     }
 
-    /// Measure one window; what there is to say of it.
+    /// Measure one window.
     pub fn measure(&mut self, window: &'a Window) -> Result<WindowLine, Failure> {
         Ok(self.measure_whole(window)?.0)
     }
 
-    /// The same with every sample.
+    /// Measure one window, and return its raw measurements too.
     pub fn measure_whole(&mut self, window: &'a Window) -> Result<(WindowLine, Raw), Failure> {
         let plan = self.plan;
         let gap_ns = plan.gap_us * 1000;
@@ -151,14 +152,14 @@ impl<'a> Session<'a> {
         let steal_before = resources::steal_s(&cpus);
         let waited_before = resources::waited_ns(&instance.pids);
         let ticker = plan.ticker.as_ref().map(|t| Ticker::start(t, gap_ns));
-        let manner = Manner {
+        let settings = Settings {
             spin: plan.spin,
             gap_ns,
             pids: &instance.pids,
             cpus: &plan.cpus,
             live: self.live.clone(),
         };
-        let raw = engine::run(window, schedule, &manner, pools)?;
+        let raw = engine::run(window, schedule, &settings, pools)?;
         let realtime = ticker.as_ref().is_some_and(|ticker| ticker.realtime);
         let server = ticker.map(Ticker::finish).unwrap_or_default();
         let raw = raw?;
@@ -169,15 +170,14 @@ impl<'a> Session<'a> {
         }
         let mut warnings = Vec::new();
         if plan.ticker.is_some() && !realtime {
-            let text =
-                "real-time priority is not permitted: stalls of the server's CPUs were not watched";
+            let text = "real-time priority is not permitted, so stalls of the server's CPUs were not watched";
             warnings.push(text.to_owned());
         }
         if instance.tls.as_ref().is_some_and(|tls| !tls.verify) {
             let text = "certificates were not verified (tls.verify is false)";
             warnings.push(text.to_owned());
         }
-        let around = Surroundings {
+        let context = Context {
             sent_every_us: plan.spin.every_ns().map(|ns| ns / 1000),
             gap_us: plan.gap_us,
             realtime,
@@ -188,11 +188,12 @@ impl<'a> Session<'a> {
             samples_dir: plan.samples_dir.clone(),
             warnings,
         };
-        let line = WindowLine::new(window, instance, &plan.cpus, &raw, around);
+        let line = WindowLine::new(window, instance, &plan.cpus, &raw, context);
         Ok((line, raw))
     }
 
-    /// Measure all windows, a line each, and ask the controller after each if there is one.
+    /// Measure all windows, write one line for each, and wait for the controller's command after
+    /// each, if there is a controller.
     pub fn run(
         &mut self,
         output: &mut impl Write,
@@ -215,16 +216,16 @@ impl<'a> Session<'a> {
             let Some(lines) = control.as_deref_mut() else {
                 continue;
             };
-            let said = lines.read()?;
+            let read = lines.read()?;
             if sys::stop_requested() {
                 return Err(Failure::Interrupted);
             }
-            let Some(said) = said else {
+            let Some(read) = read else {
                 end.reason = Reason::Eof;
                 continue;
             };
-            let command: Command = serde_json::from_str(&said)
-                .map_err(|error| Failure::Command(format!("{said:?}: {error}")))?;
+            let command: Command = serde_json::from_str(&read)
+                .map_err(|error| Failure::Command(format!("{read:?}: {error}")))?;
             let known = |id: &String| self.plan.instances.iter().any(|i| i.id == *id);
             if let Some(id) = command.drop.iter().find(|id| !known(id)) {
                 let text = format!("drop: {id:?} is not the id of an instance");
@@ -250,7 +251,7 @@ fn line(output: &mut impl Write, value: &impl serde::Serialize) -> io::Result<()
     output.flush()
 }
 
-/// Refuse CPUs that this process may not use.
+/// Return an error if this process may not use one of the CPUs.
 pub fn check_cpus<'b>(named: impl IntoIterator<Item = (&'b str, &'b usize)>) -> Result<(), String> {
     for (name, cpu) in named {
         if sys::usable_cpus([*cpu]).is_empty() {

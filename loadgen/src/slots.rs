@@ -1,50 +1,50 @@
-//! The places for requests, each of which carries one at a time: as many for each connection as it
-//! has streams. Slot `connection * streams + stream` is one stream of one connection.
+//! Slots for requests, each with one request at a time, and one for each stream of each connection.
+//! Slot `connection * streams + stream` is one stream of one connection.
 //!
-//! Two orders of them are kept, of fixed memory and constant cost: the free ones to draw from, and
-//! the busy ones by the age of their request. A slot in neither is withheld: its connection is
-//! closed, or takes no more.
+//! There are two lists, with fixed memory and constant cost: the free slots to choose from, and the
+//! busy ones by the age of their request. A slot in neither is withheld: its connection is closed,
+//! or accepts no more requests.
 
 use sha2::{Digest as _, Sha256};
 
 const NONE: u32 = u32::MAX;
 
-/// The request that a busy slot carries.
+/// The request of a busy slot.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exchange {
     /// Index into the record.
     pub index: u32,
     /// Index into the plan's requests.
     pub request: u16,
-    /// Whether it was lost once already.
+    /// Whether it was sent again already.
     pub retried: bool,
-    /// Whether a byte of the response came.
+    /// Whether a byte of the response arrived.
     pub answered: bool,
     /// Whether the body is hashed.
     pub hashed: bool,
-    /// When it was given to the connection.
+    /// When it was passed to the connection.
     pub dispatched: u64,
-    /// When it was written, or given to the connection if that could not write it yet.
+    /// When it was written, or passed to the connection if that could not write it yet.
     pub written: u64,
 }
 
-/// One place.
+/// One slot.
 #[derive(Debug)]
 pub struct Slot {
-    /// The request it carries, if it is busy.
+    /// The request, if it is busy.
     pub exchange: Exchange,
-    /// The hash of its response's body.
+    /// The hash of the response's body.
     pub hasher: Sha256,
-    /// Whether it carries a request.
+    /// Whether it has a request.
     pub busy: bool,
-    /// Its place among the free ones.
+    /// Its position in the list of free slots.
     free_at: u32,
-    /// Its neighbours among the busy ones.
+    /// Its neighbours in the list of busy slots.
     older: u32,
     newer: u32,
 }
 
-/// All places.
+/// All slots of a pool.
 #[derive(Debug)]
 pub struct Slots {
     list: Vec<Slot>,
@@ -55,7 +55,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// So many, all withheld.
+    /// Create `n` slots, all withheld.
     pub fn new(n: usize) -> Self {
         let withheld = || Slot {
             exchange: Exchange::default(),
@@ -74,34 +74,34 @@ impl Slots {
         }
     }
 
-    /// One of them.
+    /// Return a slot.
     #[inline]
     pub fn at(&mut self, slot: u32) -> &mut Slot {
         &mut self.list[slot as usize]
     }
 
-    /// Whether it carries a request.
+    /// Return whether a slot has a request.
     #[inline]
     pub fn is_busy(&self, slot: u32) -> bool {
         self.list[slot as usize].busy
     }
 
-    /// Whether it is free for a request.
+    /// Return whether a slot is free.
     #[inline]
     pub fn is_free(&self, slot: u32) -> bool {
         self.list[slot as usize].free_at != NONE
     }
 
-    /// Whether any is free.
+    /// Return whether any slot is free.
     #[inline]
     pub fn has_free(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Choose a free one at random: `pick` is uniform over the 32-bit numbers.
+    /// Return a random free slot: `pick` is uniform over the 32-bit numbers.
     ///
-    /// Not the one that is free longest: that would couple connections to one another, and bring
-    /// all of them to the server's keepalive_requests at the same moment.
+    /// Choosing the slot that was free longest would couple connections to one another, and make
+    /// all of them reach the server's keepalive_requests at the same time.
     #[inline]
     pub fn choose(&self, pick: u32) -> Option<u32> {
         let place = (u64::from(pick) * self.free.len() as u64) >> 32;
@@ -115,7 +115,7 @@ impl Slots {
         self.free.push(slot);
     }
 
-    /// Take a slot out of the free ones.
+    /// Remove a slot from the free ones.
     #[inline]
     pub fn withhold(&mut self, slot: u32) {
         let place = std::mem::replace(&mut self.at(slot).free_at, NONE);
@@ -127,20 +127,20 @@ impl Slots {
         }
     }
 
-    /// How many are busy.
+    /// Return the number of busy slots.
     #[inline]
     pub fn busy(&self) -> usize {
         self.busy
     }
 
-    /// The busy one whose request is the oldest, and when that was dispatched.
+    /// Return the slot with the oldest request, and when that was dispatched.
     #[inline]
     pub fn oldest(&self) -> Option<(u32, u64)> {
         let slot = self.list.get(self.oldest as usize)?;
         Some((self.oldest, slot.exchange.dispatched))
     }
 
-    /// A withheld slot starts to carry a request.
+    /// Give a request to a withheld slot.
     #[inline]
     pub fn occupy(&mut self, slot: u32, exchange: Exchange) {
         let newest = std::mem::replace(&mut self.newest, slot);
@@ -160,7 +160,7 @@ impl Slots {
         self.busy += 1;
     }
 
-    /// The request of a busy slot came to its end; the slot is withheld.
+    /// Remove the request of a busy slot; the slot is withheld.
     #[inline]
     pub fn vacate(&mut self, slot: u32) -> Exchange {
         let place = self.at(slot);

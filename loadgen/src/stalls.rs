@@ -1,8 +1,8 @@
-//! Stalls: spans of time in which a core did not do what it was there for.
+//! Stalls: spans in which a core did not run the thread that it was meant to run.
 //!
-//! Neither watcher ever looks at a latency. The generator's own core is seen by its loop, whose
-//! consecutive clock readings lie too far apart. A server's core is seen by a real-time thread that
-//! wakes late: nothing of the server's can keep it waiting, so only the host (or the kernel) can.
+//! Neither watcher uses latencies. The loop on the generator's core detects a stall as a gap
+//! between two clock readings. On a server's core, a real-time thread wakes late: the server's own
+//! work cannot delay it, only the host (or the kernel) can.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,29 +12,29 @@ use std::thread::JoinHandle;
 use crate::plan;
 use crate::sys;
 
-/// Spans kept per watcher and window; the rest is only counted.
-const MOST_SPANS: usize = 65_536;
+/// Spans stored per watcher and window; further ones are only counted.
+const MAX_SPANS: usize = 65_536;
 
-/// Stalled spans in nanoseconds of the monotonic clock. Memory is fixed from the start.
+/// Stalls in nanoseconds of the monotonic clock. Memory is allocated at the start.
 #[derive(Debug)]
 pub struct Spans {
     /// Start and end of each, in order.
     pub list: Vec<(u64, u64)>,
-    /// Spans that found no room.
+    /// Number of spans that did not fit.
     pub lost: u64,
 }
 
 impl Spans {
     fn new() -> Self {
         Self {
-            list: Vec::with_capacity(MOST_SPANS),
+            list: Vec::with_capacity(MAX_SPANS),
             lost: 0,
         }
     }
 
     #[cold]
     fn push(&mut self, start: u64, end: u64) {
-        if self.list.len() < MOST_SPANS {
+        if self.list.len() < MAX_SPANS {
             self.list.push((start, end));
         } else {
             self.lost += 1;
@@ -42,17 +42,17 @@ impl Spans {
     }
 }
 
-/// The clock of a loop that notices when it was not running.
+/// The clock of a loop, which detects when the loop was not running.
 #[derive(Debug)]
 pub struct Watch {
     last: u64,
     gap_ns: u64,
-    /// What it noticed.
+    /// The detected stalls.
     pub spans: Spans,
 }
 
 impl Watch {
-    /// Gaps longer than `gap_ns` will be noticed from now on.
+    /// Create a watch that detects gaps longer than `gap_ns` from now on.
     pub fn new(gap_ns: u64) -> Self {
         Self {
             last: sys::now_ns(),
@@ -61,7 +61,7 @@ impl Watch {
         }
     }
 
-    /// Read the clock. To be called so often that the loop's own work never looks like a gap.
+    /// Read the clock. Call it often enough that the loop's own work never looks like a gap.
     #[inline]
     pub fn tick(&mut self) -> u64 {
         let now = sys::now_ns();
@@ -85,13 +85,13 @@ impl Watch {
 pub struct Ticker {
     stop: Arc<AtomicBool>,
     threads: Vec<(usize, JoinHandle<Spans>)>,
-    /// Whether every thread has real-time priority on its CPU. Without, there are no threads: the
-    /// server's own work would make them wake late.
+    /// Whether every thread has real-time priority on its CPU. Otherwise there are no threads,
+    /// because the server's own work would make them wake late.
     pub realtime: bool,
 }
 
 impl Ticker {
-    /// Start a thread on each CPU, and know on return whether all of them are real-time.
+    /// Start a thread on each CPU, and wait until each has tried to get real-time priority.
     pub fn start(config: &plan::Ticker, gap_ns: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let mut ticker = Self {
@@ -102,20 +102,20 @@ impl Ticker {
         for cpu in config.cpus.iter().copied() {
             let (stop, period_ns) = (Arc::clone(&stop), config.period_us * 1000);
             let priority = config.priority;
-            let (tell, told) = mpsc::channel();
+            let (ready_sender, is_ready) = mpsc::channel();
             let thread = std::thread::Builder::new()
                 .name(format!("ticker-{cpu}"))
                 .spawn(move || {
                     let ready = sys::pin(&[cpu]).is_ok() && sys::set_realtime(priority);
                     let mut spans = Spans::new();
                     // The receiver waits for this one message.
-                    let _ = tell.send(ready);
+                    let _ = ready_sender.send(ready);
                     if ready {
                         tick(period_ns, gap_ns, &stop, &mut spans);
                     }
                     spans
                 });
-            ticker.realtime &= thread.is_ok() && told.recv().unwrap_or(false);
+            ticker.realtime &= thread.is_ok() && is_ready.recv().unwrap_or(false);
             ticker.threads.extend(thread.ok().map(|t| (cpu, t)));
         }
         if !ticker.realtime {
@@ -124,7 +124,7 @@ impl Ticker {
         ticker
     }
 
-    /// Stop the threads; what each CPU's saw.
+    /// Stop the threads; return the stalls of each CPU.
     pub fn finish(mut self) -> Vec<(usize, Spans)> {
         let seen = self.join();
         if self.realtime { seen } else { Vec::new() }
@@ -153,27 +153,27 @@ fn tick(period_ns: u64, gap_ns: u64, stop: &AtomicBool, spans: &mut Spans) {
         if woke > due + gap_ns {
             spans.push(due, woke);
         }
-        // Ticks that a stall swallowed are not made up for.
+        // Ticks that were missed in a stall are not repeated.
         while due <= woke {
             due += period_ns;
         }
     }
 }
 
-/// What a core showed while it was watched.
+/// The stalls of a watched core.
 #[derive(Debug)]
 pub struct Watched {
     /// The core.
     pub cpu: usize,
-    /// Gaps of a thread that did nothing but read the clock.
+    /// Gaps of a thread that only reads the clock.
     pub gaps: Spans,
     /// Late wake-ups of the ticker; `None` without real-time priority.
     pub late: Option<Spans>,
-    /// The time watched, in nanoseconds.
+    /// Watched time, in nanoseconds.
     pub watched_ns: u64,
 }
 
-/// Watch cores for a while, all at once: a spinning thread on each, and the ticker.
+/// Watch cores for a while, all at the same time, with a spinning thread on each and the ticker.
 pub fn watch(cpus: &[usize], duration_ns: u64, gap_ns: u64) -> Vec<Watched> {
     let ticker = Ticker::start(
         &plan::Ticker {
@@ -188,7 +188,7 @@ pub fn watch(cpus: &[usize], duration_ns: u64, gap_ns: u64) -> Vec<Watched> {
         .iter()
         .map(|&cpu| {
             std::thread::spawn(move || {
-                // A core that cannot be had shows as watched for no time.
+                // A core that may not be used has a watched time of 0.
                 if sys::pin(&[cpu]).is_err() {
                     return (cpu, Spans::new(), 0);
                 }

@@ -1,7 +1,7 @@
-//! Thin wrappers over the Linux calls that the instrument stands on.
+//! Thin wrappers of Linux system calls.
 //!
-//! The modules in here hold all `unsafe` code of the crate. Nothing in them decides anything: each
-//! function is one system call or two, with its error as `io::Error`.
+//! These modules contain all `unsafe` code of the crate, and no decisions: each function is one or
+//! two system calls, with their error as `io::Error`.
 
 mod call;
 mod clock;
@@ -17,7 +17,7 @@ pub use clock::{
 pub use epoll::{Epoll, Wait};
 pub use memory::{Column, page_bytes};
 pub use process::{
-    Readable, die_with_parent, install_signals, pin, prefer, raise_file_limit, read,
+    Readable, die_with_parent, install_signals, pin, raise_file_limit, raise_priority, read,
     set_idle_priority, set_realtime, stop_requested, stops_requested, usable_cpus, wait_readable,
     wait_readable_for,
 };

@@ -1,9 +1,9 @@
-//! Stalls of this host's cores, told line by line to a reader that may be on another host.
+//! Stalls of this host's cores, reported line by line to a reader that may be on another host.
 //!
-//! A remote target's cores are watched there. The lines carry every instant on two clocks: the
-//! monotonic one, which never jumps, and the realtime one, which another host shares as well as the
-//! two are synchronised. A reader that wants to rely on neither sends a line and is answered with the
-//! clocks at that moment, so that the difference of the clocks is known within the round trip
+//! The cores of a remote target are watched on the target. The lines give every instant on two
+//! clocks: the monotonic one, which never jumps, and the realtime one, which another host shares as
+//! well as the two are synchronized. A reader that cannot rely on either sends a line, and receives
+//! the clocks at that moment. So it knows the difference of the clocks to within the round trip
 //! (Cristian, Probabilistic clock synchronization, Distributed Computing 3, 1989).
 
 use std::collections::BTreeMap;
@@ -19,22 +19,22 @@ use crate::resources;
 use crate::series::quantile_ns;
 use crate::sys::{self, Readable};
 
-/// How often spans are passed on. Rarely, since the lines are written on the host under test.
+/// How often stalls are written. Rarely, because the lines are written on the host under test.
 const PASS_ON_NS: u64 = 100_000_000;
-/// How often the clocks are told.
+/// How often the clocks are written.
 const CLOCK_NS: u64 = 1_000_000_000;
-/// Before the first line, wake-ups are watched for so long to know how late they usually are.
+/// How long wake-ups are watched before the first line, to know their usual lateness.
 const TRIAL_NS: u64 = 200_000_000;
 const PRIORITY: i32 = 50;
 
-/// What to watch.
+/// Options of the ticker.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The CPUs.
+    /// The CPUs to watch.
     pub cpus: Vec<usize>,
-    /// For how long, in nanoseconds; `None`: until standard input ends.
+    /// Duration, in nanoseconds; `None` until standard input ends.
     pub for_ns: Option<u64>,
-    /// What counts as a stall, in nanoseconds.
+    /// The shortest gap that counts as a stall, in nanoseconds.
     pub gap_ns: u64,
     /// Time between wake-ups, in nanoseconds.
     pub period_ns: u64,
@@ -47,12 +47,12 @@ pub struct Clocks {
     pub monotonic_ns: u64,
     /// CLOCK_REALTIME: since 1970.
     pub unix_ns: u64,
-    /// How far the two readings may be apart.
+    /// The largest time between the two readings.
     pub error_ns: u64,
 }
 
 impl Clocks {
-    /// Read both: the narrowest of a few attempts.
+    /// Read both; use the closest of a few attempts.
     pub fn read() -> Self {
         let attempts = (0..5).map(|_| {
             let before = sys::now_ns();
@@ -65,7 +65,7 @@ impl Clocks {
             }
         });
         let best = attempts.min_by_key(|clocks| clocks.error_ns);
-        // There were five.
+        // There were five attempts.
         best.unwrap_or(Self {
             monotonic_ns: 0,
             unix_ns: 0,
@@ -73,7 +73,7 @@ impl Clocks {
         })
     }
 
-    /// The realtime clock at an instant of the monotonic one, as long as neither is set.
+    /// Return the realtime clock at an instant of the monotonic one, if neither was set in between.
     fn unix(&self, monotonic_ns: u64) -> u64 {
         self.unix_ns
             .wrapping_add(monotonic_ns.wrapping_sub(self.monotonic_ns))
@@ -84,39 +84,40 @@ impl Clocks {
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Line<'a> {
-    /// The first one.
+    /// The first line.
     Ticker {
         version: &'static str,
         cpus: &'a [usize],
         gap_us: f64,
         period_us: f64,
-        /// Whether all threads have real-time priority. Without, what runs on the CPU delays them
-        /// too: spans are then upper bounds, and those shorter than the resolution say nothing.
+        /// Whether all threads have real-time priority. Without it, other work on the CPU delays
+        /// them too: stalls are then upper bounds, and those shorter than the resolution mean
+        /// nothing.
         realtime: bool,
-        /// How late wake-ups usually are: 99 % of those in the first moments were earlier.
+        /// The 99th percentile of the wake-ups' lateness in the first moments.
         resolution_us: f64,
         #[serde(flatten)]
         clocks: Clocks,
     },
-    /// A span on a CPU, start and end on either clock.
+    /// A stall of a CPU: start and end on both clocks.
     Stall {
         cpu: usize,
         monotonic_ns: (u64, u64),
         unix_ns: (u64, u64),
     },
-    /// Every second, and in answer to each line of standard input.
+    /// The clocks: every second, and in answer to each line of standard input.
     Clock {
         #[serde(flatten)]
         clocks: Clocks,
-        /// Of the wake-ups since the last such line; `None` (null) if there were none.
+        /// The resolution since the last such line; `None` (null) without wake-ups.
         resolution_us: Option<f64>,
-        /// Stolen by the hypervisor since boot.
+        /// Time stolen by the hypervisor since boot, in seconds.
         steal_s: BTreeMap<usize, f64>,
         /// The line that this answers.
         #[serde(skip_serializing_if = "Option::is_none")]
         answer: Option<&'a str>,
     },
-    /// The last one.
+    /// The last line.
     End {
         reason: Reason,
         stalls: u64,
@@ -124,11 +125,11 @@ enum Line<'a> {
     },
 }
 
-/// Why it ended.
+/// The reason why it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Reason {
-    /// The time was up.
+    /// The time was over.
     Done,
     /// Standard input ended.
     Eof,
@@ -136,32 +137,32 @@ enum Reason {
     Stopped,
 }
 
-/// What a thread tells.
-enum Told {
-    /// A span, and the clocks just after it.
+/// A message of a thread.
+enum Message {
+    /// A stall, and the clocks just after it.
     Stall(usize, u64, u64, Clocks),
-    /// How late some wake-ups were.
+    /// The lateness of some wake-ups.
     Lateness(Vec<u64>),
 }
 
 struct Threads {
     stop: Arc<AtomicBool>,
-    told: Receiver<Told>,
+    messages: Receiver<Message>,
     threads: Vec<JoinHandle<()>>,
     realtime: bool,
 }
 
 impl Threads {
     fn start(options: &Options) -> io::Result<Self> {
-        let (tell, told) = mpsc::channel();
+        let (sender, messages) = mpsc::channel();
         let mut threads = Self {
             stop: Arc::new(AtomicBool::new(false)),
-            told,
+            messages,
             threads: Vec::new(),
             realtime: true,
         };
         for cpu in options.cpus.iter().copied() {
-            let (stop, tell) = (Arc::clone(&threads.stop), tell.clone());
+            let (stop, sender) = (Arc::clone(&threads.stop), sender.clone());
             let (gap_ns, period_ns) = (options.gap_ns, options.period_ns);
             let (ready, is_ready) = mpsc::channel();
             let thread = std::thread::Builder::new().name(format!("ticker-{cpu}"));
@@ -172,7 +173,7 @@ impl Threads {
                 // The receiver waits for this one message.
                 let _ = ready.send(pinned.map(|()| sys::set_realtime(PRIORITY)));
                 if good {
-                    tick(cpu, gap_ns, period_ns, &stop, &tell);
+                    tick(cpu, gap_ns, period_ns, &stop, &sender);
                 }
             })?);
             threads.realtime &= is_ready.recv().map_err(io::Error::other)??;
@@ -185,13 +186,13 @@ impl Drop for Threads {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // It has nothing more to tell.
+            // A thread returns nothing.
             let _ = thread.join();
         }
     }
 }
 
-fn tick(cpu: usize, gap_ns: u64, period_ns: u64, stop: &AtomicBool, tell: &Sender<Told>) {
+fn tick(cpu: usize, gap_ns: u64, period_ns: u64, stop: &AtomicBool, sender: &Sender<Message>) {
     let batch = (PASS_ON_NS / period_ns).max(1) as usize;
     let mut lateness = Vec::with_capacity(batch);
     let mut due = sys::now_ns() + period_ns;
@@ -200,26 +201,26 @@ fn tick(cpu: usize, gap_ns: u64, period_ns: u64, stop: &AtomicBool, tell: &Sende
         let woke = sys::now_ns();
         // The receiver lives as long as this thread.
         if woke > due + gap_ns {
-            let _ = tell.send(Told::Stall(cpu, due, woke, Clocks::read()));
+            let _ = sender.send(Message::Stall(cpu, due, woke, Clocks::read()));
         }
         lateness.push(woke.saturating_sub(due));
         if lateness.len() == batch {
             let full = std::mem::replace(&mut lateness, Vec::with_capacity(batch));
-            let _ = tell.send(Told::Lateness(full));
+            let _ = sender.send(Message::Lateness(full));
         }
-        // Ticks that a stall swallowed are not made up for.
+        // Ticks that were missed in a stall are not repeated.
         while due <= woke {
             due += period_ns;
         }
     }
 }
 
-/// Watch, and write lines until the time is up, standard input ends, or a signal comes.
+/// Watch, and write lines until the time is over, standard input ends, or a signal comes.
 ///
 /// # Errors
-/// A CPU that cannot be had, or an output that takes no more.
+/// A CPU that may not be used, or a failed write.
 pub fn run(options: &Options, input: i32, output: &mut impl Write) -> io::Result<()> {
-    // What is written here should not run where it is watched.
+    // The lines are not written on the watched CPUs.
     let others = sys::usable_cpus(0..libc::CPU_SETSIZE as usize);
     let others: Vec<usize> = others
         .into_iter()
@@ -306,10 +307,12 @@ impl Watcher<'_> {
     }
 
     fn gather(&mut self) {
-        for told in self.threads.told.try_iter() {
-            match told {
-                Told::Stall(cpu, start, end, clocks) => self.spans.push((cpu, start, end, clocks)),
-                Told::Lateness(late) => self.lateness.extend(late),
+        for message in self.threads.messages.try_iter() {
+            match message {
+                Message::Stall(cpu, start, end, clocks) => {
+                    self.spans.push((cpu, start, end, clocks))
+                }
+                Message::Lateness(late) => self.lateness.extend(late),
             }
         }
     }
@@ -335,7 +338,7 @@ impl Watcher<'_> {
     }
 
     fn clock(&mut self, answer: Option<&str>, output: &mut impl Write) -> io::Result<()> {
-        // The clocks first: an answer is worth most when it is quick.
+        // The clocks first: a quick answer is the most accurate.
         let clocks = Clocks::read();
         let clock = Line::Clock {
             clocks,

@@ -1,7 +1,7 @@
 //! TLS over a TCP socket: rustls without buffers of its own.
 //!
-//! Records are decrypted in the buffer that the caller reads into, and encrypted right before they
-//! are sent. A connection keeps bytes only while a record is half here or half gone, so that ten
+//! Records are decrypted in the buffer that the caller reads into, and encrypted directly before
+//! they are sent. A connection stores bytes only while a record is received or sent in part, so ten
 //! thousand idle ones cost little more than their keys.
 
 mod client;
@@ -25,27 +25,27 @@ pub use tally::{Agreed, Tally};
 
 /// The most bytes of one record (RFC 8446, 5.1).
 const RECORD: usize = 16 * 1024;
-/// What encryption adds to a record at most.
+/// The most bytes that encryption adds to a record.
 const OVERHEAD: usize = 256;
-/// Readings in a row that bring records and yet no bytes: none that makes sense needs more.
+/// The most consecutive reads that bring records without data; no reasonable peer needs more.
 const EMPTY_READS: usize = 16;
 
 /// One connection.
 pub struct Tls {
     socket: OwnedFd,
     session: UnbufferedClientConnection,
-    /// What the server must agree to in ALPN.
+    /// The protocol that the server must accept in ALPN.
     protocol: Option<&'static [u8]>,
-    /// The start of a record whose end has not come.
+    /// The start of an incomplete record.
     incoming: Vec<u8>,
-    /// Decrypted bytes that came with the handshake.
+    /// Decrypted bytes that arrived with the handshake.
     early: Vec<u8>,
-    /// Records that the socket did not take yet, and how much of them it did.
+    /// Records that the socket has not taken yet, and how many of their bytes it has.
     outgoing: Vec<u8>,
     sent: usize,
-    /// Bytes of the caller's in these records, not yet told as sent.
+    /// Bytes of the caller in these records that are not reported as sent yet.
     promised: usize,
-    /// Whether the peer has ended the stream in the way of TLS.
+    /// Whether the peer has ended the stream with close_notify.
     ended: bool,
     started: Option<u64>,
     agreed: Option<Agreed>,
@@ -59,7 +59,7 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// A connection over a socket that may still be connecting.
+    /// Create a connection over a socket that may still be connecting.
     pub fn new(client: &Client, socket: OwnedFd) -> Result<Self, Kind> {
         Ok(Self {
             socket,
@@ -76,27 +76,27 @@ impl Tls {
         })
     }
 
-    /// The socket, to be watched.
+    /// Return the socket, to be polled.
     pub fn socket(&self) -> &OwnedFd {
         &self.socket
     }
 
-    /// What was agreed, once the handshake is done.
+    /// Return the negotiated encryption; `None` until the handshake is complete.
     pub fn agreed(&self) -> Option<Agreed> {
         self.agreed
     }
 
-    /// Go on with the handshake; whether it is done.
+    /// Continue the handshake; return whether it is complete.
     ///
     /// # Errors
-    /// A kind of [`Kind::is_of_opening`].
+    /// A kind of [`Kind::is_connect_error`].
     pub fn handshake(&mut self, buffer: &mut [u8]) -> Result<bool, Kind> {
         if self.agreed.is_some() {
             return Ok(true);
         }
         if let Some(error) = sys::socket_error(&self.socket) {
             return Err(match self.started {
-                None => Kind::of_connect(&error),
+                None => Kind::from_connect(&error),
                 Some(_) => Kind::ConnectTlsClosed,
             });
         }
@@ -107,7 +107,7 @@ impl Tls {
             }
             self.flush().map_err(closed)?;
             if !self.session.is_handshaking() {
-                // A resumed session says so only after this: its last message must be out.
+                // A resumed session reports that only after this: its last message must be sent.
                 if self.outgoing.is_empty() {
                     self.outgoing = Vec::new();
                     self.agreed = Some(self.agreement(started)?);
@@ -140,8 +140,8 @@ impl Tls {
         })
     }
 
-    /// Send what is taken. Bytes count as sent when the socket has all of their record; until then
-    /// the caller offers them again.
+    /// Send as many bytes as the socket takes. Bytes count as sent when the socket has all of their
+    /// record; until then the caller passes them again.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let blocked = || io::Error::from(io::ErrorKind::WouldBlock);
         self.flush()?;
@@ -165,11 +165,11 @@ impl Tls {
         Ok(taken)
     }
 
-    /// Receive what is there, decrypted, into the first half of the buffer, and whether there may be
-    /// more. 0 bytes: the peer has ended the stream. `None`: nothing is there.
+    /// Receive the available bytes, decrypted into the first half of the buffer, and whether there
+    /// may be more. 0 bytes: the peer has ended the stream. `None`: nothing is available.
     ///
     /// # Errors
-    /// [`Kind::TlsTruncated`]: the stream ended, though the peer did not say so.
+    /// [`Kind::TlsTruncated`]: the stream ended without close_notify.
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<(usize, bool)>, Kind> {
         if !self.early.is_empty() {
             let n = self.early.len().min(buffer.len());
@@ -191,7 +191,7 @@ impl Tls {
                 Ok(0) => return Err(Kind::TlsTruncated),
                 Ok(n) => (n, n == room.len()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) => return Err(Kind::of_transfer(&error)),
+                Err(error) => return Err(Kind::from_transfer(&error)),
             };
             let records = &mut records[..before + n];
             records[..before].copy_from_slice(&self.incoming);
@@ -214,8 +214,9 @@ impl Tls {
                 Ok(_) => {}
                 Err(error) => return Err(kinds::of_transfer(&self.rejected(error))),
             }
-            // An answer of the session's own (a key update, say) goes as soon as it can.
-            self.flush().map_err(|error| Kind::of_transfer(&error))?;
+            // A reply of the session itself (a key update, for example) is sent as soon as
+            // possible.
+            self.flush().map_err(|error| Kind::from_transfer(&error))?;
             if got > 0 {
                 return Ok(Some((got, full || self.ended)));
             }
@@ -226,7 +227,7 @@ impl Tls {
         Err(Kind::TlsGarbage)
     }
 
-    /// Take what lies in `incoming`.
+    /// Process the records in `incoming`.
     fn digest(&mut self) -> Result<(), rustls::Error> {
         let early = &mut self.early;
         let used = digest(
@@ -247,7 +248,7 @@ impl Tls {
     /// Encrypt a piece of at most [`RECORD`] bytes into `outgoing`, which is empty.
     fn encrypt(&mut self, piece: &[u8]) -> io::Result<()> {
         let broken = |_| io::Error::from(io::ErrorKind::InvalidData);
-        // Usually nothing is there, and this only asks for the right to write.
+        // Usually there are no records, and this only obtains the right to write.
         self.digest().map_err(broken)?;
         self.outgoing
             .resize(self.outgoing.len() + piece.len() + OVERHEAD, 0);
@@ -264,7 +265,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Send what is in `outgoing`, as far as the socket takes it.
+    /// Send the bytes in `outgoing`, as far as the socket takes them.
     fn flush(&mut self) -> io::Result<()> {
         while self.sent < self.outgoing.len() {
             match sys::send(&self.socket, &self.outgoing[self.sent..]) {
@@ -278,7 +279,7 @@ impl Tls {
         Ok(())
     }
 
-    /// The session is lost. The alert that tells the peer why is sent, if that is possible.
+    /// Handle a failed session: send the alert with the reason to the peer, if that is possible.
     #[cold]
     fn rejected(&mut self, error: rustls::Error) -> rustls::Error {
         let mut none = [];
@@ -291,7 +292,7 @@ impl Tls {
     }
 }
 
-/// Take records; how many bytes of them are done with.
+/// Process records; return how many of their bytes are done.
 fn digest(
     session: &mut UnbufferedClientConnection,
     records: &mut [u8],
@@ -317,7 +318,7 @@ fn digest(
             }
             ConnectionState::TransmitTlsData(data) => data.done(),
             ConnectionState::PeerClosed => *ended = true,
-            // Nothing is left to be done before more records come.
+            // Nothing to do before more records arrive.
             _ => done = true,
         }
         used += discard;
@@ -327,7 +328,7 @@ fn digest(
     }
 }
 
-/// Append what the session has to say, and take no more memory than that.
+/// Append the session's records, and allocate no more memory than they need.
 fn encode(
     data: &mut EncodeTlsData<'_, ClientConnectionData>,
     outgoing: &mut Vec<u8>,
@@ -343,7 +344,7 @@ fn encode(
 }
 
 fn closed(error: io::Error) -> Kind {
-    match Kind::of_transfer(&error) {
+    match Kind::from_transfer(&error) {
         Kind::Reset => Kind::ConnectTlsClosed,
         _ => Kind::ConnectTlsFailed,
     }

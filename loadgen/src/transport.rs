@@ -1,4 +1,4 @@
-//! Byte streams to a peer, in the clear or over TLS, and a protocol's state machine over one.
+//! Byte streams to a peer, in cleartext or over TLS, and a protocol's state machine on top of one.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,31 +6,31 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use crate::errors::Kind;
-use crate::machine::{Machine, Nobody, Received, Sink};
+use crate::machine::{Machine, NullSink, Received, Sink};
 use crate::request::Prepared;
 use crate::sys;
 use crate::tls::{self, Agreed, Tls};
 
-/// Brings bytes to the peer and back.
+/// A byte stream to a peer.
 #[derive(Debug)]
 pub enum Transport {
     /// TCP, cleartext.
     Plain(OwnedFd),
-    /// The same, with the kernel's word of when bytes came in.
+    /// TCP in cleartext, with kernel timestamps of incoming bytes.
     Stamped(OwnedFd),
-    /// TLS over TCP. It is large, and cleartext shall not pay for that.
+    /// TLS over TCP. Boxed, because it is large.
     Tls(Box<Tls>),
 }
 
 impl Transport {
-    /// Start to connect. `stamped`: the kernel says when bytes came in, where it can.
+    /// Start to connect. `stamped`: let the kernel timestamp incoming bytes, where it can.
     pub fn open(
         address: &SocketAddr,
         tls: Option<&tls::Client>,
         stamped: bool,
     ) -> Result<Self, Kind> {
         let opened = sys::connect(address);
-        let (socket, _) = opened.map_err(|error| Kind::of_connect(&error))?;
+        let (socket, _) = opened.map_err(|error| Kind::from_connect(&error))?;
         match tls {
             None if stamped && sys::stamp_receives(&socket) => Ok(Self::Stamped(socket)),
             None => Ok(Self::Plain(socket)),
@@ -38,7 +38,7 @@ impl Transport {
         }
     }
 
-    /// The socket, to be watched.
+    /// Return the socket, to be polled.
     pub fn socket(&self) -> &OwnedFd {
         match self {
             Self::Plain(socket) | Self::Stamped(socket) => socket,
@@ -46,7 +46,7 @@ impl Transport {
         }
     }
 
-    /// What was agreed about encryption, once it is established.
+    /// Return the negotiated encryption; `None` until the connection is established.
     pub fn agreed(&self) -> Option<Agreed> {
         match self {
             Self::Plain(_) | Self::Stamped(_) => None,
@@ -54,18 +54,18 @@ impl Transport {
         }
     }
 
-    /// An event came before the transport was there; whether it is now.
+    /// Handle an event of a transport that is being established; return whether it now is.
     fn handshake(&mut self, buffer: &mut [u8]) -> Result<bool, Kind> {
         match self {
             Self::Plain(socket) | Self::Stamped(socket) => match sys::socket_error(socket) {
-                Some(error) => Err(Kind::of_connect(&error)),
+                Some(error) => Err(Kind::from_connect(&error)),
                 None => Ok(true),
             },
             Self::Tls(tls) => tls.handshake(buffer),
         }
     }
 
-    /// Send what is taken. Bytes count as sent once the kernel has them.
+    /// Send as many bytes as the kernel takes. Bytes count as sent once the kernel has them.
     #[inline]
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
@@ -74,7 +74,8 @@ impl Transport {
         }
     }
 
-    /// Receive what is there, if anything is, and whether there may be more. 0 bytes are the end.
+    /// Receive the available bytes, if any, and whether there may be more. 0 bytes mean the end of
+    /// the stream.
     #[inline]
     fn receive(
         &mut self,
@@ -92,28 +93,28 @@ impl Transport {
             Self::Tls(tls) => return tls.receive(buffer),
         };
         match received {
-            // A short read has emptied the socket; what comes later brings an event of its own.
+            // A short read has emptied the socket; later bytes cause another event.
             Ok(n) => Ok(Some((n, n == buffer.len()))),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(Kind::of_transfer(&error)),
+            Err(error) => Err(Kind::from_transfer(&error)),
         }
     }
 }
 
-/// Unsent bytes are moved to the front when so many before them are sent.
+/// Unsent bytes move to the front of the buffer when this many sent bytes precede them.
 const COMPACT: usize = 64 * 1024;
 
-/// Bytes that the transport did not take yet.
+/// Bytes that the transport has not taken yet.
 #[derive(Debug, Default)]
 struct Outbox {
     bytes: Vec<u8>,
     sent: usize,
-    /// Streams whose request has no byte sent yet, and where in `bytes` it begins.
+    /// Streams of which no byte is sent yet, and where in `bytes` their request begins.
     waiting: VecDeque<(u32, usize)>,
 }
 
 impl Outbox {
-    /// Send on.
+    /// Send the pending bytes, as far as the transport takes them.
     fn flush(&mut self, transport: &mut Transport, sink: &mut impl Sink) -> Result<(), Kind> {
         if self.bytes.is_empty() {
             return Ok(());
@@ -123,7 +124,7 @@ impl Outbox {
         } else {
             sink.now()
         };
-        let n = taken(transport.send(&self.bytes[self.sent..]))?;
+        let n = taken_bytes(transport.send(&self.bytes[self.sent..]))?;
         sink.sent(n);
         self.sent += n;
         while let Some((stream, begins)) = self.waiting.front().copied()
@@ -146,19 +147,19 @@ impl Outbox {
     }
 }
 
-fn taken(sent: io::Result<usize>) -> Result<usize, Kind> {
+fn taken_bytes(sent: io::Result<usize>) -> Result<usize, Kind> {
     match sent {
         Ok(n) => Ok(n),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Kind::TlsGarbage),
-        Err(error) => Err(Kind::of_transfer(&error)),
+        Err(error) => Err(Kind::from_transfer(&error)),
     }
 }
 
-/// A protocol over a stream of bytes.
+/// A protocol over a byte stream.
 #[derive(Debug)]
 pub struct Stream<M> {
-    /// What brings the bytes to the peer.
+    /// The transport.
     pub transport: Transport,
     /// The protocol.
     pub machine: M,
@@ -167,7 +168,7 @@ pub struct Stream<M> {
 }
 
 impl<M: Machine> Stream<M> {
-    /// A protocol over a transport that is being established.
+    /// Create a protocol over a transport that is being established.
     pub fn new(transport: Transport, machine: M) -> Self {
         Self {
             transport,
@@ -177,7 +178,7 @@ impl<M: Machine> Stream<M> {
         }
     }
 
-    /// Continue to connect after an event; whether requests can be made.
+    /// Continue to connect after an event; return whether requests may be sent.
     pub fn establish(&mut self, buffer: &mut [u8]) -> Result<bool, Kind> {
         if !self.connected {
             if !self.transport.handshake(buffer)? {
@@ -186,23 +187,23 @@ impl<M: Machine> Stream<M> {
             self.connected = true;
             self.machine.open(&mut self.outbox.bytes);
         }
-        let mut nobody = Nobody::default();
-        self.flush(&mut nobody).map_err(Kind::of_opening)?;
+        let mut sink = NullSink::default();
+        self.flush(&mut sink).map_err(Kind::while_connecting)?;
         while !self.machine.ready() {
-            let received = self.receive(buffer, &mut nobody);
-            match received.map_err(Kind::of_opening)? {
+            let received = self.receive(buffer, &mut sink);
+            match received.map_err(Kind::while_connecting)? {
                 Received::Bytes { .. } => {}
                 Received::Nothing => return Ok(false),
                 Received::End => return Err(Kind::ConnectClosed),
             }
         }
-        if nobody.closing {
+        if sink.closing {
             return Err(Kind::ConnectClosed);
         }
         Ok(true)
     }
 
-    /// Send what there is, as far as the peer takes it.
+    /// Send the pending bytes, as far as the peer takes them.
     #[inline]
     pub fn flush(&mut self, sink: &mut impl Sink) -> Result<(), Kind> {
         loop {
@@ -218,7 +219,7 @@ impl<M: Machine> Stream<M> {
         }
     }
 
-    /// Send a request on a free stream; false if not even its first byte went to the kernel yet.
+    /// Send a request on a free stream; return false if not even its first byte reached the kernel.
     #[inline]
     pub fn request(
         &mut self,
@@ -230,8 +231,8 @@ impl<M: Machine> Stream<M> {
         let out = &mut self.outbox.bytes;
         let rest = self.machine.request(stream, request, out)?;
         if out.is_empty() {
-            // Nothing before it: from where it lies, without a copy.
-            let n = taken(self.transport.send(rest))?;
+            // Nothing is pending, so send it directly, without a copy.
+            let n = taken_bytes(self.transport.send(rest))?;
             sink.sent(n);
             out.extend_from_slice(&rest[n..]);
             if n > 0 {
@@ -250,7 +251,7 @@ impl<M: Machine> Stream<M> {
         Ok(false)
     }
 
-    /// Read once, and pass on what came.
+    /// Read once and process the bytes.
     #[inline]
     pub fn receive(&mut self, buffer: &mut [u8], sink: &mut impl Sink) -> Result<Received, Kind> {
         let received = self.transport.receive(buffer, sink);
@@ -266,7 +267,7 @@ impl<M: Machine> Stream<M> {
         let taken = self.machine.receive(&buffer[..count], out, sink);
         if out.len() > unsent {
             let flushed = self.flush(sink);
-            // A peer that is at fault is told so, if it can be.
+            // Report the fault to the peer, if that is possible.
             taken.and(flushed)?;
         } else {
             taken?;
@@ -274,7 +275,7 @@ impl<M: Machine> Stream<M> {
         Ok(Received::Bytes { count, more })
     }
 
-    /// Take back a request; false if the connection must be closed for that.
+    /// Cancel a request; return false if that requires closing the connection.
     pub fn cancel(&mut self, stream: u32) -> bool {
         self.outbox.waiting.retain(|(waits, _)| *waits != stream);
         self.machine.cancel(stream, &mut self.outbox.bytes)

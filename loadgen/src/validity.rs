@@ -1,7 +1,7 @@
-//! Whether a window's figures may be believed, and whose fault it is if not.
+//! Validity of a window's figures, and who is at fault if they are not valid.
 //!
-//! A plan's lines leave this to their reader, who may know of stalls on other hosts. `run` has no
-//! such reader, so it judges by itself, with the rules that tuner applies (docs/instrument.md).
+//! Lines of a plan leave this to their reader, who may know of stalls on other hosts. `run` has no
+//! such reader, so it applies the rules of tuner itself (docs/instrument.md).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,53 +13,54 @@ use crate::output::WindowLine;
 use crate::plan::Mode;
 use crate::record::{NEVER, Outcome, Sample};
 
-/// Busier than this, the generator has no room left to send on time.
+/// The largest share of the time that the generator may be busy; above it, requests are sent late.
 const STARVED_SHARE: f64 = 0.9;
-/// The largest share of requests not answered within the window.
+/// The largest share of requests that are not answered within the window.
 const RATE_ERROR: f64 = 0.01;
 /// The largest p99 of the generator's own delay, as a share of the p99 of the latency.
 const SEND_LAG_SHARE: f64 = 0.10;
-/// A host that stalls more than this says nothing about a server.
+/// The largest share of the requests that may be left out because of stalls.
 const EXCLUDED_SHARE: f64 = 0.8;
-/// Fewer values have no two-sided 95 % bound of their p99 by order statistics.
-const FEWEST: u64 = 368;
-/// From so many values on, a p99 is one of the inner 1.2 % (95 %, order statistics).
-const ENOUGH: u64 = 10_000;
-/// What is intended so long before a stall may still be open when it comes.
+/// The fewest values with a two-sided 95 % bound of their p99 by order statistics.
+const MIN_SAMPLES: u64 = 368;
+/// With this many values, the 95 % interval of a p99 lies between the ranks of 98.8 % and 99.2 %
+/// (order statistics).
+const PRECISE_SAMPLES: u64 = 10_000;
+/// Requests intended this long before a stall may still be open when it begins.
 const BEFORE_NS: i64 = 1_000_000;
-/// What is intended so long after it may meet what it left behind.
+/// Requests intended this long after a stall may meet its backlog.
 const AFTER_NS: i64 = 2_000_000;
 
-/// The judgement on one window.
+/// The validity of one window.
 #[derive(Debug, Serialize)]
 pub struct Validity {
-    /// No reasons.
+    /// True if there are no reasons.
     pub valid: bool,
-    /// Why the figures should not be believed or compared.
+    /// The reasons why the figures should not be trusted or compared.
     pub reasons: Vec<Reason>,
-    /// What to know besides.
+    /// Further remarks.
     pub notes: Vec<String>,
-    /// Whether requests near stalls were left out of `stall_free`: only where the generator has a
-    /// core of its own, since it would otherwise leave out what the server delayed.
+    /// Whether `stall_free` excludes requests near stalls: only if the generator has a core of its
+    /// own, because otherwise delays of the server look like stalls.
     pub stalls_excluded: bool,
-    /// Share of the requests left out.
+    /// Share of the excluded requests.
     pub excluded_share: f64,
-    /// Corrected latency without these requests.
+    /// Corrected latency without the excluded requests.
     pub stall_free: Summary,
-    /// The generator's own delay: send lag, stall-free, of requests that a connection was free for.
+    /// The generator's own delay: stall-free send lag of requests with a free connection.
     pub own_lag: Summary,
 }
 
 /// One reason.
 #[derive(Debug, Serialize)]
 pub struct Reason {
-    /// Who is to be mended.
+    /// What must be fixed.
     pub at_fault: Fault,
-    /// What happened, and the way out.
+    /// What happened, and how to fix it.
     pub text: String,
 }
 
-/// Who is at fault.
+/// What is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -67,17 +68,17 @@ pub enum Fault {
     Server,
     /// This program.
     Generator,
-    /// The machine: somebody else has its cores.
+    /// The machine: other processes use its cores.
     Host,
     /// The options: too short, too few.
     Options,
 }
 
 impl Validity {
-    /// Judge a window by its samples, in order of their intended instants, and its line.
+    /// Judge a window from its samples, in order of their intended instants, and its line.
     ///
     /// `start` is the start of the measured part on the clock of the samples. `own_core`: the
-    /// generator spins on a core that nobody else is meant to use.
+    /// generator spins on a core that no other process should use.
     pub fn of(line: &WindowLine, samples: &[Sample], start: u64, own_core: bool) -> Self {
         let spans = if own_core {
             disturbed(line)
@@ -141,7 +142,7 @@ impl Validity {
         }
         if line.completed == 0 && line.errors.keys().any(|kind| kind.starts_with("connect_")) {
             let kinds: Vec<&str> = line.errors.keys().map(String::as_str).collect();
-            let text = format!("it could not be connected to: {}", kinds.join(", "));
+            let text = format!("no connection succeeded: {}", kinds.join(", "));
             self.add(Fault::Server, text);
         }
         if line.mode == Mode::Open {
@@ -161,16 +162,16 @@ impl Validity {
             }
             self.judge_lag(line, starved);
         }
-        if self.stall_free.count < FEWEST {
+        if self.stall_free.count < MIN_SAMPLES {
             let text = format!(
-                "{} values are too few for a p99 ({FEWEST} have 95 % bounds); lengthen -d",
+                "{} values are too few for a p99 (95 % bounds need {MIN_SAMPLES}); use a longer -d",
                 self.stall_free.count
             );
             self.add(Fault::Options, text);
         }
         if self.excluded_share > EXCLUDED_SHARE {
             let text = format!(
-                "stalls of the machine touched {:.0} % of the requests",
+                "stalls of the machine affected {:.0} % of the requests",
                 self.excluded_share * 100.0
             );
             self.add(Fault::Host, text);
@@ -181,7 +182,7 @@ impl Validity {
         let (Some(lag), Some(p99)) = (self.own_lag.p99_us, self.stall_free.p99_us) else {
             return;
         };
-        // A request that waits for a connection to be opened again waits for the server's doing.
+        // A request that waits for a connection to be reopened waits because of the server.
         let reconnecting = line.reconnects * 100 > line.offered;
         if lag <= SEND_LAG_SHARE * p99 || (reconnecting && !starved) {
             return;
@@ -189,7 +190,7 @@ impl Validity {
         if let (Some(us), false) = (line.sent_every_us, starved) {
             let text = format!(
                 "requests waited to be sent together, every {us} µs: the send lag has a p99 of \
-                 {lag:.0} µs, {:.0} % of the latency's; --spin off or full sends each at its instant",
+                 {lag:.0} µs, {:.0} % of the latency's; use --spin off or full to send each at its instant",
                 lag / p99 * 100.0
             );
             return self.add(Fault::Options, text);
@@ -197,7 +198,7 @@ impl Validity {
         let way_out = if starved {
             "it could not keep up; lower -R, or give it more cores (-t)"
         } else if self.stalls_excluded {
-            "something else runs on its core"
+            "another process runs on its core"
         } else {
             "it was woken late; --cpu N gives it a core to spin on"
         };
@@ -209,18 +210,18 @@ impl Validity {
     }
 
     fn note(&mut self, line: &WindowLine) {
-        if line.completed > 0 && (FEWEST..ENOUGH).contains(&self.stall_free.count) {
+        if line.completed > 0 && (MIN_SAMPLES..PRECISE_SAMPLES).contains(&self.stall_free.count) {
             let above = self.stall_free.count / 100;
-            let text = format!("the p99 rests on the {above} slowest of the requests");
+            let text = format!("the p99 depends on the {above} slowest requests");
             self.notes.push(text);
         }
         if !self.stalls_excluded {
-            let text = "no requests were left out on account of stalls: the generator has no core \
+            let text = "requests near stalls were not left out, because the generator has no core \
                         of its own (--cpu)";
             self.notes.push(text.into());
         } else if !line.stalls.realtime {
-            let text = "the server's cores were not watched for stalls (--ticker-cpu, and the \
-                        right to real-time priority)";
+            let text = "the server's cores were not watched for stalls; that needs --ticker-cpu and \
+                        real-time priority";
             self.notes.push(text.into());
         }
     }
@@ -230,7 +231,8 @@ impl Validity {
     }
 }
 
-/// When stalls are felt, in ns from the start of the measured part: disjoint, in order.
+/// Return the spans affected by stalls, in ns from the start of the measured part: disjoint, in
+/// order.
 fn disturbed(line: &WindowLine) -> Vec<(i64, i64)> {
     let server = line.stalls.server.iter();
     let mut spans: Vec<(i64, i64)> = server
@@ -249,7 +251,7 @@ fn disturbed(line: &WindowLine) -> Vec<(i64, i64)> {
     merged
 }
 
-/// A walk along the spans, for instants in order.
+/// A cursor along the spans, for instants in order.
 #[derive(Clone)]
 struct Undisturbed<'a> {
     spans: &'a [(i64, i64)],
@@ -272,9 +274,9 @@ impl<'a> Undisturbed<'a> {
     }
 }
 
-/// The send lag of each request for which a connection was free when it was due.
+/// Call `each` with the send lag of each request for which a connection was free when it was due.
 ///
-/// If all of them were busy, the request waited for the server and not for the generator.
+/// If all connections were busy, the request waited for the server and not for the generator.
 fn each_own_lag(samples: &[Sample], slots: usize, mut each: impl FnMut(&Sample, u64)) {
     let mut open = BinaryHeap::with_capacity(slots + 1);
     for sample in samples {
@@ -292,7 +294,7 @@ fn each_own_lag(samples: &[Sample], slots: usize, mut each: impl FnMut(&Sample, 
         }
         open.push(Reverse(sample.completed));
         if open.len() > slots {
-            // One of them made room for this one.
+            // One of them was completed before this one.
             open.pop();
         }
     }
@@ -311,9 +313,10 @@ mod tests {
         }
     }
 
-    /// Waiting for a busy connection is the server's time, being late for a free one is ours.
+    /// Waiting for a busy connection counts as the server's delay, being late for a free one as the
+    /// generator's.
     #[test]
-    fn own_lag_is_told_from_waiting() {
+    fn own_lag_is_not_waiting() {
         let samples = [
             sample(100, 110, 1000),
             sample(200, 1000, 1500),
@@ -328,7 +331,7 @@ mod tests {
         assert_eq!(lags(2), [10, 800, 50]);
     }
 
-    /// Requests from before a span to after it are left out, the others not.
+    /// Requests from before a span to after it are excluded, the others are not.
     #[test]
     fn spans_are_walked_in_order() {
         let spans = [(-50, 10), (100, 200)];

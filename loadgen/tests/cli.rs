@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::{Responder, nobody, plan};
+use support::{Responder, plan, unused_address};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tuner-loadgen");
 
@@ -135,7 +135,7 @@ fn a_plan_can_be_stopped() {
     assert_eq!(program.code(), 0);
 }
 
-/// What is no command is refused with exit code 2.
+/// An unknown command is rejected with exit code 2.
 #[test]
 fn nonsense_from_the_controller_is_refused() {
     let server = Responder::good();
@@ -278,9 +278,9 @@ fn recorded_instants() {
     );
 }
 
-/// A ladder says of each piece what was asked, offered and answered.
+/// A ladder reports the requested and the offered rate and the answers of each piece.
 #[test]
-fn a_ladder_is_told_by_piece() {
+fn a_ladder_is_reported_by_piece() {
     let server = Responder::good();
     let rates = json!([{"for_s": 0.2, "rate_per_s": 100}, {"for_s": 0.2, "rate_per_s": 500}]);
     let window = json!({"rates": rates, "duration_s": 0.4, "arrival": "constant"});
@@ -308,7 +308,7 @@ fn help() {
     }
 }
 
-/// `stalls` says of each CPU what it saw, and whether it had real-time priority.
+/// `stalls` reports the stalls of each CPU, and whether it had real-time priority.
 #[test]
 fn stalls_are_reported() {
     let arguments = ["stalls", "--cpus", "0", "--duration", "0.1", "--json"];
@@ -325,14 +325,14 @@ fn stalls_are_reported() {
 
 fn long_window() -> Value {
     plan(
-        nobody(),
+        unused_address(),
         json!({"duration_s": 60, "rate_per_s": 10}),
         json!({}),
     )
 }
 
 fn signal(child: &Child, signal: i32) {
-    // SAFETY: the child is ours and not yet waited for.
+    // SAFETY: it is a child of this process that has not been waited for.
     unsafe { libc::kill(child.id() as i32, signal) };
 }
 
@@ -386,7 +386,7 @@ fn it_dies_with_its_parent() {
     output.read_line(&mut told).unwrap();
     let pid: u32 = told.trim().parse().unwrap();
     support::await_signal_handlers(pid);
-    // Closes what it reads from, and so ends it.
+    // Closes its standard input, and so ends it.
     parent.wait().unwrap();
     let alive = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -424,7 +424,7 @@ fn run_limited(plan: &Value, limit: fn()) -> Value {
     serde_json::from_str(text.lines().next().unwrap()).unwrap()
 }
 
-/// Without enough file descriptors the window goes on with the connections that there are.
+/// Without enough file descriptors the window continues with the connections that could be opened.
 #[test]
 fn file_descriptors_run_out() {
     let server = Responder::good();
@@ -443,7 +443,8 @@ fn file_descriptors_run_out() {
     assert_eq!(line["completed"], line["offered"]);
 }
 
-/// Without the right to real-time priority the server's CPUs are not watched, and the line says so.
+/// Without the right to real-time priority the server's CPUs are not watched, and the line has a
+/// warning.
 #[test]
 fn without_realtime_no_server_spans() {
     let server = Responder::good();

@@ -25,8 +25,8 @@ fn counting() -> (Responder, Arc<Mutex<HashMap<usize, usize>>>) {
     (server, counts)
 }
 
-/// Each connection is closed and opened again after so many requests: all are answered, no
-/// connection carries more, and each new one is a handshake with a time.
+/// Each connection is closed and reopened after the given number of requests: all requests are
+/// answered, no connection has more, and each new one is a handshake with a duration.
 #[test]
 fn a_new_connection_every_n_requests() {
     for n in [1, 3] {
@@ -69,9 +69,9 @@ fn a_new_connection_every_n_requests_in_a_closed_loop() {
     assert!(counts.lock().unwrap().values().all(|count| *count <= 2));
 }
 
-/// A handshake is timed from the first packet: a server whose queue of connections is not taken
-/// from makes no difference to TCP, so that a handshake on loopback takes less than a request that
-/// is answered after 20 ms.
+/// A handshake is timed from the first packet. The queue of a server that does not accept makes no
+/// difference to TCP, so a handshake on loopback takes less time than a request that is answered
+/// after 20 ms.
 #[test]
 fn handshakes_are_no_requests() {
     let server = Responder::start(|mut client, _| {
@@ -143,8 +143,7 @@ fn threads_in_a_closed_loop() {
     assert!(line.generator_cpu_s > 0.0 && line.generator_busy_share <= 1.0);
 }
 
-/// There are no more threads than connections, and a server that goes away and comes back is found
-/// again by all of them.
+/// There are no more threads than connections, and all threads reconnect to a server that restarts.
 #[test]
 fn threads_reconnect() {
     let Some(cpus) = two_cpus() else { return };
@@ -158,7 +157,7 @@ fn threads_reconnect() {
     let before = asked();
     let plan = plan(server.address, json!({"rate_per_s": 1000}), changes);
     let line = std::thread::spawn(move || measure(&plan).remove(0));
-    // The warm-up has some hundred requests: now it is over, and all connections stand.
+    // The warm-up has some hundred requests: it is over now, and all connections are established.
     while asked() < before + 300 && !line.is_finished() {
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::{Client, HELLO, Responder, assert_accounted, measure, nobody, plan, window};
+use support::{Client, HELLO, Responder, assert_accounted, measure, plan, unused_address, window};
 use tuner_loadgen::output::WindowLine;
 
 /// A short window at a server that answers every request with these bytes and then hangs up, or
@@ -30,10 +30,11 @@ fn assert_only(line: &WindowLine, kind: &str) {
     assert_eq!((line.completed, line.timeouts), (0, 0));
 }
 
-/// Nobody listens: no request is sent, all are accounted for, attempts are counted and spaced out.
+/// If no process listens, no request is sent; all requests are accounted for, and attempts are
+/// counted and spaced out.
 #[test]
 fn refused() {
-    let line = window(nobody(), json!({"timeout_s": 0.2}));
+    let line = window(unused_address(), json!({"timeout_s": 0.2}));
     assert_accounted(&line);
     assert_eq!(line.unsent, line.offered);
     assert_eq!(line.errors.len(), 1);
@@ -75,7 +76,7 @@ fn truncated() {
     }
 }
 
-/// A peer that speaks something else, be it without an end of line and without hanging up.
+/// A peer with another protocol, even without line ends and without closing.
 #[test]
 fn garbage() {
     assert_only(&answered_with(b"SSH-2.0-OpenSSH", false), "garbage");
@@ -129,7 +130,7 @@ fn wrong_content() {
     assert!(bad.completed > 0, "a sample is checked");
 }
 
-/// Asked for, every body is hashed.
+/// Every body is hashed on request.
 #[test]
 fn wrong_content_is_found_everywhere() {
     let server = Responder::good();
@@ -213,7 +214,7 @@ fn endless_drip() {
     assert!(line.timeouts > 0 && line.errors.is_empty(), "{line:?}");
 }
 
-/// A body that ends in no chunk of size zero goes on until it times out.
+/// A body without a last chunk of size zero continues until it times out.
 #[test]
 fn endless_chunks() {
     let server = Responder::start(|mut client, _| {
@@ -232,7 +233,7 @@ fn endless_chunks() {
     assert!(line.timeouts > 0 && line.errors.is_empty(), "{line:?}");
 }
 
-/// Each way in which chunks can be wrong is counted as that, not as anything else.
+/// Each error of chunked coding is counted as such.
 #[test]
 fn bad_chunks_of_all_kinds() {
     for chunks in [
@@ -281,8 +282,8 @@ fn all_kinds_at_once() {
     assert!(line.completed > 0);
 }
 
-/// A server that takes requests and never answers: timeouts, each at its age, and what is open at
-/// the end of the drain is in flight.
+/// A server that never answers causes timeouts, each with its age; requests that are open at the
+/// end of the drain are in flight.
 #[test]
 fn silence() {
     let server = Responder::start(|mut client, _| while client.request().is_some() {});
@@ -338,7 +339,7 @@ fn closes_after(n: usize, how: fn(&mut Client)) -> Responder {
     })
 }
 
-/// A server that announces the end of a connection is no error; the connection is opened again.
+/// A server that announces the end of a connection is not an error; the connection is reopened.
 #[test]
 fn announced_close() {
     const LAST: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello";
@@ -358,8 +359,8 @@ fn read_until_close() {
     assert!(line.errors.is_empty());
 }
 
-/// A server that hangs up just as a request is written (the keep-alive race) gets it again, on a
-/// new connection, and nobody calls that an error.
+/// A server that closes just as a request is written (the keep-alive race) receives it again on a
+/// new connection, and this is not an error.
 #[test]
 fn keepalive_race() {
     let server = closes_after(20, |_| {});
@@ -380,8 +381,8 @@ fn keepalive_race_in_a_closed_loop() {
     assert_eq!(line.completed, line.offered);
 }
 
-/// A server that is gone for a while in the middle of the window: refused meanwhile, served again
-/// after, and the requests of the gap wait for it.
+/// A server that is down for a while in the middle of the window refuses connections, then answers
+/// again, and the requests of the gap wait for it.
 #[test]
 fn restart_in_the_middle() {
     let serve = |mut client: Client, _| {
@@ -406,8 +407,8 @@ fn restart_in_the_middle() {
     assert!(line.latency.corrected.max_us.unwrap() > 150_000.0);
 }
 
-/// A server that closes all its connections at once, again and again, as on a reload: the requests
-/// that this hits go to new connections, and few are hit twice.
+/// A server that closes all its connections at once, repeatedly, as on a reload: the affected
+/// requests go to new connections, and few are affected twice.
 #[test]
 fn all_idle_connections_closed_at_once() {
     let server = std::sync::Arc::new(Responder::good());
@@ -431,8 +432,8 @@ fn all_idle_connections_closed_at_once() {
     assert!(line.completed >= line.offered * 97 / 100, "{line:?}");
 }
 
-/// Connections that the server closed between two windows are opened again before the warm-up, and
-/// not counted as reconnects.
+/// Connections that the server closed between two windows are reopened before the warm-up, and not
+/// counted as reconnects.
 #[test]
 fn closed_between_windows() {
     let server = Responder::good();
@@ -459,9 +460,9 @@ fn closed_between_windows() {
     assert_eq!((second.retries, second.errors.len()), (0, 0));
 }
 
-/// Bytes that nobody asked for close an idle connection without harm.
+/// Unsolicited bytes close an idle connection, and no request is lost.
 #[test]
-fn unasked_bytes() {
+fn unsolicited_bytes() {
     let server = Responder::start(|mut client, _| {
         while client.request().is_some() {
             let _ = client.answer(HELLO);

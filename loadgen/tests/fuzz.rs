@@ -1,4 +1,4 @@
-//! The two readers of what others write, under inputs that are nearly right.
+//! The two parsers of external input, with inputs that are nearly valid.
 //!
 //! Each input is made of a number alone, so that a failure is repeated by its number:
 //! `FUZZ_FIRST=n FUZZ_INPUTS=1`. `make fuzz` runs millions of them with overflow checks on.
@@ -12,7 +12,7 @@ use tuner_loadgen::rng::Rng;
 /// How many inputs `cargo test` spends on each.
 const SHORT: u64 = 5_000;
 
-/// Says which input it was when a check panics.
+/// Print the input when a check panics.
 struct Naming(&'static str, u64);
 
 impl Drop for Naming {
@@ -159,7 +159,7 @@ struct Parsed {
     end: Result<(), Fault>,
 }
 
-/// What a parser makes of a stream in pieces of the lengths given.
+/// Parse a stream in pieces of the given lengths.
 fn parse(stream: &[u8], head: bool, mut piece: impl FnMut() -> usize) -> Parsed {
     let mut parser = Parser::new();
     parser.expect(head);
@@ -194,7 +194,7 @@ fn parse(stream: &[u8], head: bool, mut piece: impl FnMut() -> usize) -> Parsed 
     }
 }
 
-/// No response makes the parser panic, and in whatever pieces it comes, it is the same response.
+/// No response makes the parser panic, and the result does not depend on how the response is cut.
 #[test]
 fn http1_parser() {
     let (mut whole_ones, mut faulty) = (0u64, 0u64);
@@ -304,7 +304,8 @@ fn change(rng: &mut Rng, at: &mut Value) {
     }
 }
 
-/// What an accepted plan promises: what it leads to is finite, and says only what was asked.
+/// Check an accepted plan: all derived values are finite, and nothing is offered beyond the
+/// request.
 fn assert_sound(plan: &Plan) {
     for request in plan.requests.iter().filter(|r| r.urls_file.is_none()) {
         let prepared = &prepare::all(std::slice::from_ref(request), "host", "http")[0];
@@ -332,7 +333,7 @@ fn assert_sound(plan: &Plan) {
     }
 }
 
-/// No text makes the reader panic; a refusal is one line; what is accepted is sound.
+/// No text makes the parser panic; an error is one line; an accepted plan is sound.
 #[test]
 fn plan_reader() {
     let base = full_plan();

@@ -33,7 +33,7 @@ fn responses_of_the_rfc() {
     for blocks in [plain, coded] {
         let mut decoder = Decoder::new();
         for (i, (block, status)) in blocks.iter().zip([302, 307, 200]).enumerate() {
-            // The examples take the table's size as agreed; here it is said at the start.
+            // The examples assume an agreed table size; here a size update sets it at the start.
             let mut bytes = if i == 0 {
                 vec![0x3f, 0xe1, 0x01]
             } else {
@@ -46,7 +46,7 @@ fn responses_of_the_rfc() {
     }
 }
 
-/// Status and length come out in every form: indexed, literal, entered and found again.
+/// Status and length are decoded in every form: indexed, literal, inserted and referenced again.
 #[test]
 fn fields() {
     let mut decoder = Decoder::new();

@@ -5,7 +5,7 @@ use tuner_loadgen::http1::{Fault, MAX_HEAD, Parser};
 use tuner_loadgen::plan;
 use tuner_loadgen::prepare;
 
-/// What a parser made of a stream.
+/// The result of parsing a stream.
 #[derive(Debug, PartialEq)]
 struct Parsed {
     result: Result<Option<usize>, Fault>,
@@ -102,7 +102,7 @@ fn until_close() {
     assert_eq!(parser.end(), Ok(()));
 }
 
-/// The end of the stream anywhere else cuts the response off.
+/// The end of the stream anywhere else truncates the response.
 #[test]
 fn truncated() {
     let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
@@ -114,7 +114,7 @@ fn truncated() {
     }
 }
 
-/// Interim responses are read over; switching protocols was not asked for.
+/// Interim responses are skipped; switching protocols is an error.
 #[test]
 fn interim() {
     let stream = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n\
@@ -145,7 +145,7 @@ fn keep_alive() {
     }
 }
 
-/// What is not HTTP/1.x is refused at once, malformed heads when they are there.
+/// Bytes that are not HTTP/1.x are rejected at once, malformed heads when they are complete.
 #[test]
 fn garbage() {
     for stream in [

@@ -1,4 +1,5 @@
-//! HTTP/2 on bytes: what a server may say and may not, and every way of cutting it into pieces.
+//! HTTP/2 as a function of bytes: valid and invalid frames of a server, and every way to cut them
+//! into pieces.
 
 #[path = "support/h2.rs"]
 mod h2;
@@ -13,8 +14,8 @@ use tuner_loadgen::http2::hpack::{self, Decoder, Keep};
 use tuner_loadgen::huffman;
 use tuner_loadgen::machine::Machine;
 
-/// The client says its preface and opens every window as far as the protocol goes, so that no
-/// answer ever waits for it.
+/// The client sends its preface with windows of the largest size, so that no answer ever waits for
+/// it.
 #[test]
 fn preface() {
     let mut out = Vec::new();
@@ -47,27 +48,27 @@ fn concurrency() {
         "there is none"
     );
     let more = settings(&[(frame::MAX_CONCURRENT_STREAMS, 100)]);
-    let heard = client.receive(&more, &mut out, &mut Log::default());
-    assert_eq!((heard, client.streams()), (Ok(()), 8));
+    let result = client.receive(&more, &mut out, &mut Log::default());
+    assert_eq!((result, client.streams()), (Ok(()), 8));
 }
 
-/// Responses of several streams, interleaved; slots are used again with higher streams.
+/// Responses of several streams are interleaved; slots are reused with higher streams.
 #[test]
 fn responses() {
-    let mut bytes = said(frame::HEADERS, WHOLE, 3, &block(&[(":status", "404")]));
+    let mut bytes = frame_of(frame::HEADERS, WHOLE, 3, &block(&[(":status", "404")]));
     bytes.extend(ok(1, b"hello"));
-    bytes.extend(said(frame::DATA, frame::END_STREAM, 3, b"none"));
-    let (result, told, _) = made_of(&bytes, 2);
+    bytes.extend(frame_of(frame::DATA, frame::END_STREAM, 3, b"none"));
+    let (result, events, _) = result_of(&bytes, 2);
     assert_eq!(result, Ok(()));
     let expected = [
-        Told::Started(1),
-        Told::Started(0),
-        Told::Body(0, b"hello".to_vec()),
-        Told::Complete(0, 200, 5),
-        Told::Body(1, b"none".to_vec()),
-        Told::Complete(1, 404, 4),
+        Event::Started(1),
+        Event::Started(0),
+        Event::Body(0, b"hello".to_vec()),
+        Event::Complete(0, 200, 5),
+        Event::Body(1, b"none".to_vec()),
+        Event::Complete(1, 404, 4),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
 
     let mut client = settled(1, &[]);
     for stream in [1, 3, 5] {
@@ -75,9 +76,9 @@ fn responses() {
         client.request(0, &get(), &mut out).unwrap();
         assert_eq!(frames(&out)[0].0.stream, stream);
         let mut log = Log::default();
-        let heard = client.receive(&ok(stream, b"x"), &mut out, &mut log);
-        assert_eq!(heard, Ok(()));
-        assert_eq!(log.0.last(), Some(&Told::Complete(0, 200, 1)));
+        let result = client.receive(&ok(stream, b"x"), &mut out, &mut log);
+        assert_eq!(result, Ok(()));
+        assert_eq!(log.0.last(), Some(&Event::Complete(0, 200, 1)));
     }
 }
 
@@ -89,61 +90,61 @@ fn everything_that_is_allowed() {
     padded.extend(block(&[(":status", "103")]));
     padded.extend([0; 3]);
     let flags = WHOLE | frame::PADDED | frame::WITH_PRIORITY;
-    let mut bytes = said(frame::HEADERS, flags, 1, &padded);
-    bytes.extend(said(0xbe, 0xff, 7, b"unknown"));
-    bytes.extend(said(0xbe, 0, 0, b""));
-    bytes.extend(said(frame::HEADERS, 0, 1, &final_head[..3]));
-    bytes.extend(said(frame::CONTINUATION, 0, 1, b""));
-    bytes.extend(said(frame::CONTINUATION, WHOLE, 1, &final_head[3..]));
-    bytes.extend(said(frame::DATA, frame::PADDED, 1, b"\x04hel\0\0\0\0"));
-    bytes.extend(said(frame::DATA, 0, 1, b""));
-    bytes.extend(said(frame::PRIORITY, 0, 9, &[0; 5]));
-    bytes.extend(said(frame::DATA, 0, 1, b"lo"));
-    bytes.extend(said(
+    let mut bytes = frame_of(frame::HEADERS, flags, 1, &padded);
+    bytes.extend(frame_of(0xbe, 0xff, 7, b"unknown"));
+    bytes.extend(frame_of(0xbe, 0, 0, b""));
+    bytes.extend(frame_of(frame::HEADERS, 0, 1, &final_head[..3]));
+    bytes.extend(frame_of(frame::CONTINUATION, 0, 1, b""));
+    bytes.extend(frame_of(frame::CONTINUATION, WHOLE, 1, &final_head[3..]));
+    bytes.extend(frame_of(frame::DATA, frame::PADDED, 1, b"\x04hel\0\0\0\0"));
+    bytes.extend(frame_of(frame::DATA, 0, 1, b""));
+    bytes.extend(frame_of(frame::PRIORITY, 0, 9, &[0; 5]));
+    bytes.extend(frame_of(frame::DATA, 0, 1, b"lo"));
+    bytes.extend(frame_of(
         frame::HEADERS,
         LAST,
         1,
         &block(&[("grpc-status", "0")]),
     ));
-    let (result, told, wrote) = made_of(&bytes, 1);
+    let (result, events, wrote) = result_of(&bytes, 1);
     let expected = [
-        Told::Started(0),
-        Told::Body(0, b"hello".to_vec()),
-        Told::Complete(0, 200, 5),
+        Event::Started(0),
+        Event::Body(0, b"hello".to_vec()),
+        Event::Complete(0, 200, 5),
     ];
-    assert_eq!((result, told), (Ok(()), expected.to_vec()));
+    assert_eq!((result, events), (Ok(()), expected.to_vec()));
     assert_eq!(wrote, [], "nothing of that needs an answer");
 }
 
 /// Responses that end with their head.
 #[test]
 fn no_body() {
-    let mut bytes = said(frame::HEADERS, LAST, 1, &block(&[(":status", "204")]));
+    let mut bytes = frame_of(frame::HEADERS, LAST, 1, &block(&[(":status", "204")]));
     let announced = block(&[(":status", "304"), ("content-length", "5")]);
-    bytes.extend(said(frame::HEADERS, LAST, 3, &announced));
-    let (_, told, _) = made_of(&bytes, 2);
-    assert_eq!(told[1], Told::Complete(0, 204, 0));
-    assert_eq!(told[3], Told::Complete(1, 304, 0));
+    bytes.extend(frame_of(frame::HEADERS, LAST, 3, &announced));
+    let (_, events, _) = result_of(&bytes, 2);
+    assert_eq!(events[1], Event::Complete(0, 204, 0));
+    assert_eq!(events[3], Event::Complete(1, 304, 0));
 
     let mut client = settled(1, &[]);
     let mut out = Vec::new();
     let head = mix(json!([{"method": "HEAD", "path": "/"}])).remove(0);
     client.request(0, &head, &mut out).unwrap();
     let announced = block(&[(":status", "200"), ("content-length", "5")]);
-    let bytes = said(frame::HEADERS, LAST, 1, &announced);
+    let bytes = frame_of(frame::HEADERS, LAST, 1, &announced);
     let mut log = Log::default();
     assert_eq!(client.receive(&bytes, &mut out, &mut log), Ok(()));
-    assert_eq!(log.0[1], Told::Complete(0, 200, 0));
+    assert_eq!(log.0[1], Event::Complete(0, 200, 0));
 }
 
 /// SETTINGS and PING are answered.
 #[test]
 fn answers() {
-    let mut bytes = said(frame::PING, 0, 0, b"12345678");
-    bytes.extend(said(frame::PING, frame::ACK, 0, b"87654321"));
+    let mut bytes = frame_of(frame::PING, 0, 0, b"12345678");
+    bytes.extend(frame_of(frame::PING, frame::ACK, 0, b"87654321"));
     bytes.extend(settings(&[(77, 1)]));
-    bytes.extend(said(frame::SETTINGS, frame::ACK, 0, b""));
-    let (_, _, wrote) = made_of(&bytes, 0);
+    bytes.extend(frame_of(frame::SETTINGS, frame::ACK, 0, b""));
+    let (_, _, wrote) = result_of(&bytes, 0);
     let wrote: Vec<_> = wrote
         .iter()
         .map(|(h, p)| (h.kind, h.flags, &p[..]))
@@ -152,11 +153,11 @@ fn answers() {
     assert_eq!(wrote, [pong, (frame::SETTINGS, frame::ACK, &b""[..])]);
 }
 
-/// What is wrong with one stream ends that stream; the others go on.
+/// A stream error ends that stream; the others continue.
 #[test]
 fn stream_errors() {
-    let with = |fields: &[(&str, &str)]| said(frame::HEADERS, WHOLE, 1, &block(fields));
-    let end = said(frame::DATA, frame::END_STREAM, 1, b"hello");
+    let with = |fields: &[(&str, &str)]| frame_of(frame::HEADERS, WHOLE, 1, &block(fields));
+    let end = frame_of(frame::DATA, frame::END_STREAM, 1, b"hello");
     let announced = |n: &str| {
         [
             with(&[(":status", "200"), ("content-length", n)]),
@@ -176,16 +177,22 @@ fn stream_errors() {
         (announced("five"), Kind::H2Protocol),
         (announced("6"), Kind::Truncated),
         (announced("4"), Kind::ExcessBytes),
-        (said(frame::WINDOW_UPDATE, 0, 1, &[0; 4]), Kind::H2Protocol),
         (
-            said(frame::WINDOW_UPDATE, 0, 1, &[0x7f, 0xff, 0xff, 0xff]),
+            frame_of(frame::WINDOW_UPDATE, 0, 1, &[0; 4]),
+            Kind::H2Protocol,
+        ),
+        (
+            frame_of(frame::WINDOW_UPDATE, 0, 1, &[0x7f, 0xff, 0xff, 0xff]),
             Kind::H2FlowControl,
         ),
     ] {
-        let (result, told, wrote) = made_of(&[bytes.clone(), ok(3, b"x")].concat(), 2);
+        let (result, events, wrote) = result_of(&[bytes.clone(), ok(3, b"x")].concat(), 2);
         assert_eq!(result, Ok(()), "{kind:?}");
-        assert!(told.contains(&Told::Failed(0, kind, false)), "{told:?}");
-        assert_eq!(told.last(), Some(&Told::Complete(1, 200, 1)));
+        assert!(
+            events.contains(&Event::Failed(0, kind, false)),
+            "{events:?}"
+        );
+        assert_eq!(events.last(), Some(&Event::Complete(1, 200, 1)));
         let reset = wrote
             .iter()
             .any(|(h, _)| (h.kind, h.stream) == (frame::RST_STREAM, 1));
@@ -193,35 +200,36 @@ fn stream_errors() {
     }
 }
 
-/// RST_STREAM is told by its code; a refused request may be written again.
+/// RST_STREAM is reported with its code; a refused request may be sent again.
 #[test]
 fn resets() {
     for (code, again) in [(0, false), (2, false), (7, true), (11, false), (99, false)] {
-        let reset = said(frame::RST_STREAM, 0, 1, &u32::to_be_bytes(code));
-        let late = said(frame::DATA, frame::END_STREAM, 1, b"late");
-        let (result, told, _) = made_of(&[reset, late, ok(3, b"")].concat(), 2);
+        let reset = frame_of(frame::RST_STREAM, 0, 1, &u32::to_be_bytes(code));
+        let late = frame_of(frame::DATA, frame::END_STREAM, 1, b"late");
+        let (result, events, _) = result_of(&[reset, late, ok(3, b"")].concat(), 2);
         assert_eq!(result, Ok(()));
-        assert_eq!(told[0], Told::Failed(0, Kind::StreamReset(code), again));
-        assert_eq!(told[2..], [Told::Complete(1, 200, 0)]);
+        assert_eq!(events[0], Event::Failed(0, Kind::StreamReset(code), again));
+        assert_eq!(events[2..], [Event::Complete(1, 200, 0)]);
     }
 }
 
-/// GOAWAY: what is above its last stream may be written again, the rest finishes, nothing new starts.
+/// After GOAWAY, requests above its last stream may be sent again, the others finish, and no new
+/// ones start.
 #[test]
 fn goaway() {
-    let goaway = said(frame::GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0, b'x']);
+    let goaway = frame_of(frame::GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0, b'x']);
     let mut client = settled(4, &[]);
     let mut out = Vec::new();
     client.request(0, &get(), &mut out).unwrap();
     client.request(1, &get(), &mut out).unwrap();
     let mut log = Log::default();
-    let heard = client.receive(&[goaway, ok(1, b"")].concat(), &mut out, &mut log);
-    assert_eq!((heard, client.streams()), (Ok(()), 0));
+    let result = client.receive(&[goaway, ok(1, b"")].concat(), &mut out, &mut log);
+    assert_eq!((result, client.streams()), (Ok(()), 0));
     let expected = [
-        Told::Closing,
-        Told::Failed(1, Kind::GoAway(0), true),
-        Told::Started(0),
-        Told::Complete(0, 200, 0),
+        Event::Closing,
+        Event::Failed(1, Kind::GoAway(0), true),
+        Event::Started(0),
+        Event::Complete(0, 200, 0),
     ];
     assert_eq!(log.0, expected);
 }
@@ -229,12 +237,12 @@ fn goaway() {
 /// The end of the stream before a response, within one, and after an angry GOAWAY.
 #[test]
 fn ends() {
-    let heads = said(frame::HEADERS, WHOLE, 1, &block(&[(":status", "200")]));
+    let heads = frame_of(frame::HEADERS, WHOLE, 1, &block(&[(":status", "200")]));
     for (bytes, kind) in [
         (Vec::new(), Kind::Closed),
         (heads.clone(), Kind::Truncated),
         (
-            said(frame::GOAWAY, 0, 0, &[0, 0, 0, 9, 0, 0, 0, 11]),
+            frame_of(frame::GOAWAY, 0, 0, &[0, 0, 0, 9, 0, 0, 0, 11]),
             Kind::GoAway(11),
         ),
     ] {
@@ -244,55 +252,58 @@ fn ends() {
         let mut log = Log::default();
         client.receive(&bytes, &mut out, &mut log).unwrap();
         let ended = client.end(&mut log);
-        let failed = log.0.last() == Some(&Told::Failed(0, kind, false));
+        let failed = log.0.last() == Some(&Event::Failed(0, kind, false));
         assert!(ended == Err(kind) || failed, "{ended:?} {log:?}");
     }
 }
 
-/// What is wrong with the connection ends it, with the code that the RFC has for it.
+/// A connection error ends the connection, with the code of the RFC.
 #[test]
 fn connection_errors() {
-    let header = |block: &[u8]| said(frame::HEADERS, WHOLE, 1, block);
-    let mut too_large = said(frame::HEADERS, 0, 1, &[0; 16_384]);
-    too_large.extend(said(frame::CONTINUATION, 0, 1, &[0; 1]));
+    let header = |block: &[u8]| frame_of(frame::HEADERS, WHOLE, 1, block);
+    let mut too_large = frame_of(frame::HEADERS, 0, 1, &[0; 16_384]);
+    too_large.extend(frame_of(frame::CONTINUATION, 0, 1, &[0; 1]));
     let protocol = (Kind::H2Protocol, frame::PROTOCOL_ERROR);
     let size = (Kind::H2FrameSize, frame::FRAME_SIZE_ERROR);
     let flow = (Kind::H2FlowControl, frame::FLOW_CONTROL_ERROR);
     let compression = (Kind::H2Compression, frame::COMPRESSION_ERROR);
     for (bytes, (kind, code)) in [
-        (said(frame::DATA, 0, 0, b"x"), protocol),
-        (said(frame::DATA, 0, 2, b"x"), protocol),
-        (said(frame::DATA, 0, 5, b"x"), protocol),
-        (said(frame::DATA, frame::PADDED, 1, b"\x01"), protocol),
-        (said(frame::DATA, frame::PADDED, 1, b""), size),
-        (said(frame::DATA, 0, 1, &[0; 16_385]), size),
+        (frame_of(frame::DATA, 0, 0, b"x"), protocol),
+        (frame_of(frame::DATA, 0, 2, b"x"), protocol),
+        (frame_of(frame::DATA, 0, 5, b"x"), protocol),
+        (frame_of(frame::DATA, frame::PADDED, 1, b"\x01"), protocol),
+        (frame_of(frame::DATA, frame::PADDED, 1, b""), size),
+        (frame_of(frame::DATA, 0, 1, &[0; 16_385]), size),
         (
-            said(frame::HEADERS, LAST, 5, &block(&[(":status", "200")])),
+            frame_of(frame::HEADERS, LAST, 5, &block(&[(":status", "200")])),
             protocol,
         ),
         (
-            said(frame::HEADERS, WHOLE | frame::PADDED, 1, b"\x09x"),
+            frame_of(frame::HEADERS, WHOLE | frame::PADDED, 1, b"\x09x"),
             protocol,
         ),
-        (said(frame::HEADERS, 0, 1, b""), protocol), // followed by PING below
-        (said(frame::CONTINUATION, WHOLE, 1, b""), protocol),
-        (said(frame::PUSH_PROMISE, WHOLE, 1, &[0, 0, 0, 2]), protocol),
-        (said(frame::PRIORITY, 0, 1, b"four"), size),
-        (said(frame::RST_STREAM, 0, 1, b"five."), size),
-        (said(frame::RST_STREAM, 0, 9, b"four"), protocol),
-        (said(frame::SETTINGS, 0, 1, b""), protocol),
-        (said(frame::SETTINGS, 0, 0, b"seven.."), size),
-        (said(frame::SETTINGS, frame::ACK, 0, b"sixsix"), size),
+        (frame_of(frame::HEADERS, 0, 1, b""), protocol), // followed by PING below
+        (frame_of(frame::CONTINUATION, WHOLE, 1, b""), protocol),
+        (
+            frame_of(frame::PUSH_PROMISE, WHOLE, 1, &[0, 0, 0, 2]),
+            protocol,
+        ),
+        (frame_of(frame::PRIORITY, 0, 1, b"four"), size),
+        (frame_of(frame::RST_STREAM, 0, 1, b"five."), size),
+        (frame_of(frame::RST_STREAM, 0, 9, b"four"), protocol),
+        (frame_of(frame::SETTINGS, 0, 1, b""), protocol),
+        (frame_of(frame::SETTINGS, 0, 0, b"seven.."), size),
+        (frame_of(frame::SETTINGS, frame::ACK, 0, b"sixsix"), size),
         (settings(&[(frame::ENABLE_PUSH, 1)]), protocol),
         (settings(&[(frame::INITIAL_WINDOW_SIZE, 1 << 31)]), flow),
         (settings(&[(frame::MAX_FRAME_SIZE, 1)]), protocol),
-        (said(frame::PING, 0, 1, b"12345678"), protocol),
-        (said(frame::PING, 0, 0, b"1234567"), size),
-        (said(frame::GOAWAY, 0, 1, &[0; 8]), protocol),
-        (said(frame::GOAWAY, 0, 0, &[0; 7]), size),
-        (said(frame::WINDOW_UPDATE, 0, 0, &[0; 4]), protocol),
+        (frame_of(frame::PING, 0, 1, b"12345678"), protocol),
+        (frame_of(frame::PING, 0, 0, b"1234567"), size),
+        (frame_of(frame::GOAWAY, 0, 1, &[0; 8]), protocol),
+        (frame_of(frame::GOAWAY, 0, 0, &[0; 7]), size),
+        (frame_of(frame::WINDOW_UPDATE, 0, 0, &[0; 4]), protocol),
         (
-            said(frame::WINDOW_UPDATE, 0, 0, &[0x7f, 0xff, 0xff, 0xff]),
+            frame_of(frame::WINDOW_UPDATE, 0, 0, &[0x7f, 0xff, 0xff, 0xff]),
             flow,
         ),
         (header(&[0x80]), compression),
@@ -303,8 +314,8 @@ fn connection_errors() {
         (header(&[0x00, 0x05, b'x']), compression),
         (too_large, (Kind::HeadTooLarge, frame::ENHANCE_YOUR_CALM)),
     ] {
-        let bytes = [bytes, said(frame::PING, 0, 0, b"12345678")].concat();
-        let (result, _, wrote) = made_of(&bytes, 1);
+        let bytes = [bytes, frame_of(frame::PING, 0, 0, b"12345678")].concat();
+        let (result, _, wrote) = result_of(&bytes, 1);
         assert_eq!(result, Err(kind), "{:?}", &bytes[..bytes.len().min(40)]);
         let (head, payload) = wrote.last().unwrap();
         assert_eq!(head.kind, frame::GOAWAY);
@@ -312,26 +323,26 @@ fn connection_errors() {
     }
 }
 
-/// A server that speaks something else is found out by its first bytes.
+/// A server with another protocol is detected by its first bytes.
 #[test]
 fn garbage() {
     for bytes in [
         &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
-        &said(frame::SETTINGS, frame::ACK, 0, b""),
-        &said(frame::PING, 0, 0, b"12345678"),
+        &frame_of(frame::SETTINGS, frame::ACK, 0, b""),
+        &frame_of(frame::PING, 0, 0, b"12345678"),
     ] {
         let mut out = Vec::new();
         let mut client = Http2::new(1);
-        let heard = client.receive(bytes, &mut out, &mut Log::default());
-        assert_eq!(heard, Err(Kind::Garbage));
+        let result = client.receive(bytes, &mut out, &mut Log::default());
+        assert_eq!(result, Err(Kind::Garbage));
     }
 }
 
-/// Answers that nobody reads are not piled up without end.
+/// Replies that the peer does not read are limited.
 #[test]
 fn flood() {
-    let pings = said(frame::PING, 0, 0, b"12345678").repeat(100_000);
-    let (result, _, _) = made_of(&pings, 1);
+    let pings = frame_of(frame::PING, 0, 0, b"12345678").repeat(100_000);
+    let (result, _, _) = result_of(&pings, 1);
     assert_eq!(result, Err(Kind::H2Flood));
 }
 
@@ -346,7 +357,7 @@ fn uploads() {
     assert_eq!((wrote[1].0.kind, wrote[1].0.length), (frame::DATA, 10));
 
     out.clear();
-    let credit = said(frame::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 5]);
+    let credit = frame_of(frame::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 5]);
     client
         .receive(&credit, &mut out, &mut Log::default())
         .unwrap();
@@ -370,8 +381,8 @@ fn uploads() {
     assert!(out.is_empty(), "all is written, or given up");
 }
 
-/// A body larger than all windows stops at the connection's, and goes on in frames of 16 KB; an
-/// early answer ends it.
+/// A body larger than all windows stops at the connection's window, and continues in frames of 16
+/// KB; an early answer ends it.
 #[test]
 fn large_uploads() {
     let mut client = settled(1, &[(frame::INITIAL_WINDOW_SIZE, 1 << 30)]);
@@ -380,7 +391,7 @@ fn large_uploads() {
     let sizes: Vec<usize> = frames(&out)[1..].iter().map(|(h, _)| h.length).collect();
     assert_eq!(sizes, [16_384, 16_384, 16_384, 16_383]);
     out.clear();
-    let credit = said(frame::WINDOW_UPDATE, 0, 0, &[0, 0x10, 0, 0]);
+    let credit = frame_of(frame::WINDOW_UPDATE, 0, 0, &[0, 0x10, 0, 0]);
     client
         .receive(&credit, &mut out, &mut Log::default())
         .unwrap();
@@ -388,14 +399,14 @@ fn large_uploads() {
     out.clear();
     let mut log = Log::default();
     client.receive(&ok(1, b""), &mut out, &mut log).unwrap();
-    assert_eq!(log.0.last(), Some(&Told::Complete(0, 200, 0)));
+    assert_eq!(log.0.last(), Some(&Event::Complete(0, 200, 0)));
     assert_eq!(frames(&out)[0].0.kind, frame::RST_STREAM);
     out.clear();
     client.pump(&mut out);
     assert!(out.is_empty(), "all is written, or given up");
 }
 
-/// A request that is given up frees its slot, and its late answer harms nobody.
+/// A request that is given up frees its slot, and its late answer is ignored.
 #[test]
 fn cancelled() {
     let mut client = settled(1, &[]);
@@ -408,11 +419,11 @@ fn cancelled() {
     let mut log = Log::default();
     let bytes = [ok(1, b"late"), ok(3, b"x")].concat();
     client.receive(&bytes, &mut out, &mut log).unwrap();
-    let x = Told::Body(0, b"x".to_vec());
-    assert_eq!(log.0, [Told::Started(0), x, Told::Complete(0, 200, 1)]);
+    let x = Event::Body(0, b"x".to_vec());
+    assert_eq!(log.0, [Event::Started(0), x, Event::Complete(0, 200, 1)]);
 }
 
-/// A mix shares what its requests have in common, and only that.
+/// A mix shares the fields that all of its requests have, and only those.
 #[test]
 fn shared_fields() {
     let requests = mix(json!([
@@ -448,8 +459,8 @@ fn shared_fields() {
     assert_eq!(*requests[1].http2.next, *expected);
 }
 
-/// The first request enters the common fields, the next ones point to them; a server without a
-/// table is told that none is used.
+/// The first request inserts the shared fields, the next ones refer to them; a server without a
+/// table receives no references.
 #[test]
 fn tables() {
     let request = get();
@@ -491,11 +502,11 @@ fn streams() -> impl Strategy<Value = Vec<u8>> {
     let small = prop::collection::vec(any::<u8>(), 0..40);
     let stream = prop_oneof![4 => 0..8u32, 1 => any::<u32>()];
     let framed = (0..11u8, any::<u8>(), stream, small.clone())
-        .prop_map(|(kind, flags, stream, payload)| said(kind, flags, stream, &payload));
+        .prop_map(|(kind, flags, stream, payload)| frame_of(kind, flags, stream, &payload));
     let status = prop_oneof![Just("200"), Just("100"), Just("304"), Just("x")];
     let head = (status, 0..8u32, any::<u8>()).prop_map(|(status, stream, flags)| {
         let flags = flags & !frame::PADDED & !frame::WITH_PRIORITY;
-        said(
+        frame_of(
             frame::HEADERS,
             flags,
             stream,
@@ -509,8 +520,8 @@ fn streams() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
-/// What a client with four requests under way, one of them with a body, makes of a stream.
-fn cut(stream: &[u8], cuts: &[usize]) -> (Result<(), Kind>, Vec<Told>, Vec<u8>) {
+/// The result of a stream for a client with four requests in progress, one of them with a body.
+fn cut(stream: &[u8], cuts: &[usize]) -> (Result<(), Kind>, Vec<Event>, Vec<u8>) {
     let mut client = settled(4, &[]);
     let mut out = Vec::new();
     for slot in 0..3 {
@@ -547,8 +558,8 @@ proptest! {
         let bytewise: Vec<usize> = (1..stream.len()).collect();
         prop_assert_eq!(&cut(&stream, &bytewise), &in_one);
         for slot in 0..4 {
-            let ends = in_one.1.iter().filter(|told| {
-                matches!(told, Told::Complete(of, ..) | Told::Failed(of, ..) if *of == slot)
+            let ends = in_one.1.iter().filter(|event| {
+                matches!(event, Event::Complete(of, ..) | Event::Failed(of, ..) if *of == slot)
             });
             let ends = ends.count();
             prop_assert!(ends == 1 || ends == 0 && in_one.0.is_err(), "{:?}", in_one);

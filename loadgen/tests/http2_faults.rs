@@ -21,7 +21,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Read the preface and say these settings.
+    /// Read the preface and send these settings.
     fn new(client: Client, settings: &[(u16, u32)]) -> Option<Self> {
         let mut preface = [0; 24];
         (&*client.stream).read_exact(&mut preface).ok()?;
@@ -114,7 +114,7 @@ fn offered(server: &Responder, window: Value, changes: Value) -> WindowLine {
     line
 }
 
-/// A window at such a server, whose requests all end in this one kind of error.
+/// Measure a window against such a server, in which all requests end with this kind of error.
 fn assert_only(kind: &str, answer: impl Fn(&mut Peer, u32) -> bool + Send + Sync + 'static) {
     let line = offered(&server(answer), json!({"rate_per_s": 100}), json!({}));
     let kinds: Vec<&str> = line.errors.keys().map(String::as_str).collect();
@@ -157,13 +157,13 @@ fn concurrency() {
     assert_eq!(most.load(SeqCst), 2);
 }
 
-/// A server that ends connections gently, as at the end of keepalive_requests: what it did not take
-/// is written again, the rest finishes, nothing is lost.
+/// A server that ends connections gracefully, as at the end of keepalive_requests: unprocessed
+/// requests are sent again, the others finish, and none is lost.
 #[test]
 fn gentle_goaway() {
     let server = server(|peer, stream| {
         if peer.opened == 20 {
-            // This one is taken, whatever comes after it is not.
+            // This request is processed, later ones are not.
             peer.goaway(stream, frame::NO_ERROR);
             std::thread::sleep(std::time::Duration::from_millis(2));
             peer.hello(stream);
@@ -198,7 +198,7 @@ fn reset_streams() {
     assert_eq!(line.reconnects, 0);
 }
 
-/// A refused request is written once more, and counts as refused if that is refused too.
+/// A refused request is sent again once, and counts as refused if that is refused too.
 #[test]
 fn refused_streams() {
     let some = server(|peer, stream| {
@@ -245,7 +245,7 @@ fn broken_frames() {
     });
 }
 
-/// Bytes at random after the settings are some error, not a hang.
+/// Random bytes after the settings cause an error, not a hang.
 #[test]
 fn garbage() {
     let server = server(|peer, _| {
@@ -259,7 +259,7 @@ fn garbage() {
     assert!(!line.errors.is_empty(), "{line:?}");
 }
 
-/// A server that speaks HTTP/1.1, hangs up, or says nothing never gets a request.
+/// A server that speaks HTTP/1.1, closes, or stays silent never receives a request.
 #[test]
 fn no_http2() {
     let window = json!({"rate_per_s": 100, "timeout_s": 0.2});
@@ -288,8 +288,8 @@ fn no_http2() {
     }
 }
 
-/// A stream that is not answered times out alone; the others of its connection go on, and its late
-/// answer harms nobody.
+/// An unanswered stream times out alone; the others of its connection continue, and its late answer
+/// is ignored.
 #[test]
 fn timeouts() {
     let server = server(|peer, stream| {
@@ -371,7 +371,7 @@ fn windows() {
     );
 }
 
-/// A connection is opened again after so many requests.
+/// A connection is reopened after the given number of requests.
 #[test]
 fn handshake_load() {
     let window = json!({"rate_per_s": 1000, "requests_per_connection": 10});

@@ -1,4 +1,4 @@
-//! HTTP/3 on bytes: however they are cut, and whatever they are.
+//! HTTP/3 as a function of bytes: valid and invalid ones, cut in every way.
 
 use proptest::prelude::*;
 use tuner_loadgen::fields::Fields;
@@ -26,7 +26,7 @@ fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
     frame(1, &section(fields))
 }
 
-/// Feed bytes in pieces of so many; status, body and how the stream ended.
+/// Parse bytes in pieces of this size; return status, body, and how the stream ended.
 fn parse(bytes: &[u8], piece: usize) -> (u16, Vec<u8>, Result<(), Fault>) {
     let mut response = Response::new();
     let mut body = Vec::new();
@@ -73,7 +73,7 @@ fn every_cut() {
     }
 }
 
-/// Every cut before the end is told from a complete response, if the length was announced.
+/// A response that is cut before its end is not complete, if its length was announced.
 #[test]
 fn truncated() {
     let bytes = [
@@ -99,7 +99,7 @@ fn bodiless() {
     assert_eq!(parse(&not_modified, 1).2, Ok(()));
 }
 
-/// What is against the rules of a message costs the stream.
+/// A malformed message ends the stream.
 #[test]
 fn malformed() {
     let ok = || headers(&[(":status", "200")]);
@@ -123,7 +123,7 @@ fn malformed() {
     assert_eq!(fault(&large), Fault::HeadTooLarge);
 }
 
-/// What is against the rules of the protocol costs the connection, with the code for it.
+/// A protocol error ends the connection, with its code.
 #[test]
 fn against_the_protocol() {
     let ok = || headers(&[(":status", "200")]);
@@ -159,7 +159,7 @@ fn field_sections() {
     assert_eq!(fields.status, Some(429));
 }
 
-/// A request names its parts, drops what belongs to a connection, and adds the body's length.
+/// A request has its pseudo-fields, omits connection-specific fields, and adds the body's length.
 #[test]
 fn requests() {
     let plain = request(r#"{"path": "/"}"#);
@@ -201,7 +201,7 @@ fn control(bytes: &[u8]) -> (Result<(), u64>, Option<u64>) {
     (said, whole.goaway)
 }
 
-/// SETTINGS come first and once; GOAWAY may come again with less; the unknown is stepped over.
+/// SETTINGS come first and once; a later GOAWAY may have a lower id; unknown frames are skipped.
 #[test]
 fn control_stream() {
     let with = |frames: &[u8]| [b"\0\x04\x02\x01\0", frames].concat();
@@ -291,7 +291,7 @@ proptest! {
         let _ = qpack::decode(&[b"\0\0", bytes.as_slice()].concat());
     }
 
-    /// Whatever is encoded is decoded.
+    /// Decoding returns the encoded fields.
     #[test]
     fn round_trip(status in 100u16..1000, length: u64, name in "[a-z-]{1,30}", value in "[ -~]{0,200}") {
         prop_assume!(name != "content-length");

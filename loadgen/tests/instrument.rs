@@ -25,7 +25,7 @@ fn responder() -> Responder {
 
 /// The path is the delay in microseconds, for each request its own.
 #[test]
-fn the_responder_delays_as_it_is_asked() {
+fn the_responder_delays_as_requested() {
     let server = responder();
     let expect = json!({"status": 200, "length": 5});
     let changes = json!({"requests": [{"path": "/20000", "expect": expect},
@@ -38,10 +38,10 @@ fn the_responder_delays_as_it_is_asked() {
     assert!(p50 >= 20_000.0, "{p50}");
 }
 
-/// While it is frozen it answers nobody: with a freeze of 90 of 100 ms the median waits for half of
-/// that, in the corrected latency at least.
+/// The responder does not answer during a freeze: with a freeze of 90 of 100 ms, the median waits
+/// for half of that, at least in the corrected latency.
 #[test]
-fn the_responder_freezes_as_it_is_told() {
+fn the_responder_freezes_as_set() {
     let server = responder();
     server.freeze(Freezes {
         origin: sys::now_ns(),
@@ -72,8 +72,8 @@ fn the_responder_outlives_its_clients() {
     assert_eq!(line.completed, line.offered, "{:?}", line.errors);
 }
 
-/// The whole test, in short: every figure is there, all requests were answered, and the exit code is
-/// the verdict's. What the verdict is depends on the machine that runs the tests.
+/// A short self-test: every figure is present, all requests are answered, and the exit code matches
+/// the verdict. The verdict itself depends on the machine that runs the tests.
 #[test]
 fn the_self_test_ends_with_a_verdict() {
     let arguments = ["self-test", "--for", "4", "--json"];
@@ -94,9 +94,9 @@ fn the_self_test_ends_with_a_verdict() {
     assert_described(&schema, &schema, &report, "");
 }
 
-/// On one core it says so, leaves nothing out, and ends all the same.
+/// On one core the report has a note, no request is left out, and the test completes.
 #[test]
-fn a_shared_core_is_said() {
+fn a_shared_core_is_reported() {
     let cpu = sys::usable_cpus(0..1024)[0];
     let options = selftest::Options {
         cpus: vec![cpu],
@@ -107,13 +107,13 @@ fn a_shared_core_is_said() {
     assert!(report.shared_core);
     assert_eq!(report.failed, 0);
     assert_eq!(report.floor.excluded_share, 0.0);
-    assert!(report.to_string().contains("One CPU for both"));
+    assert!(report.to_string().contains("share one CPU"));
 }
 
 /// The ticker answers each line with the clocks, and ends with its input. Instants on its two clocks
 /// differ by the same everywhere.
 #[test]
-fn the_ticker_tells_both_clocks() {
+fn the_ticker_reports_both_clocks() {
     let cpu = sys::usable_cpus(0..1024)[0].to_string();
     let mut child = Command::new(PROGRAM)
         .args(["ticker", "--cpus", &cpu, "--gap", "1"])

@@ -1,7 +1,7 @@
-//! What latency means: the figures against theory, for servers whose delays are known.
+//! The definition of latency: figures compared with theory, for servers with known delays.
 //!
-//! Bounds are wide, since the machine that runs the tests may stall; they tell the definitions
-//! apart, which differ by far more.
+//! Bounds are wide, because the machine that runs the tests may stall; they distinguish the
+//! definitions, which differ by far more.
 
 mod support;
 
@@ -37,8 +37,8 @@ fn a_constant_delay_is_seen() {
     }
 }
 
-/// A sleeping loop reads an answer when the next request is due, and takes the kernel's word for when
-/// it came: with 1.9 ms between requests, most answers would else seem to take that long.
+/// A sleeping loop reads an answer when the next request is due, and uses the kernel's timestamp of
+/// its arrival: with 1.9 ms between requests, most answers would otherwise seem to take that long.
 #[test]
 fn an_answer_that_is_read_late_was_not_late() {
     let server = Responder::good();
@@ -50,7 +50,7 @@ fn an_answer_that_is_read_late_was_not_late() {
     assert!(p50 < 1500.0, "{p50}");
 }
 
-/// The kernel says how long ago bytes came in, however late they are read.
+/// The kernel timestamps bytes, however late they are read.
 #[test]
 fn the_kernel_stamps_what_comes_in() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -109,8 +109,8 @@ fn a_freeze_counts_for_every_request_intended_in_it() {
     assert!(lag > 200_000.0, "the others waited for a connection: {lag}");
 }
 
-/// Under twice the load that a server can bear, nothing is censored: the rate achieved is the
-/// server's, what was never sent counts with its age, and the window ends.
+/// With twice the load that a server can handle, nothing is censored: the achieved rate is the
+/// server's, unsent requests count with their age, and the window ends.
 #[test]
 fn overload_is_not_censored() {
     let server = Responder::start(|mut client, _| {
@@ -132,8 +132,8 @@ fn overload_is_not_censored() {
     assert!(p99 > 450_000.0, "half of the load waits: {p99}");
 }
 
-/// A closed loop has no intended instants: latency is service time, and the rate is what the
-/// connections give.
+/// A closed loop has no intended instants: latency is service time, and the rate follows from the
+/// connections.
 #[test]
 fn closed_loop() {
     let server = Responder::start(|mut client, _| {
@@ -184,9 +184,9 @@ fn samples_are_the_line_in_full() {
     assert!((max_us * 1000.0 / slowest.unwrap() as f64 - 1.0).abs() < 1e-3);
 }
 
-/// A folder that cannot be written to costs the samples, not the window, and is told.
+/// A folder that cannot be written to causes a warning and no samples file, but no failure.
 #[test]
-fn unwritable_samples_are_told() {
+fn unwritable_samples_are_a_warning() {
     let server = Responder::good();
     let changes = json!({"samples_dir": "/proc/no/such/folder"});
     let line = measure(&plan(server.address, json!({}), changes)).remove(0);

@@ -1,5 +1,5 @@
-//! Networks at fault, in a network of the test's own: no ports left, packets that vanish, a host
-//! that is gone without a word. Needs the right to make one (root); without it nothing is shown.
+//! Network faults, in a network namespace: no free ports, lost packets, a host that disappears. The
+//! tests need root; without it they show nothing.
 
 mod support;
 
@@ -51,8 +51,8 @@ fn failed_connects(line: &WindowLine, kind: &str) -> u64 {
     line.errors.get(kind).copied().unwrap_or(0)
 }
 
-/// With fewer local ports than connections, the others are counted as attempts without a port, and
-/// the window goes on with those that there are.
+/// With fewer local ports than connections, the missing ones are counted as attempts without a
+/// port, and the window continues with the others.
 #[test]
 fn no_ports_left() {
     in_own_network(|| {
@@ -73,7 +73,7 @@ fn no_ports_left() {
     });
 }
 
-/// A server whose backlog is full lets attempts to connect run into their timeout.
+/// At a server with a full backlog, attempts to connect time out.
 #[test]
 fn connects_that_are_never_answered() {
     in_own_network(|| {
@@ -92,8 +92,8 @@ fn connects_that_are_never_answered() {
     });
 }
 
-/// A network that is gone for a while in the middle: connections are half-open, packets vanish. What
-/// was under way times out at its age, and afterwards the window goes on.
+/// A network that is down for a while in the middle: connections are half-open, packets are lost.
+/// Open requests time out with their age, and then the window continues.
 #[test]
 fn a_network_that_goes_and_comes() {
     in_own_network(|| {

@@ -1,4 +1,4 @@
-//! Plans: what is read, and what a refusal says.
+//! Plans: valid ones, and the errors of invalid ones.
 
 use serde_json::{Value, json};
 use tuner_loadgen::plan::{Arrival, Mode, Plan, Spin};
@@ -30,9 +30,9 @@ fn a_full_plan_is_read() {
     assert_eq!(plan.windows[0].duration_ns(), 1_000_000_000);
 }
 
-/// Requests may be sent together, and only if the plan says so.
+/// Requests are sent together only if the plan requires it.
 #[test]
-fn sending_together_is_asked_for() {
+fn sending_together_is_explicit() {
     let mut plan = good();
     plan["spin"] = json!({"every_us": 1000});
     let plan = Plan::parse(&plan.to_string()).unwrap();
@@ -43,7 +43,7 @@ fn sending_together_is_asked_for() {
     }
 }
 
-/// What may be left out has a default.
+/// Optional fields have defaults.
 #[test]
 fn a_short_plan_is_read() {
     let plan = json!({
@@ -58,7 +58,7 @@ fn a_short_plan_is_read() {
     assert_eq!(plan.windows[0].timeout_s, 2.0);
 }
 
-/// A window of the good plan that offers something else than one rate.
+/// A window of the valid plan with another load than one rate.
 fn offering(fields: Value) -> Value {
     let mut plan = good();
     let window = plan["windows"][0].as_object_mut().unwrap();
@@ -79,7 +79,7 @@ fn ladders_and_recordings_are_read() {
     assert!(plan.windows[0].pieces().is_empty());
 }
 
-/// What is offered is said once, and fits the window.
+/// The load is given once, and fits the window.
 #[test]
 fn offers_that_contradict_themselves_are_refused() {
     let piece = |for_s: f64, rate: f64| json!({"for_s": for_s, "rate_per_s": rate});
@@ -138,7 +138,7 @@ fn offers_that_contradict_themselves_are_refused() {
     }
 }
 
-/// A refusal names the place, the value, and what is allowed.
+/// An error names the path, the value, and what is allowed.
 #[test]
 fn refusals_name_place_value_and_remedy() {
     for (pointer, value, place, words) in [
@@ -287,7 +287,7 @@ fn doubles_and_trailing_text_are_refused() {
     assert!(Plan::parse("").is_err());
 }
 
-/// A request may name files for its URLs and its body; what they hold takes their place.
+/// A request may name files for its URLs and its body; their contents replace the names.
 #[test]
 fn files_take_the_place_of_their_names() {
     let dir = std::env::temp_dir().join(format!("tuner-loadgen-plan-{}", std::process::id()));

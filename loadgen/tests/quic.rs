@@ -55,7 +55,7 @@ fn answered() {
     }
 }
 
-/// Version, cipher and group are told, and whether sessions were resumed.
+/// Version, cipher and group are reported, and whether sessions were resumed.
 #[test]
 fn handshakes() {
     let server = Quic::good();
@@ -76,7 +76,7 @@ fn handshakes() {
     assert_eq!(line.tls.unwrap().resumed, 0);
 }
 
-/// Methods, bodies and large answers: what is sent and received is whole.
+/// Methods, bodies and large answers are sent and received completely.
 #[test]
 fn bodies() {
     let server = Quic::good();
@@ -92,7 +92,7 @@ fn bodies() {
     assert_eq!(line.completed, line.offered, "{:?}", line.errors);
 }
 
-/// What the congestion window holds back of a request is told as the client's wait.
+/// The delay of a request by the congestion window is reported as the client's wait.
 #[test]
 fn blocked() {
     let server = Quic::good();
@@ -132,7 +132,7 @@ fn kept() {
     assert_eq!(lines[1].completed, lines[1].offered, "{:?}", lines[1]);
 }
 
-/// Where datagrams are lost, they are sent again: every request is answered, late.
+/// Lost datagrams are sent again: every request is answered, late.
 #[test]
 fn losses() {
     let server = Quic::good();
@@ -146,7 +146,7 @@ fn losses() {
     assert!(line.quic.unwrap().lost_packets > 0);
 }
 
-/// Nobody listens: ICMP says so, no request is sent, and attempts are spaced out.
+/// If no process listens, ICMP reports it, no request is sent, and attempts are spaced out.
 #[test]
 fn refused() {
     let mut server = Quic::good();
@@ -157,7 +157,7 @@ fn refused() {
     assert!((8..2000).contains(&line.errors["connect_refused"]));
 }
 
-/// A peer that takes datagrams and says nothing.
+/// A peer that receives datagrams and stays silent.
 #[test]
 fn silent() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -210,7 +210,7 @@ fn other_version() {
     assert_only(&line, "connect_quic_version");
 }
 
-/// A peer that speaks something else.
+/// A peer with another protocol.
 #[test]
 fn garbage_datagrams() {
     let line = echo(|_| b"\x85not QUIC at all, neither a long header nor a short one".to_vec());
@@ -219,7 +219,7 @@ fn garbage_datagrams() {
     assert_only(&line, "connect_timeout");
 }
 
-/// Certificates that are not trusted, or for another name, and one that nobody looks at.
+/// Certificates that are not trusted, or for another name, and one that is not verified.
 #[test]
 fn certificates() {
     let (server, other) = (Quic::good(), Quic::good());
@@ -260,8 +260,7 @@ fn refused_by_server() {
     assert_only(&line, "connect_quic_closed");
 }
 
-/// RESET_STREAM costs the request and not the connection; a request that was rejected unseen is made
-/// once more.
+/// RESET_STREAM fails the request, not the connection; a rejected request is sent again.
 #[test]
 fn streams_reset() {
     let reset = |code: u32| {
@@ -280,7 +279,7 @@ fn streams_reset() {
     assert_only(&line, "h3_reset_unknown_error");
 }
 
-/// What a server answers that is not HTTP/3: counted by kind.
+/// Invalid answers of a server are counted by kind.
 #[test]
 fn bad_answers() {
     let answered = |bytes: &'static [u8]| {
@@ -324,7 +323,7 @@ fn bad_control_stream() {
     assert!(line.errors["h3_protocol"] > 0, "{:?}", line.errors);
 }
 
-/// GOAWAY: what it says will not be answered is made again elsewhere, the rest is awaited.
+/// After GOAWAY, rejected requests are sent again on another connection, the others finish.
 #[test]
 fn goaway() {
     let server = Quic::start(|connection, number| async move {
@@ -356,8 +355,8 @@ fn goaway() {
     assert_eq!(line.retries, 1);
 }
 
-/// A request that comes too late for one ending connection after another is made again each time
-/// (RFC 9114, 5.2); of a connection that goes on, a second refusal is an error.
+/// A request that comes too late for several ending connections is sent again each time (RFC 9114,
+/// 5.2); on a connection that stays open, a second rejection is an error.
 #[test]
 fn too_late() {
     let rejecting = |ends: bool| {
@@ -369,7 +368,7 @@ fn too_late() {
             control.write_all(SETTINGS).await.unwrap();
             while let Ok((mut send, _receive)) = connection.accept_bi().await {
                 if ends {
-                    // What it names comes later than this request, which is refused all the same.
+                    // The id of the GOAWAY is above this request, which is rejected all the same.
                     let _ = control.write_all(&[0x07, 0x01, 0x3c]).await;
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
@@ -409,8 +408,8 @@ fn server_gone() {
     assert!(line.errors.is_empty(), "{:?}", line.errors);
 }
 
-/// A server that restarts in mid-run: the new process knows nothing of the connections, and says so
-/// by a stateless reset; the requests go on.
+/// A server restarts during the run: the new process does not know the connections, and sends
+/// stateless resets; the requests continue.
 #[test]
 fn restarted() {
     let (served, seen) = std::sync::mpsc::channel();

@@ -16,7 +16,7 @@ fn output_of(arguments: &[&str]) -> (String, String, Option<i32>) {
     (text(output.stdout), text(output.stderr), code)
 }
 
-/// The options of wrk2 are taken as they are, and scripts that read its text find their lines.
+/// The options of wrk2 are accepted, and scripts that parse its text find their lines.
 #[test]
 fn run_reads_and_writes_as_wrk2() {
     let server = Responder::good();
@@ -53,7 +53,7 @@ fn run_reads_and_writes_as_wrk2() {
     assert!(refused.contains("no Lua") && code == Some(2), "{refused}");
 }
 
-/// `run` judges its own figures, and with --strict its exit code says so.
+/// `run` judges its own figures, and with --strict its exit code depends on the result.
 #[test]
 fn run_judges_itself() {
     let server = Responder::good();
@@ -77,9 +77,9 @@ fn run_judges_itself() {
     assert!(reasons.iter().any(|r| r["at_fault"] == "server"));
 }
 
-/// A list of URLs is asked for by weight; methods, bodies and header files are sent.
+/// URLs of a list are requested by weight; methods, bodies and header files are sent.
 #[test]
-fn run_asks_for_what_files_say() {
+fn run_requests_the_contents_of_files() {
     use std::sync::{Arc, Mutex};
     let seen = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&seen);
@@ -192,7 +192,7 @@ fn run_is_for_people() {
     assert_eq!(line["completed"], line["offered"]);
 }
 
-/// Ctrl-C ends the measured part: what was measured so far is printed, as what it is.
+/// Ctrl-C ends the measured part, and the results so far are printed as such.
 #[test]
 fn an_interrupt_keeps_what_was_measured() {
     let server = Responder::good();
@@ -208,7 +208,7 @@ fn an_interrupt_keeps_what_was_measured() {
         let child = run.stdout(std::process::Stdio::piped()).spawn().unwrap();
         support::await_signal_handlers(child.id());
         std::thread::sleep(std::time::Duration::from_millis(1500));
-        // SAFETY: the child is ours and not yet waited for.
+        // SAFETY: it is a child of this process that has not been waited for.
         unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
         let output = child.wait_with_output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -231,7 +231,7 @@ fn an_interrupt_keeps_what_was_measured() {
     }
 }
 
-/// What has no answer is waited for after an interrupt, and a second interrupt ends that too.
+/// After an interrupt the run waits for open answers, and a second interrupt ends that wait.
 #[test]
 fn a_second_interrupt_does_not_wait() {
     let server = Responder::start(|mut client, _| while client.request().is_some() {});
@@ -244,7 +244,7 @@ fn a_second_interrupt_does_not_wait() {
     support::await_signal_handlers(child.id());
     for _ in 0..2 {
         std::thread::sleep(std::time::Duration::from_millis(1500));
-        // SAFETY: the child is ours and not yet waited for.
+        // SAFETY: it is a child of this process that has not been waited for.
         unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     }
     let output = child.wait_with_output().unwrap();

@@ -35,7 +35,7 @@ fn full_plan() -> Value {
     })
 }
 
-/// The names that a refusal says it would have known.
+/// The field names that an error lists as known.
 fn known_fields(pointer: &str) -> BTreeSet<String> {
     let mut plan = full_plan();
     plan.pointer_mut(pointer).unwrap()["no_such_field"] = json!(1);

@@ -22,7 +22,7 @@ fn a_gap_is_a_span() {
     assert!(after - before >= 5 * MS);
 }
 
-/// A sleep that ended on time is no stall however long it was; one that ended late is, from the
+/// A sleep that ended on time is not a stall, however long it was; one that ended late is, from the
 /// instant at which it was due.
 #[test]
 fn only_the_late_part_of_a_sleep_is_a_stall() {
@@ -38,7 +38,7 @@ fn only_the_late_part_of_a_sleep_is_a_stall() {
     assert_eq!(watch.spans.list.last(), Some(&(due, woke)));
 }
 
-/// With real-time priority the ticker says so and ticks; without, there are no spans at all.
+/// With real-time priority the ticker reports it and ticks; without it, there are no spans at all.
 #[test]
 fn the_ticker_is_real_time_or_silent() {
     let config = plans::Ticker {
@@ -72,8 +72,8 @@ fn no_ticker_without_its_cpu() {
     assert!(ticker.finish().is_empty());
 }
 
-/// Spans of a window are told in nanoseconds from the start of its measured part, start before end,
-/// and lie within the window and its surroundings.
+/// Spans of a window are in nanoseconds from the start of its measured part, have their start
+/// before their end, and lie within the window, its warm-up and its drain.
 #[test]
 fn spans_are_relative_to_the_measured_part() {
     let server = Responder::good();

@@ -1,4 +1,4 @@
-//! TLS: what is agreed and reported, and servers at fault, each by its kind.
+//! TLS: negotiation and its report, and faulty servers, each by its kind.
 
 mod support;
 
@@ -22,7 +22,7 @@ use tuner_loadgen::output::WindowLine;
 
 type Session = StreamOwned<ServerConnection, TcpStream>;
 
-/// A certificate authority whose certificate lies in a file.
+/// A certificate authority with its certificate in a file.
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     file: PathBuf,
@@ -177,7 +177,7 @@ fn older() {
     assert_eq!(line.tls.unwrap().version["TLSv1.2"], 8);
 }
 
-/// Connections that are opened again resume their sessions, unless that is switched off.
+/// Reopened connections resume their sessions, unless that is disabled.
 #[test]
 fn resumption() {
     let authority = Authority::new("resumption");
@@ -250,7 +250,7 @@ fn wrong_plans() {
     assert_eq!(refused.path, "instances[0].tls.server_name");
 }
 
-/// A server that does not agree to HTTP/2, be it silently or with an alert.
+/// A server that does not accept HTTP/2, either silently or with an alert.
 #[test]
 fn no_agreement_on_http2() {
     let authority = Authority::new("alpn");
@@ -268,7 +268,7 @@ fn no_agreement_on_http2() {
     }
 }
 
-/// Handshakes that fail: an alert, something else than TLS, no common version, an end, silence.
+/// Handshakes fail with an alert, bytes that are not TLS, no common version, an end, or silence.
 #[test]
 fn handshakes() {
     let authority = Authority::new("handshakes");
@@ -302,8 +302,8 @@ fn handshakes() {
     authority.assert_unsent(&silent, "connect_timeout");
 }
 
-/// A server that wants a certificate of the client's: in TLS 1.3 it says so when a request is on its
-/// way already.
+/// A server that requires a client certificate: in TLS 1.3 it reports that when a request is
+/// already sent.
 #[test]
 fn client_certificates() {
     let authority = Authority::new("client");
@@ -331,7 +331,7 @@ fn client_certificates() {
     );
 }
 
-/// A response that is cut off, though its end could be taken for that of the connection.
+/// A response is truncated even if its end could be the end of the connection.
 #[test]
 fn truncated() {
     let authority = Authority::new("truncated");
@@ -430,7 +430,7 @@ fn large_bodies() {
             }
         }
     });
-    /// Read a head, and no byte of what follows.
+    /// Read a head, and no byte after it.
     fn request_head(session: &mut Session) -> bool {
         let (mut seen, mut byte) = (Vec::new(), [0]);
         while !seen.ends_with(b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! Requests that are sent together (`spin.every_us`): when, and what it does to the latencies.
+//! Requests sent together (`spin.every_us`): their instants and latencies.
 
 mod support;
 
@@ -29,7 +29,7 @@ fn samples(line: &WindowLine) -> Vec<[u64; 3]> {
 /// No request is written before the multiple that follows its instant, and the wait is in send lag
 /// and corrected latency, not in the service time. The warm-up is five multiples long.
 #[test]
-fn the_wait_is_told() {
+fn the_wait_is_reported() {
     let server = Responder::good();
     let dir = std::env::temp_dir().join(format!("tuner-loadgen-together-{}", std::process::id()));
     let changes = json!({"spin": {"every_us": EVERY_NS / 1000}, "samples_dir": dir});
@@ -51,7 +51,7 @@ fn the_wait_is_told() {
     assert!(corrected.mean_us.unwrap() > service.mean_us.unwrap() + 0.9 * half_us);
 }
 
-/// What is intended at the end of the measured part may be sent after it, and is answered in the
+/// Requests intended at the end of the measured part may be sent after it, and are answered in the
 /// drain: the last multiple of 90 ms in half a second is at 0.45.
 #[test]
 fn the_drain_sends_the_last() {
@@ -63,7 +63,7 @@ fn the_drain_sends_the_last() {
     assert!((line.achieved_per_s * line.duration_s) < line.offered as f64);
 }
 
-/// More requests at a time than one poll tells of, on several threads: all are answered.
+/// More concurrent requests than events of one poll, on several threads: all are answered.
 #[test]
 fn several_threads_share_the_multiples() {
     let server = Responder::good();
@@ -87,7 +87,8 @@ fn timeouts_are_kept() {
     assert_eq!(line.completed, 0);
 }
 
-/// A closed loop has no instants to send at: its answers still decide, and the line says so.
+/// A closed loop has no instants to send at: its answers still decide, and the line shows no
+/// interval.
 #[test]
 fn a_closed_loop_sends_at_once() {
     let server = Responder::start(|mut client, _| {

@@ -1,4 +1,4 @@
-//! The judgement on a run: who is at fault, by what happened to its requests.
+//! The validity of a run: what is at fault, from the outcomes of its requests.
 
 mod support;
 
@@ -24,7 +24,7 @@ fn line() -> WindowLine {
     line
 }
 
-/// One request a millisecond, so late and answered so long after that, in nanoseconds.
+/// One request per millisecond, with this send lag and service time in nanoseconds.
 fn samples(lag: u64, service: u64) -> Vec<Sample> {
     let sample = |i: u64| {
         let intended = START + i * MS;
@@ -56,7 +56,7 @@ fn a_good_run_is_valid() {
 
 /// Late although the connection was free: the generator's fault. Late because it was busy: not.
 #[test]
-fn lateness_is_told_from_waiting() {
+fn lateness_is_not_waiting() {
     let validity = Validity::of(&line(), &samples(100_000, 200_000), START, true);
     assert_eq!(at_fault(&validity), [Fault::Generator]);
     let mut waiting = samples(1_000, 200_000);
@@ -70,7 +70,7 @@ fn lateness_is_told_from_waiting() {
     assert!(validity.valid, "{:?}", validity.reasons);
 }
 
-/// A lag that was asked for is no fault of the generator's, and makes the figures no better.
+/// A requested lag is not the generator's fault, but the figures are still not valid.
 #[test]
 fn a_chosen_lag_is_the_options_fault() {
     let mut line = line();
@@ -80,7 +80,7 @@ fn a_chosen_lag_is_the_options_fault() {
     assert!(validity.reasons[0].text.contains("every 1000 µs"));
 }
 
-/// A rate that is not achieved is the server's fault, unless the generator had no room left.
+/// A rate that is not achieved is the server's fault, unless the generator was too busy.
 #[test]
 fn a_missed_rate_is_somebodys_fault() {
     let mut line = line();

@@ -1,28 +1,28 @@
-//! Connections: opened before the window, mended during it without getting in the way.
+//! Connections: opened before the window, and reopened during it without delaying requests.
 
 use std::io;
 
-use super::event_loop::{Engine, MENDING_NS, Phase};
+use super::event_loop::{Engine, Phase, REOPENING_NS};
 use crate::carrier::Carrier;
 use crate::errors::Kind;
 use crate::pool::Opened;
 use crate::sys::{self, Wait};
 
-/// Handshakes under way at a time before the warm-up: below the smallest usual backlog.
+/// Concurrent handshakes before the warm-up: below the smallest usual backlog.
 const CONNECTING: usize = 64;
-/// Attempts in vain after which the warm-up no longer waits for connections.
-const HOPELESS: u32 = 4;
+/// Failed attempts per connection after which the warm-up no longer waits for connections.
+const MAX_ATTEMPTS: u32 = 4;
 /// The longest wait for one more connection before the warm-up, and for all of them: ten thousand
-/// TLS handshakes take a core some ten seconds.
+/// TLS handshakes take one core some ten seconds.
 const CONNECT_NS: u64 = 5_000_000_000;
 const CONNECT_ALL_NS: u64 = 60_000_000_000;
 /// Opening a connection takes some 40 µs, which would delay a request that is due sooner.
 const OPENING_NS: u64 = 50_000;
-/// But a connection is not kept closed longer than this for want of a quiet moment.
+/// A connection is opened after this time at the latest, even if requests are due.
 const OPENING_PATIENCE_NS: u64 = 2_000_000;
 
 impl Engine<'_> {
-    /// Open the connections that are missing, as far as the server lets us.
+    /// Open the missing connections, as far as the server accepts them.
     pub(super) fn connect(
         &mut self,
         connections: usize,
@@ -45,9 +45,9 @@ impl Engine<'_> {
                 opened = so_far;
                 give_up = (now + patience).min(begun + CONNECT_ALL_NS);
             }
-            if !self.pool.mending()
+            if !self.pool.reconnecting()
                 || now >= give_up
-                || self.pool.hopeless(HOPELESS)
+                || self.pool.all_failed(MAX_ATTEMPTS)
                 || sys::stop_requested()
             {
                 return Ok(());
@@ -73,7 +73,7 @@ impl Engine<'_> {
         }
     }
 
-    /// An event came for a connection that is not established.
+    /// Handle an event of a connection that is being established.
     #[cold]
     pub(super) fn establish(&mut self, i: u32, now: u64) {
         match self.pool.establish(i, now, &mut self.buffer) {
@@ -83,7 +83,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A connection is established. Requests that were lost go first.
+    /// Handle an established connection. Lost requests go first.
     fn opened(&mut self, i: u32, opened: Opened, now: u64) {
         let during = matches!(self.phase, Phase::Measure | Phase::Drain);
         let counts = &mut self.ledger.counts;
@@ -107,12 +107,12 @@ impl Engine<'_> {
         }
     }
 
-    /// Open one of the closed connections, in a quiet moment; whether it was done.
+    /// Open one of the closed connections when no request is due soon; return whether it did.
     #[cold]
-    pub(super) fn mend(&mut self, now: u64) -> bool {
-        if now >= self.next_mending {
+    pub(super) fn reopen(&mut self, now: u64) -> bool {
+        if now >= self.next_reopening {
             self.expire_connecting(now);
-            self.next_mending = now + MENDING_NS;
+            self.next_reopening = now + REOPENING_NS;
         }
         let Some(at) = self.pool.next_opening() else {
             return false;

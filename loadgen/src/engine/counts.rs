@@ -5,17 +5,17 @@
 pub struct Counts {
     /// Connections opened for the first time, before the measured part.
     pub connects: u64,
-    /// Connections opened again before the measured part: the server had closed them.
+    /// Connections reopened before the measured part, because the server had closed them.
     pub reopened: u64,
-    /// Connections opened from the start of the measured part on.
+    /// Connections opened since the start of the measured part.
     pub reconnects: u64,
-    /// Requests written again, since the connection closed as they were written.
+    /// Requests sent again, because the connection closed while they were written.
     pub retries: u64,
     /// Bytes received in the measured part.
     pub bytes_in: u64,
     /// Bytes sent in the measured part.
     pub bytes_out: u64,
-    /// Good responses whose last byte came in the measured part, whenever they were intended.
+    /// Good responses that were completed in the measured part, whenever they were intended.
     pub in_time: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The threads of a window: one engine on each CPU, one schedule for all, one result.
+//! The threads of a window: one engine per CPU, one schedule and one result for all of them.
 
 use std::io;
 use std::sync::{Arc, Barrier};
@@ -21,7 +21,7 @@ use crate::stalls::Spans;
 use crate::sys;
 use crate::tls::Tally;
 
-/// From the end of the preparations to the warm-up; threads take some time to wake up.
+/// Time from the end of the preparations to the warm-up; threads take a while to wake up.
 const LEAD_NS: u64 = 50_000;
 const LEAD_OF_THREADS_NS: u64 = 2_000_000;
 
@@ -29,10 +29,10 @@ const LEAD_OF_THREADS_NS: u64 = 2_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 
-/// What a window gave, as it was measured.
+/// The measurements of one window.
 #[derive(Debug)]
 pub struct Raw {
-    /// The requests intended in the measured part, in order.
+    /// Requests intended in the measured part, in the order of their intended instants.
     pub samples: Vec<Sample>,
     /// Counts.
     pub counts: Counts,
@@ -40,31 +40,32 @@ pub struct Raw {
     pub errors: Errors,
     /// Start of the measured part on the monotonic clock.
     pub start: u64,
-    /// Its end.
+    /// End of the measured part on the monotonic clock.
     pub end: u64,
-    /// Whether it was ended by a signal.
+    /// Whether a signal ended it.
     pub interrupted: bool,
-    /// The same start, in nanoseconds since 1970.
+    /// Start of the measured part, in nanoseconds since 1970.
     pub started_unix_ns: u64,
-    /// The stalls of each of the generator's threads.
+    /// Stalls of each of the generator's threads.
     pub stalls: Vec<Spans>,
     /// CPU time of the generator's threads in the measured part.
     pub generator_cpu_ns: u64,
     /// CPU time of the server's processes in the measured part.
     pub server_cpu_s: Option<f64>,
-    /// Share of the measured part in which the busiest loop found something to do.
+    /// Share of the measured part in which the busiest loop had work.
     pub busy_share: f64,
-    /// From dispatch to write, of the requests that a shared connection could not write at once.
+    /// Time from dispatch to write, of the requests that a shared connection could not write at
+    /// once.
     pub blocked: Histogram<u64>,
-    /// Handshakes that came to a good end before the measured part, and from its start on.
+    /// Successful handshakes: before the measured part, and since its start.
     pub handshakes: [Histogram<u64>; 2],
-    /// What was agreed about encryption.
+    /// Negotiated encryption.
     pub tls: Tally,
-    /// What UDP and the paths of QUIC did, from the preparations to the drain.
+    /// Counts of UDP and of QUIC's paths, from the preparations to the drain.
     pub path: quic::Path,
 }
 
-/// What one thread brings to it.
+/// The measurements of one thread.
 struct Part {
     counts: Counts,
     errors: Errors,
@@ -76,49 +77,51 @@ struct Part {
     handshakes: [Histogram<u64>; 2],
     tls: Tally,
     path: quic::Path,
-    /// When it gave up what was open.
+    /// When it gave up its open requests.
     ended: u64,
 }
 
-/// How a window is measured, whatever it offers.
+/// Settings of a measurement other than the load.
 #[derive(Clone, Debug)]
-pub struct Manner<'a> {
-    /// How the threads wait.
+pub struct Settings<'a> {
+    /// How the threads wait for the next request.
     pub spin: Spin,
-    /// A longer gap is a stall.
+    /// A longer gap between clock readings is a stall.
     pub gap_ns: u64,
-    /// The server's processes.
+    /// Process ids of the server.
     pub pids: &'a [i32],
-    /// The CPU of each thread, if they are confined.
+    /// The CPU of each thread; empty if they are not pinned.
     pub cpus: &'a [usize],
-    /// Who looks on. They also want what there is of a window that is interrupted.
+    /// Figures for a progress line. With them, an interrupted window is kept up to the
+    /// interruption.
     pub live: Option<Arc<Live>>,
 }
 
-/// Measure one window with its schedule, and a thread for each pool: on the CPU of the same place,
-/// if there are any. A single pool is served by the calling thread.
+/// Measure one window with one thread for each pool, pinned to the CPU with the same index if there
+/// is one. The calling thread serves a single pool.
 ///
 /// # Errors
-/// [`Interrupted`] inside; outside, what the system refused before the window began.
+/// The inner error is [`Interrupted`]; the outer one is an error of the system before the window
+/// began.
 pub fn run(
     window: &Window,
     schedule: Schedule,
-    manner: &Manner<'_>,
+    settings: &Settings<'_>,
     pools: &mut [Pool],
 ) -> io::Result<Result<Raw, Interrupted>> {
-    let Manner {
+    let Settings {
         spin,
         gap_ns,
         pids,
         cpus,
         ..
-    } = *manner;
-    let agenda = Agenda::new(window, schedule, spin.every_ns(), manner.live.clone())?;
+    } = *settings;
+    let agenda = Agenda::new(window, schedule, spin.every_ns(), settings.live.clone())?;
     let threads = pools.len();
     let ready = Barrier::new(threads);
     let part = |place: usize, pool: &mut Pool| {
         let connections = share(window.connections, threads, place);
-        // One is enough to ask what the server used.
+        // One thread is enough to read the CPU time of the server.
         let pids = if place == 0 { pids } else { &[] };
         let engine = Engine::new(window, &agenda, connections, spin, gap_ns, pids, pool);
         work(engine, window, connections, &ready)
@@ -131,7 +134,7 @@ pub fn run(
             for (place, pool) in pools.iter_mut().enumerate() {
                 let (part, cpu) = (&part, cpus.get(place).copied());
                 handles.push(scope.spawn(move || {
-                    // The CPUs were tried when the plan was begun.
+                    // The session has checked the CPUs.
                     let _ = cpu.map(|cpu| sys::pin(&[cpu]));
                     sys::set_precise_timers();
                     part(place, pool)
@@ -153,12 +156,12 @@ pub fn run(
     Ok(Ok(merge(&agenda, whole)))
 }
 
-/// How many of `n` fall to one of the threads.
+/// Return the share of one thread, of `n` things for all.
 pub fn share(n: usize, threads: usize, place: usize) -> usize {
     n / threads + usize::from(place < n % threads)
 }
 
-/// One thread's window; `None` if it was interrupted.
+/// Run one thread's part of a window; return `None` if it was interrupted.
 fn work(
     mut engine: Engine<'_>,
     window: &Window,
@@ -167,7 +170,7 @@ fn work(
 ) -> io::Result<Option<Part>> {
     let agenda = engine.ledger.agenda;
     engine.pool.take_path();
-    // The events live outside, so that handling one may borrow the engine.
+    // The events are separate from the engine, because handling one borrows the engine.
     let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
     let connected = engine.connect(connections, &mut events);
     let threads = ready.wait();
@@ -234,7 +237,7 @@ fn merge(agenda: &Agenda, parts: Vec<Part>) -> Raw {
         raw.generator_cpu_ns += part.cpu_ns;
         raw.server_cpu_s = raw.server_cpu_s.or(part.server_cpu_s);
         raw.busy_share = raw.busy_share.max(part.busy_share);
-        // All have the same bounds, so nothing is refused.
+        // All histograms have the same bounds, so this cannot fail.
         let _ = raw.blocked.add(part.blocked);
         for (all, its) in raw.handshakes.iter_mut().zip(part.handshakes) {
             let _ = all.add(its);

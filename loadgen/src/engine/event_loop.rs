@@ -1,9 +1,9 @@
-//! The loop that measures: one epoll set, one window, and one such loop on each CPU.
+//! The loop that sends and receives: one epoll set and one window, one such loop on each CPU.
 //!
-//! Everything it touches is allocated before the window starts; in between it takes no lock, no file,
-//! and memory only for what a well-behaved server never sends. Each turn reads the clock, writes what
-//! is due, mends connections, and polls. Requests that are due are also written between the events of
-//! one poll, so that a burst of answers delays no request.
+//! All memory is allocated before the window starts. During it, the loop takes no lock, opens no
+//! file, and allocates only for what a well-behaved server never sends. Each turn reads the clock,
+//! writes the requests that are due, reopens connections, and polls. Due requests are also written
+//! between the events of one poll, so a burst of answers delays no request.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,31 +16,33 @@ use crate::resources::CpuTime;
 use crate::stalls::Watch;
 use crate::sys::{self, Wait};
 
-/// Events taken per poll: few, so that the instant of a poll is true for all of its events.
+/// Events per poll: few, so that the instant of the poll is accurate for all of them.
 pub const EVENTS: usize = 64;
-/// In a sleeping loop, handshakes are looked after this often.
-pub const MENDING_NS: u64 = 10_000_000;
-/// A closed loop has no instant to be late for, so it may sleep; but each answer that wakes it costs
-/// the server's core some 4 µs, a third of what Nginx takes for a small file. Where answers come
-/// faster than a wake-up costs, it polls this long after the last one and sleeps only if none came.
+/// How often a sleeping loop checks handshakes.
+pub const REOPENING_NS: u64 = 10_000_000;
+/// How long a closed loop polls after the last answer before it sleeps. A closed loop cannot be
+/// late, so it may sleep. But each answer that wakes it costs the server's core some 4 µs, a third
+/// of what Nginx needs for a small file. So where answers come faster than a wake-up costs, the
+/// loop polls this long.
 const CLOSED_SPIN_NS: u64 = 20_000;
-/// With many requests in the server's queue the loop need not poll either: it sleeps on the clock,
-/// so that nobody has to wake it, and finds several answers at once. A nap that is shorter costs more
-/// than it saves; a longer one would let the server run dry. With 32 connections to Nginx: 1.17 times
-/// wrk's requests/s at 0.81 of its CPU time each (benchmarks/closed_loop.py); polling alone took 1.18.
+/// Bounds of a nap. With many requests queued at the server, the loop need not poll either: it
+/// sleeps on the clock, so that no answer has to wake it, and then reads several answers at once. A
+/// shorter nap costs more than it saves; a longer one lets the server run dry. With 32 connections
+/// to Nginx: 1.17 times wrk's requests/s at 0.81 times its CPU time per request
+/// (benchmarks/closed_loop.py); polling alone took 1.18 times.
 const SHORTEST_NAP_NS: u64 = 15_000;
 const LONGEST_NAP_NS: u64 = 50_000;
 /// The mean time between answers up to which polling costs no more than sleeping and waking.
 const WORTH_NS: u64 = 10_000;
-/// What is to be gained: by so much sooner the answers come once the server wakes nobody.
+/// How much sooner answers arrive when the server does not have to wake the client.
 const WAKING_NS: u64 = 4_000;
-/// Answers that the mean goes back over.
+/// Number of answers that the mean covers.
 const PACE_OVER: u64 = 64;
-/// A stall is no pace.
+/// Upper limit of one value of the mean, so that a stall does not count as a pace.
 const SLOWEST_PACE_NS: u64 = 40_000;
 
-/// The longest that an answer stays unread in a loop that reads them late, unless requests are sent
-/// together less often than that.
+/// The longest time that an answer stays unread in a loop that reads late, unless the interval at
+/// which requests are sent together is longer.
 const LATEST_NS: u64 = 2_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,7 @@ pub struct Engine<'a> {
     pub buffer: Box<[u8]>,
     pub cpu: CpuTime,
     pub thread_cpu: u64,
-    /// Time spent in turns that found nothing to do, and the end of the last turn.
+    /// Time spent in turns without work, and the end of the last turn.
     pub idle_ns: u64,
     pub idle_from: u64,
     pub busy_share: f64,
@@ -68,18 +70,18 @@ pub struct Engine<'a> {
     pub phase: Phase,
     /// End of the drain.
     pub drained: u64,
-    /// Connections with more to read than one turn takes.
-    pub hungry: VecDeque<u32>,
-    pub next_mending: u64,
-    /// Whether every answer so far was small and came in one piece.
+    /// Connections with more to read than one turn reads.
+    pub pending_reads: VecDeque<u32>,
+    pub next_reopening: u64,
+    /// Whether every answer so far was small and arrived in one piece.
     pub small_answers: bool,
-    /// Whether the last poll brought as many events as it could.
+    /// Whether the last poll returned the maximum number of events.
     pub more_events: bool,
-    /// The longest that an answer stays unread if the loop reads late.
+    /// The longest time that an answer stays unread if the loop reads late.
     pub latest_ns: u64,
     /// When the last event was handled.
     pub active: u64,
-    /// Mean time between answers, and whether a closed loop polls on account of it.
+    /// Mean time between answers, and whether a closed loop polls because it is short.
     pub pace_ns: u64,
     pub polls: bool,
 }
@@ -110,8 +112,8 @@ impl<'a> Engine<'a> {
             requests_per_connection: window.requests_per_connection,
             phase: Phase::Connect,
             drained: u64::MAX,
-            hungry: VecDeque::with_capacity(connections + 1),
-            next_mending: 0,
+            pending_reads: VecDeque::with_capacity(connections + 1),
+            next_reopening: 0,
             small_answers: true,
             more_events: false,
             latest_ns: spin
@@ -130,7 +132,7 @@ impl<'a> Engine<'a> {
         self.phase = Phase::WarmUp;
     }
 
-    /// When the next request is to be sent.
+    /// Return when the next request is due.
     #[inline]
     pub fn due(&self) -> u64 {
         let agenda = self.ledger.agenda;
@@ -140,7 +142,7 @@ impl<'a> Engine<'a> {
         agenda.due()
     }
 
-    /// When the phase ends.
+    /// Return when the phase ends.
     #[inline]
     fn edge(&self) -> u64 {
         match self.phase {
@@ -150,7 +152,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// One turn of the loop; false when the window is over.
+    /// Run one turn of the loop; return false when the window is over.
     #[inline]
     pub fn turn(&mut self, events: &mut [libc::epoll_event]) -> io::Result<bool> {
         let mut now = self.watch.tick();
@@ -176,14 +178,14 @@ impl<'a> Engine<'a> {
         if now >= self.pool.alarms.next() {
             self.alarms(now);
         }
-        if self.pool.mending() {
-            busy |= self.mend(now);
+        if self.pool.reconnecting() {
+            busy |= self.reopen(now);
         }
-        for _ in 0..self.hungry.len() {
-            let Some(i) = self.hungry.pop_front() else {
+        for _ in 0..self.pending_reads.len() {
+            let Some(i) = self.pending_reads.pop_front() else {
                 break;
             };
-            self.pool.connections[i as usize].hungry = false;
+            self.pool.connections[i as usize].read_pending = false;
             now = self.watch.tick();
             self.receive(i, now, false);
             now = self.dispatch(now);
@@ -193,7 +195,7 @@ impl<'a> Engine<'a> {
         Ok(true)
     }
 
-    /// The measured part starts or ends.
+    /// Start or end the measured part.
     #[cold]
     fn cross(&mut self, now: u64) -> u64 {
         if self.phase == Phase::Measure {
@@ -213,8 +215,8 @@ impl<'a> Engine<'a> {
         self.watch.tick()
     }
 
-    /// A signal asked for the end; whether the window goes on until it has what is still open. A
-    /// second signal does not wait for that.
+    /// Handle a signal to stop; return whether the window continues until the open requests are
+    /// answered. A second signal ends that wait.
     #[cold]
     pub fn stop(&mut self) -> bool {
         let goes_on = self.ledger.agenda.cut_short(self.watch.tick());
@@ -248,7 +250,7 @@ impl<'a> Engine<'a> {
         now
     }
 
-    /// Requests that a server has refused go before those that are newly due.
+    /// Write requests that a server refused before those that are newly due.
     #[cold]
     fn dispatch_again(&mut self, mut now: u64) -> u64 {
         while !self.ledger.refused.is_empty()
@@ -261,8 +263,8 @@ impl<'a> Engine<'a> {
         now
     }
 
-    /// Wait for events and handle them. All answers of one poll are complete at the instant when
-    /// the poll returned: what their handling takes is ours, not the server's.
+    /// Wait for events and handle them. All answers of one poll count as complete at the instant at
+    /// which the poll returned: the time to process them is the generator's, not the server's.
     #[inline]
     fn poll(&mut self, now: u64, events: &mut [libc::epoll_event], busy: bool) -> io::Result<()> {
         let (mut wait, until) = self.wait(now);
@@ -312,8 +314,8 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// How long a closed loop may sleep without being woken by answers: a quarter of the time for
-    /// which the server has requests enough.
+    /// Return how long a closed loop may sleep without being woken by answers: a quarter of the
+    /// time for which the server has enough requests.
     #[inline]
     fn nap_ns(&self) -> Option<u64> {
         if !self.polls || !self.ledger.agenda.closed_loop || self.spin != Spin::Full {
@@ -324,7 +326,7 @@ impl<'a> Engine<'a> {
         (ns >= SHORTEST_NAP_NS && !self.more_events && self.phase != Phase::Drain).then_some(ns)
     }
 
-    /// So many events came.
+    /// Update the mean time between answers after `n` events.
     #[inline]
     fn keep_pace(&mut self, n: u64, stamp: u64) {
         let took = ((stamp - self.active) / n).min(SLOWEST_PACE_NS);
@@ -335,9 +337,9 @@ impl<'a> Engine<'a> {
         self.active = stamp;
     }
 
-    /// Whether a short sleep need not end when an answer comes: it is read when the next request is due,
-    /// and the kernel says when it came. Half of the times that a sleeping loop wakes up, and no
-    /// wake-up is charged to the server.
+    /// Return whether a short sleep may outlast an answer: the loop then reads it when the next
+    /// request is due, and the kernel's timestamp says when it arrived. This halves the wake-ups of
+    /// a sleeping loop, and none is charged to the server.
     #[inline]
     fn reads_late(&self) -> bool {
         matches!(self.spin, Spin::Off | Spin::EveryUs(_))
@@ -347,10 +349,10 @@ impl<'a> Engine<'a> {
             && !self.ledger.agenda.closed_loop
             && self.pool.may_read_late()
             && self.pool.slots.has_free()
-            && !self.pool.mending()
+            && !self.pool.reconnecting()
     }
 
-    /// How long to sleep, and until when.
+    /// Return how long to sleep, and until when.
     #[inline]
     fn wait(&self, now: u64) -> (Wait, u64) {
         let closed_loop = self.ledger.agenda.closed_loop;
@@ -364,7 +366,7 @@ impl<'a> Engine<'a> {
         if closed_loop && now < self.active + margin {
             return (Wait::Poll, now);
         }
-        if !self.hungry.is_empty() {
+        if !self.pending_reads.is_empty() {
             return (Wait::Poll, now);
         }
         let mut until = self.edge().min(self.pool.alarms.next());
@@ -374,8 +376,8 @@ impl<'a> Engine<'a> {
         if let Some((_, dispatched)) = self.pool.slots.oldest() {
             until = until.min(dispatched + self.timeout_ns);
         }
-        if self.pool.mending() {
-            until = until.min(now + MENDING_NS);
+        if self.pool.reconnecting() {
+            until = until.min(now + REOPENING_NS);
             until = until.min(self.pool.earliest_opening().unwrap_or(u64::MAX));
         }
         match until.checked_sub(now) {
@@ -388,7 +390,7 @@ impl<'a> Engine<'a> {
     #[inline]
     pub fn handle(&mut self, event: libc::epoll_event, stamp: u64) {
         let (mask, token) = (event.events, event.u64);
-        let Some(i) = self.pool.of_token(token) else {
+        let Some(i) = self.pool.connection_of(token) else {
             return;
         };
         if let State::Connecting(..) = self.pool.connections[i as usize].state {

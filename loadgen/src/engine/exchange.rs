@@ -1,4 +1,4 @@
-//! One request in one slot: written, answered, lost or given up.
+//! One request in one slot: sent, answered, lost or given up.
 
 use sha2::Digest as _;
 
@@ -7,48 +7,49 @@ use super::ledger::Ledger;
 use crate::carrier::Carrier;
 use crate::errors::Kind;
 use crate::machine::{Received, Sink};
-use crate::pool::{Connection, Pool, Standing, State};
+use crate::pool::{Connection, Pool, State, Usage};
 use crate::record::Outcome;
 use crate::request::Prepared;
 use crate::slots::{Exchange, Slots};
 use crate::stalls::Watch;
 
-/// Reads per event, before others get their turn.
+/// Reads per event before other connections get their turn.
 const READS: usize = 4;
-/// Answers below this fit any receive window, so that reading them late holds nothing back.
+/// Answers below this size fit every receive window, so that reading them late delays nothing.
 const SMALL: usize = 16 * 1024;
-/// Bytes are hashed in pieces, with a look at the clock after each: hashing is no stall.
+/// Bytes are hashed in pieces of this size, with a clock reading after each, so that hashing does
+/// not look like a stall.
 const HASH_PIECE: usize = 8 * 1024;
-/// Unless all are, the first responses are hashed, and one of so many after them.
+/// Unless all responses are hashed: the first ones, and then every 64th.
 const HASH_FIRST: u32 = 8;
 const HASH_EVERY: u32 = 64;
 
-/// What comes out of one connection, on its way to slots and ledger.
+/// A sink that passes one connection's events to its slots and the ledger.
 struct Answers<'e, 'a> {
     /// The connection's first slot.
     first: u32,
     slots: &'e mut Slots,
-    standing: &'e mut Standing,
+    usage: &'e mut Usage,
     requests: &'e [Prepared],
     ledger: &'e mut Ledger<'a>,
     watch: &'e mut Watch,
-    /// The instant at which the poll returned that told of these bytes.
+    /// The instant at which the poll returned that reported these bytes.
     stamp: u64,
 }
 
 impl Answers<'_, '_> {
-    /// The request of a busy stream, taken off it.
+    /// Remove the request from a busy stream and return it.
     fn vacate(&mut self, stream: u32) -> Option<Exchange> {
         let slot = self.first + stream;
         if !self.slots.is_busy(slot) {
             return None;
         }
         let exchange = self.slots.vacate(slot);
-        let standing = &mut *self.standing;
-        standing.running -= 1;
-        if !standing.closing && standing.running + standing.free < standing.limit {
+        let usage = &mut *self.usage;
+        usage.running -= 1;
+        if !usage.closing && usage.running + usage.free < usage.limit {
             self.slots.release(slot);
-            standing.free += 1;
+            usage.free += 1;
         }
         Some(exchange)
     }
@@ -94,22 +95,22 @@ impl Sink for Answers<'_, '_> {
             None
         };
         if exchange.written >= self.stamp {
-            // The event is older than the request: it was about the response before.
+            // The event is older than the request: it belongs to the response before.
             self.stamp = self.watch.tick();
         }
         self.ledger.complete(exchange.index, wrong, self.stamp);
-        self.standing.served += 1;
-        self.standing.failures = 0;
+        self.usage.served += 1;
+        self.usage.failures = 0;
     }
 
     #[cold]
     fn failed(&mut self, stream: u32, kind: Kind, again: bool) {
         if let Some(exchange) = self.vacate(stream) {
-            // Connections that end gently may do so again and again, and each is opened anew.
-            // HTTP/3 says it twice: that the connection ends, and of each stream that it came late
-            // (RFC 9114, 5.2).
+            // A graceful close (GOAWAY without error) may happen repeatedly, so it does not count
+            // as the one retry. HTTP/3 reports it twice: for the connection, and for each stream
+            // that came too late (RFC 9114, 5.2).
             let late = kind == Kind::H3Reset(crate::http3::code::REQUEST_REJECTED);
-            let gentle = kind == Kind::GoAway(0) || (late && self.standing.closing);
+            let gentle = kind == Kind::GoAway(0) || (late && self.usage.closing);
             if again && (!exchange.retried || gentle) {
                 self.ledger.refuse(exchange.index);
             } else {
@@ -120,7 +121,7 @@ impl Sink for Answers<'_, '_> {
 
     #[cold]
     fn closing(&mut self) {
-        self.standing.closing = true;
+        self.usage.closing = true;
     }
 
     fn now(&mut self) -> u64 {
@@ -148,20 +149,18 @@ impl Sink for Answers<'_, '_> {
     }
 }
 
-/// The parts of an engine that one connection's carrier is used with.
+/// Borrow the parts of an engine that one connection's carrier needs.
 macro_rules! with_answers {
     ($engine:ident, $i:ident, $stamp:expr, |$connection:ident, $answers:ident| $body:expr) => {{
         let pool: &mut Pool = $engine.pool;
-        let Connection {
-            carrier, standing, ..
-        } = &mut pool.connections[$i as usize];
+        let Connection { carrier, usage, .. } = &mut pool.connections[$i as usize];
         match carrier {
             None => None,
             Some($connection) => {
                 let mut $answers = Answers {
                     first: $i * pool.streams,
                     slots: &mut pool.slots,
-                    standing,
+                    usage,
                     requests: &pool.requests,
                     ledger: &mut $engine.ledger,
                     watch: &mut $engine.watch,
@@ -174,7 +173,7 @@ macro_rules! with_answers {
 }
 
 impl Engine<'_> {
-    /// Put a request on a free slot.
+    /// Send a request on a free slot.
     #[inline]
     pub(super) fn send(&mut self, slot: u32, index: u32, retried: bool, now: u64) {
         let kind = self.ledger.agenda.request(index);
@@ -204,20 +203,20 @@ impl Engine<'_> {
                 if !written {
                     self.ledger.unwrite(index);
                 }
-                let begun = self.pool.connections[i as usize].standing.begun;
+                let begun = self.pool.connections[i as usize].usage.begun;
                 if Some(begun) == self.requests_per_connection {
-                    self.pool.connections[i as usize].standing.closing = true;
+                    self.pool.connections[i as usize].usage.closing = true;
                     self.pool.admit(i);
                 }
-                self.pool.note_deadline(i);
+                self.pool.update_alarm(i);
             }
-            // An answer may have come before the reset (413 and the like): then it was read by now.
+            // An answer may have come before the reset (413 and the like); it has been read by now.
             Some(Err(kind)) => self.lose(i, kind, now),
             None => {}
         }
     }
 
-    /// The peer takes bytes again: write on what is left.
+    /// Send the pending bytes, now that the socket is writable.
     pub(super) fn write_rest(&mut self, i: u32, now: u64) {
         let flushed = with_answers!(self, i, now, |carrier, answers| {
             carrier.flush(&mut answers)
@@ -227,7 +226,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Read what came for an open connection.
+    /// Read from an open connection.
     #[inline]
     pub(super) fn receive(&mut self, i: u32, mut stamp: u64, closing: bool) {
         for _ in 0..READS {
@@ -241,7 +240,7 @@ impl Engine<'_> {
             let more = match received {
                 Some(Ok(Received::Bytes { count, more })) => {
                     self.ledger.received(count);
-                    let running = self.pool.connections[i as usize].standing.running;
+                    let running = self.pool.connections[i as usize].usage.running;
                     self.small_answers &= running == 0 && count < SMALL;
                     more || closing
                 }
@@ -257,38 +256,38 @@ impl Engine<'_> {
             stamp = self.watch.tick();
         }
         let connection = &mut self.pool.connections[i as usize];
-        if !std::mem::replace(&mut connection.hungry, true) {
-            self.hungry.push_back(i);
+        if !std::mem::replace(&mut connection.read_pending, true) {
+            self.pending_reads.push_back(i);
         }
     }
 
-    /// After a connection had its say: its slots are as many as it takes now, and it is closed if it
-    /// takes no more and carries nothing.
+    /// Update a connection after its events: adjust its free slots to what it now accepts, and
+    /// close it if it accepts no more requests and has none in progress.
     #[inline]
     fn settle(&mut self, i: u32, now: u64) {
         let connection = &self.pool.connections[i as usize];
-        let standing = &connection.standing;
+        let usage = &connection.usage;
         let carrier = connection.carrier.as_ref();
         let limit = carrier.map_or(0, Carrier::streams);
-        if standing.closing {
-            if standing.running == 0 {
-                // Reset, if it is we who close: a port in TIME_WAIT could not be used again.
-                let ours = Some(standing.begun) == self.requests_per_connection;
+        if usage.closing {
+            if usage.running == 0 {
+                // Reset it if the client closes: a port in TIME_WAIT could not be used again.
+                let ours = Some(usage.begun) == self.requests_per_connection;
                 return self.pool.close(i, now, ours);
             }
-            if standing.free > 0 {
+            if usage.free > 0 {
                 self.pool.admit(i);
             }
-        } else if limit.min(self.pool.streams) != standing.limit {
+        } else if limit.min(self.pool.streams) != usage.limit {
             self.pool.admit(i);
         }
-        self.pool.note_deadline(i);
+        self.pool.update_alarm(i);
     }
 
-    /// Timers of protocols.
+    /// Run the protocols' timers that are due.
     #[cold]
     pub(super) fn alarms(&mut self, now: u64) {
-        // Each once: what comes of it is for the next turn.
+        // Each once; timers that this sets are for the next turn.
         for _ in 0..self.pool.connections.len() {
             let Some(i) = self.pool.alarms.ring(now) else {
                 return;
@@ -296,7 +295,7 @@ impl Engine<'_> {
             let connection = &self.pool.connections[i as usize];
             let deadline = connection.carrier.as_ref().and_then(Carrier::deadline);
             if deadline.is_none_or(|deadline| deadline > now) {
-                self.pool.note_deadline(i);
+                self.pool.update_alarm(i);
                 continue;
             }
             if let State::Connecting(..) = connection.state {
@@ -314,28 +313,28 @@ impl Engine<'_> {
         }
     }
 
-    /// A connection is of no more use, and what it carries is lost.
+    /// Close a failed connection, and fail or retry its requests.
     ///
-    /// A server may close an idle connection just as a request is written to it; then no byte of a
-    /// response comes, and the request is written once more, to a new connection (RFC 9112, 9.3.1
-    /// and 9.6), keeping its intended instant.
+    /// A server may close an idle connection just as a request is written to it. Then no byte of a
+    /// response comes, and the request is sent again on a new connection (RFC 9112, 9.3.1 and 9.6),
+    /// with the same intended instant.
     #[cold]
     pub(super) fn lose(&mut self, i: u32, kind: Kind, now: u64) {
         self.lose_all(i, kind, now);
         self.pool.close(i, now, false);
     }
 
-    /// What a connection carries is lost.
+    /// Fail or retry all requests of a connection.
     fn lose_all(&mut self, i: u32, kind: Kind, now: u64) {
-        let served = self.pool.connections[i as usize].standing.served;
+        let served = self.pool.connections[i as usize].usage.served;
         for slot in self.pool.slots_of(i) {
             if !self.pool.slots.is_busy(slot) {
                 continue;
             }
             let exchange = self.pool.slots.vacate(slot);
-            self.pool.connections[i as usize].standing.running -= 1;
+            self.pool.connections[i as usize].usage.running -= 1;
             let kind = match kind {
-                // Nothing was cut off.
+                // No response was truncated.
                 Kind::TlsTruncated if !exchange.answered => Kind::Closed,
                 kind => kind,
             };
@@ -351,7 +350,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The request of a busy slot is not waited for any longer.
+    /// Give up the request of a busy slot.
     #[cold]
     pub(super) fn give_up(&mut self, slot: u32, now: u64, outcome: Outcome) {
         let i = slot / self.pool.streams;

@@ -1,4 +1,4 @@
-//! What becomes of requests: where every one of them is claimed, and where its end is written down.
+//! The books of a window: requests are claimed here, and their outcomes recorded.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,38 +17,39 @@ use crate::schedule::Schedule;
 use crate::slots::Exchange;
 use crate::tls::Tally;
 
-/// A closed loop has no schedule to take the number of requests from; more per second than one
-/// core can do.
-const MOST_CLOSED_PER_S: f64 = 500_000.0;
-/// The most requests recorded of a closed loop (1.1 GB); the window ends there.
-const MOST_CLOSED: f64 = 64e6;
+/// Requests per second for which a closed loop allocates its record: more than one core can send.
+/// It has no schedule to take the number from.
+const MAX_CLOSED_PER_S: f64 = 500_000.0;
+/// The most requests recorded in a closed loop (1.1 GB); the window ends there.
+const MAX_CLOSED: f64 = 64e6;
 
-/// What the threads of a window have in common: one schedule, one record, and which request is the
-/// next.
+/// State that the threads of a window share: one schedule, one record, and the index of the next
+/// request.
 #[derive(Debug)]
 pub struct Agenda {
-    /// Whether the answers decide when requests are sent.
+    /// Whether answers, not a schedule, decide when requests are sent.
     pub closed_loop: bool,
     schedule: Schedule,
     record: Record,
-    /// Requests are sent at multiples of this from `origin`, those due by then together.
+    /// Requests are sent at multiples of this after `origin`, all those that are due by then
+    /// together.
     every_ns: Option<u64>,
-    /// The next request that nobody has claimed. May run past the record in a closed loop.
+    /// The next unclaimed request. May exceed the record's capacity in a closed loop.
     next: AtomicUsize,
     /// Start of the schedule (the warm-up), start and end of the measured part on the monotonic
-    /// clock. Far away until the window begins.
+    /// clock. `u64::MAX` until the window begins.
     origin: AtomicU64,
     start: AtomicU64,
     end: AtomicU64,
-    /// What is intended from here on is neither sent nor counted: far away unless the window was
-    /// cut short.
+    /// Requests intended from here on are neither sent nor counted: `u64::MAX` unless the window
+    /// was cut short.
     limit: AtomicU64,
-    /// Who looks on from outside.
+    /// Figures for a progress line.
     live: Option<Arc<Live>>,
 }
 
 impl Agenda {
-    /// All requests of a window, and room for what becomes of them.
+    /// Prepare all requests of a window, and allocate their record.
     pub fn new(
         window: &Window,
         schedule: Schedule,
@@ -58,7 +59,7 @@ impl Agenda {
         let closed_loop = window.mode == Mode::Closed;
         let record = if closed_loop {
             let seconds = window.warmup_s + window.duration_s;
-            let capacity = (seconds * MOST_CLOSED_PER_S).clamp(1000.0, MOST_CLOSED);
+            let capacity = (seconds * MAX_CLOSED_PER_S).clamp(1000.0, MAX_CLOSED);
             Record::new(capacity as usize, false)?
         } else {
             Record::new(schedule.intended_ns.len(), true)?
@@ -88,8 +89,8 @@ impl Agenda {
         }
     }
 
-    /// End the measured part now, if it is under way and somebody wants what there is of it;
-    /// whether the window goes on, to its drain.
+    /// End the measured part now, if it is running and a partial window is wanted; return whether
+    /// the window continues with its drain.
     pub fn cut_short(&self, now: u64) -> bool {
         if self.live.is_none() || now <= self.start() {
             return false;
@@ -101,24 +102,24 @@ impl Agenda {
         true
     }
 
-    /// Whether it was.
+    /// Return whether the window was cut short.
     pub fn was_cut_short(&self) -> bool {
         self.limit.load(Relaxed) != u64::MAX
     }
 
-    /// Start of the measured part.
+    /// Return the start of the measured part.
     #[inline]
     pub fn start(&self) -> u64 {
         self.start.load(Relaxed)
     }
 
-    /// End of the measured part.
+    /// Return the end of the measured part.
     #[inline]
     pub fn end(&self) -> u64 {
         self.end.load(Relaxed)
     }
 
-    /// When the next request is to be sent; in a closed loop, always.
+    /// Return when the next request is due; in a closed loop, any time.
     #[inline]
     pub fn due(&self) -> u64 {
         let next = self.next.load(Relaxed);
@@ -154,7 +155,7 @@ impl Agenda {
                 .compare_exchange_weak(next, next + 1, Relaxed, Relaxed);
             if claimed.is_ok() {
                 if self.closed_loop && next + 1 == self.record.capacity() {
-                    // Memory for the record is used up: the window ends here.
+                    // The record is full: the window ends here.
                     self.end.fetch_min(now.max(self.start() + 1), Relaxed);
                 }
                 return Some(next as u32);
@@ -162,25 +163,25 @@ impl Agenda {
         }
     }
 
-    /// The number to choose the next request's slot with.
+    /// Return the random number that chooses the next request's slot.
     #[inline]
     pub fn pick(&self) -> u32 {
         self.schedule.pick(self.next.load(Relaxed))
     }
 
-    /// Which of the plan's requests one is.
+    /// Return the index of a request in the plan.
     #[inline]
     pub fn request(&self, index: u32) -> u16 {
         self.schedule.request(index as usize)
     }
 
-    /// Whether every request was claimed.
+    /// Return whether every request is claimed.
     #[inline]
     pub fn exhausted(&self) -> bool {
         self.next.load(Relaxed) >= self.record.capacity() || self.due() == u64::MAX
     }
 
-    /// When a request was to be sent; in a closed loop, when it was.
+    /// Return a request's intended instant; in a closed loop, when it was written.
     #[inline]
     fn intended(&self, index: u32) -> u64 {
         match self.schedule.intended_ns.get(index as usize) {
@@ -189,8 +190,8 @@ impl Agenda {
         }
     }
 
-    /// The requests intended in the measured part in the order in which they were; those never
-    /// written were given up at `now`.
+    /// Return the requests intended in the measured part, in the order of their intended instants;
+    /// those never written were given up at `now`.
     pub fn samples(&self, now: u64) -> Vec<Sample> {
         let origin = self.origin.load(Relaxed);
         let sample = |index: usize| {
@@ -214,34 +215,34 @@ impl Agenda {
     }
 }
 
-/// One thread's part in what becomes of the requests.
+/// One thread's part of the books.
 #[derive(Debug)]
 pub struct Ledger<'a> {
-    /// What all threads have in common.
+    /// State that all threads share.
     pub agenda: &'a Agenda,
     /// Counts.
     pub counts: Counts,
     /// Errors by kind.
     pub errors: Errors,
-    /// Requests lost to closing connections, to be written again to new ones: a server that closes
+    /// Requests lost with a closing connection, to be sent again on a new one: a server that closes
     /// one idle connection may be about to close the others.
     pub retries: VecDeque<u32>,
-    /// Requests that a server has certainly not processed, to be written again wherever there is
-    /// room.
+    /// Requests that a server has certainly not processed, to be sent again on any free slot.
     pub refused: VecDeque<u32>,
-    /// From dispatch to write, of the requests that a shared connection could not write at once.
+    /// Time from dispatch to write, of the requests that a shared connection could not write at
+    /// once.
     pub blocked: Histogram<u64>,
-    /// Handshakes that came to a good end before the measured part, and from its start on.
+    /// Successful handshakes: before the measured part, and since its start.
     pub handshakes: [Histogram<u64>; 2],
-    /// What was agreed about encryption.
+    /// Negotiated encryption.
     pub tls: Tally,
-    /// Whether the measured part is under way.
+    /// Whether the measured part is running.
     pub measuring: bool,
     gauge: Option<&'a Gauge>,
 }
 
 impl<'a> Ledger<'a> {
-    /// Nothing yet; room for as many retries as there are slots.
+    /// Create an empty ledger with room for one retry per slot.
     pub fn new(agenda: &'a Agenda, slots: usize) -> Self {
         Self {
             agenda,
@@ -257,7 +258,8 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Whether a request belongs to the measured part: in a closed loop, once it is written.
+    /// Return whether a request belongs to the measured part; in a closed loop, known once it is
+    /// written.
     #[inline]
     fn measured(&self, index: u32) -> bool {
         if self.agenda.closed_loop {
@@ -268,19 +270,19 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// A request is about to be written.
+    /// Record that a request is about to be written.
     #[inline]
     pub fn write(&self, index: u32, now: u64) {
         self.agenda.record.write(index as usize, now);
     }
 
-    /// Nothing of a request could be written.
+    /// Record that no byte of a request could be written.
     #[cold]
     pub fn unwrite(&self, index: u32) {
         self.agenda.record.unwrite(index as usize);
     }
 
-    /// A request that had to wait for others on its connection is written.
+    /// Record that a request is written that had to wait for others on its connection.
     #[cold]
     pub fn unblock(&mut self, exchange: &Exchange) {
         self.write(exchange.index, exchange.written);
@@ -290,7 +292,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// A request was answered, well or with this error.
+    /// Record an answer, with what is wrong with it, if anything.
     #[inline]
     pub fn complete(&mut self, index: u32, wrong: Option<Kind>, stamp: u64) {
         match wrong {
@@ -310,7 +312,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// A request came to a bad end.
+    /// Record that a request failed.
     #[cold]
     pub fn fail(&mut self, index: u32, kind: Kind, now: u64) {
         let record = &self.agenda.record;
@@ -328,7 +330,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// A request is not waited for any longer.
+    /// Record that a request was given up.
     #[cold]
     pub fn give_up(&mut self, index: u32, now: u64, outcome: Outcome) {
         self.agenda.record.finish(index as usize, now, outcome);
@@ -337,14 +339,14 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// A request was lost through no fault of its own and will be written once more.
+    /// Queue a request that was lost with its connection to be sent again.
     #[cold]
     pub fn retry(&mut self, index: u32) {
         self.retries.push_back(index);
         self.count_retry(index);
     }
 
-    /// A request was not taken by the server and will be written once more.
+    /// Queue a request that the server refused to be sent again.
     #[cold]
     pub fn refuse(&mut self, index: u32) {
         self.refused.push_back(index);
@@ -357,12 +359,12 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// The window is over: what waits to be written again never was.
+    /// End the window: requests that wait to be sent again count as never sent.
     pub fn close(&mut self, now: u64) {
         self.retries.append(&mut self.refused);
         while let Some(index) = self.retries.pop_front() {
             if self.agenda.closed_loop {
-                // Its first write is all that tells when it was intended.
+                // Its first write is the only record of when it was intended.
                 self.give_up(index, now, Outcome::InFlight);
             } else {
                 self.unwrite(index);
@@ -370,7 +372,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Bytes were received.
+    /// Count received bytes.
     #[inline]
     pub fn received(&mut self, bytes: usize) {
         if self.measuring {
@@ -378,7 +380,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Bytes were sent.
+    /// Count sent bytes.
     #[inline]
     pub fn sent(&mut self, bytes: usize) {
         if self.measuring {

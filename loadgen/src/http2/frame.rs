@@ -1,72 +1,72 @@
-//! Frames of HTTP/2 (RFC 9113, sections 4, 6 and 7): their heads, and those that a client writes.
+//! Frames of HTTP/2 (RFC 9113, sections 4, 6 and 7): their heads, and those that a client sends.
 
 /// Bytes of a frame's head.
 pub const HEAD: usize = 9;
-/// The longest payload that a peer may send unless told otherwise, and we tell nothing else.
+/// The longest payload that a peer may send by default; this client does not change it.
 pub const MAX_PAYLOAD: usize = 16_384;
-/// The largest window that flow control knows.
+/// The largest flow-control window.
 pub const MAX_WINDOW: i64 = 0x7fff_ffff;
 /// The window at the start of a connection.
 pub const FIRST_WINDOW: i64 = 65_535;
 
-/// Types.
+/// Frame type: part of a body.
 pub const DATA: u8 = 0;
-/// Opens a stream, or answers on it.
+/// Frame type: opens a stream, or begins a response.
 pub const HEADERS: u8 = 1;
-/// Obsolete, and allowed anywhere.
+/// Frame type: obsolete, and allowed anywhere.
 pub const PRIORITY: u8 = 2;
-/// Ends a stream at once.
+/// Frame type: ends a stream at once.
 pub const RST_STREAM: u8 = 3;
-/// Parameters of the connection.
+/// Frame type: parameters of the connection.
 pub const SETTINGS: u8 = 4;
-/// Refused: a client that has no cache has no use for it.
+/// Frame type: rejected, because a client without a cache has no use for it.
 pub const PUSH_PROMISE: u8 = 5;
-/// Is to be echoed.
+/// Frame type: requires an echo.
 pub const PING: u8 = 6;
-/// Ends the connection, gently or not.
+/// Frame type: ends the connection, gracefully or not.
 pub const GOAWAY: u8 = 7;
-/// Gives credit.
+/// Frame type: enlarges a flow-control window.
 pub const WINDOW_UPDATE: u8 = 8;
-/// More of a header block.
+/// Frame type: continues a header block.
 pub const CONTINUATION: u8 = 9;
 
-/// Flags: of SETTINGS and PING,
+/// Flag of SETTINGS and PING.
 pub const ACK: u8 = 1;
-/// of DATA and HEADERS,
+/// Flag of DATA and HEADERS.
 pub const END_STREAM: u8 = 1;
-/// of HEADERS and CONTINUATION,
+/// Flag of HEADERS and CONTINUATION.
 pub const END_HEADERS: u8 = 4;
-/// of DATA and HEADERS,
+/// Flag of DATA and HEADERS.
 pub const PADDED: u8 = 8;
-/// of HEADERS.
+/// Flag of HEADERS.
 pub const WITH_PRIORITY: u8 = 0x20;
 
-/// Error codes that this client says or looks for.
+/// Error code: no error.
 pub const NO_ERROR: u32 = 0;
-/// Something is against the rules.
+/// Error code: any other violation of the protocol.
 pub const PROTOCOL_ERROR: u32 = 1;
-/// A window was overrun.
+/// Error code: a flow-control window was exceeded.
 pub const FLOW_CONTROL_ERROR: u32 = 3;
-/// A frame of a wrong size.
+/// Error code: a frame of an invalid size.
 pub const FRAME_SIZE_ERROR: u32 = 6;
-/// Not processed at all.
+/// Error code: the request was not processed at all.
 pub const REFUSED_STREAM: u32 = 7;
-/// No longer wanted.
+/// Error code: the stream is no longer needed.
 pub const CANCEL: u32 = 8;
-/// A header block that cannot be decoded.
+/// Error code: a header block cannot be decoded.
 pub const COMPRESSION_ERROR: u32 = 9;
-/// Too much of something.
+/// Error code: excessive load.
 pub const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// What settings are about.
+/// Setting: the size of the table of header fields.
 pub const HEADER_TABLE_SIZE: u16 = 1;
-/// Whether the server may push.
+/// Setting: whether the server may push.
 pub const ENABLE_PUSH: u16 = 2;
-/// The most streams open at a time.
+/// Setting: the most concurrent streams.
 pub const MAX_CONCURRENT_STREAMS: u16 = 3;
-/// The window of a new stream.
+/// Setting: the window of a new stream.
 pub const INITIAL_WINDOW_SIZE: u16 = 4;
-/// The longest payload that it takes.
+/// Setting: the longest payload that is accepted.
 pub const MAX_FRAME_SIZE: u16 = 5;
 
 /// The head of a frame.
@@ -83,7 +83,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// From its bytes.
+    /// Parse its bytes.
     #[inline]
     pub fn read(bytes: [u8; HEAD]) -> Self {
         let [a, b, c, kind, flags, stream @ ..] = bytes;
@@ -95,13 +95,13 @@ impl Head {
         }
     }
 
-    /// Whether a flag is set.
+    /// Return whether a flag is set.
     #[inline]
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
-    /// Append it.
+    /// Append its bytes.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         let [_, a, b, c] = (self.length as u32).to_be_bytes();
@@ -122,8 +122,8 @@ pub fn write(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>
     out.extend_from_slice(payload);
 }
 
-/// Append what a client says first: nothing is pushed, and windows are as large as they can be, so
-/// that no answer ever waits for the client's permission.
+/// Append the client's preface: no push, and windows of the largest size, so that no answer waits
+/// for the client's permission.
 pub fn write_preface(out: &mut Vec<u8>) {
     out.extend_from_slice(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     let mut settings = Vec::with_capacity(12);
@@ -135,17 +135,17 @@ pub fn write_preface(out: &mut Vec<u8>) {
     write_window_update(0, (MAX_WINDOW - FIRST_WINDOW) as u32, out);
 }
 
-/// Append credit for a stream, or for the connection.
+/// Append a WINDOW_UPDATE for a stream, or for the connection.
 pub fn write_window_update(stream: u32, credit: u32, out: &mut Vec<u8>) {
     write(WINDOW_UPDATE, 0, stream, &credit.to_be_bytes(), out);
 }
 
-/// Append the end of a stream.
+/// Append a RST_STREAM.
 pub fn write_reset(stream: u32, code: u32, out: &mut Vec<u8>) {
     write(RST_STREAM, 0, stream, &code.to_be_bytes(), out);
 }
 
-/// Append the end of the connection. No stream of the server's was processed: there is none.
+/// Append a GOAWAY. The last stream is 0, because the server opens none.
 pub fn write_goaway(code: u32, out: &mut Vec<u8>) {
     let [a, b, c, d] = code.to_be_bytes();
     write(GOAWAY, 0, 0, &[0, 0, 0, 0, a, b, c, d], out);

@@ -1,16 +1,16 @@
 //! Header compression (RFC 7541), as far as a load generator needs it.
 //!
-//! Of a response only the status and the announced length matter, yet the dynamic table has to be
-//! followed exactly. So the table keeps of each field its sizes and, of those two fields, the
-//! number: no text is stored, and no memory is taken after the first responses.
+//! Of a response, only the status and the announced length matter, but the dynamic table must be
+//! tracked exactly. So the table stores the sizes of each field and, for those two fields, the
+//! number. No text is stored, and no memory is allocated after the first responses.
 
 use std::collections::VecDeque;
 
 use crate::fields::{BadFields, Fields, Input, LOOK, Name, decimal, integer, string};
 
-/// The size of the dynamic table that either side may use unless told otherwise (RFC 9113, 6.5.2).
+/// The default size of the dynamic table of either side (RFC 9113, 6.5.2).
 pub const TABLE_SIZE: usize = 4096;
-/// What a field takes of the table besides its name and value.
+/// Bytes that a field takes in the table, apart from its name and value.
 const OVERHEAD: usize = 32;
 /// The static table (appendix A).
 #[rustfmt::skip]
@@ -33,11 +33,11 @@ const STATIC: [(&str, &str); 61] = [
     ("via", ""), ("www-authenticate", ""),
 ];
 
-/// Where the fields that matter stand in the static table.
+/// Indices of the fields that matter in the static table.
 const STATUS: std::ops::RangeInclusive<usize> = 8..=14;
 const CONTENT_LENGTH: usize = 28;
 
-/// One field of the table: what it takes and what it says.
+/// One field of the table: its sizes and its number.
 #[derive(Clone, Copy, Debug)]
 struct Field {
     name: Name,
@@ -52,17 +52,17 @@ impl Field {
     }
 }
 
-/// The decoder of one connection.
+/// A decoder of one connection.
 #[derive(Debug)]
 pub struct Decoder {
-    /// The newest first.
+    /// The fields, newest first.
     table: VecDeque<Field>,
     size: usize,
     limit: usize,
 }
 
 impl Decoder {
-    /// A decoder with an empty table of [`TABLE_SIZE`].
+    /// Create a decoder with an empty table of [`TABLE_SIZE`].
     pub fn new() -> Self {
         Self {
             table: VecDeque::new(),
@@ -74,7 +74,7 @@ impl Decoder {
     /// Decode one block.
     ///
     /// # Errors
-    /// [`BadFields`]: the table is not what the peer takes it for any longer, the connection is lost.
+    /// [`BadFields`]: the tables of the two sides differ now, and the connection is lost.
     pub fn decode(&mut self, block: &[u8]) -> Result<Fields, BadFields> {
         let mut input = Input(block);
         let mut fields = Fields::default();
@@ -88,7 +88,7 @@ impl Decoder {
                     field
                 }
                 0x20.. => {
-                    // A new size of the table stands at the start of a block only (4.2).
+                    // A table size update is allowed only at the start of a block (4.2).
                     let size = input.integer(5)?;
                     if !resizable || size > TABLE_SIZE {
                         return Err(BadFields);
@@ -105,7 +105,7 @@ impl Decoder {
         Ok(fields)
     }
 
-    /// The field of an index.
+    /// Return the field with this index.
     #[inline]
     fn get(&self, index: usize) -> Result<Field, BadFields> {
         if index > STATIC.len() {
@@ -128,7 +128,7 @@ impl Decoder {
         })
     }
 
-    /// A field in full, or with the name of an index.
+    /// Read a literal field, or one with the name of an index.
     fn literal(&self, input: &mut Input, prefix: u32) -> Result<Field, BadFields> {
         let mut seen = [0; LOOK];
         let (name, name_size) = match input.integer(prefix)? {
@@ -154,7 +154,7 @@ impl Decoder {
         })
     }
 
-    /// Enter a field; one that is larger than the table empties it (4.4).
+    /// Insert a field; one that is larger than the table empties it (4.4).
     fn insert(&mut self, field: Field) {
         self.evict(field.size());
         if field.size() <= self.limit {
@@ -179,21 +179,21 @@ impl Default for Decoder {
     }
 }
 
-/// Whether the peer shall keep a field in its table.
+/// Whether the peer keeps a field in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// It is entered, and has the lowest index of the dynamic table from now on.
+    /// The field is inserted, with the lowest index of the dynamic table.
     Yes,
-    /// It is not.
+    /// The field is not inserted.
     No,
 }
 
-/// Whether a field stands in the static table, so that it is an index from the start.
+/// Return whether the static table contains a field, so that it can always be sent as an index.
 pub fn is_static(name: &str, value: &str) -> bool {
     STATIC.contains(&(name, value))
 }
 
-/// Append a field: an index if it [`is_static`], otherwise in full.
+/// Append a field: as an index if it [`is_static`], otherwise in full.
 pub fn encode(name: &str, value: &str, keep: Keep, out: &mut Vec<u8>) {
     if let Some(i) = STATIC.iter().position(|field| *field == (name, value)) {
         return integer(i + 1, 7, 0x80, out);
@@ -212,17 +212,17 @@ pub fn encode(name: &str, value: &str, keep: Keep, out: &mut Vec<u8>) {
     string(value.as_bytes(), 7, 0, out);
 }
 
-/// Append the index of a field in the dynamic table, 0 being the one entered last.
+/// Append the index of a field in the dynamic table; 0 is the newest.
 pub fn encode_index(place: usize, out: &mut Vec<u8>) {
     integer(STATIC.len() + 1 + place, 7, 0x80, out);
 }
 
-/// Append a new size of the peer's table.
+/// Append a size update for the peer's table.
 pub fn encode_table_size(size: usize, out: &mut Vec<u8>) {
     integer(size, 5, 0x20, out);
 }
 
-/// What a field takes of the table.
+/// Return the bytes that a field takes in the table.
 pub fn field_size(name: &str, value: &str) -> usize {
     name.len() + value.len() + OVERHEAD
 }

@@ -1,41 +1,41 @@
-//! The bytes of a connection on their way to be frames.
+//! Received bytes that are not complete frames yet.
 
 use super::frame::{self, Head};
 
-/// What is expected next.
+/// The expected next part.
 #[derive(Clone, Copy, Debug)]
 pub enum State {
-    /// A frame's head, of which so many bytes are there.
+    /// A frame's head; the number of its bytes so far.
     Head(usize),
-    /// The length of the padding that follows so many bytes.
+    /// The length of the padding, before this many bytes.
     Pad(usize),
-    /// So many bytes of DATA, then so many to be skipped.
+    /// Bytes of DATA, then bytes of padding.
     Data(usize, usize),
-    /// So many bytes to be skipped.
+    /// Bytes to skip.
     Skip(usize),
-    /// A payload that is looked at as a whole.
+    /// A payload that is processed as a whole.
     Payload,
 }
 
-/// Bytes on their way to be frames.
+/// Received bytes that are not complete frames yet.
 #[derive(Debug)]
 pub struct Input {
-    /// What is expected next.
+    /// The expected next part.
     pub state: State,
-    /// The head as far as it came.
+    /// The bytes of the head so far.
     pub bytes: [u8; frame::HEAD],
-    /// The last whole head.
+    /// The last complete head.
     pub head: Head,
-    /// A payload as far as it came, if it did not come in one piece.
+    /// The payload so far, if it did not arrive in one piece.
     pub stash: Vec<u8>,
-    /// A header block that goes on: its stream, whether that ends with it, and what there is.
+    /// The stream of an incomplete header block, and whether the stream ends with it.
     pub block: Option<(u32, bool)>,
-    /// The block as far as it came.
+    /// The header block so far.
     pub parts: Vec<u8>,
 }
 
 impl Input {
-    /// Before the first byte.
+    /// Create the state before the first byte.
     pub fn new() -> Self {
         Self {
             state: State::Head(0),

@@ -1,4 +1,4 @@
-//! What the server says: frames put together, checked, and acted upon.
+//! Receiving: frames are assembled, checked, and processed.
 
 use super::frame::{self, Head};
 use super::input::State;
@@ -7,13 +7,13 @@ use crate::errors::Kind;
 use crate::fields::MAX_HEAD;
 use crate::machine::{Machine as _, Sink};
 
-/// What SETTINGS_MAX_FRAME_SIZE may be (6.5.2).
+/// Allowed values of SETTINGS_MAX_FRAME_SIZE (6.5.2).
 const FRAME_SIZES: std::ops::Range<u32> = 16_384..16_777_216;
 
-/// Why the connection is lost.
+/// The reason why the connection is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// No HTTP/2 at all.
+    /// Not HTTP/2.
     Garbage,
     Protocol,
     FlowControl,
@@ -24,7 +24,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// What the peer is told.
+    /// Return the error code for the peer.
     fn code(self) -> u32 {
         match self {
             Self::Garbage | Self::Protocol => frame::PROTOCOL_ERROR,
@@ -51,14 +51,14 @@ impl From<Fault> for Kind {
 }
 
 impl Http2 {
-    /// Tell the peer what it did wrong.
-    pub(super) fn say_goodbye(&self, fault: Fault, out: &mut Vec<u8>) {
+    /// Report the fault to the peer.
+    pub(super) fn write_goaway(&self, fault: Fault, out: &mut Vec<u8>) {
         if fault != Fault::Garbage {
             frame::write_goaway(fault.code(), out);
         }
     }
 
-    /// Take the next bytes of the stream.
+    /// Process the next bytes of the stream.
     pub(super) fn take(
         &mut self,
         mut bytes: &[u8],
@@ -129,7 +129,7 @@ impl Http2 {
         Ok(())
     }
 
-    /// A frame's head is there: what kind of payload follows.
+    /// Process a frame's head: choose how to read its payload.
     fn head(&mut self, out: &mut Vec<u8>, sink: &mut impl Sink) -> Result<(), Fault> {
         let head = Head::read(self.input.bytes);
         self.input.head = head;
@@ -174,7 +174,7 @@ impl Http2 {
         Ok(())
     }
 
-    /// If all of a DATA frame's data is there: whether the stream ends with it.
+    /// Complete the response if this was the last of its data.
     #[inline]
     fn data_ends(&mut self, sink: &mut impl Sink, out: &mut Vec<u8>) {
         let State::Data(0, pad) = self.input.state else {
@@ -192,7 +192,7 @@ impl Http2 {
         }
     }
 
-    /// Account for what DATA takes of the windows, padding and all.
+    /// Account for the bytes of a DATA frame in the windows, padding included.
     fn receive_credit(&mut self, head: &Head, out: &mut Vec<u8>) -> Result<(), Fault> {
         self.check_stream(head)?;
         let n = head.length as u32;
@@ -212,13 +212,13 @@ impl Http2 {
         Ok(())
     }
 
-    /// A stream that a frame may be about: one that this client opened at some time.
+    /// Check that this client has opened the stream of a frame.
     fn check_stream(&self, head: &Head) -> Result<(), Fault> {
         let opened = head.stream % 2 == 1 && head.stream < self.next_stream;
         opened.then_some(()).ok_or(Fault::Protocol)
     }
 
-    /// A frame other than DATA.
+    /// Process a frame other than DATA.
     fn frame(
         &mut self,
         payload: &[u8],
@@ -293,7 +293,7 @@ impl Http2 {
         Ok(())
     }
 
-    /// A whole header block: a response's head, an interim one's, or trailers.
+    /// Process a complete header block: a response's head, an interim one's, or trailers.
     fn block(
         &mut self,
         stream: u32,
@@ -302,7 +302,7 @@ impl Http2 {
         out: &mut Vec<u8>,
         sink: &mut impl Sink,
     ) -> Result<(), Fault> {
-        // Blocks of streams that were given up are decoded too: they change the table.
+        // Blocks of cancelled streams are decoded too, because they change the table.
         let fields = self.decoder.decode(block).map_err(|_| Fault::Compression)?;
         let Some(place) = self.slot_of(stream) else {
             return Ok(());
@@ -331,7 +331,7 @@ impl Http2 {
         Ok(())
     }
 
-    /// A response is complete, if its body is as long as announced (RFC 9113, 8.1.1).
+    /// Complete a response, if its body is as long as announced (RFC 9113, 8.1.1).
     fn complete(&mut self, place: usize, out: &mut Vec<u8>, sink: &mut impl Sink) {
         let Slot {
             status,
@@ -348,7 +348,8 @@ impl Http2 {
             }
             _ => {
                 if self.slots[place].body.is_some() {
-                    // It was answered before it was all sent; the rest is of no use.
+                    // The response came before the request was sent completely; the rest is not
+                    // needed.
                     frame::write_reset(self.streams[place], frame::CANCEL, out);
                 }
                 self.free(place);
@@ -357,7 +358,7 @@ impl Http2 {
         }
     }
 
-    /// Something is wrong with one stream; the others go on.
+    /// Fail one stream; the others continue.
     fn fault(&mut self, place: usize, kind: Kind, out: &mut Vec<u8>, sink: &mut impl Sink) {
         frame::write_reset(self.streams[place], frame::PROTOCOL_ERROR, out);
         self.free(place);
@@ -384,7 +385,7 @@ impl Http2 {
                     if window > frame::MAX_WINDOW {
                         return Err(Fault::FlowControl);
                     }
-                    // Streams that are open change by the difference (6.9.2).
+                    // Open streams change by the difference (6.9.2).
                     let open = |(_, id): &(&mut Slot, &u32)| **id != NONE;
                     let difference = window - self.peer.window;
                     self.peer.window = window;
@@ -395,7 +396,7 @@ impl Http2 {
                         }
                     }
                 }
-                // Larger pieces than the smallest that every peer takes would bring nothing.
+                // Frames larger than every peer accepts would bring no advantage.
                 frame::MAX_FRAME_SIZE if !FRAME_SIZES.contains(&value) => {
                     return Err(Fault::Protocol);
                 }
@@ -408,16 +409,16 @@ impl Http2 {
         Ok(())
     }
 
-    /// The peer's table has so much room.
+    /// Handle a new size of the peer's table.
     fn table_size(&mut self, size: usize) {
         if size < hpack::TABLE_SIZE && self.table != Table::Unused(true) {
             self.table = Table::Unused(false);
         }
     }
 
-    /// The connection ends: streams above the last one were not processed, the others finish.
+    /// Handle a GOAWAY: streams above the last one were not processed, the others finish.
     fn goaway(&mut self, last: u32, code: u32, sink: &mut impl Sink) {
-        self.gone = Some(code);
+        self.goaway_code = Some(code);
         self.closing = true;
         sink.closing();
         for place in 0..self.slots.len() {
@@ -428,7 +429,7 @@ impl Http2 {
         }
     }
 
-    /// More may be sent.
+    /// Handle a WINDOW_UPDATE.
     fn credit(
         &mut self,
         head: &Head,
@@ -461,17 +462,17 @@ impl Http2 {
     }
 }
 
-/// A payload of exactly this length.
+/// Return a payload of exactly this length.
 fn exactly<const N: usize>(payload: &[u8]) -> Result<[u8; N], Fault> {
     payload.try_into().map_err(|_| Fault::FrameSize)
 }
 
-/// A frame that is about the connection.
+/// Check that a frame concerns the connection, not a stream.
 fn on_connection(head: &Head) -> Result<(), Fault> {
     (head.stream == 0).then_some(()).ok_or(Fault::Protocol)
 }
 
-/// The header block of a HEADERS frame, without padding and priority.
+/// Return the header block of a HEADERS frame, without padding and priority.
 fn unpadded<'a>(head: &Head, payload: &'a [u8]) -> Result<&'a [u8], Fault> {
     let mut block = payload;
     let mut pad = 0;

@@ -1,10 +1,11 @@
-//! Header blocks of requests, rendered beforehand, so that on the way only a stream number is put in.
+//! Header blocks of requests, rendered in advance: only the stream number is added when one is
+//! sent.
 
 use super::hpack::{self, Keep};
 use crate::plan;
 use crate::request::Blocks;
 
-/// Fields of HTTP/1.1's connections, which have no place here (RFC 9113, 8.2.2).
+/// Connection-specific fields of HTTP/1.1, which HTTP/2 forbids (RFC 9113, 8.2.2).
 const OF_CONNECTIONS: [&str; 6] = [
     "connection",
     "keep-alive",
@@ -16,7 +17,7 @@ const OF_CONNECTIONS: [&str; 6] = [
 
 type Fields = Vec<(String, String)>;
 
-/// Render a mix for a host.
+/// Render the header blocks of a mix of requests for a host.
 pub fn render(mix: &[plan::Request], host: &str, scheme: &str) -> Vec<Blocks> {
     let all: Vec<Fields> = mix.iter().map(|r| fields(r, host, scheme)).collect();
     let common = common(&all);
@@ -27,8 +28,8 @@ pub fn render(mix: &[plan::Request], host: &str, scheme: &str) -> Vec<Blocks> {
     all.iter()
         .map(|fields| {
             let mut fields: Vec<&(String, String)> = fields.iter().collect();
-            // Every request enters the common fields in the same order. The order of fields with
-            // different names means nothing (RFC 9110, 5.3), but pseudo-fields come first.
+            // Every request enters the shared fields in the same order. The order of fields with
+            // different names has no meaning (RFC 9110, 5.3), but pseudo-fields come first.
             fields.sort_by_key(|field| {
                 let pseudo = field.0.starts_with(':');
                 (
@@ -57,7 +58,7 @@ pub fn render(mix: &[plan::Request], host: &str, scheme: &str) -> Vec<Blocks> {
         .collect()
 }
 
-/// The fields of a request as HTTP/2 has them.
+/// Return the fields of a request in HTTP/2.
 fn fields(request: &plan::Request, host: &str, scheme: &str) -> Fields {
     let given = |name: &str| {
         let mut headers = request.headers.iter();
@@ -84,7 +85,7 @@ fn fields(request: &plan::Request, host: &str, scheme: &str) -> Fields {
     fields
 }
 
-/// The fields that all requests have, once each, as far as the server's table has room for them.
+/// Return the fields that all requests share, each once, as far as they fit in the server's table.
 fn common(all: &[Fields]) -> Vec<&(String, String)> {
     let Some(first) = all.first() else {
         return Vec::new();

@@ -1,32 +1,32 @@
-//! Codes of errors (RFC 9114, 8.1; RFC 9204, 6).
+//! Error codes (RFC 9114, 8.1; RFC 9204, 6).
 
-/// Nothing wrong.
+/// No error.
 pub const NO_ERROR: u64 = 0x100;
-/// Against the rules in a way that has no code of its own.
+/// Any other violation of the protocol.
 pub const GENERAL_PROTOCOL: u64 = 0x101;
-/// A second stream of a kind of which there is one.
+/// A second stream of a type that exists only once.
 pub const STREAM_CREATION: u64 = 0x103;
-/// A stream that lives as long as the connection was closed.
+/// A stream was closed that must stay open as long as the connection.
 pub const CLOSED_CRITICAL_STREAM: u64 = 0x104;
-/// A frame where it may not be.
+/// A frame that is not allowed at this place.
 pub const FRAME_UNEXPECTED: u64 = 0x105;
-/// A frame of a wrong size.
+/// A frame of an invalid size.
 pub const FRAME: u64 = 0x106;
-/// The peer makes us work for nothing.
+/// The peer causes excessive load.
 pub const EXCESSIVE_LOAD: u64 = 0x107;
-/// An identifier that may not be: a push, a GOAWAY that grows.
+/// An invalid identifier: a push, or a GOAWAY with a higher one than before.
 pub const ID: u64 = 0x108;
-/// Settings that may not be.
+/// Invalid settings.
 pub const SETTINGS: u64 = 0x109;
 /// The control stream does not begin with SETTINGS.
 pub const MISSING_SETTINGS: u64 = 0x10a;
 /// The server has not processed the request.
 pub const REQUEST_REJECTED: u64 = 0x10b;
-/// The request, or its answer, is of no more interest.
+/// The request or its response is no longer needed.
 pub const REQUEST_CANCELLED: u64 = 0x10c;
-/// Against the rules of HTTP itself.
+/// A malformed message of HTTP.
 pub const MESSAGE: u64 = 0x10e;
-/// A field section that cannot be decoded.
+/// A field section cannot be decoded.
 pub const QPACK_DECOMPRESSION_FAILED: u64 = 0x200;
 /// An instruction for a table that was not offered.
 pub const QPACK_ENCODER_STREAM: u64 = 0x201;

@@ -1,4 +1,4 @@
-//! What the server says outside the responses: its own streams, of which there is one that matters.
+//! The server's unidirectional streams, of which the control stream matters.
 
 use super::code;
 use super::frame::{
@@ -9,14 +9,14 @@ use super::frame::{
 /// The largest frame accepted on a control stream, in bytes; SETTINGS take some twenty.
 const MAX_CONTROL: usize = 4 * 1024;
 
-/// A unidirectional stream that the server opened.
+/// The type of a unidirectional stream of the server.
 #[derive(Debug)]
 enum Role {
-    /// Its type has not come.
+    /// Not known yet.
     Unknown,
     Control,
     Encoder,
-    /// The decoder's stream, or one of a type that is to be ignored.
+    /// The decoder's stream, or one of a type to ignore.
     Ignored,
 }
 
@@ -25,21 +25,21 @@ struct Stream {
     id: u64,
     role: Role,
     stash: Stash,
-    /// So many bytes to be stepped over, on a control stream.
+    /// Bytes to skip on a control stream.
     skip: u64,
 }
 
-/// What the server says outside the responses.
+/// The state of the server's unidirectional streams.
 #[derive(Debug, Default)]
 pub struct Control {
     streams: Vec<Stream>,
     settled: bool,
-    /// The first request that the server will not answer any more: a GOAWAY came.
+    /// The first request that the server will not process, after a GOAWAY.
     pub goaway: Option<u64>,
 }
 
 impl Control {
-    /// Take the next bytes of one of the server's unidirectional streams.
+    /// Process the next bytes of one of the server's unidirectional streams.
     ///
     /// # Errors
     /// The code to close the connection with.
@@ -60,7 +60,7 @@ impl Control {
         result
     }
 
-    /// One of these streams ended, or was reset.
+    /// Handle the end or the reset of one of these streams.
     ///
     /// # Errors
     /// The code to close the connection with.
@@ -90,7 +90,7 @@ impl Control {
         match stream.role {
             Role::Unknown | Role::Ignored => Ok(()),
             Role::Control => self.frames(stream, rest),
-            // All that may be said of no table is that its size is 0 (RFC 9204, 4.3.1).
+            // Without a table, only its size of 0 is allowed (RFC 9204, 4.3.1).
             Role::Encoder if rest.iter().all(|byte| *byte == 0x20) => Ok(()),
             Role::Encoder => Err(code::QPACK_ENCODER_STREAM),
         }
@@ -99,7 +99,7 @@ impl Control {
     fn role(&self, kind: u64) -> Result<Role, u64> {
         let role = match kind {
             0 => Role::Control,
-            // Pushes were not allowed (4.6).
+            // Pushes are not allowed (4.6).
             1 => return Err(code::ID),
             2 => Role::Encoder,
             _ => return Ok(Role::Ignored),
@@ -164,7 +164,7 @@ impl Control {
             Ok::<_, u64>((value, rest.is_empty()))
         };
         if kind == GOAWAY {
-            // The id of a request; it may only fall (5.2).
+            // The id of a request; it may only decrease (5.2).
             let (id, last) = number()?;
             if !last {
                 return Err(code::FRAME);
@@ -182,7 +182,7 @@ impl Control {
         let mut last = payload.is_empty();
         while !last {
             let (setting, _) = number()?;
-            // Settings of HTTP/2 that have no meaning here (7.2.4.1).
+            // Settings of HTTP/2 that HTTP/3 forbids (7.2.4.1).
             if matches!(setting, 0x2..=0x5) {
                 return Err(code::SETTINGS);
             }

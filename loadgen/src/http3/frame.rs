@@ -1,4 +1,4 @@
-//! Frames of HTTP/3 (RFC 9114, 7) and the integers that they are made of.
+//! Frames of HTTP/3 (RFC 9114, 7), and the integers in them.
 
 pub const DATA: u64 = 0x0;
 pub const HEADERS: u64 = 0x1;
@@ -7,7 +7,7 @@ pub const SETTINGS: u64 = 0x4;
 pub const PUSH_PROMISE: u64 = 0x5;
 pub const GOAWAY: u64 = 0x7;
 pub const MAX_PUSH_ID: u64 = 0xd;
-/// Types of HTTP/2 that mean nothing here and are refused (7.2.8).
+/// Frame types of HTTP/2 that HTTP/3 forbids (7.2.8).
 pub const OF_HTTP2: [u64; 4] = [0x2, 0x6, 0x8, 0x9];
 
 /// Append an integer of up to 62 bits (RFC 9000, 16).
@@ -20,7 +20,8 @@ pub fn put_varint(value: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// The integer at the start of the bytes, and how many of them it takes; `None`: not all there.
+/// Return the integer at the start of the bytes, and how many bytes it takes; `None` if it is
+/// incomplete.
 #[inline]
 pub fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
@@ -32,7 +33,8 @@ pub fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((value, size))
 }
 
-/// Type and length of a frame, and how many bytes they take; `None`: not all there.
+/// Return the type and the length of a frame, and how many bytes they take; `None` if they are
+/// incomplete.
 #[inline]
 pub fn frame_head(bytes: &[u8]) -> Option<(u64, u64, usize)> {
     let (kind, at) = varint(bytes)?;
@@ -40,15 +42,16 @@ pub fn frame_head(bytes: &[u8]) -> Option<(u64, u64, usize)> {
     Some((kind, length, at + size))
 }
 
-/// Bytes that came in pieces, put together up to a limit.
+/// Bytes that arrived in pieces, collected up to a limit.
 #[derive(Debug, Default)]
 pub struct Stash(pub Vec<u8>);
 
-/// The longest type and length of a frame.
+/// The most bytes of a frame's type and length.
 pub const FRAME_HEAD: usize = 16;
 
 impl Stash {
-    /// Type and length of the frame that begins here; how many of the bytes belong to them.
+    /// Return the type and the length of the frame that begins here, and how many of the bytes
+    /// belong to them.
     #[inline]
     pub fn frame_head(&mut self, bytes: &[u8]) -> (Option<(u64, u64)>, usize) {
         if self.0.is_empty()
@@ -69,7 +72,7 @@ impl Stash {
     }
 }
 
-/// How many of the bytes lie below a limit.
+/// Return how many of the bytes lie within a limit.
 pub fn at_most(bytes: &[u8], limit: u64) -> usize {
     usize::try_from(limit).map_or(bytes.len(), |limit| limit.min(bytes.len()))
 }

@@ -1,8 +1,8 @@
-//! QPACK with the static table alone (RFC 9204): no dynamic table is offered, so a field section
-//! stands for itself, and no response waits for the encoder's stream.
+//! QPACK with the static table only (RFC 9204): no dynamic table is offered, so field sections are
+//! independent, and no response waits for the encoder's stream.
 //!
-//! Of a response only the status and the announced length matter: other names and values are
-//! stepped over, and no text is stored.
+//! Of a response, only the status and the announced length matter: other names and values are
+//! skipped, and no text is stored.
 
 use crate::fields::{BadFields, Fields, Input, LOOK, Name, decimal, integer, string};
 
@@ -51,11 +51,11 @@ const STATIC: [(&str, &str); 99] = [
 /// Decode one section (4.5).
 ///
 /// # Errors
-/// [`BadFields`]: malformed, or it refers to a dynamic table, which was not offered.
+/// [`BadFields`]: the section is malformed, or refers to a dynamic table, which was not offered.
 pub fn decode(section: &[u8]) -> Result<Fields, BadFields> {
     let mut input = Input(section);
     let mut fields = Fields::default();
-    // The required insert count is 0 where no table is; the base then means nothing.
+    // Without a table, the required insert count is 0 and the base has no meaning.
     if input.integer(8)? != 0 {
         return Err(BadFields);
     }
@@ -90,12 +90,12 @@ fn entry(index: usize) -> Result<(&'static [u8], &'static [u8]), BadFields> {
     Ok((name.as_bytes(), value.as_bytes()))
 }
 
-/// Append the start of a section that refers to no dynamic table.
+/// Append the start of a section without references to a dynamic table.
 pub fn encode_prefix(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0, 0]);
 }
 
-/// Append a field: by index where the static table has it or its name.
+/// Append a field: by index if the static table contains it or its name.
 pub fn encode(name: &str, value: &str, out: &mut Vec<u8>) {
     if let Some(i) = STATIC.iter().position(|field| *field == (name, value)) {
         return integer(i, 6, 0xc0, out);

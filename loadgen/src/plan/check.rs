@@ -1,4 +1,4 @@
-//! What a plan must be beyond its types.
+//! Checks of a plan beyond its types.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,20 +14,20 @@ use crate::fields::{is_field_value, is_token};
 use crate::profile::Profile;
 
 /// The largest process id of any Linux (PID_MAX_LIMIT).
-const MOST_PID: i32 = 4_194_304;
+const MAX_PID: i32 = 4_194_304;
 /// The most streams of a connection, and of all of them.
-const MOST_STREAMS: u32 = 1000;
-const MOST_SLOTS: usize = 1_000_000;
+const MAX_STREAMS: u32 = 1000;
+const MAX_SLOTS: usize = 1_000_000;
 /// The longest schedule, in requests: its columns then take some 6 GB.
-const MOST_REQUESTS: f64 = 2e8;
+const MAX_REQUESTS: f64 = 2e8;
 /// The highest rate.
-const MOST_PER_S: f64 = 1e7;
+const MAX_PER_S: f64 = 1e7;
 /// The most pieces of a ladder.
-const MOST_PIECES: usize = 10_000;
+const MAX_PIECES: usize = 10_000;
 /// The longest window, in seconds.
-const LONGEST_S: f64 = 86_400.0;
-/// The longest time that requests may wait to be sent together, in microseconds.
-const LONGEST_EVERY_US: u64 = 100_000;
+const MAX_S: f64 = 86_400.0;
+/// The longest interval at which requests may be sent together, in microseconds.
+const MAX_EVERY_US: u64 = 100_000;
 
 fn require(
     good: bool,
@@ -45,7 +45,7 @@ fn require(
 }
 
 impl Plan {
-    /// Check what the types alone don't.
+    /// Check the values of the plan.
     pub fn check(&self) -> Result<(), PlanError> {
         require(
             self.version == 1,
@@ -61,7 +61,7 @@ impl Plan {
         )?;
         if let Spin::EveryUs(us) = self.spin {
             require(
-                (1..=LONGEST_EVERY_US).contains(&us),
+                (1..=MAX_EVERY_US).contains(&us),
                 "spin.every_us",
                 us,
                 "1 to 100000",
@@ -90,7 +90,7 @@ impl Plan {
             )?;
             for (j, pid) in instance.pids.iter().enumerate() {
                 require(
-                    (1..=MOST_PID).contains(pid),
+                    (1..=MAX_PID).contains(pid),
                     format_args!("{path}.pids[{j}]"),
                     pid,
                     "a process id, 1 to 4194304",
@@ -100,7 +100,7 @@ impl Plan {
                 instance.protocol != Protocol::Http3 || instance.tls.is_some(),
                 format_args!("{path}.tls"),
                 &instance.tls,
-                "an object, {} at least: there is no HTTP/3 without TLS",
+                "an object (at least {}), because HTTP/3 requires TLS",
             )?;
             if let Some(tls) = &instance.tls {
                 tls.check(&path)?;
@@ -176,13 +176,13 @@ impl Request {
             path_is_good,
             format_args!("{path}.path"),
             &self.path,
-            "a path that starts with / and holds no blanks; absent beside a urls_file",
+            "a path that starts with / and contains no spaces; absent with a urls_file",
         )?;
         require(
             self.body_base64.is_none() || self.body_file.is_none(),
             format_args!("{path}.body_file"),
             &self.body_file,
-            "absent beside body_base64",
+            "absent with body_base64",
         )?;
         for (i, (name, value)) in self.headers.iter().enumerate() {
             require(
@@ -263,8 +263,8 @@ impl Window {
             "1: HTTP/1.1 carries one request at a time on each connection",
         )?;
         require(
-            (1..=MOST_STREAMS).contains(&self.streams)
-                && self.connections * self.streams as usize <= MOST_SLOTS,
+            (1..=MAX_STREAMS).contains(&self.streams)
+                && self.connections * self.streams as usize <= MAX_SLOTS,
             format_args!("{path}.streams"),
             self.streams,
             "1 to 1000, and at most 1000000 on all connections",
@@ -276,13 +276,13 @@ impl Window {
             "at least 1, or null",
         )?;
         require(
-            self.duration_s > 0.0 && self.duration_s <= LONGEST_S,
+            self.duration_s > 0.0 && self.duration_s <= MAX_S,
             format_args!("{path}.duration_s"),
             self.duration_s,
             "above 0 and at most 86400",
         )?;
         require(
-            self.warmup_s >= 0.0 && self.warmup_s <= LONGEST_S,
+            self.warmup_s >= 0.0 && self.warmup_s <= MAX_S,
             format_args!("{path}.warmup_s"),
             self.warmup_s,
             "0 to 86400",
@@ -300,11 +300,11 @@ impl Window {
             self.rates.is_none() && self.instants_file.is_none(),
             format_args!("{path}.mode"),
             self.mode,
-            "open where rates or instants_file is given",
+            "open if rates or instants_file is given",
         )
     }
 
-    /// What an open loop offers.
+    /// Check the rates of an open loop.
     fn check_offer(&self, path: &str) -> Result<(), PlanError> {
         let given = [
             self.rate_per_s.is_some(),
@@ -316,12 +316,12 @@ impl Window {
                 given.iter().filter(|given| **given).count() == 1,
                 format_args!("{path}.rate_per_s"),
                 self.rate_per_s,
-                "absent where rates or instants_file is given, and only one of these be given",
+                "absent if rates or instants_file is given; give only one of the three",
             )?;
         } else {
             let rate = self.rate_per_s.unwrap_or(f64::NAN);
             require(
-                rate > 0.0 && rate <= MOST_PER_S,
+                rate > 0.0 && rate <= MAX_PER_S,
                 format_args!("{path}.rate_per_s"),
                 self.rate_per_s,
                 "above 0 and at most 10000000 in mode open (or give rates, or instants_file)",
@@ -330,7 +330,7 @@ impl Window {
         let pieces = self.pieces();
         if let Some(rates) = &self.rates {
             require(
-                (1..=MOST_PIECES).contains(&rates.len()),
+                (1..=MAX_PIECES).contains(&rates.len()),
                 format_args!("{path}.rates"),
                 rates.len(),
                 "a list of 1 to 10000 pieces",
@@ -349,7 +349,7 @@ impl Window {
         let warmup = pieces.first().map_or(0.0, |p| p.rate_per_s * self.warmup_s);
         let requests = warmup + Profile::new(&pieces).requests();
         require(
-            requests <= MOST_REQUESTS,
+            requests <= MAX_REQUESTS,
             format_args!("{path}.duration_s"),
             self.duration_s,
             "short enough for 200 million requests in one window",
@@ -358,7 +358,7 @@ impl Window {
             requests > 0.0 || self.instants_file.is_some(),
             format_args!("{path}.rates"),
             "0 requests",
-            "rates of which at least one is above 0",
+            "a list with at least one rate above 0",
         )
     }
 }
@@ -366,7 +366,7 @@ impl Window {
 impl Piece {
     fn check(&self, path: &str) -> Result<(), PlanError> {
         require(
-            self.for_s > 0.0 && self.for_s <= LONGEST_S,
+            self.for_s > 0.0 && self.for_s <= MAX_S,
             format_args!("{path}.for_s"),
             self.for_s,
             "above 0 and at most 86400",
@@ -374,7 +374,7 @@ impl Piece {
         let to = self.to_rate_per_s.unwrap_or(0.0);
         for (name, rate) in [("rate_per_s", self.rate_per_s), ("to_rate_per_s", to)] {
             require(
-                (0.0..=MOST_PER_S).contains(&rate),
+                (0.0..=MAX_PER_S).contains(&rate),
                 format_args!("{path}.{name}"),
                 rate,
                 "0 to 10000000",

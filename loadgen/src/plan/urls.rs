@@ -1,7 +1,7 @@
-//! Lists of URLs: one a line, `[METHOD] TARGET [WEIGHT]`.
+//! Lists of URLs, one per line: `[METHOD] TARGET [WEIGHT]`.
 //!
-//! TARGET is a path, or a URL of which the authority becomes the Host field. Empty lines and lines
-//! that start with `#` are passed over.
+//! TARGET is a path, or a URL whose authority becomes the Host field. Empty lines and lines that
+//! start with `#` are skipped.
 
 use std::path::Path;
 
@@ -10,34 +10,34 @@ use crate::fields::is_token;
 /// One line of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Its number in the file, from 1.
+    /// Line number in the file, from 1.
     pub line: usize,
-    /// The method, if it names one.
+    /// The method, if given.
     pub method: Option<String>,
-    /// Whether it is a whole URL with https.
+    /// Whether the target is a URL with https.
     pub encrypted: bool,
-    /// The authority, if it is a whole URL.
+    /// The authority, if the target is a URL.
     pub authority: Option<String>,
     /// The target in origin form.
     pub path: String,
-    /// Its share relative to the others of the list.
+    /// Share relative to the other entries.
     pub weight: f64,
 }
 
 /// Read a list from a file.
 ///
 /// # Errors
-/// One line that names file, line, value and what is allowed.
+/// A message with file, line, value, and what is allowed.
 pub fn read(path: &Path) -> Result<Vec<Entry>, String> {
     let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let text = String::from_utf8(bytes).map_err(|_| format!("{}: not UTF-8", path.display()))?;
     parse(&text).map_err(|(line, message)| format!("{}:{line}: {message}", path.display()))
 }
 
-/// The entries of a list; at least one.
+/// Parse a list of at least one entry.
 ///
 /// # Errors
-/// The number of a line, and what is wrong with it.
+/// The number of the first invalid line, and its error.
 pub fn parse(text: &str) -> Result<Vec<Entry>, (usize, String)> {
     let mut entries = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
@@ -49,7 +49,7 @@ pub fn parse(text: &str) -> Result<Vec<Entry>, (usize, String)> {
     if entries.is_empty() {
         return Err((
             1,
-            "no URL in it; write one a line, as /path or /path 2.5".into(),
+            "no URL in the list; write one per line, such as /path or /path 2.5".into(),
         ));
     }
     Ok(entries)
@@ -93,7 +93,7 @@ fn entry(line: usize, text: &str) -> Result<Entry, String> {
     })
 }
 
-/// Scheme, authority and path (at least `/`, with its query) of an http or https URL.
+/// Split an http or https URL into scheme, authority and path (at least `/`, with its query).
 pub fn split(url: &str) -> Option<(&str, &str, &str)> {
     let (scheme, rest) = url.split_once("://")?;
     let (authority, path) = match rest.find(['/', '#']) {
@@ -110,7 +110,7 @@ pub fn split(url: &str) -> Option<(&str, &str, &str)> {
         .then_some((scheme, authority, path))
 }
 
-/// A fragment is the client's own business (RFC 9110, section 4.2.5).
+/// Remove the fragment, which is not sent (RFC 9110, section 4.2.5).
 fn without_fragment(path: &str) -> &str {
     path.split('#').next().unwrap_or(path)
 }
@@ -119,7 +119,7 @@ fn without_fragment(path: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// Paths, URLs, methods and weights; comments are passed over.
+    /// Paths, URLs, methods and weights are read; comments are skipped.
     #[test]
     fn lines_are_read() {
         let text = "# a list\n\n/\n/a?b=c 2.5\r\nPOST /form\nhttp://b.example:80/x#top 3\n";
@@ -147,7 +147,7 @@ mod tests {
         );
     }
 
-    /// A bad line is named with its number and what is allowed.
+    /// The error of an invalid line has its number and what is allowed.
     #[test]
     fn refusals_name_the_line() {
         for (text, line, words) in [
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// URLs fall into scheme, authority and path.
+    /// URLs are split into scheme, authority and path.
     #[test]
     fn urls_are_split() {
         assert_eq!(split("http://a"), Some(("http", "a", "/")));

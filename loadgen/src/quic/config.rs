@@ -1,4 +1,4 @@
-//! What all connections of one thread to one instance share, and the clock of each.
+//! Settings that all connections of one thread to one instance share, and the clock of each.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,12 +13,13 @@ use super::session;
 use crate::sys;
 use crate::tls;
 
-/// Nothing heard for this long ends a connection (RFC 9308, 3.2), unless the server waits less.
+/// A connection ends after this time without a datagram (RFC 9308, 3.2), or earlier if the server
+/// requires it.
 const IDLE: Duration = Duration::from_secs(30);
-/// Unidirectional streams that the server may have open: it needs three, and may try unknown types.
+/// Unidirectional streams that the server may open: it needs three, and may try unknown types.
 const PEER_STREAMS: u32 = 16;
 
-/// What all connections of one thread to one instance share.
+/// Settings that all connections of one thread to one instance share.
 #[derive(Clone)]
 pub struct Config {
     pub(super) endpoint: Arc<EndpointConfig>,
@@ -37,10 +38,10 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    /// With what TLS is to do.
+    /// Create settings with this TLS client.
     ///
     /// # Errors
-    /// Why that is of no use to QUIC.
+    /// The reason why the TLS client does not support QUIC.
     pub fn new(tls: &tls::Client) -> Result<Self, String> {
         let gate = Gate::default();
         let mut transport = TransportConfig::default();
@@ -51,14 +52,14 @@ impl Config {
             .receive_window(VarInt::MAX)
             .stream_receive_window(VarInt::MAX)
             .datagram_receive_buffer_size(None)
-            // In the order in which they were made, as they are measured.
+            // In the order of their creation, in which they are measured.
             .send_fairness(false)
             .congestion_controller_factory(Arc::new(gate.clone()));
         let crypto = session::Client::new(Arc::clone(tls.config()), tls.name().clone());
         let mut client = ClientConfig::new(Arc::new(crypto?));
         client.transport_config(Arc::new(transport));
         let mut endpoint = EndpointConfig::default();
-        // The socket tells the connections apart: ids need no bytes.
+        // The socket identifies the connection, so connection ids need no bytes.
         endpoint.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(0)));
         Ok(Self {
             endpoint: Arc::new(endpoint),
@@ -69,7 +70,7 @@ impl Config {
     }
 }
 
-/// The monotonic clock as quinn-proto wants it.
+/// The monotonic clock in quinn-proto's type.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     pub instant: Instant,

@@ -1,4 +1,4 @@
-//! What ended a connection, in the words of the output.
+//! The kinds of failures that end a connection.
 
 use std::io;
 
@@ -10,20 +10,20 @@ use crate::errors::Kind;
 use crate::http3::code;
 use crate::tls::kinds;
 
-/// Where the codes begin that stand for alerts of TLS (RFC 9000, 20.1).
+/// The first of the codes that stand for TLS alerts (RFC 9000, 20.1).
 const CRYPTO_ERROR: u64 = 0x100;
 
 impl Quic {
     pub(super) fn of_socket(&self, error: &io::Error) -> Kind {
         match error.raw_os_error() {
-            _ if self.greeted.is_none() => Kind::of_connect(error),
-            // ICMP says that nobody listens any more.
+            _ if self.connected_at.is_none() => Kind::from_connect(error),
+            // ICMP reports that no process listens any more.
             Some(libc::ECONNREFUSED) => Kind::Reset,
-            _ => Kind::of_transfer(error),
+            _ => Kind::from_transfer(error),
         }
     }
 
-    /// The peer broke the rules: the connection ends.
+    /// Close the connection, because the peer violated the protocol.
     pub(super) fn refuse(&mut self, code: u64, now: u64) -> Kind {
         self.close(code, now);
         Kind::H3Protocol
@@ -33,7 +33,7 @@ impl Quic {
         match reason {
             ConnectionError::VersionMismatch => Kind::ConnectQuicVersion,
             ConnectionError::Reset => Kind::Reset,
-            ConnectionError::TimedOut if self.greeted.is_some() => Kind::QuicIdle,
+            ConnectionError::TimedOut if self.connected_at.is_some() => Kind::QuicIdle,
             ConnectionError::TimedOut => Kind::ConnectTimeout,
             ConnectionError::ApplicationClosed(close) => match close.error_code.into_inner() {
                 code::NO_ERROR => Kind::Closed,
@@ -42,8 +42,8 @@ impl Quic {
             ConnectionError::ConnectionClosed(close) => {
                 let code = u64::from(close.error_code);
                 match u8::try_from(code.wrapping_sub(CRYPTO_ERROR)) {
-                    // An alert of TLS (RFC 9001, 4.8).
-                    Ok(alert) if self.greeted.is_none() => {
+                    // A TLS alert (RFC 9001, 4.8).
+                    Ok(alert) if self.connected_at.is_none() => {
                         kinds::of_handshake(&rustls::Error::AlertReceived(alert.into()))
                     }
                     Ok(alert) => Kind::TlsAlert(alert),

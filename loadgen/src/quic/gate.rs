@@ -1,7 +1,7 @@
-//! Tells when the congestion window, or its pacing, holds data back.
+//! Detection of data held back by the congestion window or its pacing.
 //!
-//! quinn-proto does not say so. But it asks the congestion controller for its window only when there
-//! is something to send; so if it asked and then sent nothing, it was held back.
+//! quinn-proto does not report that. But it asks the congestion controller for its window only when
+//! there is something to send. So if it asked and then sent nothing, data was held back.
 
 use std::any::Any;
 use std::fmt;
@@ -12,7 +12,8 @@ use std::time::Instant;
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
 
-/// Makes the controllers of one thread's connections, and hears of their being asked.
+/// A factory of congestion controllers for one thread's connections that records when one is asked
+/// for its window.
 #[derive(Clone, Default)]
 pub struct Gate {
     cubic: Arc<CubicConfig>,
@@ -26,34 +27,34 @@ impl fmt::Debug for Gate {
 }
 
 impl Gate {
-    /// Forget what was asked.
+    /// Reset the record.
     #[inline]
-    pub fn forget(&self) {
+    pub fn reset(&self) {
         self.asked.store(false, Ordering::Relaxed);
     }
 
-    /// Whether one was asked since.
+    /// Return whether a controller was asked since the last reset.
     #[inline]
-    pub fn asked(&self) -> bool {
+    pub fn was_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 }
 
 impl ControllerFactory for Gate {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
-        Box::new(Asked {
+        Box::new(RecordingController {
             inner: Arc::clone(&self.cubic).build(now, current_mtu),
             asked: Arc::clone(&self.asked),
         })
     }
 }
 
-struct Asked {
+struct RecordingController {
     inner: Box<dyn Controller>,
     asked: Arc<AtomicBool>,
 }
 
-impl Controller for Asked {
+impl Controller for RecordingController {
     fn window(&self) -> u64 {
         self.asked.store(true, Ordering::Relaxed);
         self.inner.window()

@@ -1,22 +1,22 @@
-//! What UDP and the paths did.
+//! Counts of UDP and of QUIC's paths.
 
-/// What UDP and the paths of some connections did.
+/// Counts of UDP and of the paths of some connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path {
     /// Datagrams sent.
     pub datagrams_out: u64,
     /// Datagrams received.
     pub datagrams_in: u64,
-    /// Packets of ours that were deemed lost.
+    /// Sent packets that were declared lost.
     pub lost_packets: u64,
-    /// The smallest round trip time, in nanoseconds.
+    /// The smallest round-trip time, in nanoseconds.
     pub rtt_min_ns: Option<u64>,
-    /// The largest of the smoothed ones.
+    /// The largest smoothed round-trip time, in nanoseconds.
     pub rtt_max_ns: Option<u64>,
 }
 
 impl Path {
-    /// Those of others too.
+    /// Add the counts of other connections.
     pub fn add(&mut self, other: &Self) {
         self.datagrams_out += other.datagrams_out;
         self.datagrams_in += other.datagrams_in;

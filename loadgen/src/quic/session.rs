@@ -1,7 +1,7 @@
-//! TLS within QUIC (RFC 9001): rustls behind quinn-proto's trait for it.
+//! TLS within QUIC (RFC 9001): rustls behind quinn-proto's trait.
 //!
-//! quinn-proto has such a session of its own, but that one does not say which cipher and group were
-//! agreed on, nor whether the session was resumed.
+//! quinn-proto's own implementation does not report the negotiated cipher and group, nor whether
+//! the session was resumed.
 
 use std::any::Any;
 use std::io::Cursor;
@@ -17,7 +17,7 @@ use rustls::pki_types::ServerName;
 use rustls::quic::{ClientConnection, KeyChange, Secrets, Version};
 use rustls::{CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion};
 
-/// What a handshake came to: the session's `handshake_data`.
+/// The result of a handshake: the session's `handshake_data`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Handshake {
     /// The version of TLS.
@@ -28,12 +28,12 @@ pub struct Handshake {
     pub group: Option<NamedGroup>,
     /// Whether a session was resumed.
     pub resumed: bool,
-    /// Why it failed.
+    /// The error of a failed handshake.
     pub failure: Option<rustls::Error>,
 }
 
 impl Handshake {
-    /// That of a connection.
+    /// Return the handshake of a connection.
     pub fn of(connection: &quinn_proto::Connection) -> Self {
         let data = connection.crypto_session().handshake_data();
         let data = data.and_then(|data| data.downcast().ok());
@@ -41,18 +41,19 @@ impl Handshake {
     }
 }
 
-/// Starts sessions.
+/// A factory of sessions.
 pub struct Client {
     config: Arc<rustls::ClientConfig>,
     name: ServerName<'static>,
     quinn: Arc<QuicClientConfig>,
-    /// A session that is never used for a connection: it knows what belongs to the version of QUIC,
-    /// the keys of the first packets and of Retry.
+    /// A session that is never used for a connection. It provides what depends on the version of
+    /// QUIC: the keys of the first packets and of Retry.
     version: OnceLock<Arc<dyn Session>>,
 }
 
 impl Client {
-    /// From a configuration with TLS 1.3 and AES-128-GCM, with which every connection begins.
+    /// Create a factory from a configuration with TLS 1.3 and AES-128-GCM, with which every
+    /// connection begins.
     pub fn new(
         config: Arc<rustls::ClientConfig>,
         name: ServerName<'static>,
@@ -87,7 +88,7 @@ impl crypto::ClientConfig for Client {
         let inner = ClientConnection::new(config, Version::V1, self.name.clone(), encoded);
         Ok(Box::new(TlsSession {
             version: of_version,
-            // Only a configuration without TLS 1.3 or ALPN is refused.
+            // Only a configuration without TLS 1.3 or ALPN is rejected.
             inner: inner.map_err(|_| ConnectError::UnsupportedVersion)?,
             secrets: None,
             ready: false,
@@ -138,7 +139,8 @@ impl Session for TlsSession {
         None
     }
 
-    /// Requests must not be replayed, and a first one without a round trip is another workload.
+    /// Return no keys for 0-RTT: requests must not be replayed, and a first request without a round
+    /// trip is another workload.
     fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
         None
     }
@@ -204,7 +206,7 @@ impl Session for TlsSession {
         _label: &[u8],
         _context: &[u8],
     ) -> Result<(), ExportKeyingMaterialError> {
-        // Nothing in here asks for any.
+        // Nothing in this crate uses keying material.
         Err(ExportKeyingMaterialError)
     }
 }

@@ -1,4 +1,4 @@
-//! One request's stream.
+//! The stream of one request.
 
 use bytes::Bytes;
 use quinn_proto::{StreamId, VarInt};
@@ -8,19 +8,19 @@ use crate::http3::Response;
 /// One request and its response.
 #[derive(Debug)]
 pub struct Stream {
-    /// `None`: nothing is under way.
+    /// The id of the stream; `None` without a request in progress.
     pub id: Option<StreamId>,
     /// The parser of the response.
     pub response: Response,
-    /// Whether its first byte came.
+    /// Whether the first byte of the response came.
     pub started: bool,
-    /// What flow control did not take of the request: head and body.
+    /// The rest of the request that flow control has not accepted: head and body.
     pub rest: [Bytes; 2],
-    /// When the request was made.
+    /// When the request was started.
     pub since: u64,
 }
 
-/// An error code of HTTP/3 as QUIC carries it.
+/// Convert an error code of HTTP/3.
 pub fn reason(code: u64) -> VarInt {
     VarInt::from_u64(code).unwrap_or(VarInt::MAX)
 }

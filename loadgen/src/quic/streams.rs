@@ -11,13 +11,13 @@ use crate::machine::Sink;
 use crate::request::Prepared;
 
 impl Quic {
-    /// How many requests it takes at the same time, as of now.
+    /// Return how many concurrent requests the peer accepts now.
     pub fn streams(&self) -> u32 {
         self.running + self.allowed.len() as u32
     }
 
-    /// How many requests it will be asked to take at the same time.
-    pub fn want(&mut self, streams: u32) {
+    /// Change the number of streams.
+    pub fn set_streams(&mut self, streams: u32) {
         self.wanted = streams;
         self.allow();
     }
@@ -31,11 +31,11 @@ impl Quic {
         }
     }
 
-    /// Send a request on a free stream. False: nothing of it was sent yet, and [`Sink::written`]
-    /// will tell when it is.
+    /// Send a request on a free stream. Return false if no byte of it was sent yet;
+    /// [`Sink::written`] reports when one is.
     ///
     /// # Errors
-    /// The kind of what ended the connection.
+    /// The kind of the failure that ended the connection.
     pub fn request(
         &mut self,
         stream: u32,
@@ -63,19 +63,19 @@ impl Quic {
         let length = request.http3.iter().map(Bytes::len).sum();
         self.waiting.push_back((stream, length));
         self.write(stream);
-        let mut gone = false;
+        let mut sent_now = false;
         let sent = self.transmit(now, |written, at| {
             if written == stream {
-                gone = true;
+                sent_now = true;
             } else {
                 sink.written(written, at);
             }
         })?;
         sink.sent(sent);
-        Ok(gone)
+        Ok(sent_now)
     }
 
-    /// Hand a request to QUIC, as far as flow control takes it.
+    /// Pass a request to QUIC, as far as flow control accepts it.
     pub(super) fn write(&mut self, stream: u32) {
         let Some(place) = self.streams.get_mut(stream as usize) else {
             return;
@@ -86,22 +86,22 @@ impl Quic {
             match sending.write_chunks(&mut place.rest) {
                 Ok(_) => {}
                 Err(WriteError::Blocked) => return,
-                // The peer wants no more of it: what it answers decides.
+                // The peer wants no more of the request; its response decides the outcome.
                 Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {
                     place.rest = Default::default();
                     return;
                 }
             }
         }
-        // Refused only if the peer wants no more of it.
+        // This fails only if the peer wants no more of the request.
         let _ = sending.finish();
     }
 
-    /// The handshake is done: our control stream goes first.
-    pub(super) fn greet(&mut self, now: u64) {
-        self.greeted = Some(now);
+    /// Complete the handshake: open the client's control stream first.
+    pub(super) fn on_connected(&mut self, now: u64) {
+        self.connected_at = Some(now);
         if let Some(id) = self.inner.streams().open(Dir::Uni) {
-            // Some ten bytes; a peer that allows less than that answers no request either.
+            // Some ten bytes. A peer that allows less answers no request either.
             let _ = self.inner.send_stream(id).write(&http3::preface());
         }
         self.allow();
@@ -112,38 +112,38 @@ impl Quic {
         place.map(|place| place as u32)
     }
 
-    /// Read one of the server's own streams.
+    /// Read one of the server's unidirectional streams.
     pub(super) fn listen(&mut self, id: StreamId, sink: &mut impl Sink) -> Result<(), Kind> {
-        let mut said = Ok(());
+        let mut result = Ok(());
         let number = VarInt::from(id).into_inner();
         let mut receiving = self.inner.recv_stream(id);
         if let Ok(mut chunks) = receiving.read(true) {
             loop {
                 match chunks.next(usize::MAX) {
                     Ok(Some(chunk)) => {
-                        said = said.and_then(|()| self.control.feed(number, &chunk.bytes));
+                        result = result.and_then(|()| self.control.feed(number, &chunk.bytes));
                     }
                     Err(ReadError::Blocked) => break,
                     Ok(None) | Err(ReadError::Reset(_)) => {
-                        said = said.and_then(|()| self.control.end(number));
+                        result = result.and_then(|()| self.control.end(number));
                         break;
                     }
                 }
             }
-            // What must be sent in return is sent after all events.
+            // Replies are sent after all events.
             let _ = chunks.finalize();
         }
-        if let Err(code) = said {
+        if let Err(code) = result {
             return Err(self.refuse(code, sink.now()));
         }
         if let Some(first) = self.control.goaway {
-            self.leave(first, sink);
+            self.on_goaway(first, sink);
         }
         Ok(())
     }
 
-    /// The server answers no request from this one on.
-    fn leave(&mut self, first: u64, sink: &mut impl Sink) {
+    /// Handle a GOAWAY: the server answers no request from this one on.
+    fn on_goaway(&mut self, first: u64, sink: &mut impl Sink) {
         if !std::mem::replace(&mut self.closing, true) {
             sink.closing();
         }
@@ -156,7 +156,7 @@ impl Quic {
         }
     }
 
-    /// Read a response as far as it came.
+    /// Read a response, as far as it has arrived.
     pub(super) fn read(&mut self, id: StreamId, sink: &mut impl Sink) -> Result<(), Kind> {
         let Some(stream) = self.stream_of(id) else {
             return Ok(());
@@ -204,13 +204,14 @@ impl Quic {
         Ok(())
     }
 
-    /// A request is answered, and with that it was written.
+    /// Free the stream of an answered request. An answered request counts as written.
     fn vacate(&mut self, stream: u32, sink: &mut impl Sink) {
         let place = &mut self.streams[stream as usize];
         let Some(id) = place.id.take() else { return };
         let rest = std::mem::take(&mut place.rest);
         if rest.iter().any(|rest| !rest.is_empty()) {
-            // Answered before it was all there: the rest is not wanted (RFC 9114, 4.1).
+            // The response came before the whole request was sent; the rest is not needed (RFC
+            // 9114, 4.1).
             let _ = self.inner.send_stream(id).reset(reason(code::NO_ERROR));
         }
         self.running -= 1;
@@ -221,13 +222,13 @@ impl Quic {
         self.allow();
     }
 
-    /// A request is of no more interest.
+    /// Cancel a request, and free its stream.
     fn abandon(&mut self, stream: u32) {
         let place = &mut self.streams[stream as usize];
         let Some(id) = place.id.take() else { return };
         place.rest = Default::default();
         let cancelled = reason(code::REQUEST_CANCELLED);
-        // They may have come to their end already.
+        // The streams may have ended already.
         let _ = self.inner.send_stream(id).reset(cancelled);
         let _ = self.inner.recv_stream(id).stop(cancelled);
         self.running -= 1;
@@ -235,12 +236,12 @@ impl Quic {
         self.allow();
     }
 
-    /// A request is not waited for any longer; false if the connection must be closed: nothing was
-    /// heard of the server since the request was made.
+    /// Cancel a request; return false if the connection must be closed, because nothing was
+    /// received since the request was sent.
     pub fn cancel(&mut self, stream: u32) -> bool {
         let place = self.streams.get(stream as usize);
-        let heard = place.is_none_or(|place| self.heard > place.since);
+        let received = place.is_none_or(|place| self.last_received > place.since);
         self.abandon(stream);
-        heard
+        received
     }
 }

@@ -1,37 +1,37 @@
-//! What a window against the responder shows: measured percentiles beside those of theory.
+//! Accuracy of a window against the responder: measured percentiles compared with theory.
 //!
-//! Every request's true latency is known beforehand. One that is intended at t and has the delay d
+//! The true latency of every request is known. A request that is intended at t and has the delay d
 //! is read at r = L(t) and answered at L(r + d), where L(x) is x itself or the end of the freeze
-//! that x falls into; connections are so many that none is ever waited for. Its latency is
-//! therefore W = L(L(t) + d) − t, plus what an idle responder takes (the floor). Percentiles of
-//! theory are those of W over the requests of the window, so that neither the chance of arrivals
-//! nor that of delays blurs the comparison: what is left is the instrument.
+//! that contains x. There are enough connections that no request waits for one. So its latency is W
+//! = L(L(t) + d) − t, plus the latency of an idle responder (the floor). The percentiles of theory
+//! are those of W over the requests of the window. So neither random arrivals nor random delays
+//! blur the comparison: any difference is due to the instrument.
 
 use serde::Serialize;
 
 use crate::responder::Freezes;
 use crate::series::quantile_ns;
 
-/// From so long before a stall to so long after it nothing that happens is held against the
-/// instrument: the rule that tuner applies to its measurements.
+/// Requests from this long before a stall to this long after it are left out: the rule that tuner
+/// applies to its measurements.
 const BEFORE_NS: u64 = 1_000_000;
 const AFTER_NS: u64 = 2_000_000;
 /// The percentiles that are compared.
 pub const QUANTILES: [f64; 5] = [0.5, 0.9, 0.95, 0.99, 0.999];
-/// Fewer requests prove nothing.
-pub const LEAST_REQUESTS: usize = 500;
-/// The largest error of a percentile that is in order.
+/// The fewest requests for a comparison.
+pub const MIN_REQUESTS: usize = 500;
+/// The largest accepted error of a percentile.
 pub const TOLERANCE: f64 = 0.02;
 
 /// Stalls of all cores in question, in nanoseconds of the monotonic clock.
 #[derive(Clone, Debug, Default)]
 pub struct Stalled {
-    /// From when to when something may be disturbed, disjoint and in order.
+    /// Spans that a stall may have affected, disjoint and in order.
     disturbed: Vec<(u64, u64)>,
 }
 
 impl Stalled {
-    /// Stalls in any order.
+    /// Create it from stalls in any order.
     pub fn new(spans: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut spans: Vec<_> = spans
             .into_iter()
@@ -48,70 +48,71 @@ impl Stalled {
         Self { disturbed }
     }
 
-    /// Whether a stall may have touched what happened at `instant`.
-    pub fn touch(&self, instant: u64) -> bool {
+    /// Return whether a stall may have affected an event at `instant`.
+    pub fn affects(&self, instant: u64) -> bool {
         let after = self.disturbed.partition_point(|span| span.0 <= instant);
         after > 0 && instant <= self.disturbed[after - 1].1
     }
 
-    /// Whether a stall may have touched anything in the time from `start` to `end`.
-    pub fn within(&self, start: u64, end: u64) -> bool {
+    /// Return whether a stall may have affected events between `start` and `end`.
+    pub fn affects_span(&self, start: u64, end: u64) -> bool {
         let after = self.disturbed.partition_point(|span| span.0 <= end);
         after > 0 && start <= self.disturbed[after - 1].1
     }
 }
 
-/// One request: intended instant and delay are what was asked for, `latency` is what was measured.
-/// Nanoseconds.
+/// A request with its known delay and its measured latency. Nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// The intended instant.
     pub intended: u64,
-    /// The delay that it asked for.
+    /// The requested delay.
     pub delay: u64,
-    /// Its corrected latency as measured.
+    /// The measured corrected latency.
     pub latency: u64,
 }
 
 /// One percentile.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Point {
-    /// As 0.99.
+    /// The quantile, such as 0.99.
     pub quantile: f64,
-    /// Of the true latencies plus the floor.
+    /// Quantile of the true latencies plus the floor.
     pub theory_us: f64,
-    /// Of the measured ones.
+    /// Quantile of the measured latencies.
     pub measured_us: f64,
     /// Measured / theory − 1.
     pub error: f64,
 }
 
-/// One window beside its theory.
+/// One window compared with theory.
 #[derive(Clone, Debug, Serialize)]
 pub struct Accuracy {
-    /// What the responder did.
+    /// The behaviour of the responder.
     pub name: String,
-    /// Requests that no stall may have touched.
+    /// Number of requests that no stall affected.
     pub samples: usize,
-    /// Share of the requests that one may have.
+    /// Share of the requests that a stall may have affected.
     pub excluded_share: f64,
     /// Percentiles; none with too few requests.
     pub points: Vec<Point>,
     /// The largest error of any percentile; `None` (null) with too few requests.
     pub worst_error: Option<f64>,
-    /// How far single requests are from their own theory: the median, and the 99th percentile.
+    /// Median of the difference between single requests and their theory.
     pub residual_p50_us: Option<f64>,
-    /// The latter.
+    /// 99th percentile of that difference.
     pub residual_p99_us: Option<f64>,
 }
 
 impl Accuracy {
-    /// Compare. A request is left out if a stall may have touched one of the three instants that
-    /// make its latency: it was intended, read, answered. All three are theory, none is measured.
+    /// Compare. A request is left out if a stall may have affected one of the three instants that
+    /// determine its latency: when it was intended, read, and answered. All three come from theory,
+    /// none from measurement.
     ///
-    /// Requests are in order of intended time. Where their delays are the same, they are answered in
-    /// this order, and each takes the responder `answer_ns`: what a freeze has piled up is answered
-    /// one after another (Lindley's recursion, 1952). 0: no answer waits for another.
+    /// Requests are in order of their intended instants. If their delays are equal, they are
+    /// answered in this order, and each answer takes `answer_ns`: requests that a freeze has queued
+    /// are answered one after another (Lindley's recursion, 1952). With 0, no answer waits for
+    /// another.
     pub fn of(
         name: &str,
         requests: &[Known],
@@ -129,7 +130,7 @@ impl Accuracy {
                 before = Some(answered);
             }
             let instants = [request.intended, read, answered];
-            if instants.iter().any(|instant| stalled.touch(*instant)) {
+            if instants.iter().any(|instant| stalled.affects(*instant)) {
                 continue;
             }
             let truth = answered - request.intended + floor_ns;
@@ -137,7 +138,7 @@ impl Accuracy {
             measured.push(request.latency);
             residual.push(truth.abs_diff(request.latency));
         }
-        let enough = measured.len() >= LEAST_REQUESTS;
+        let enough = measured.len() >= MIN_REQUESTS;
         let mut quantile = |q| {
             let theory_us = quantile_ns(&mut theory, q)? as f64 / 1000.0;
             let measured_us = quantile_ns(&mut measured, q)? as f64 / 1000.0;
@@ -163,13 +164,13 @@ impl Accuracy {
         }
     }
 
-    /// What is wrong, in words.
-    pub fn complaints(&self) -> Vec<String> {
+    /// Return a message for each percentile that is off, and for too few requests.
+    pub fn problems(&self) -> Vec<String> {
         let wrong = self.points.iter().filter(|p| p.error.abs() > TOLERANCE);
-        let mut complaints: Vec<String> = wrong
+        let mut problems: Vec<String> = wrong
             .map(|p| {
                 format!(
-                    "{}: p{} is {:+.1} % off theory, at most {:.0} % is in order",
+                    "{}: p{} is {:+.1} % off theory; at most {:.0} % is allowed",
                     self.name,
                     p.quantile * 100.0,
                     p.error * 100.0,
@@ -177,13 +178,13 @@ impl Accuracy {
                 )
             })
             .collect();
-        if self.samples < LEAST_REQUESTS {
-            complaints.push(format!(
-                "{}: only {} requests were not touched by stalls, {LEAST_REQUESTS} are needed",
+        if self.samples < MIN_REQUESTS {
+            problems.push(format!(
+                "{}: only {} requests were not affected by stalls; {MIN_REQUESTS} are needed",
                 self.name, self.samples
             ));
         }
-        complaints
+        problems
     }
 }
 
@@ -199,7 +200,8 @@ mod tests {
         for_ns: 100 * MS,
     };
 
-    /// Without stalls, the theoretical quantiles of requests evenly spread over whole periods.
+    /// Return the theoretical quantiles, without stalls, of requests evenly spread over whole
+    /// periods.
     fn quantiles(delay: u64) -> Vec<f64> {
         let even = (0..30_000).map(|i| Known {
             intended: i * MS / 10 + 50_000,
@@ -229,10 +231,10 @@ mod tests {
         }
     }
 
-    /// An instrument that reports the truth and the floor has no error; one that counts from the
-    /// write, and so forgets what waited during a freeze, has a large one.
+    /// An instrument that reports the truth plus the floor has no error; one that counts from the
+    /// write, and so omits the wait during a freeze, has a large one.
     #[test]
-    fn an_instrument_that_omits_is_found_out() {
+    fn coordinated_omission_is_detected() {
         let mut rng = Rng::new(1);
         let requests: Vec<_> = (0..5000)
             .map(|i| {
@@ -246,7 +248,7 @@ mod tests {
             })
             .collect();
         let good = Accuracy::of("", &requests, FREEZES, &Stalled::default(), 30_000, 0);
-        assert!(good.worst_error.unwrap() < 1e-9 && good.complaints().is_empty());
+        assert!(good.worst_error.unwrap() < 1e-9 && good.problems().is_empty());
         let closed: Vec<_> = requests
             .iter()
             .map(|request| Known {
@@ -256,11 +258,11 @@ mod tests {
             .collect();
         let bad = Accuracy::of("", &closed, FREEZES, &Stalled::default(), 30_000, 0);
         assert!(bad.worst_error.unwrap() > 0.9);
-        assert_eq!(bad.complaints().len(), 4);
+        assert_eq!(bad.problems().len(), 4);
     }
 
-    /// What a stall touched is left out, by its intended, read or answered instant; not by the time
-    /// in between, during which nothing happened.
+    /// A request is left out if a stall affected its intended, read or answered instant, but not
+    /// for a stall in between, when nothing happened.
     #[test]
     fn stalls_are_left_out_by_theory() {
         let stalled = Stalled::new([(500 * MS, 501 * MS)]);
@@ -294,9 +296,9 @@ mod tests {
         );
     }
 
-    /// What a freeze has piled up is answered one after another. With an answer every half
-    /// millisecond and a request every one, the k-th waits for 100 − k/2 ms, until all 200 are
-    /// answered: p95 is 75 ms and p99 95 ms.
+    /// Requests that a freeze has queued are answered one after another. With an answer every half
+    /// millisecond and a request every millisecond, the k-th waits for 100 − k/2 ms, until all 200
+    /// are answered: p95 is 75 ms and p99 95 ms.
     #[test]
     fn a_backlog_takes_time() {
         let requests: Vec<_> = (0..1000)
@@ -314,11 +316,11 @@ mod tests {
         }
     }
 
-    /// Nothing measured is nothing proved.
+    /// Without measurements, the comparison fails.
     #[test]
     fn no_requests_are_no_proof() {
         let found = Accuracy::of("x", &[], FREEZES, &Stalled::default(), 0, 0);
         assert_eq!(found.worst_error, None);
-        assert_eq!(found.complaints().len(), 1);
+        assert_eq!(found.problems().len(), 1);
     }
 }

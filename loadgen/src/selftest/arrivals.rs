@@ -1,5 +1,5 @@
-//! Whether requests really leave as a Poisson process: the checks of Lancet (Kogias, Mallon,
-//! Bugnion: Lancet: A self-correcting Latency Measuring Tool, USENIX ATC 2019, section 4).
+//! Checks that requests leave as a Poisson process, as in Lancet (Kogias, Mallon, Bugnion: Lancet:
+//! A self-correcting Latency Measuring Tool, USENIX ATC 2019, section 4).
 
 use serde::Serialize;
 
@@ -12,31 +12,31 @@ const CRITICAL_Z: f64 = 2.576;
 /// The checks on the gaps between requests, as they were written.
 #[derive(Clone, Debug, Serialize)]
 pub struct Arrivals {
-    /// Gaps that were looked at: those that no stall touched.
+    /// Number of gaps that no stall affected.
     pub gaps: usize,
     /// The Anderson–Darling statistic against exponential gaps; `None` (null) with too few.
     pub anderson_darling: Option<f64>,
-    /// What it must not exceed: one in a hundred Poisson processes does.
+    /// Its critical value: one in a hundred Poisson processes exceeds it.
     pub anderson_darling_critical: f64,
     /// Spearman's rank correlation of each gap with the next one.
     pub spearman: Option<f64>,
-    /// What its magnitude must not exceed, at the same level.
+    /// The critical value of its magnitude, at the same level.
     pub spearman_critical: Option<f64>,
 }
 
-/// Fewer gaps say nothing.
-const LEAST_GAPS: usize = 100;
+/// The fewest gaps for a check.
+const MIN_GAPS: usize = 100;
 
 impl Arrivals {
-    /// Check gaps, in order of time. `None` is a gap that a stall touched: what lies on its two
-    /// sides is not adjacent.
+    /// Check gaps, in order of time. `None` is a gap that a stall affected; the gaps before and
+    /// after it are not adjacent.
     pub fn of(gaps: &[Option<u64>]) -> Self {
         let kept: Vec<f64> = gaps.iter().flatten().map(|gap| *gap as f64).collect();
         let pairs: Vec<(f64, f64)> = gaps
             .windows(2)
             .filter_map(|pair| Some((pair[0]? as f64, pair[1]? as f64)))
             .collect();
-        let enough = kept.len() >= LEAST_GAPS && pairs.len() >= LEAST_GAPS;
+        let enough = kept.len() >= MIN_GAPS && pairs.len() >= MIN_GAPS;
         Self {
             gaps: kept.len(),
             anderson_darling: enough.then(|| anderson_darling(&kept)),
@@ -46,15 +46,15 @@ impl Arrivals {
         }
     }
 
-    /// What is wrong, in words.
-    pub fn complaints(&self) -> Vec<String> {
-        let mut complaints = Vec::new();
+    /// Return a message for each failed check.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
         match self.anderson_darling {
-            None => complaints.push(format!(
-                "arrivals were not checked: {} gaps without stalls, {LEAST_GAPS} are needed",
+            None => problems.push(format!(
+                "arrivals were not checked: {} gaps without stalls; {MIN_GAPS} are needed",
                 self.gaps
             )),
-            Some(found) if found > CRITICAL_AD => complaints.push(format!(
+            Some(found) if found > CRITICAL_AD => problems.push(format!(
                 "gaps between requests are not exponential: Anderson-Darling {found:.2}, at most \
                  {CRITICAL_AD} expected"
             )),
@@ -63,16 +63,16 @@ impl Arrivals {
         if let (Some(found), Some(critical)) = (self.spearman, self.spearman_critical)
             && found.abs() > critical
         {
-            complaints.push(format!(
+            problems.push(format!(
                 "successive gaps depend on one another: Spearman {found:.3}, at most \
                  {critical:.3} expected"
             ));
         }
-        complaints
+        problems
     }
 }
 
-/// The statistic A² for an exponential distribution whose mean is that of the values, with the
+/// Return the statistic A² for an exponential distribution with the mean of the values, with the
 /// factor for finite samples.
 pub fn anderson_darling(values: &[f64]) -> f64 {
     let n = values.len() as f64;
@@ -92,7 +92,7 @@ pub fn anderson_darling(values: &[f64]) -> f64 {
     (-n - sum / n) * (1.0 + 0.6 / n)
 }
 
-/// Spearman's rank correlation, ties sharing their mean rank.
+/// Return Spearman's rank correlation; ties share their mean rank.
 pub fn spearman(pairs: &[(f64, f64)]) -> f64 {
     let x = ranks(pairs.iter().map(|pair| pair.0));
     let y = ranks(pairs.iter().map(|pair| pair.1));
@@ -136,7 +136,7 @@ mod tests {
         assert!((spearman(&tied) + 0.5).abs() < 1e-9);
     }
 
-    fn complaints_of(draw: impl Fn(&mut Rng) -> f64, runs: u64) -> (usize, usize) {
+    fn rejections(draw: impl Fn(&mut Rng) -> f64, runs: u64) -> (usize, usize) {
         let (mut shape, mut order) = (0, 0);
         for seed in 0..runs {
             let mut rng = Rng::new(seed);
@@ -150,36 +150,35 @@ mod tests {
         (shape, order)
     }
 
-    /// Of 2000 Poisson processes about 20 are complained about by either check: within 5 standard
-    /// deviations.
+    /// Each check rejects about 20 of 2000 Poisson processes: within 5 standard deviations.
     #[test]
     fn the_level_is_one_percent() {
-        let (shape, order) = complaints_of(Rng::exponential, 2000);
+        let (shape, order) = rejections(Rng::exponential, 2000);
         assert!((1..=43).contains(&shape), "{shape}");
         assert!((1..=43).contains(&order), "{order}");
     }
 
-    /// A generator that sends on a grid of a fifth of the mean gap, or whose gaps alternate, is
-    /// always found out.
+    /// A generator that sends on a grid of a fifth of the mean gap, or with alternating gaps, is
+    /// always detected.
     #[test]
     fn what_is_not_poisson_is_found() {
-        let (shape, _) = complaints_of(|rng| (rng.exponential() * 5.0).ceil() / 5.0, 50);
+        let (shape, _) = rejections(|rng| (rng.exponential() * 5.0).ceil() / 5.0, 50);
         assert_eq!(shape, 50);
         let mut rng = Rng::new(1);
         let gaps: Vec<_> = (0..1000)
             .map(|i| Some((rng.exponential() * [1e6, 2e6][i % 2]) as u64))
             .collect();
-        let complaints = Arrivals::of(&gaps).complaints();
+        let problems = Arrivals::of(&gaps).problems();
         assert!(
-            complaints.iter().any(|c| c.contains("Spearman")),
-            "{complaints:?}"
+            problems.iter().any(|c| c.contains("Spearman")),
+            "{problems:?}"
         );
     }
 
-    /// Too few gaps are said to be too few, not passed.
+    /// With too few gaps, the check fails with a message.
     #[test]
     fn too_few_gaps_are_no_proof() {
-        let complaints = Arrivals::of(&[Some(5); 50]).complaints();
-        assert!(complaints[0].contains("not checked"), "{complaints:?}");
+        let problems = Arrivals::of(&[Some(5); 50]).problems();
+        assert!(problems[0].contains("not checked"), "{problems:?}");
     }
 }

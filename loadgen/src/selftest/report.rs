@@ -1,4 +1,4 @@
-//! What the self-test found: for programs as JSON, for people as a table.
+//! The results of the self-test, and the verdict on them.
 
 use std::collections::BTreeMap;
 
@@ -8,113 +8,115 @@ use super::accuracy::Accuracy;
 use super::arrivals::Arrivals;
 use super::verdict::{LARGEST_US, Verdict, noise_us};
 
-/// A CPU of which more is taken away is not there to measure with.
-const MOST_STALLED: f64 = 0.2;
+/// The largest share of a CPU's time that may be stalled.
+const MAX_STALLED: f64 = 0.2;
 
-/// All of it.
+/// The results of the self-test.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename = "self_test")]
 pub struct Report {
-    /// Of this program.
+    /// Version of this program.
     pub version: &'static str,
     /// The generator's CPUs.
     pub cpus: Vec<usize>,
-    /// The responder's.
+    /// The responder's CPUs.
     pub server_cpus: Vec<usize>,
-    /// Whether they share one: then no stall can be told from work, and nothing is left out.
+    /// Whether they share a CPU. If so, stalls cannot be distinguished from work, and no request is
+    /// left out.
     pub shared_core: bool,
-    /// Whether other processes had to wait for it (niceness -20), as tuner runs it where permitted.
+    /// Whether this program ran at a higher priority than other processes (niceness -20), as tuner
+    /// runs it where permitted.
     pub preferred: bool,
-    /// How long it took.
+    /// Duration of the self-test.
     pub took_s: f64,
-    /// Latency at an idle responder.
+    /// Latency of an idle responder.
     pub floor: Floor,
     /// The generator's own lateness.
     pub pacing: Pacing,
-    /// Percentiles beside theory.
+    /// Percentiles compared with theory.
     pub accuracy: Vec<Accuracy>,
     /// The arrival process as it was written.
     pub arrivals: Arrivals,
-    /// The highest rates, of one thread and of all.
+    /// The highest rates of one thread and of all.
     pub capacity: Vec<Capacity>,
     /// Stalls of each CPU.
     pub stalls: Vec<StalledCpu>,
-    /// What counts as one.
+    /// The shortest gap that counts as a stall, in microseconds.
     pub gap_us: u64,
-    /// The time in which they were watched for.
+    /// The time for which the CPUs were watched.
     pub watched_s: f64,
     /// Time stolen by the hypervisor from each CPU.
     pub steal_s: BTreeMap<usize, f64>,
-    /// Requests that failed.
+    /// Number of failed requests.
     pub failed: u64,
-    /// What follows.
+    /// The verdict.
     pub verdict: Option<Verdict>,
 }
 
-/// The latency that an idle responder shows: what nobody can measure less than.
+/// The latency of an idle responder: the lowest that can be measured.
 #[derive(Debug, Serialize)]
 pub struct Floor {
-    /// The rate, Poisson.
+    /// The rate of the Poisson arrivals.
     pub rate_per_s: f64,
-    /// Windows.
+    /// Number of windows.
     pub windows: usize,
-    /// Requests of all windows.
+    /// Number of requests in all windows.
     pub samples: usize,
-    /// Share of them that stalls may have touched, which count in `raw_p99_us` only.
+    /// Share of the requests that stalls may have affected, which count in `raw_p99_us` only.
     pub excluded_share: f64,
     /// Median over the windows of their p50.
     pub p50_us: Option<f64>,
-    /// Of their p99.
+    /// Median over the windows of their p99.
     pub p99_us: Option<f64>,
-    /// Of their p99 with everything in it.
+    /// Median over the windows of their p99 with all requests.
     pub raw_p99_us: Option<f64>,
-    /// The p99 of each window with enough requests that no stall touched.
+    /// The p99 of each window with enough requests that no stall affected.
     pub p99_by_window_us: Vec<f64>,
-    /// Their standard deviation.
+    /// Standard deviation of these p99.
     pub p99_deviation_us: Option<f64>,
 }
 
-/// How late the generator writes, outside stalls.
+/// Lateness of the generator's writes, outside stalls.
 #[derive(Debug, Serialize)]
 pub struct Pacing {
     /// Median of the send lag.
     pub p50_us: Option<f64>,
-    /// Its 99th percentile.
+    /// 99th percentile of the send lag.
     pub p99_us: Option<f64>,
-    /// The largest.
+    /// The largest send lag.
     pub max_us: Option<f64>,
-    /// The largest, stalls included.
+    /// The largest send lag, stalls included.
     pub raw_max_us: Option<f64>,
 }
 
-/// How much load some threads can offer.
+/// The highest load that some threads can offer.
 #[derive(Debug, Serialize)]
 pub struct Capacity {
-    /// Threads, each on a CPU of its own.
+    /// Number of threads, each on a CPU of its own.
     pub threads: usize,
-    /// Answers per second of a closed loop. The responder is part of it.
+    /// Answers per second of a closed loop, which the responder may limit.
     pub closed_per_s: f64,
-    /// Share of the time in which the loop was at work then: below 1, the responder was the limit.
+    /// Share of the time in which the closed loop had work; below 1, the responder was the limit.
     pub generator_busy_share: f64,
-    /// CPU time of the generator per request then.
+    /// CPU time of the generator per request of the closed loop.
     pub cpu_us_per_request: f64,
-    /// The highest of the rates tried that an open loop held, with writes on time; `None` (null) if
-    /// it held none.
+    /// The highest tried rate that an open loop held, with writes on time; `None` (null) if it held
+    /// none.
     pub open_per_s: Option<f64>,
 }
 
-/// What a CPU lost.
+/// The stalls of a CPU.
 #[derive(Debug, Serialize)]
 pub struct StalledCpu {
-    /// Whose it is.
+    /// `generator` or `responder`.
     pub role: &'static str,
-    /// Which.
+    /// The CPU.
     pub cpu: usize,
-    /// Stalls.
+    /// Number of stalls.
     pub count: u64,
-    /// Their sum.
+    /// Total length of the stalls.
     pub total_us: f64,
-    /// The longest.
+    /// The longest stall.
     pub longest_us: f64,
 }
 
@@ -131,7 +133,7 @@ impl From<(&'static str, usize)> for StalledCpu {
 }
 
 impl StalledCpu {
-    /// Count those that are of this CPU.
+    /// Add the stalls of this CPU.
     pub fn add(&mut self, spans: &[(usize, u64, u64)]) {
         for (_, start, end) in spans.iter().filter(|span| span.0 == self.cpu) {
             let us = (end - start) as f64 / 1000.0;
@@ -143,10 +145,10 @@ impl StalledCpu {
 }
 
 impl Report {
-    /// Judge what was found.
+    /// Return the verdict on these results.
     ///
-    /// The lateness of writes is added in full: it is part of every latency, and nothing proves that
-    /// two arms suffer the same of it.
+    /// The lateness of writes counts in full: it is part of every latency, and it may differ
+    /// between two arms.
     pub fn judge(&self) -> Verdict {
         let noise_us = noise_us(&self.floor.p99_by_window_us);
         let pacing_us = self.pacing.p99_us;
@@ -162,19 +164,19 @@ impl Report {
         }
         for cpu in &self.stalls {
             let share = cpu.total_us / 1e6 / self.watched_s.max(1e-9);
-            if share > MOST_STALLED {
+            if share > MAX_STALLED {
                 reasons.push(format!(
-                    "CPU {} was taken away for {:.0} % of the time, by the hypervisor or by other \
-                     processes: quieten the host and try again",
+                    "CPU {} was stalled for {:.0} % of the time by the hypervisor or by other \
+                     processes; reduce the load on the host and try again",
                     cpu.cpu,
                     share * 100.0
                 ));
             }
         }
         for accuracy in &self.accuracy {
-            reasons.extend(accuracy.complaints());
+            reasons.extend(accuracy.problems());
         }
-        reasons.extend(self.arrivals.complaints());
+        reasons.extend(self.arrivals.problems());
         match above_us {
             None => reasons.push(format!(
                 "{} of {} windows at the idle responder had enough requests without stalls, 3 are \
@@ -183,7 +185,7 @@ impl Report {
                 self.floor.windows
             )),
             Some(limit) if limit > LARGEST_US => reasons.push(format!(
-                "the finest difference that can be told, {limit:.0} µs, is above {LARGEST_US:.0} µs"
+                "the smallest difference that can be detected, {limit:.0} µs, is above {LARGEST_US:.0} µs"
             )),
             Some(_) => {}
         }

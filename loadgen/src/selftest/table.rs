@@ -1,4 +1,4 @@
-//! What the self-test found, as a table for people.
+//! The results of the self-test as a table.
 
 use std::fmt;
 
@@ -35,15 +35,15 @@ impl fmt::Display for Report {
         if self.shared_core {
             writeln!(
                 f,
-                "One CPU for both: each measures the other too, no stall can be told from work, and\n\
-                 nothing is left out.\n"
+                "Generator and responder share one CPU, so each measures the other too: stalls look like work,\n\
+                 and no request is left out.\n"
             )?;
         }
         if !self.preferred {
             writeln!(
                 f,
-                "Other processes of this host are part of every figure. As root, and in a session of its\n\
-                 own (setsid --wait tuner-loadgen self-test), they would have to wait.\n"
+                "Other processes of this host affect every figure. To take priority over them, run as root in\n\
+                 a session of its own (setsid --wait tuner-loadgen self-test).\n"
             )?;
         }
         let floor = &self.floor;
@@ -120,7 +120,7 @@ impl fmt::Display for Accuracy {
         }
         writeln!(
             f,
-            "           single requests: {} from their theory at p50, {} at p99",
+            "           single requests: {} off theory at p50, {} at p99",
             Us(self.residual_p50_us),
             Us(self.residual_p99_us)
         )
@@ -155,7 +155,7 @@ impl fmt::Display for Capacity {
         writeln!(
             f,
             "rate       {} thread{}: open loop {open}, closed loop {:.0}/s, {:.2} µs of CPU time per \
-             request, {:.0} % at work",
+             request, {:.0} % busy",
             self.threads,
             if self.threads == 1 { "" } else { "s" },
             self.closed_per_s,
@@ -167,7 +167,7 @@ impl fmt::Display for Capacity {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let made_of = format!(
+        let result_of = format!(
             "{} of noise between windows and {} of pacing",
             Us(self.noise_us),
             Us(self.pacing_us)
@@ -175,9 +175,9 @@ impl fmt::Display for Verdict {
         match self.above_us {
             Some(above) if self.fit => writeln!(
                 f,
-                "fit for p99 differences above {above:.0} µs on this host ({made_of})"
+                "fit for p99 differences above {above:.0} µs on this host ({result_of})"
             )?,
-            _ => writeln!(f, "not fit on this host ({made_of})")?,
+            _ => writeln!(f, "not fit on this host ({result_of})")?,
         }
         for reason in &self.reasons {
             writeln!(f, "  - {reason}")?;

@@ -1,9 +1,9 @@
-//! The finest difference of p99 that the instrument can be held to on this host.
+//! The smallest difference of p99 that the instrument can detect on this host.
 
 use serde::Serialize;
 
-/// A difference that this instrument cannot tell, with a timer of whole milliseconds neither can
-/// anybody's: there is no use in it.
+/// The largest useful limit: a tool with a timer of whole milliseconds detects this difference,
+/// too.
 pub const LARGEST_US: f64 = 1000.0;
 
 /// Student's t at 97.5 %, for 1 to 15 degrees of freedom (any table; scipy.stats.t.ppf).
@@ -12,24 +12,25 @@ const STUDENT: [f64; 15] = [
     2.145, 2.131,
 ];
 
-/// Whether the instrument is fit for its purpose here, and for which.
+/// The verdict on the instrument.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
-    /// Nothing is wrong, and the limit is known and of use.
+    /// True if nothing is wrong, and the limit is known and useful.
     pub fit: bool,
-    /// Differences of p99 above this, between two windows, are not the instrument's; `None` (null)
-    /// if it is not known.
+    /// Differences of p99 between two windows above this limit are not due to the instrument;
+    /// `None` (null) if it is unknown.
     pub above_us: Option<f64>,
-    /// Its first part: what p99 differs by between two windows in which nothing differs, 95 %.
+    /// First part of the limit: the difference of p99 between two windows without a difference, 95
+    /// %.
     pub noise_us: Option<f64>,
-    /// Its second part: the lateness of the generator's own writes, p99 outside stalls.
+    /// Second part of the limit: the lateness of the generator's own writes, p99 outside stalls.
     pub pacing_us: Option<f64>,
-    /// Why it is not fit.
+    /// The reasons why it is not fit.
     pub reasons: Vec<String>,
 }
 
-/// The largest difference to be expected between the p99 of two windows in which nothing differs:
-/// t · √2 · s, with the standard deviation s of the p99 of `p99s` windows and Student's t for their
+/// Return the largest expected difference between the p99 of two windows without a difference: t ·
+/// √2 · s, with the standard deviation s of the p99 of `p99s` windows and Student's t for their
 /// number. `None` with fewer than three.
 pub fn noise_us(p99s: &[f64]) -> Option<f64> {
     let n = p99s.len();
@@ -40,7 +41,7 @@ pub fn noise_us(p99s: &[f64]) -> Option<f64> {
     Some(t * 2_f64.sqrt() * deviation(p99s))
 }
 
-/// The standard deviation of a sample.
+/// Return the standard deviation of a sample.
 pub fn deviation(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -53,8 +54,8 @@ mod tests {
     use super::*;
     use crate::rng::Rng;
 
-    /// Between two windows in which nothing differs, a twentieth of the differences is larger: with
-    /// six windows that the deviation is known from, and normal p99.
+    /// Between two windows without a difference, one difference in twenty is larger: with a
+    /// deviation from six windows, and normally distributed p99.
     #[test]
     fn the_noise_holds_its_level() {
         let mut rng = Rng::new(3);
@@ -71,9 +72,9 @@ mod tests {
         assert!((share - 0.05).abs() < 0.011, "{share}");
     }
 
-    /// Two windows tell no deviation that could be built on.
+    /// Two windows are too few for a deviation.
     #[test]
-    fn few_windows_tell_nothing() {
+    fn few_windows_give_no_noise() {
         assert_eq!(noise_us(&[100.0, 110.0]), None);
     }
 }

@@ -11,7 +11,8 @@ use super::call::{check, errno, timespec};
 #[derive(Debug)]
 pub struct Epoll {
     fd: OwnedFd,
-    /// epoll_pwait2 exists since Linux 5.11; without it sleeps are cut to whole milliseconds.
+    /// Whether epoll_pwait2 exists (since Linux 5.11); without it, sleeps are cut to whole
+    /// milliseconds.
     nanoseconds: bool,
 }
 
@@ -20,14 +21,14 @@ pub struct Epoll {
 pub enum Wait {
     /// Not at all.
     Poll,
-    /// At most so many nanoseconds.
+    /// At most this many nanoseconds.
     Ns(u64),
 }
 
 impl Epoll {
-    /// An empty set.
+    /// Create an empty set.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: takes numbers only; the new descriptor is owned by nobody else.
+        // SAFETY: takes numbers only; the new descriptor has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
         Ok(Self {
             fd,
@@ -35,12 +36,12 @@ impl Epoll {
         })
     }
 
-    /// Watch a socket for everything, edge-triggered; its events carry `token`.
+    /// Poll a socket for reading and writing, edge-triggered; its events have this `token`.
     pub fn add(&self, socket: &OwnedFd, token: u64) -> io::Result<()> {
         self.watch(socket, token, libc::EPOLLIN | libc::EPOLLOUT)
     }
 
-    /// The same, but not for room to write.
+    /// Poll a socket for reading only.
     pub fn add_reading(&self, socket: &OwnedFd, token: u64) -> io::Result<()> {
         self.watch(socket, token, libc::EPOLLIN)
     }
@@ -63,7 +64,7 @@ impl Epoll {
         check(result).map(drop)
     }
 
-    /// The events that are there, after sleeping at most as told. A signal ends the sleep.
+    /// Return the number of events, after sleeping at most for `wait`. A signal ends the sleep.
     #[inline]
     pub fn wait(&mut self, events: &mut [libc::epoll_event], wait: Wait) -> io::Result<usize> {
         let capacity = events.len() as c_int;

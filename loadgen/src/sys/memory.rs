@@ -1,15 +1,15 @@
-//! Memory that is there before it is needed.
+//! Memory that is mapped before it is needed.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
-/// What a [`Column`] may hold: numbers that several threads may store and load, and for which zero
+/// A type of number that a [`Column`] may contain: several threads may store and load it, and zero
 /// bytes are valid.
 pub trait Number: Sync {}
 impl Number for AtomicU64 {}
 impl Number for AtomicU8 {}
 
-/// A fixed column of numbers, all zero at first, that never moves and never grows.
+/// A column of numbers of fixed length, all zero at first.
 #[derive(Debug)]
 pub struct Column<T: Number> {
     start: *mut T,
@@ -22,10 +22,11 @@ unsafe impl<T: Number> Send for Column<T> {}
 unsafe impl<T: Number> Sync for Column<T> {}
 
 impl<T: Number> Column<T> {
-    /// Room for `length` numbers. With `populate` its pages are there at once, so that the first
-    /// write to each of them costs no page fault; without, memory is taken as it is used.
+    /// Allocate `length` numbers. `populate` maps the pages at once, so that the first write to
+    /// each causes no page fault; without it, memory is used as it is written.
     ///
-    /// Huge pages are refused: zeroing one takes 100 µs or more, which is a stall of our own.
+    /// It uses no huge pages, because zeroing one takes 100 µs or more: a stall of the generator's
+    /// own.
     pub fn new(length: usize, populate: bool) -> io::Result<Self> {
         let bytes = (length * size_of::<T>()).max(1);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -69,7 +70,7 @@ impl<T: Number> Drop for Column<T> {
     }
 }
 
-/// Bytes per page of memory.
+/// Return the bytes per page of memory.
 pub fn page_bytes() -> u64 {
     // SAFETY: takes a number only.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)

@@ -1,4 +1,4 @@
-//! What a process and its threads may do, and what tells them to stop.
+//! CPUs, priorities and limits of a process and its threads, and signals to stop.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -8,7 +8,7 @@ use libc::c_int;
 
 use super::call::{check, count, timespec};
 
-/// The CPUs on which the calling thread may run.
+/// Return the CPUs on which the calling thread may run.
 fn allowed_cpus() -> Vec<usize> {
     // SAFETY: `cpu_set_t` is plain data, and its size is given.
     unsafe {
@@ -22,20 +22,20 @@ fn allowed_cpus() -> Vec<usize> {
     }
 }
 
-/// Those of `cpus` that the calling thread may be confined to: found by trying, since what it is
-/// confined to now (by taskset, say) limits nothing, but a cpuset does.
+/// Return those of `cpus` that the calling thread may be pinned to. It tries each: the current
+/// affinity (of taskset, for example) is no limit, but a cpuset is.
 pub fn usable_cpus(cpus: impl IntoIterator<Item = usize>) -> Vec<usize> {
     let before = allowed_cpus();
     let usable = cpus
         .into_iter()
         .filter(|cpu| pin(&[*cpu]).is_ok())
         .collect();
-    // What was allowed before is allowed still.
+    // The previous CPUs are still allowed.
     let _ = pin(&before);
     usable
 }
 
-/// Confine the calling thread to these CPUs.
+/// Pin the calling thread to these CPUs.
 pub fn pin(cpus: &[usize]) -> io::Result<()> {
     // SAFETY: `cpu_set_t` is plain data; CPU_SET is bounds-checked by the filter.
     unsafe {
@@ -52,7 +52,7 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
     Ok(())
 }
 
-/// Give the calling thread real-time priority (SCHED_FIFO); false if that is not permitted.
+/// Give the calling thread real-time priority (SCHED_FIFO); return false if that is not permitted.
 pub fn set_realtime(priority: i32) -> bool {
     let parameters = libc::sched_param {
         sched_priority: priority,
@@ -61,11 +61,13 @@ pub fn set_realtime(priority: i32) -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
 }
 
-/// Let other processes wait for this thread and those that it starts; whether all of them have to.
+/// Raise the priority of this thread and those that it starts above other processes; return whether
+/// it is above all of them.
 ///
-/// With autogroups niceness counts within one session only, and the session's is what counts beside
-/// others (sched(7)). That one is only set for a session of our own: another would keep it.
-pub fn prefer() -> bool {
+/// With autogroups, niceness counts within one session only, and the session's niceness counts
+/// between sessions (sched(7)). It is set only for a session of our own, because another session
+/// would keep it.
+pub fn raise_priority() -> bool {
     const AUTOGROUP: &str = "/proc/self/autogroup";
     // SAFETY: take numbers only; 0 is the calling thread, or the calling process.
     let (granted, own_session) = unsafe {
@@ -76,15 +78,15 @@ pub fn prefer() -> bool {
     granted && (!grouped || own_session && std::fs::write(AUTOGROUP, "-20").is_ok())
 }
 
-/// Let the calling thread run only where nobody else wants to (SCHED_IDLE); whoever wakes up there
-/// takes the CPU from it at once.
+/// Let the calling thread run only on idle CPUs (SCHED_IDLE); any other thread that wakes up there
+/// takes the CPU at once.
 pub fn set_idle_priority() {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: `parameters` is valid for the read. A refusal leaves the usual priority.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) };
 }
 
-/// Raise the soft limit of open files to the hard one.
+/// Raise the soft limit of open files to the hard limit.
 pub fn raise_file_limit() {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -102,13 +104,13 @@ pub fn raise_file_limit() {
 static STOP: AtomicU32 = AtomicU32::new(0);
 static PARENT: AtomicI32 = AtomicI32::new(0);
 
-/// Whether SIGTERM or SIGINT came, or the parent process died.
+/// Return whether SIGTERM or SIGINT came, or the parent process died.
 #[inline]
 pub fn stop_requested() -> bool {
     STOP.load(Ordering::Relaxed) > 0
 }
 
-/// How often.
+/// Return how many requests to stop came.
 pub fn stops_requested() -> u32 {
     STOP.load(Ordering::Relaxed)
 }
@@ -135,7 +137,8 @@ fn handle(signal: c_int, handler: extern "C" fn(c_int)) {
     }
 }
 
-/// Turn SIGTERM and SIGINT into a flag, and ignore SIGPIPE (a closed pipe is an error of a write).
+/// Turn SIGTERM and SIGINT into a flag, and ignore SIGPIPE (a write to a closed pipe returns an
+/// error).
 pub fn install_signals() {
     handle(libc::SIGTERM, on_stop);
     handle(libc::SIGINT, on_stop);
@@ -143,7 +146,7 @@ pub fn install_signals() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
-/// Stop when the process that started us dies.
+/// Request a stop when the parent process dies.
 pub fn die_with_parent() {
     // SAFETY: take numbers only.
     unsafe {
@@ -153,18 +156,18 @@ pub fn die_with_parent() {
     }
 }
 
-/// What became of a wait for something to read.
+/// The result of waiting for a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readable {
-    /// There is something, or the end.
+    /// It is readable, or at its end.
     Yes,
-    /// Nothing in time.
+    /// The time is over.
     No,
     /// A stop was requested.
     Stop,
 }
 
-/// Sleep until the descriptor is readable (or at its end); false if a stop was requested meanwhile.
+/// Sleep until the descriptor is readable (or at its end); return false if a stop is requested.
 pub fn wait_readable(fd: RawFd) -> bool {
     loop {
         match wait_readable_for(fd, 3_600_000_000_000) {
@@ -175,11 +178,11 @@ pub fn wait_readable(fd: RawFd) -> bool {
     }
 }
 
-/// The same for at most so many nanoseconds. A signal that asks for no stop may end the wait early.
+/// Sleep until the descriptor is readable (or at its end), for at most `ns` nanoseconds. Any signal
+/// may end the wait early.
 pub fn wait_readable_for(fd: RawFd, ns: u64) -> Readable {
     // SAFETY: the sets, the time and the pollfd are valid locals. The signals are blocked while the
-    // flag is read and let in by ppoll alone, so that none can come between the two and be slept
-    // through.
+    // flag is read, and only ppoll unblocks them, so none can come in between and be missed.
     unsafe {
         let mut ours: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -204,7 +207,7 @@ pub fn wait_readable_for(fd: RawFd, ns: u64) -> Readable {
     }
 }
 
-/// Read from a descriptor; 0 is its end.
+/// Read from a descriptor; 0 bytes mean its end.
 pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: `buffer` is valid for the write of its length.
     count(unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) })

@@ -1,4 +1,4 @@
-//! TCP sockets that never block.
+//! Non-blocking TCP sockets.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,9 +9,9 @@ use libc::c_int;
 use super::call::{check, count};
 use super::clock::unix_ns;
 
-/// A TCP socket on its way to `address`: non-blocking, without Nagle's delay.
+/// Start to connect a TCP socket to `address`: non-blocking, without Nagle's delay.
 ///
-/// The flag says whether the connection is already established.
+/// The flag is true if the connection is already established.
 pub fn connect(address: &SocketAddr) -> io::Result<(OwnedFd, bool)> {
     let socket = open(address, libc::SOCK_STREAM, libc::IPPROTO_TCP)?;
     set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1 as c_int)?;
@@ -22,7 +22,7 @@ pub fn connect(address: &SocketAddr) -> io::Result<(OwnedFd, bool)> {
     }
 }
 
-/// A non-blocking socket of the address's family.
+/// Create a non-blocking socket of the address's family.
 pub(super) fn open(address: &SocketAddr, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() {
         libc::AF_INET
@@ -30,7 +30,7 @@ pub(super) fn open(address: &SocketAddr, kind: c_int, protocol: c_int) -> io::Re
         libc::AF_INET6
     };
     let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: takes numbers only; the new descriptor is owned by nobody else.
+    // SAFETY: takes numbers only; the new descriptor has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, protocol))?) })
 }
 
@@ -94,17 +94,17 @@ pub(super) fn set_option<T>(
     check(result).map(drop)
 }
 
-/// Let the coming close reset the connection instead of lingering in TIME_WAIT.
+/// Make the coming close reset the connection instead of letting it linger in TIME_WAIT.
 pub fn reset_on_close(socket: &OwnedFd) {
     let linger = libc::linger {
         l_onoff: 1,
         l_linger: 0,
     };
-    // A refusal only means an ordinary close.
+    // After a failure, the close is an ordinary one.
     let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_LINGER, linger);
 }
 
-/// The pending error of a socket (SO_ERROR), which tells how a connect ended.
+/// Return the pending error of a socket (SO_ERROR), which is the result of a connect.
 pub fn socket_error(socket: &OwnedFd) -> Option<io::Error> {
     let mut code: c_int = 0;
     let mut length = size_of::<c_int>() as libc::socklen_t;
@@ -127,7 +127,7 @@ pub fn socket_error(socket: &OwnedFd) -> Option<io::Error> {
     }
 }
 
-/// Send what the socket takes now.
+/// Send as many bytes as the socket takes now.
 #[inline]
 pub fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
@@ -142,7 +142,7 @@ pub fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     })
 }
 
-/// Receive what is there; 0 is the end of the stream.
+/// Receive the available bytes; 0 mean the end of the stream.
 #[inline]
 pub fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: `buffer` is valid for the write of its length.
@@ -156,17 +156,18 @@ pub fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
     })
 }
 
-/// Have the kernel stamp what comes in, for [`receive_stamped`]; false if it does not (socket(7)).
+/// Let the kernel timestamp incoming bytes, for [`receive_stamped`]; return false if it does not
+/// support that (socket(7)).
 pub fn stamp_receives(socket: &OwnedFd) -> bool {
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1 as c_int).is_ok()
 }
 
-/// Room for one control message with a time, aligned as the kernel writes it.
+/// A buffer for one control message with a time, aligned as the kernel requires.
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
-/// Receive what is there; 0 is the end of the stream. With how long ago, in nanoseconds, the last of
-/// these bytes came in, if the kernel stamped it.
+/// Receive the available bytes; 0 mean the end of the stream. Also return how long ago the last of
+/// these bytes arrived, in nanoseconds, if the kernel timestamped it.
 #[inline]
 pub fn receive_stamped(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Option<u64>)> {
     let mut control = Control([0; 64]);

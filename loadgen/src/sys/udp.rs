@@ -1,4 +1,4 @@
-//! UDP sockets that never block, each connected to one peer.
+//! Non-blocking UDP sockets, each connected to one peer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,15 +9,15 @@ use libc::{c_int, c_void};
 use super::call::count;
 use super::socket::{connect_address, open, send, set_option};
 
-/// The largest datagram, or run of datagrams of one size that the kernel hands over as one.
+/// The largest datagram, or batch of datagrams of one size that the kernel passes as one.
 const PIECE: usize = 64 * 1024;
 /// Messages per system call.
 const MESSAGES: usize = 8;
-/// Room for one control message that carries an int or a u16.
+/// Size of a buffer for one control message with an int or a u16.
 const CONTROL: usize = 32;
 
-/// A UDP socket connected to `address`: it receives from there only, hears of refusals, and never
-/// fragments, so that the path's limit can be probed for.
+/// Create a UDP socket connected to `address`. It receives only from there, reports refusals, and
+/// never fragments, so that the path's limit can be probed.
 pub fn connect_udp(address: &SocketAddr) -> io::Result<OwnedFd> {
     let socket = open(address, libc::SOCK_DGRAM, libc::IPPROTO_UDP)?;
     let (level, name, value) = match address {
@@ -33,19 +33,19 @@ pub fn connect_udp(address: &SocketAddr) -> io::Result<OwnedFd> {
         ),
     };
     set_option(&socket, level, name, value)?;
-    // Without it (before Linux 5.0) datagrams come one by one.
+    // Without it (before Linux 5.0), datagrams arrive one by one.
     let _ = set_option(&socket, libc::IPPROTO_UDP, libc::UDP_GRO, 1 as c_int);
     connect_address(&socket, address)?;
     Ok(socket)
 }
 
-/// Room for one control message, aligned as the kernel wants it.
+/// A buffer for one control message, aligned as the kernel requires.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; CONTROL]);
 
-/// Send a datagram, or with `segment` a run of datagrams of that size (the last one may be
-/// shorter), which is one system call and one pass through the network stack (UDP_SEGMENT).
+/// Send a datagram, or with `segment` a batch of datagrams of that size (the last one may be
+/// shorter), in one system call and one pass through the network stack (UDP_SEGMENT).
 #[inline]
 pub fn send_datagrams(socket: &OwnedFd, bytes: &[u8], segment: Option<u16>) -> io::Result<usize> {
     let Some(segment) = segment else {
@@ -76,10 +76,10 @@ pub fn send_datagrams(socket: &OwnedFd, bytes: &[u8], segment: Option<u16>) -> i
     count(unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) })
 }
 
-/// What one call to [`receive_datagrams`] brought, in pieces of the buffer it was given.
+/// The result of one call of [`receive_datagrams`], as pieces of its buffer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Datagrams {
-    /// Of each message: its length, and the size of the datagrams that it was made of.
+    /// The length of each message, and the size of its datagrams.
     messages: [(usize, usize); MESSAGES],
     count: usize,
     /// Whether there may be more to receive.
@@ -87,7 +87,7 @@ pub struct Datagrams {
 }
 
 impl Datagrams {
-    /// The datagrams, in the order in which they came.
+    /// Return the datagrams in the order of their arrival.
     pub fn of<'b>(&self, buffer: &'b [u8]) -> impl Iterator<Item = &'b [u8]> + use<'b> {
         let (messages, count) = (self.messages, self.count);
         let pieces = buffer.chunks(PIECE).zip(messages).take(count);
@@ -95,7 +95,7 @@ impl Datagrams {
     }
 }
 
-/// Receive what is there, into as many pieces of 64 KB as the buffer has.
+/// Receive the available datagrams, into the buffer's pieces of 64 KB.
 pub fn receive_datagrams(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Datagrams> {
     let mut controls = [Control([0; CONTROL]); MESSAGES];
     let mut pieces = [libc::iovec {
@@ -135,7 +135,7 @@ pub fn receive_datagrams(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Data
         .zip(&messages[..datagrams.count])
     {
         let length = message.msg_len as usize;
-        // An empty datagram is one all the same; a size of 0 would be none.
+        // An empty datagram counts as one; with a size of 0 it would not.
         *place = (
             length,
             segment_of(&message.msg_hdr).unwrap_or(length).max(1),
@@ -144,7 +144,7 @@ pub fn receive_datagrams(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Data
     Ok(datagrams)
 }
 
-/// The size of the datagrams that the kernel joined to one message (UDP_GRO).
+/// Return the size of the datagrams that the kernel has joined to one message (UDP_GRO).
 fn segment_of(message: &libc::msghdr) -> Option<usize> {
     // SAFETY: the kernel has filled in `message`, which points to memory that is still there.
     unsafe {

@@ -1,5 +1,5 @@
-//! What all connections to one instance share: what is offered, who is trusted, which sessions may
-//! be resumed.
+//! TLS settings that all connections to one instance share: the offer, the trusted certificates,
+//! and the sessions to resume.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 use crate::errors::Kind;
 use crate::plan::{self, server_name};
 
-/// Sessions kept to be resumed, of one instance.
+/// Sessions of one instance that are stored to be resumed.
 const SESSIONS: usize = 256;
 
 /// The client's side of TLS to one instance.
@@ -22,17 +22,19 @@ const SESSIONS: usize = 256;
 pub struct Client {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
-    /// What the server must agree to in ALPN; HTTP/1.1 is spoken without its word too.
+    /// The protocol that the server must accept in ALPN; HTTP/1.1 is used without its acceptance
+    /// too.
     pub(super) protocol: Option<&'static [u8]>,
 }
 
 impl Client {
-    /// Prepare for an instance that is called `host` unless the plan says otherwise.
+    /// Create the client for an instance that is named `host` unless the plan gives another name.
     ///
-    /// The offer is that of a browser or of a new OpenSSL: TLS 1.3 and 1.2, X25519MLKEM768 first.
+    /// The offer is that of a browser or of a recent OpenSSL: TLS 1.3 and 1.2, X25519MLKEM768
+    /// first.
     ///
     /// # Errors
-    /// A file that cannot be read or holds no certificate, or a name that is none.
+    /// A file that cannot be read or contains no certificate, or an invalid name.
     pub fn new(tls: &plan::Tls, host: &str, protocol: plan::Protocol) -> Result<Self, String> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -41,10 +43,10 @@ impl Client {
         let builder = if tls.verify {
             builder.with_root_certificates(roots(tls.ca_file.as_deref())?)
         } else {
-            let anybody = Arc::new(Anybody(provider));
+            let verifier = Arc::new(AcceptAnyCertificate(provider));
             builder
                 .dangerous()
-                .with_custom_certificate_verifier(anybody)
+                .with_custom_certificate_verifier(verifier)
         };
         let mut config = builder.with_no_client_auth();
         let alpn = match protocol {
@@ -72,24 +74,24 @@ impl Client {
         })
     }
 
-    /// The same for QUIC.
+    /// Return the configuration, for QUIC.
     pub fn config(&self) -> &Arc<ClientConfig> {
         &self.config
     }
 
-    /// What the server is called.
+    /// Return the server's name.
     pub fn name(&self) -> &ServerName<'static> {
         &self.name
     }
 
-    /// A connection's session.
+    /// Create the session of a connection.
     pub(super) fn session(&self) -> Result<UnbufferedClientConnection, Kind> {
         UnbufferedClientConnection::new(Arc::clone(&self.config), self.name.clone())
             .map_err(|_| Kind::ConnectTlsFailed)
     }
 }
 
-/// A host without its port and the brackets of IPv6.
+/// Return a host without its port and the brackets of IPv6.
 fn without_port(host: &str) -> &str {
     if let Some(rest) = host.strip_prefix('[') {
         return rest.split_once(']').map_or(rest, |(address, _)| address);
@@ -100,7 +102,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// The certificates that are trusted: those of a file, or the system's.
+/// Read the trusted certificates: those of a file, or the system's.
 fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let Some(file) = file else {
@@ -110,30 +112,32 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
             Ok(roots)
         } else {
             Err(
-                "tls: the system has no trusted certificates; name them in tls.ca_file, or set \
+                "tls: the system has no trusted certificates; give some in tls.ca_file, or set \
                  tls.verify to false"
                     .to_owned(),
             )
         };
     };
     let path = file.display();
-    let said = |error: &dyn std::fmt::Display| format!("tls.ca_file: {path}: {error}");
-    let certificates = CertificateDer::pem_file_iter(file).map_err(|error| said(&error))?;
+    let message = |error: &dyn std::fmt::Display| format!("tls.ca_file: {path}: {error}");
+    let certificates = CertificateDer::pem_file_iter(file).map_err(|error| message(&error))?;
     for certificate in certificates {
-        let certificate = certificate.map_err(|error| said(&error))?;
-        roots.add(certificate).map_err(|error| said(&error))?;
+        let certificate = certificate.map_err(|error| message(&error))?;
+        roots.add(certificate).map_err(|error| message(&error))?;
     }
     if roots.is_empty() {
-        return Err(said(&"no certificate in it; it must hold some in PEM"));
+        return Err(message(
+            &"no certificate in the file; it must contain at least one in PEM",
+        ));
     }
     Ok(roots)
 }
 
-/// Takes every certificate, and yet does all the work of a handshake.
+/// A verifier that accepts every certificate, but does all the work of a handshake.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

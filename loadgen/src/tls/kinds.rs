@@ -1,4 +1,4 @@
-//! What rustls says, in the words of the output.
+//! Kinds of failures, and names of versions and ciphers, from rustls's types.
 
 use rustls::{
     AlertDescription, CertificateError, CipherSuite, Error, PeerMisbehaved, ProtocolVersion,
@@ -6,7 +6,7 @@ use rustls::{
 
 use crate::errors::Kind;
 
-/// The kind of a failed handshake.
+/// Return the kind of a failed handshake.
 pub fn of_handshake(error: &Error) -> Kind {
     match error {
         Error::InvalidCertificate(error) => of_certificate(error),
@@ -44,7 +44,7 @@ fn of_certificate(error: &CertificateError) -> Kind {
     }
 }
 
-/// The kind of a failure after the handshake.
+/// Return the kind of a failure after the handshake.
 pub fn of_transfer(error: &Error) -> Kind {
     match error {
         Error::AlertReceived(alert) => Kind::TlsAlert(u8::from(*alert)),
@@ -52,7 +52,7 @@ pub fn of_transfer(error: &Error) -> Kind {
     }
 }
 
-/// A version as everybody writes it.
+/// Return the usual name of a version.
 pub fn version(version: Option<ProtocolVersion>) -> &'static str {
     match version {
         Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
@@ -61,7 +61,7 @@ pub fn version(version: Option<ProtocolVersion>) -> &'static str {
     }
 }
 
-/// A cipher suite as IANA names it.
+/// Return the IANA name of a cipher suite.
 pub fn cipher(suite: CipherSuite) -> &'static str {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",

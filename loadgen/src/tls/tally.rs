@@ -1,4 +1,4 @@
-//! What was agreed on the connections of a window, counted.
+//! Counts of the negotiated encryption of a window's connections.
 
 use std::collections::BTreeMap;
 
@@ -6,40 +6,40 @@ use hdrhistogram::Histogram;
 
 use crate::histogram;
 
-/// What was agreed in a handshake.
+/// The negotiated encryption of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
     /// The version of TLS.
     pub version: &'static str,
-    /// The cipher suite, as IANA names it.
+    /// The IANA name of the cipher suite.
     pub cipher: &'static str,
     /// The group of the key exchange; `None` if there was none.
     pub group: Option<&'static str>,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
-    /// From the established TCP connection to the end of the handshake.
+    /// Time from the established TCP connection to the end of the handshake, in nanoseconds.
     pub took_ns: u64,
 }
 
-/// Connections by what was agreed on them, and the handshakes of the window.
+/// Connections by negotiated encryption, and the handshakes of the window.
 #[derive(Debug)]
 pub struct Tally {
-    /// By version, by cipher and by group.
+    /// Connections by version.
     pub versions: BTreeMap<&'static str, u64>,
-    /// By cipher.
+    /// Connections by cipher suite.
     pub ciphers: BTreeMap<&'static str, u64>,
-    /// By group; a resumed session may have none.
+    /// Connections by group; a resumed session may have none.
     pub groups: BTreeMap<&'static str, u64>,
-    /// Handshakes with all that belongs to them.
+    /// Number of full handshakes.
     pub full: u64,
-    /// Handshakes that resumed a session.
+    /// Number of handshakes that resumed a session.
     pub resumed: u64,
-    /// What they took.
+    /// Duration of the handshakes.
     pub handshakes: Histogram<u64>,
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// Create empty counts.
     pub fn new() -> Self {
         Self {
             versions: BTreeMap::new(),
@@ -51,7 +51,7 @@ impl Tally {
         }
     }
 
-    /// A connection that is used in this window; `new`: its handshake belongs to it too.
+    /// Count a connection that is used in this window; `new`: count its handshake too.
     pub fn add(&mut self, agreed: &Agreed, new: bool) {
         *self.versions.entry(agreed.version).or_default() += 1;
         *self.ciphers.entry(agreed.cipher).or_default() += 1;
@@ -68,7 +68,7 @@ impl Tally {
         }
     }
 
-    /// Those of another thread too.
+    /// Add the counts of another thread.
     pub fn merge(&mut self, other: &Self) {
         for (mine, its) in [
             (&mut self.versions, &other.versions),
@@ -81,7 +81,7 @@ impl Tally {
         }
         self.full += other.full;
         self.resumed += other.resumed;
-        // All have the same bounds, so nothing is refused.
+        // All histograms have the same bounds, so this cannot fail.
         let _ = self.handshakes.add(&other.handshakes);
     }
 }

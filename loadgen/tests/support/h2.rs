@@ -1,4 +1,4 @@
-//! A client of HTTP/2 without a socket, and what a server may say to it.
+//! An HTTP/2 client without a socket, and frames of a server.
 
 #![allow(dead_code)]
 
@@ -12,9 +12,9 @@ use tuner_loadgen::plan;
 use tuner_loadgen::prepare;
 use tuner_loadgen::request::Prepared;
 
-/// What a connection told of its requests, pieces of bodies joined.
+/// An event of a connection; pieces of bodies are joined.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
+pub enum Event {
     Started(u32),
     Body(u32, Vec<u8>),
     Complete(u32, u16, u64),
@@ -23,29 +23,29 @@ pub enum Told {
 }
 
 #[derive(Debug, Default)]
-pub struct Log(pub Vec<Told>);
+pub struct Log(pub Vec<Event>);
 
 impl Sink for Log {
     fn started(&mut self, slot: u32) {
-        self.0.push(Told::Started(slot));
+        self.0.push(Event::Started(slot));
     }
     fn body(&mut self, slot: u32, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
         match self.0.last_mut() {
-            Some(Told::Body(of, body)) if *of == slot => body.extend_from_slice(bytes),
-            _ => self.0.push(Told::Body(slot, bytes.to_vec())),
+            Some(Event::Body(of, body)) if *of == slot => body.extend_from_slice(bytes),
+            _ => self.0.push(Event::Body(slot, bytes.to_vec())),
         }
     }
     fn complete(&mut self, slot: u32, status: u16, length: u64) {
-        self.0.push(Told::Complete(slot, status, length));
+        self.0.push(Event::Complete(slot, status, length));
     }
     fn failed(&mut self, slot: u32, kind: Kind, again: bool) {
-        self.0.push(Told::Failed(slot, kind, again));
+        self.0.push(Event::Failed(slot, kind, again));
     }
     fn closing(&mut self) {
-        self.0.push(Told::Closing);
+        self.0.push(Event::Closing);
     }
     fn now(&mut self) -> u64 {
         0
@@ -70,7 +70,7 @@ pub fn post(bytes: usize) -> Prepared {
 }
 
 /// A frame of the server's.
-pub fn said(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame_of(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     frame::write(kind, flags, stream, payload, &mut out);
     out
@@ -81,7 +81,7 @@ pub fn settings(settings: &[(u16, u32)]) -> Vec<u8> {
         .iter()
         .flat_map(|(id, value)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat())
         .collect();
-    said(frame::SETTINGS, 0, 0, &payload)
+    frame_of(frame::SETTINGS, 0, 0, &payload)
 }
 
 /// A header block of these fields, which enters none.
@@ -97,12 +97,12 @@ pub const WHOLE: u8 = frame::END_HEADERS;
 pub const LAST: u8 = frame::END_HEADERS | frame::END_STREAM;
 
 pub fn ok(stream: u32, body: &[u8]) -> Vec<u8> {
-    let mut out = said(frame::HEADERS, WHOLE, stream, &block(&[(":status", "200")]));
-    out.extend(said(frame::DATA, frame::END_STREAM, stream, body));
+    let mut out = frame_of(frame::HEADERS, WHOLE, stream, &block(&[(":status", "200")]));
+    out.extend(frame_of(frame::DATA, frame::END_STREAM, stream, body));
     out
 }
 
-/// The frames of what a client wrote, after its preface if there is one.
+/// Split the bytes of a client into frames, after its preface if there is one.
 pub fn frames(mut bytes: &[u8]) -> Vec<(Head, Vec<u8>)> {
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     bytes = bytes.strip_prefix(preface).unwrap_or(bytes);
@@ -116,20 +116,20 @@ pub fn frames(mut bytes: &[u8]) -> Vec<(Head, Vec<u8>)> {
     frames
 }
 
-/// A client that has said its preface and heard these settings.
+/// Return a client that has sent its preface and received these settings.
 pub fn settled(slots: u32, with: &[(u16, u32)]) -> Http2 {
     let mut out = Vec::new();
     let mut client = Http2::new(slots);
     client.open(&mut out);
-    let heard = client.receive(&settings(with), &mut out, &mut Log::default());
-    assert_eq!((heard, client.ready()), (Ok(()), true));
+    let result = client.receive(&settings(with), &mut out, &mut Log::default());
+    assert_eq!((result, client.ready()), (Ok(()), true));
     client
 }
 
-/// What a client with `open` requests under way makes of bytes: the result, what it told, and the
-/// frames that it wrote.
-pub type Made = (Result<(), Kind>, Vec<Told>, Vec<(Head, Vec<u8>)>);
-pub fn made_of(bytes: &[u8], open: u32) -> Made {
+/// The result of bytes for a client with `open` requests in progress: the result, the events, and
+/// the frames that it wrote.
+pub type Results = (Result<(), Kind>, Vec<Event>, Vec<(Head, Vec<u8>)>);
+pub fn result_of(bytes: &[u8], open: u32) -> Results {
     let mut client = settled(4, &[]);
     let mut out = Vec::new();
     for slot in 0..open {

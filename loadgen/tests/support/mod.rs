@@ -1,4 +1,4 @@
-//! A responder whose misbehaviour is a closure, and plans to put to it.
+//! A responder whose faults are a closure, and plans for it.
 
 #![allow(dead_code)]
 
@@ -130,8 +130,8 @@ impl Drop for Responder {
     }
 }
 
-/// An address at which nobody listens.
-pub fn nobody() -> SocketAddr {
+/// Return an address on which no process listens.
+pub fn unused_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
 }
@@ -201,7 +201,7 @@ pub fn await_signal_handlers(pid: u32) {
     panic!("it never handled signals");
 }
 
-/// What a schema refers to, or itself.
+/// Return the definition that a schema refers to, or the schema itself.
 pub fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     match schema.get("$ref").and_then(Value::as_str) {
         Some(target) => root.pointer(&target[1..]).unwrap(),

@@ -1,5 +1,5 @@
-//! HTTP/3 servers in this process: a well-behaved one by other hands (quinn and h3), and ones whose
-//! misbehaviour is a closure.
+//! HTTP/3 servers in this process: a correct one by others (quinn and h3), and ones whose faults
+//! are a closure.
 
 use std::future::Future;
 use std::net::{SocketAddr, UdpSocket};
@@ -16,14 +16,14 @@ use rcgen::{CertificateParams, DnType, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 
-/// A server and what is needed to trust it.
+/// A server and the certificate that it is trusted by.
 pub struct Quic {
     pub address: SocketAddr,
     /// Its certificate, in PEM.
     pub certificate: PathBuf,
     endpoint: Option<Endpoint>,
-    /// What a new process would read from its configuration: a restarted one knows the key with
-    /// which the resets of the old one's connections are signed.
+    /// The configuration that a restarted process would read: it has the key that signs the resets
+    /// of the old process's connections.
     config: (EndpointConfig, ServerConfig),
     runtime: Option<tokio::runtime::Runtime>,
 }
@@ -68,7 +68,7 @@ impl Quic {
         server
     }
 
-    /// A server that nobody has told what to do.
+    /// A server without behaviour of its own.
     fn idle_at(
         at: SocketAddr,
         certificate: PathBuf,
@@ -120,7 +120,7 @@ impl Quic {
         Self::start(|connection, _| hello(connection))
     }
 
-    /// The same, with so many requests at the same time on each connection, and no more.
+    /// The same, with at most this number of concurrent requests on each connection.
     pub fn limited(streams: u32) -> Self {
         let (certificate, mut tls) = certificate();
         let mut transport = quinn::TransportConfig::default();
@@ -184,7 +184,7 @@ impl Drop for Quic {
     }
 }
 
-/// A path to a server that loses one datagram of so many, in both directions.
+/// A path to a server that loses one of `every` datagrams, in both directions.
 pub struct Lossy {
     pub address: SocketAddr,
     stop: Arc<AtomicBool>,

@@ -14,8 +14,8 @@ use values::{Parsed, cpu_list, text, value, version};
 const COMMANDS: &str = "run, plan, stalls, ticker, self-test or schema";
 
 const HELP: &str = "\
-Offer load to an HTTP server, and measure latency from the instant at which each request was to be
-sent; tell the server's delays from those of this machine.
+Offer load to an HTTP server, measure latency from the instant at which each request was intended,
+and tell delays of the server from those of this machine.
 
 Usage:
   tuner-loadgen run URL [-t THREADS] [-c CONNECTIONS] [-d TIME] [-R RATE] [--latency] [OPTIONS]
@@ -25,33 +25,36 @@ Usage:
   tuner-loadgen self-test [--cpus LIST] [--server-cpus LIST] [--for SECONDS] [--json]
   tuner-loadgen schema plan|window|self-test|ticker
 
-run: measure one server, for people; the options of wrk2 mean the same. See `run --help`.
+run: Measure one server and print a report. The options of wrk2 have the same meaning. See
+`run --help`.
 
-plan: measure the windows of a JSON plan (README.md has the format), one JSON line for each as it
-ends, and a last line {\"type\":\"end\",...}. With -, the plan is the first line of standard input.
-  --control             after each window wait for a line on standard input: {\"next\":\"go\"},
-                        {\"next\":\"go\",\"drop\":[\"INSTANCE\"]} or {\"next\":\"stop\"}; its end means stop
+plan: Measure the windows of a JSON plan (format: README.md). Print one JSON line for each window
+when it ends, and a last line {\"type\":\"end\",...}. With -, read the plan from the first line of
+standard input.
+  --control             Wait for a line on standard input after each window: {\"next\":\"go\"},
+                        {\"next\":\"go\",\"drop\":[\"INSTANCE\"]} or {\"next\":\"stop\"}. The end of standard
+                        input means stop.
 
-stalls: watch CPUs for spans in which the host (or anything else) takes them away.
-      --cpus LIST       as 0,1 or 0-3
-      --duration S      in seconds [2]
-      --gap US          what counts, in microseconds [100]
-      --json            one JSON line
+stalls: Watch CPUs for spans in which the host or another process takes them away.
+      --cpus LIST       CPUs to watch, such as 0,1 or 0-3
+      --duration S      Watch for S seconds [default: 2]
+      --gap US          Report gaps longer than US microseconds [default: 100]
+      --json            Print one JSON line
 
-ticker: the same for a reader on another host, line by line. See `ticker --help`.
+ticker: Report stalls line by line, for a reader on another host. See `ticker --help`.
 
-self-test: what this generator is worth on this host: floor, pacing, accuracy, highest rate, and the
-finest difference of p99 that it can be held to. See `self-test --help`.
+self-test: Measure the accuracy of this generator on this host: latency floor, pacing, percentiles,
+highest rate, and the smallest difference of p99 that it can detect. See `self-test --help`.
 
-schema: print the JSON schema of a plan, of the line of a window, of self-test's JSON, or of the lines of
-ticker.
+schema: Print the JSON schema of a plan, of a window's line, of the self-test's document, or of the
+ticker's lines.
 
-  -h, --help
-  -V, --version
+  -h, --help            Print help
+  -V, --version         Print the version
 
-Exit codes: 0 well; 2 a plan or an argument that makes no sense (the message says where and what is
-allowed); 130 interrupted; 1 anything else. A server at fault is a result, not a failure: see the
-errors in the output.
+Exit codes: 0 success; 2 invalid plan or argument (the message says where, and what is allowed); 130
+interrupted; 1 any other failure. Errors of the server are results, not failures: see the errors in
+the output.
 
 Examples:
   tuner-loadgen run http://127.0.0.1:8080/ -c 32 -d 10s -R 5k --latency --cpu 0 --ticker-cpu 1
@@ -71,7 +74,7 @@ const SCHEMAS: [(&str, &str); 4] = [
 ];
 const SCHEMA_NAMES: &str = "plan, window, self-test or ticker";
 
-/// What to do.
+/// The command to run.
 #[derive(Debug)]
 pub enum Command {
     /// Measure a plan.
@@ -80,7 +83,7 @@ pub enum Command {
     Run(Box<RunOptions>),
     /// Watch CPUs.
     Stalls(StallOptions),
-    /// Watch CPUs for a reader elsewhere.
+    /// Watch CPUs for a reader on another host.
     Ticker(tuner_loadgen::ticker::Options),
     /// Test the instrument.
     SelfTest(SelfTestOptions),
@@ -97,7 +100,7 @@ pub struct StallOptions {
     pub json: bool,
 }
 
-/// Read the arguments of this process.
+/// Parse the arguments of this process.
 pub fn parse() -> Result<Command, String> {
     let mut parser = Parser::from_env();
     let command = match parser.next().map_err(text)? {
@@ -110,7 +113,7 @@ pub fn parse() -> Result<Command, String> {
             Some("ticker") => command(instrument::ticker(&mut parser)?, Command::Ticker),
             Some("self-test") => command(instrument::self_test(&mut parser)?, Command::SelfTest),
             Some("schema") => schema(&mut parser)?,
-            _ => return Err(format!("{name:?} is no command; use {COMMANDS}")),
+            _ => return Err(format!("{name:?} is not a command; use {COMMANDS}")),
         },
         Some(other) => return Err(text(other.unexpected())),
         None => return Err(format!("no command; use {COMMANDS}, or --help")),
@@ -177,7 +180,7 @@ fn schema(parser: &mut Parser) -> Result<Command, String> {
         Some(Arg::Value(name)) => name.string().map_err(text)?,
         Some(Arg::Short('h') | Arg::Long("help")) => return Ok(Command::Print(HELP.into())),
         Some(other) => return Err(text(other.unexpected())),
-        None => return Err(format!("schema: of what? It must be {SCHEMA_NAMES}")),
+        None => return Err(format!("schema: no name; it must be {SCHEMA_NAMES}")),
     };
     match SCHEMAS.iter().find(|(known, _)| *known == name) {
         Some((_, text)) => Ok(Command::Print((*text).into())),

@@ -21,17 +21,17 @@ use tuner_loadgen::session::{self, Failure, Session};
 use tuner_loadgen::validity::Validity;
 use tuner_loadgen::{hgrm, selftest, stalls, sys, ticker};
 
-/// Why the program ends otherwise than well. The exit codes are part of its interface.
+/// The reason why the program fails. The exit codes are part of its interface.
 enum Exit {
-    /// 2: arguments, plan or command that make no sense.
+    /// 2: an invalid argument, plan or command.
     Bad(String),
-    /// 3: measured, and not to be believed.
+    /// 3: the figures are not valid.
     NotValid,
     /// 130: interrupted.
     Interrupted,
-    /// 1: the self-test found the instrument unfit, and has said why.
+    /// 1: the self-test found the instrument not fit, and has printed the reasons.
     Unfit,
-    /// 1: anything else.
+    /// 1: any other failure.
     Failed(String),
 }
 
@@ -152,7 +152,7 @@ fn run_once(mut options: RunOptions) -> Result<(), Exit> {
     Ok(())
 }
 
-/// The line of a window with the judgement on it.
+/// The line of a window with its validity.
 #[derive(Serialize)]
 struct Judged<'a> {
     #[serde(flatten)]

@@ -1,8 +1,8 @@
-//! The line on a terminal while a window runs.
+//! The progress line on a terminal while a window runs.
 //!
-//! It is written by a thread that the measurement does not feel: on none of the generator's CPUs if
-//! there are others, and of idle priority, so that a server that shares its CPU takes it back at once.
-//! It reads the gauges twice a second, and says what it saw in one write.
+//! A thread writes it that does not disturb the measurement: on none of the generator's CPUs if
+//! there are others, and with idle priority, so that a server on the same CPU preempts it at once.
+//! It reads the gauges twice a second, and writes the line in one call.
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tuner_loadgen::live::{Live, Seen};
+use tuner_loadgen::live::{Live, Snapshot};
 use tuner_loadgen::sys;
 
 use crate::cli::units::{count, time_s, time_us};
 
 const PERIOD: Duration = Duration::from_millis(500);
-/// Back to the start of the line, and nothing on it.
+/// Return to the start of the line and clear it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// The thread that shows it; it is gone, and its line with it, once this is dropped.
+/// The progress line and its thread; dropping it clears the line and ends the thread.
 pub struct Progress {
     done: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Progress {
-    /// Show what there is to see, from a CPU that is not one of these.
+    /// Show the figures, from a CPU that is not one of the generator's.
     pub fn start(live: Arc<Live>, generator: Vec<usize>) -> Self {
         let (done, until) = mpsc::channel();
         let show = move || {
@@ -36,20 +36,20 @@ impl Progress {
                 .filter(|cpu| !generator.contains(cpu))
                 .collect();
             if !others.is_empty() {
-                // Refused, it runs where it may.
+                // After a failure, it runs on any CPU.
                 let _ = sys::pin(&others);
             }
             sys::set_idle_priority();
             let mut before = None;
             while until.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                 let now = sys::now_ns();
-                let seen = live.see();
-                say(&format!("{CLEAR}{}", line(&seen, before, now)));
-                before = Some((now, seen.good));
+                let snapshot = live.snapshot();
+                print(&format!("{CLEAR}{}", line(&snapshot, before, now)));
+                before = Some((now, snapshot.good));
             }
-            say(CLEAR);
+            print(CLEAR);
         };
-        // Without a thread there is no progress to see, and nothing else is missing.
+        // Without a thread there is only no progress line.
         let thread = std::thread::Builder::new()
             .name("progress".into())
             .spawn(show)
@@ -70,14 +70,15 @@ impl Drop for Progress {
     }
 }
 
-fn say(text: &str) {
-    // A terminal that is gone is no reason to stop measuring.
+fn print(text: &str) {
+    // A closed terminal is no reason to stop measuring.
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// What to say of what was seen; `before`: when it was looked at last, and the good answers then.
-fn line(seen: &Seen, before: Option<(u64, u64)>, now: u64) -> String {
-    let Some((start, end)) = seen.window else {
+/// Return the line for these figures. `before`: the time and the number of good answers of the
+/// previous line.
+fn line(snapshot: &Snapshot, before: Option<(u64, u64)>, now: u64) -> String {
+    let Some((start, end)) = snapshot.window else {
         return "  connecting".into();
     };
     let seconds = |ns: u64| ns as f64 / 1e9;
@@ -86,8 +87,9 @@ fn line(seen: &Seen, before: Option<(u64, u64)>, now: u64) -> String {
     }
     let whole = time_s(seconds(end - start));
     let (at, good) = before.unwrap_or((start, 0));
-    let rate = (seen.good - good.min(seen.good)) as f64 / seconds(now - at.max(start)).max(1e-3);
-    let latency = match (seen.p50_ns, seen.p99_ns) {
+    let rate =
+        (snapshot.good - good.min(snapshot.good)) as f64 / seconds(now - at.max(start)).max(1e-3);
+    let latency = match (snapshot.p50_ns, snapshot.p99_ns) {
         (Some(p50), Some(p99)) => format!(
             "p50 {}  p99 {}",
             time_us(p50 as f64 / 1e3),
@@ -95,12 +97,12 @@ fn line(seen: &Seen, before: Option<(u64, u64)>, now: u64) -> String {
         ),
         _ => "no answer yet".into(),
     };
-    let bad = match seen.bad {
+    let bad = match snapshot.bad {
         0 => "no errors".into(),
         n => format!("{n} ERRORS"),
     };
     let left = if sys::stop_requested() {
-        "interrupted: waiting for open answers (again: don't)".into()
+        "interrupted: waiting for open answers (Ctrl-C again: stop)".into()
     } else if now >= end {
         "waiting for open answers".into()
     } else {
@@ -119,22 +121,22 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Each stage of a window says what it is, and how long it takes.
+    /// Each stage of a window has its own line, with the remaining time.
     #[test]
-    fn stages_are_told_apart() {
-        let mut seen = Seen::default();
-        assert_eq!(line(&seen, None, SECOND), "  connecting");
-        seen.window = Some((2 * SECOND, 32 * SECOND));
-        assert_eq!(line(&seen, None, SECOND), "  warming up, 1s left");
-        assert!(line(&seen, None, 2 * SECOND).contains("no answer yet"));
-        seen.good = 5000;
-        (seen.p50_ns, seen.p99_ns) = (Some(105_000), Some(1_310_000));
-        let text = line(&seen, Some((6 * SECOND, 4000)), 7 * SECOND);
+    fn each_stage_has_its_line() {
+        let mut snapshot = Snapshot::default();
+        assert_eq!(line(&snapshot, None, SECOND), "  connecting");
+        snapshot.window = Some((2 * SECOND, 32 * SECOND));
+        assert_eq!(line(&snapshot, None, SECOND), "  warming up, 1s left");
+        assert!(line(&snapshot, None, 2 * SECOND).contains("no answer yet"));
+        snapshot.good = 5000;
+        (snapshot.p50_ns, snapshot.p99_ns) = (Some(105_000), Some(1_310_000));
+        let text = line(&snapshot, Some((6 * SECOND, 4000)), 7 * SECOND);
         assert_eq!(
             text,
             "  5 s of 30s  1.00k/s  p50 105.00us  p99 1.31ms  no errors  25s left"
         );
-        seen.bad = 3;
-        assert!(line(&seen, None, 33 * SECOND).contains("3 ERRORS  waiting for open answers"));
+        snapshot.bad = 3;
+        assert!(line(&snapshot, None, 33 * SECOND).contains("3 ERRORS  waiting for open answers"));
     }
 }

@@ -1,5 +1,5 @@
-//! The text of `run`: first what wrk2's users know, with the words that their scripts look for,
-//! then what wrk2 does not say: whose time it was, and whether the figures may be believed.
+//! The text output of `run`: first what users of wrk2 know, with the words that their scripts
+//! search for, then what wrk2 does not report: sources of delay, and whether the figures are valid.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -20,7 +20,7 @@ const RULE: &str = "----------------------------------------------------------";
 /// The percentiles of wrk2's table.
 const LEVELS: [f64; 8] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0];
 
-/// A measured window, with what it takes to say everything about it.
+/// A measured window, with everything that the report needs.
 #[derive(Debug)]
 pub struct Measured<'a> {
     pub options: &'a RunOptions,
@@ -30,7 +30,7 @@ pub struct Measured<'a> {
     pub validity: &'a Validity,
 }
 
-/// What is said before the window begins.
+/// Return the text that is printed before the window begins.
 pub fn opening(options: &RunOptions, duration_s: f64, connections: usize) -> String {
     format!(
         "Running {} test @ {}\n  {} threads and {connections} connections\n",
@@ -44,7 +44,7 @@ impl fmt::Display for Measured<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line.interrupted {
             let measured = time_s(self.line.duration_s);
-            writeln!(f, "  INTERRUPTED: what follows was measured in {measured}")?;
+            writeln!(f, "  INTERRUPTED: the results cover {measured}")?;
         }
         self.thread_stats(f)?;
         let all = self.histograms;
@@ -148,7 +148,7 @@ impl Measured<'_> {
             row(f, "service", &latency.service)?;
             return writeln!(
                 f,
-                "     service: from the write of a request to its whole answer"
+                "     service: from the write of a request to its complete response"
             );
         }
         row(f, "latency", &latency.corrected)?;
@@ -158,10 +158,7 @@ impl Measured<'_> {
         row(f, "service", &latency.service)?;
         row(f, "send lag", &latency.send_lag)?;
         row(f, "own lag", &self.validity.own_lag)?;
-        writeln!(
-            f,
-            "     latency: from the instant at which the request was to be sent"
-        )?;
+        writeln!(f, "     latency: from the intended instant of the request")?;
         if self.validity.stalls_excluded {
             writeln!(
                 f,
@@ -171,12 +168,12 @@ impl Measured<'_> {
         }
         writeln!(
             f,
-            "     service: from the write; send lag: from the one to the other\n     \
-             own lag: the send lag of those for which a connection was free"
+            "     service: from the write; send lag: from the intended instant to the write\n     \
+             own lag: send lag of the requests with a free connection"
         )
     }
 
-    /// The steps of a ladder of rates.
+    /// Write the pieces of a ladder of rates.
     fn pieces(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(pieces) = &self.line.pieces else {
             return Ok(());
@@ -240,7 +237,7 @@ impl Measured<'_> {
         if let Some(us) = line.sent_every_us {
             writeln!(
                 f,
-                "  sending      every {us} µs, what is due by then: up to so much late (send lag)"
+                "  sending      every {us} µs, all requests due by then; late by up to {us} µs (send lag)"
             )?;
         }
         writeln!(f, "  stalls       {}", self.stalls())?;
@@ -252,7 +249,7 @@ impl Measured<'_> {
         )
     }
 
-    /// What was spoken, where it was not HTTP/1.1 in the clear.
+    /// Write the protocol, unless it is HTTP/1.1 in cleartext.
     fn protocol(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = self.line;
         if line.tls.is_none() && line.streams == 1 && line.protocol == "http/1.1" {
@@ -303,7 +300,7 @@ impl Measured<'_> {
             let n = stalls.server.len();
             write!(text, ", server {n} (longest {theirs} µs)")
         } else {
-            write!(text, "; the server was not watched")
+            write!(text, "; server not watched")
         };
         let steal: f64 = self.line.steal_s.values().sum();
         if steal > 0.0 {
@@ -338,7 +335,7 @@ impl Measured<'_> {
     }
 }
 
-/// The distribution and the spectrum, in wrk2's form.
+/// Write the distribution and the spectrum in wrk2's format.
 fn spectrum(f: &mut fmt::Formatter<'_>, histogram: &Histogram<u64>, name: &str) -> fmt::Result {
     writeln!(f, "  Latency Distribution (HdrHistogram - {name})")?;
     for level in LEVELS {
@@ -363,15 +360,15 @@ fn stats_row(f: &mut fmt::Formatter<'_>, name: &str, of: [String; 3], near: f64)
     )
 }
 
-/// Right-aligned so that the numbers stand below one another whatever their unit (wrk2's
-/// `print_units`): two columns are kept for the unit.
+/// Align right so that numbers with different units line up (wrk2's `print_units`): the last two
+/// columns are for the unit.
 fn padded(text: &str, width: usize) -> String {
     let unit = text.chars().rev().take_while(char::is_ascii_alphabetic);
     let pad = 2 - unit.count().min(2);
     format!("{text:>width$}{:pad$}", "", width = width - pad)
 }
 
-/// The share of the values within a standard deviation of the mean.
+/// Return the share of the values within a standard deviation of the mean.
 fn within(histogram: &Histogram<u64>, mean: f64, stdev: f64) -> f64 {
     if histogram.is_empty() {
         return 0.0;
@@ -381,7 +378,8 @@ fn within(histogram: &Histogram<u64>, mean: f64, stdev: f64) -> f64 {
     near as f64 / histogram.len() as f64
 }
 
-/// Good answers per second: in each second, or in each tenth of a short window.
+/// Return the good answers per second: for each second, or for each tenth of a second in a short
+/// window.
 fn rates(samples: &[Sample], start: u64, end: u64) -> Vec<f64> {
     let step = if end - start >= 10_000_000_000 {
         1_000_000_000

@@ -1,4 +1,4 @@
-//! What people read: the table of `stalls`.
+//! The output of `stalls`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use tuner_loadgen::resources;
 use tuner_loadgen::stalls::{Spans, Watched};
 
-/// Stolen time before a watch.
+/// Stolen time of CPUs before they were watched.
 pub struct Steal {
     cpus: Vec<usize>,
     before: BTreeMap<usize, f64>,
@@ -23,7 +23,7 @@ impl Steal {
     }
 }
 
-/// What watched cores showed.
+/// The stalls of watched cores.
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "stalls")]
 pub struct StallReport {
@@ -36,7 +36,7 @@ pub struct StallReport {
 struct StalledCpu {
     cpu: usize,
     watched_s: f64,
-    /// Gaps in the readings of a thread that only read the clock.
+    /// Gaps between the clock readings of a thread that only reads the clock.
     spin: StallCount,
     /// Late wake-ups of a real-time thread; null if that priority is not permitted.
     ticker: Option<StallCount>,
@@ -46,7 +46,7 @@ struct StalledCpu {
 #[derive(Serialize)]
 struct StallCount {
     count: u64,
-    /// Stalled share of the time watched.
+    /// Share of the watched time.
     share: f64,
     total_us: f64,
     longest_us: f64,
@@ -66,7 +66,7 @@ impl StallCount {
 }
 
 impl StallReport {
-    /// Sum up.
+    /// Summarize the stalls.
     pub fn new(watched: &[Watched], gap_us: u64, steal: &Steal) -> Self {
         let after = resources::steal_s(&steal.cpus);
         let cpus = watched.iter().map(|w| StalledCpu {

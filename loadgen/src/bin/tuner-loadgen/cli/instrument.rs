@@ -1,4 +1,4 @@
-//! The commands about the instrument and its host: `self-test` and `ticker`.
+//! Options of the commands about the instrument and its host: `self-test` and `ticker`.
 
 use lexopt::{Arg, Parser};
 use tuner_loadgen::{selftest, sys, ticker};
@@ -6,24 +6,23 @@ use tuner_loadgen::{selftest, sys, ticker};
 use super::values::{Parsed, cpu_list, text, value};
 
 const SELF_TEST_HELP: &str = "\
-Say what this generator is worth on this host: put it to a built-in responder whose every answer is
-known beforehand.
+Measure the accuracy of this generator on this host, against a built-in responder with known delays.
 
 Usage: tuner-loadgen self-test [--cpus LIST] [--server-cpus LIST] [--for SECONDS] [--json]
 
-      --cpus LIST         the generator's CPUs, a thread on each [the first that may be used]
-      --server-cpus LIST  the responder's [the last that may be used]
-      --for S             about how long, in seconds, 4 to 600 [18]
-      --json              one JSON line
+      --cpus LIST         CPUs of the generator, one thread on each [default: the first usable one]
+      --server-cpus LIST  CPUs of the responder [default: the last usable one]
+      --for S             Run for about S seconds, 4 to 600 [default: 18]
+      --json              Print one JSON line
 
-What is measured: the floor (latency at an idle responder), pacing (how late requests are written),
-accuracy (percentiles beside theory, for known delays and for a responder that freezes for 100 ms
-every second), arrivals (whether the requests leave as a Poisson process), the highest rate of one
-thread and of all, and the finest difference of p99 that follows. docs/instrument.md explains each
-figure. Stalls of the host are left out, as tuner does; on a shared CPU nothing is.
+Measured are the floor (latency of an idle responder), pacing (how late requests are written),
+accuracy (percentiles compared with theory, for known delays and for a responder that freezes for
+100 ms every second), arrivals (whether requests leave as a Poisson process), the highest rate of
+one thread and of all, and the smallest difference of p99 that can be detected. docs/instrument.md
+explains each figure. Requests near stalls of the host are left out, as in tuner, unless generator
+and responder share a CPU.
 
-Exit codes: 0 fit; 1 not fit, with the reasons, or failed; 2 an argument that makes no sense; 130
-interrupted.
+Exit codes: 0 fit; 1 not fit (with the reasons) or failed; 2 invalid argument; 130 interrupted.
 
 Examples:
   tuner-loadgen self-test
@@ -32,23 +31,24 @@ Examples:
 ";
 
 const TICKER_HELP: &str = "\
-Watch CPUs of this host for stalls, and tell a reader that may be on another one.
+Watch CPUs of this host for stalls, and report them to a reader that may be on another host.
 
 Usage: tuner-loadgen ticker --cpus LIST [--for SECONDS] [--gap US] [--period US]
 
-      --cpus LIST   the server's, as 1,2 or 1-3
-      --for S       for so long [until standard input ends]
-      --gap US      what counts as a stall, in microseconds [100]
-      --period US   time between two looks, in microseconds [500]
+      --cpus LIST   CPUs to watch (the server's), such as 1,2 or 1-3
+      --for S       Stop after S seconds [default: at the end of standard input]
+      --gap US      Report stalls longer than US microseconds [default: 100]
+      --period US   Wake up every US microseconds [default: 500]
 
-Prints JSON lines: {\"type\":\"ticker\",...} first, a {\"type\":\"stall\",...} for each span, a
-{\"type\":\"clock\",...} every second and in answer to each line of standard input, {\"type\":\"end\",...}
-last. Instants are told on the monotonic and on the realtime clock, in nanoseconds. Ends with the
-time, with standard input, or with SIGTERM. Without the right to real-time priority (CAP_SYS_NICE,
-or ulimit -r) realtime is false: what runs on the CPU delays the ticker too, and spans shorter than
-resolution_us, which is measured all the time, say nothing.
+Prints JSON lines: {\"type\":\"ticker\",...} first, {\"type\":\"stall\",...} for each stall,
+{\"type\":\"clock\",...} every second and in answer to each line of standard input, and
+{\"type\":\"end\",...} last. Instants are given on the monotonic and on the realtime clock, in
+nanoseconds. The ticker stops after the given time, at the end of standard input, or on SIGTERM.
+Without the right to real-time priority (CAP_SYS_NICE, or ulimit -r), realtime is false: other work
+on the CPU then delays the ticker too, and stalls shorter than resolution_us, which is measured
+continuously, mean nothing.
 
-Exit codes: 0 well; 2 an argument that makes no sense; 1 anything else.
+Exit codes: 0 success; 2 invalid argument; 1 any other failure.
 
 Examples:
   tuner-loadgen ticker --cpus 1

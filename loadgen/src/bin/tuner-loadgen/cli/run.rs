@@ -1,4 +1,4 @@
-//! The options of `run`: those of wrk2 with the same meaning, and what ours adds.
+//! The options of `run`: those of wrk2 with the same meaning, and further ones.
 
 mod plan;
 
@@ -11,72 +11,76 @@ use super::units;
 use super::values::{Parsed, cpu_list, text, value, version};
 
 pub const HELP: &str = "\
-Measure one server for a while, and say whether the figures may be believed.
+Measure one server, and report whether the figures are valid.
 
 Usage: tuner-loadgen run URL [OPTIONS]
 
-As with wrk2:
-  -t, --threads N       threads, each with a CPU of its own [1]
-  -c, --connections N   connections, all threads together [32]
-  -d, --duration T      the measured part, as 30s, 2m, 1h or 500ms [10s]
-  -R, --rate N          requests per second, all together, as 500 or 20k [1000]
-  -H, --header LINE     a header field, 'Name: value', or @FILE with one a line; may be repeated
-  -L, --latency         the distribution of the latency, and its detailed percentile spectrum
-  -U, --u_latency       the same of the service time too (wrk2's uncorrected latency)
-  -T, --timeout T       give up a request after that [2s]
+As in wrk2:
+  -t, --threads N       Use N threads, each on a CPU of its own [default: 1]
+  -c, --connections N   Open N connections in total [default: 32]
+  -d, --duration T      Measure for T, such as 30s, 2m, 1h or 500ms [default: 10s]
+  -R, --rate N          Send N requests per second in total, such as 500 or 20k [default: 1000]
+  -H, --header LINE     Send a header field, 'Name: value', or those of @FILE, one per line; may be
+                        repeated
+  -L, --latency         Print the latency distribution and its detailed percentile spectrum
+  -U, --u_latency       Print the same for the service time too (wrk2's uncorrected latency)
+  -T, --timeout T       Give up a request after T [default: 2s]
 
-The load:
-  -w, --warmup T        the unrecorded part before the measured one [1s]
-      --rates LIST      a ladder of rates and ramps in place of -R and -d, as 10s:1k,30s:1k-5k
-      --instants FILE   recorded instants in place of -R: seconds from the start, one a line
-      --requests-per-connection N   close each connection after so many, and open it again
-      --closed          no rate: each connection sends as soon as its last answer is complete
-      --arrival NAME    poisson or constant [poisson]
-      --seed N          seed of the schedule [1]
-      --urls FILE       URLs or paths to ask for, one a line, as '[METHOD] TARGET [WEIGHT]';
-                        with whole URLs, the one argument URL may be left out
-      --method NAME     [GET, or POST with a body]
-      --body-file FILE  the body of every request
+Load:
+  -w, --warmup T        Warm up for T before the measured part [default: 1s]
+      --rates LIST      Offer rates and ramps one after another, such as 10s:1k,30s:1k-5k; replaces
+                        -R and -d
+      --instants FILE   Offer recorded instants: seconds from the start, one per line; replaces -R
+      --requests-per-connection N   Close and reopen each connection after N requests
+      --closed          Closed loop: send on each connection as soon as its last answer is complete
+      --arrival NAME    Arrival process: poisson or constant [default: poisson]
+      --seed N          Seed of the schedule [default: 1]
+      --urls FILE       Request URLs or paths, one per line, as '[METHOD] TARGET [WEIGHT]'; with
+                        URLs in the file, the argument URL may be omitted
+      --method NAME     HTTP method [default: GET, or POST with a body]
+      --body-file FILE  Send this body with every request
 
-The protocol (HTTP/1.1, encrypted if the URL says https):
-      --http2           HTTP/2; for an http URL with prior knowledge
-      --http3           HTTP/3, for an https URL
-      --streams N       requests that each connection may carry at a time, not for HTTP/1.1 [1]
-      --ca-file FILE    the certificates that are trusted, in PEM [the system's]
-  -k, --insecure        don't check the server's certificate
-      --no-resume       every handshake is a full one
+Protocol (HTTP/1.1, over TLS if the URL has https):
+      --http2           Use HTTP/2; for an http URL with prior knowledge
+      --http3           Use HTTP/3; needs an https URL
+      --streams N       Send up to N concurrent requests per connection, not with HTTP/1.1
+                        [default: 1]
+      --ca-file FILE    Trust these certificates, in PEM [default: the system's]
+  -k, --insecure        Do not verify the server's certificate
+      --no-resume       Make every handshake a full one
 
-The answers, of which each other one is an error, and in no percentile:
-      --expect-status N     or any [200]
-      --expect-length N     bytes of the body
-      --expect-sha256 HEX   of the body; on the first answers and every 64th, unless
-      --check all           on every one (sample or all)
+Expected answers (any other answer is an error, and counts in no percentile):
+      --expect-status N     Status, or any [default: 200]
+      --expect-length N     Bytes of the body
+      --expect-sha256 HEX   SHA-256 of the body
+      --check WHICH         Check the hash on a sample (the first answers and every 64th) or on all
+                            answers: sample or all [default: sample]
 
-The instrument:
-      --cpu LIST        the CPU of each thread, as 0 or 0,1 or 0-3
-      --ticker-cpu N    watch this CPU, the server's, for stalls (needs real-time priority); may be
-                        repeated; the server must have it to itself
-      --spin MODE       full (never sleep), off, or the last so many microseconds before a request;
-                        every:N sends together what is due, each N microseconds, as wrk2 does each
-                        1000: cheaper, and up to so much late (in send lag and latency)
-                        [full with --cpu, else off]
+Instrument:
+      --cpu LIST        CPU of each thread, such as 0 or 0,1 or 0-3
+      --ticker-cpu N    Watch this CPU of the server for stalls (needs real-time priority); only the
+                        server may run on it; may be repeated
+      --spin MODE       Wait for the next request: full never sleeps, off sleeps, N spins for the
+                        last N microseconds; every:N sends together what is due, every N
+                        microseconds, as wrk2 does every 1000: cheaper, but late by up to N (in send
+                        lag and latency)
+                        [default: full with --cpu, else off]
 
-The output:
-      --json            one JSON document (`tuner-loadgen schema window` describes it)
-      --hgrm FILE       the spectrum of the latency as a file for HdrHistogram's plotter, in ms
-      --samples DIR     each request's times, to DIR/run.samples
-  -q, --quiet           no progress (there is none either if standard error is no terminal)
-      --strict          exit code 3 if the figures are not valid
+Output:
+      --json            Print one JSON document (see `tuner-loadgen schema window`)
+      --hgrm FILE       Write the latency spectrum in ms, for HdrHistogram's plotter
+      --samples DIR     Write each request's times to DIR/run.samples
+  -q, --quiet           Show no progress (none is shown either if standard error is not a terminal)
+      --strict          Exit with 3 if the figures are not valid
 
-Not as with wrk2: the warm-up is not part of -d; what is not answered as expected enters no
-percentile, and what is never answered enters with its age; there is no -s (Lua) and no -B
-(pipelining).
+Differences from wrk2: The warm-up is not part of -d. Unexpected answers count in no percentile, and
+unanswered requests count with their age. There is no -s (Lua) and no -B (pipelining).
 
-Ctrl-C ends the measured part, and what was measured so far is printed; a second one does not wait
-for answers that are still open.
+Ctrl-C ends the measured part early and prints the results so far. A second Ctrl-C does not wait for
+open answers.
 
-Exit codes: 0 well; 2 an argument that makes no sense; 3 not valid, with --strict; 130 interrupted
-(results so far are printed); 1 anything else. A server at fault is a result, not a failure.
+Exit codes: 0 success; 2 invalid argument; 3 not valid, with --strict; 130 interrupted (the results
+so far are printed); 1 any other failure. Errors of the server are results, not failures.
 
 Examples:
   tuner-loadgen run http://127.0.0.1:8080/ -t1 -c32 -d30s -R5000 --latency --cpu 0 --ticker-cpu 1
@@ -118,7 +122,7 @@ pub struct RunOptions {
     samples: Option<PathBuf>,
     /// Print the distribution and the spectrum of the latency.
     pub latency: bool,
-    /// The same of the service time.
+    /// Print the same of the service time.
     pub uncorrected: bool,
     /// Where to write the spectrum.
     pub hgrm: Option<PathBuf>,
@@ -170,7 +174,7 @@ impl Default for RunOptions {
     }
 }
 
-/// Read the options of `run`.
+/// Parse the options of `run`.
 pub fn parse(parser: &mut Parser) -> Result<Parsed<RunOptions>, String> {
     let mut options = RunOptions::default();
     while let Some(arg) = parser.next().map_err(text)? {
@@ -190,7 +194,7 @@ pub fn parse(parser: &mut Parser) -> Result<Parsed<RunOptions>, String> {
             }
             Arg::Short('w') | Arg::Long("warmup") => o.warmup_s = seconds(parser, "--warmup")?,
             Arg::Short('R') | Arg::Long("rate") => {
-                let allowed = "requests per second, as 500 or 20k";
+                let allowed = "requests per second, such as 500 or 20k";
                 o.rate_per_s = with_unit(parser, "--rate", units::metric, allowed)?;
             }
             Arg::Long("rates") => {
@@ -257,13 +261,13 @@ pub fn parse(parser: &mut Parser) -> Result<Parsed<RunOptions>, String> {
             Arg::Long("strict") => o.strict = true,
             Arg::Short('s') | Arg::Long("script") => {
                 return Err(
-                    "-s: there is no Lua here, since a script would run between the \
-                            requests that are timed; see --urls, --method and --body-file"
+                    "-s: there is no Lua, because a script would run between the timed \
+                            requests; use --urls, --method and --body-file"
                         .into(),
                 );
             }
             Arg::Short('B') | Arg::Long("batch_latency") => {
-                return Err("-B: there is no pipelining here, so there are no batches".into());
+                return Err("-B: there is no pipelining, so there are no batches".into());
             }
             Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Print(HELP.into())),
             Arg::Short('v') => return Ok(Parsed::Print(version())),
@@ -277,7 +281,7 @@ pub fn parse(parser: &mut Parser) -> Result<Parsed<RunOptions>, String> {
 fn whole(parser: &mut Parser, name: &str) -> Result<usize, String> {
     let read =
         |text: &str| units::metric(text).filter(|n| n.fract() == 0.0 && (0.0..1e9).contains(n));
-    Ok(with_unit(parser, name, read, "a whole number, as 100 or 1k")? as usize)
+    Ok(with_unit(parser, name, read, "a whole number, such as 100 or 1k")? as usize)
 }
 
 fn seconds(parser: &mut Parser, name: &str) -> Result<f64, String> {
@@ -285,7 +289,7 @@ fn seconds(parser: &mut Parser, name: &str) -> Result<f64, String> {
         parser,
         name,
         units::seconds,
-        "a time as 30s, 2m, 1h or 500ms",
+        "a time such as 30s, 2m, 1h or 500ms",
     )
 }
 
@@ -299,7 +303,7 @@ fn with_unit(
     read(&given).ok_or_else(|| format!("{name}: {given:?} is not allowed; it must be {allowed}"))
 }
 
-/// Rates one after another.
+/// Parse consecutive rates.
 fn pieces(parser: &mut Parser) -> Result<Vec<Piece>, String> {
     let list: String = value(parser, "--rates", "a list")?;
     let piece = |text: &str| {
@@ -316,13 +320,13 @@ fn pieces(parser: &mut Parser) -> Result<Vec<Piece>, String> {
     };
     let pieces = list.split(',').map(|text| {
         piece(text).ok_or_else(|| {
-            format!("--rates: {text:?} is not allowed; it must be as 10s:1k, or 10s:1k-5k")
+            format!("--rates: {text:?} is not allowed; it must have the form 10s:1k or 10s:1k-5k")
         })
     });
     pieces.collect()
 }
 
-/// One header field, or a file of them.
+/// Parse a header field, or a file of them.
 fn headers(line: &str, into: &mut Vec<(String, String)>) -> Result<(), String> {
     let Some(file) = line.strip_prefix('@') else {
         into.push(header(line).ok_or_else(|| {

@@ -1,11 +1,11 @@
-//! Numbers with units, read and written as wrk2 does (units.c): 10k, 2m, 6.60ms, 19.81MB.
+//! Numbers with units, parsed and formatted as in wrk2 (units.c): 10k, 2m, 6.60ms, 19.81MB.
 
-/// A count or a rate: `500`, `2.5k`, `1M`, `1G` (powers of 1000, any case).
+/// Parse a count or a rate: `500`, `2.5k`, `1M`, `1G` (powers of 1000, any case).
 pub fn metric(text: &str) -> Option<f64> {
     scaled(text, &[("", 1.0), ("k", 1e3), ("m", 1e6), ("g", 1e9)])
 }
 
-/// Seconds: `30`, `30s`, `2m`, `1h`, and besides `200ms` and `50us`.
+/// Parse seconds: `30`, `30s`, `2m`, `1h`, and also `200ms` and `50us`.
 pub fn seconds(text: &str) -> Option<f64> {
     scaled(
         text,
@@ -22,7 +22,7 @@ pub fn seconds(text: &str) -> Option<f64> {
 
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    // What has no digit at its end is a word such as `inf`, or `1e`.
+    // A number that does not end with a digit is a word such as `inf`, or `1e`.
     if !digits.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
         return None;
     }
@@ -32,7 +32,7 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     Some(number * scale)
 }
 
-/// A length of time in microseconds, as `105.20us`, `6.60ms`, `1.25s`, `2.00m`.
+/// Format microseconds, as `105.20us`, `6.60ms`, `1.25s`, `2.00m`.
 pub fn time_us(us: f64) -> String {
     if us >= 1e6 {
         largest(us / 1e6, 60.0, "s", &["m"], 2)
@@ -41,23 +41,23 @@ pub fn time_us(us: f64) -> String {
     }
 }
 
-/// A length of time in seconds, as `30s`, `2m`; with decimals only where it has some.
+/// Format seconds, as `30s`, `2m`; with decimals only if needed.
 pub fn time_s(s: f64) -> String {
     let decimals = usize::from(s < 10.0 && s.fract() != 0.0) * 2;
     largest(s, 60.0, "s", &["m"], decimals)
 }
 
-/// A count, as `1.05k`.
+/// Format a count, as `1.05k`.
 pub fn count(n: f64) -> String {
     largest(n, 1000.0, "", &["k", "M", "G"], 2)
 }
 
-/// Bytes without their B, as `19.81M` (powers of 1024).
+/// Format bytes without the B, as `19.81M` (powers of 1024).
 pub fn bytes(n: f64) -> String {
     largest(n, 1024.0, "", &["K", "M", "G", "T"], 2)
 }
 
-/// wrk2 goes to the next unit at 85 % of it.
+/// Format a number in the largest unit; like wrk2, switch at 85 % of a unit.
 fn largest(n: f64, scale: f64, base: &str, units: &[&str], decimals: usize) -> String {
     let (mut amount, mut unit) = (n, base);
     for next in units {
@@ -74,7 +74,7 @@ fn largest(n: f64, scale: f64, base: &str, units: &[&str], decimals: usize) -> S
 mod tests {
     use super::*;
 
-    /// What wrk2 accepts means the same here.
+    /// Values that wrk2 accepts mean the same here.
     #[test]
     fn reads_what_wrk2_reads() {
         for (text, value) in [("500", 500.0), ("10k", 1e4), ("2.5K", 2500.0), ("1M", 1e6)] {
@@ -89,7 +89,7 @@ mod tests {
         }
     }
 
-    /// What is printed reads as wrk2 prints it.
+    /// Formatted values look as in wrk2.
     #[test]
     fn writes_as_wrk2_writes() {
         for (us, text) in [

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use lexopt::{Parser, ValueExt as _};
 
-/// The options of a command, or a text that was asked for in their place (`--help`).
+/// The options of a command, or the text of `--help` or `--version`.
 pub enum Parsed<T> {
     Options(T),
     Print(String),
@@ -20,7 +20,7 @@ pub fn text(error: lexopt::Error) -> String {
     error.to_string()
 }
 
-/// The value of an option.
+/// Parse the value of an option.
 pub fn value<T: FromStr>(parser: &mut Parser, name: &str, allowed: &str) -> Result<T, String> {
     let value = parser.value().map_err(text)?.string().map_err(text)?;
     value
@@ -28,7 +28,7 @@ pub fn value<T: FromStr>(parser: &mut Parser, name: &str, allowed: &str) -> Resu
         .map_err(|_| format!("{name}: {value:?} is not allowed; it must be {allowed}"))
 }
 
-/// The value of an option that is a list of CPUs.
+/// Parse the value of an option that is a list of CPUs.
 pub fn cpu_list(parser: &mut Parser, name: &str) -> Result<Vec<usize>, String> {
     let list: String = value(parser, name, "a list")?;
     cpus_of(&list).ok_or_else(|| {

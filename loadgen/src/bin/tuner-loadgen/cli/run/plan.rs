@@ -1,4 +1,4 @@
-//! The plan of one window that the options of `run` stand for.
+//! The plan of one window, from the options of `run`.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use tuner_loadgen::sys;
 
 use super::RunOptions;
 
-/// How long one of several addresses is tried.
+/// The longest attempt to connect to one of several addresses.
 const CONNECT: Duration = Duration::from_secs(1);
 
 impl RunOptions {
-    /// The plan that these options stand for.
+    /// Return the plan of these options.
     pub fn plan(&mut self) -> Result<Plan, String> {
         let entries = self.entries()?;
         let (scheme, host, _) = split_url(&self.url)?;
@@ -75,7 +75,7 @@ impl RunOptions {
         plan.resolve().map_err(|error| error.to_string())
     }
 
-    /// The client's side of TLS, if the URL asks for it.
+    /// Return the TLS settings, if the URL has https.
     fn tls(&self, encrypted: bool) -> Result<Option<Tls>, String> {
         let named = [
             ("--ca-file", self.ca_file.is_some()),
@@ -85,7 +85,7 @@ impl RunOptions {
         ];
         if let (false, Some((name, _))) = (encrypted, named.iter().find(|(_, given)| *given)) {
             return Err(format!(
-                "{name}: is not allowed with {:?}; the URL must begin with https",
+                "{name} is not allowed with {:?}; the URL must begin with https",
                 self.url
             ));
         }
@@ -97,22 +97,22 @@ impl RunOptions {
         }))
     }
 
-    /// Threads of the generator.
+    /// Return the number of the generator's threads.
     pub fn threads(&self) -> usize {
         self.cpus.len().max(1)
     }
 
-    /// The rate, unless something else says when requests are sent.
+    /// Return the rate, unless another option sets when requests are sent.
     fn one_rate(&self) -> Option<f64> {
         let other = self.closed || self.rates.is_some() || self.instants.is_some();
         (!other).then_some(self.rate_per_s)
     }
 
-    /// What is asked for: the list, or the one URL.
+    /// Return the targets: the list, or the one URL.
     fn entries(&mut self) -> Result<Vec<Entry>, String> {
         let listed = match &self.urls {
             None if self.url.is_empty() => {
-                return Err("run: no URL; it must be as http://127.0.0.1:8080/".into());
+                return Err("run: no URL; give one such as http://127.0.0.1:8080/".into());
             }
             None => {
                 let (_, _, path) = split_url(&self.url)?;
@@ -132,7 +132,7 @@ impl RunOptions {
         if self.url.is_empty() {
             let found = entries.iter().find_map(|entry| entry.authority.as_ref());
             let host = found.ok_or_else(|| {
-                format!("run: no URL, and {file} holds paths only; give http://127.0.0.1:8080/")
+                format!("run: no URL, and {file} contains only paths; give a URL such as http://127.0.0.1:8080/")
             })?;
             let scheme = if entries.iter().any(|entry| entry.encrypted) {
                 "https"
@@ -164,7 +164,7 @@ impl RunOptions {
         } else {
             "GET"
         };
-        // A list may mix them, and its GETs have no body.
+        // A list may mix methods, and its GETs have no body.
         let bodiless = matches!(entry.method.as_deref(), Some("GET" | "HEAD"));
         let method = entry.method.or_else(|| self.method.clone());
         Request {
@@ -179,12 +179,12 @@ impl RunOptions {
         }
     }
 
-    /// Give each of several threads a CPU: the first that the ticker does not watch.
+    /// Choose a CPU for each of several threads: the first ones that the ticker does not watch.
     fn choose_cpus(&mut self) -> Result<(), String> {
         let (threads, cpus) = (self.threads, self.cpus.len());
         if cpus > 0 && threads > 0 && threads != cpus {
             return Err(format!(
-                "--threads: {threads} is not allowed beside {cpus} CPUs; it must be {cpus}, or absent"
+                "--threads: {threads} is not allowed with --cpu of {cpus} CPUs; it must be {cpus}, or absent"
             ));
         }
         if self.connections < threads {
@@ -221,11 +221,11 @@ impl RunOptions {
     }
 }
 
-/// Scheme, host (with port, as given) and path of a URL.
+/// Split a URL into scheme, host (with the port, if given) and path.
 fn split_url(url: &str) -> Result<(&str, &str, &str), String> {
     urls::split(url).ok_or_else(|| {
         format!(
-            "{url:?} is not allowed; the URL must be as http://127.0.0.1:8080/path, or with https"
+            "{url:?} is not allowed; the URL must have the form http://127.0.0.1:8080/path, or https"
         )
     })
 }
@@ -241,7 +241,7 @@ fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
         .to_socket_addrs()
         .map_err(|error| format!("{host}: {error}"))?
         .collect();
-    // A name may stand for an address at which nobody listens: localhost, for ::1.
+    // A name may have an address on which no process listens: localhost, for ::1.
     let answers = |at: &&SocketAddr| TcpStream::connect_timeout(at, CONNECT).is_ok();
     let several = addresses.len() > 1;
     let answering = addresses.iter().filter(|_| several).find(answers);
