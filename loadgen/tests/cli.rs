@@ -381,10 +381,10 @@ fn it_dies_with_its_parent() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut told = String::new();
+    let mut line = String::new();
     let mut output = BufReader::new(parent.stdout.take().unwrap());
-    output.read_line(&mut told).unwrap();
-    let pid: u32 = told.trim().parse().unwrap();
+    output.read_line(&mut line).unwrap();
+    let pid: u32 = line.trim().parse().unwrap();
     support::await_signal_handlers(pid);
     // Closes its standard input, and so ends it.
     parent.wait().unwrap();

@@ -196,7 +196,7 @@ fn stream_errors() {
         let reset = wrote
             .iter()
             .any(|(h, _)| (h.kind, h.stream) == (frame::RST_STREAM, 1));
-        assert!(reset, "the server is told: {wrote:?}");
+        assert!(reset, "the server receives a reset: {wrote:?}");
     }
 }
 

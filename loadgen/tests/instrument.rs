@@ -149,8 +149,8 @@ fn the_ticker_reports_both_clocks() {
             assert!(line["unix_ns"][0].as_u64() < line["unix_ns"][1].as_u64());
         }
     };
-    let told = answer["monotonic_ns"].as_u64().unwrap();
-    assert!(before <= told && told <= sys::now_ns());
+    let reported = answer["monotonic_ns"].as_u64().unwrap();
+    assert!(before <= reported && reported <= sys::now_ns());
     // Up to the slewing of the realtime clock.
     assert!((between(&answer) - between(&header)).abs() < 50 * MS as i64);
     assert!(answer["steal_s"][&cpu].is_number());
