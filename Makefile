@@ -65,11 +65,12 @@ $(STAMPS)/locked-dev: requirements-dev.lock $(STAMPS)/locked
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 # As in pyproject.toml.
 EVERY_RUN := not proof and not systemd and (not fleet or every_run)
-SYSTEM := nginx nghttpx h2load compose chromium postgresql tools hosts
+SYSTEM := nginx nghttpx h2load compose chromium postgresql tools hosts rust-lints
 
 # As root, one run. A user with sudo needs two: first, as root, the tests that need root.
 .PHONY: test
-test: $(SYSTEM) lint lint-rust test-rust ## Run all checks: lints, types, tests, a study, the wheel
+test: $(SYSTEM) develop ## Run all checks: lints, types, tests, a study, the wheel
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint lint-rust test-rust
 	@if [ "$$(id -u)" -eq 0 ] || [ -n "$(ARGS)" ]; then \
 		$(PYTEST) $(ARGS); \
 	elif sudo -n true 2>/dev/null; then \
@@ -87,8 +88,8 @@ test: $(SYSTEM) lint lint-rust test-rust ## Run all checks: lints, types, tests,
 nghttpx h2load compose:
 	@.ci/require $@ || true
 
-.PHONY: postgresql chromium tools hosts
-postgresql chromium tools hosts:
+.PHONY: postgresql chromium tools hosts rust-lints
+postgresql chromium tools hosts rust-lints:
 	@.ci/require $@
 
 .PHONY: fresh
@@ -102,8 +103,7 @@ lint: develop ## Run ruff and mypy
 	$(BIN)/mypy
 
 .PHONY: lint-rust
-lint-rust: ## Run rustfmt and clippy
-	@.ci/require rust-lints
+lint-rust: rust-lints ## Run rustfmt and clippy
 	$(CARGO) fmt --manifest-path loadgen/Cargo.toml --check
 	$(CARGO) clippy $(CRATE) --all-targets -- -D warnings
 

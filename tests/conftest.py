@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import signal
 from collections.abc import Iterator
@@ -31,9 +30,9 @@ FLEET = Path(__file__).parent / "fleet"
 
 
 REAL = "real"
-"""Scope of all test files that need real servers or hosts."""
-REAL_MARKS = ("mark.integration", "mark.study", "needs_nginx")
-"""Text by which such a file is known."""
+"""Scope of all test files that measure, or change the machine."""
+REAL_ROOMS = ("app", "fleet", "hosts", "integration", "load", "servers")
+"""Rooms of such files. The others may start a server, but judge no time."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,27 +43,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist is published without types
-    """The schedule of a parallel run (``make test``): whole files, and real servers in one worker.
+    """The schedule of a parallel run (``make test``): whole files, and measurements in one worker.
 
-    What needs real servers or hosts runs one after another, as on a machine without xdist: studies
-    own the machine's cores. Everything else stays with its file, which shares its fixtures.
+    Tests that measure or change the machine run one after another, as on a machine without xdist:
+    studies own its cores. Each other file runs as a whole, since its tests share fixtures.
     xdist's own ``loadgroup`` loses its groups under pytest 9.2: xdist 3.8 writes them into
     ``Item._nodeid``, which pytest no longer reads.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return REAL if is_real(file) else file
-
-
-@functools.cache
-def is_real(file: str) -> bool:
-    """Return whether a test file has tests with real servers or hosts."""
-    path = FLEET.parents[1] / file
-    if path.parent.name == "packaging":  # They install, and measure nothing.
-        return False
-    text = path.read_text(encoding="utf-8")
-    return path.is_relative_to(FLEET) or any(mark in text for mark in REAL_MARKS)
+        return REAL if Path(file).parent.name in REAL_ROOMS else file
 
 
 @pytest.hookimpl(optionalhook=True)
