@@ -54,11 +54,11 @@ server {
 
 @dataclass
 class FakeHost:
-    """Files by path, and a server that refuses files with the word ``bad``."""
+    """Files by path, and a server that refuses what holds ``bad``."""
 
     texts: dict[str, str] = field(default_factory=lambda: {MAIN: TEXT, SITE: SHOP})
     judged: list[Mapping[str, bytes]] = field(default_factory=list)
-    """Contents that its server validated."""
+    """What its server was asked to judge."""
     namespaces: bool = True
 
     def read(self, path: str) -> bytes:
@@ -89,7 +89,7 @@ class FakeHost:
 
 
 def no_home(host: Host, program: str) -> Home:
-    """Fail: these tests read no Caddyfile."""
+    """Nobody asks for a Caddy here."""
     raise AssertionError((host, program))
 
 
@@ -145,5 +145,5 @@ def _with(study: StudyResult, before: dict[str, Any], after: dict[str, Any]) -> 
 
 
 def given(study: StudyResult, accepted: str | None = None) -> Recommended:
-    """Return the recommendation of a study."""
+    """Return what is applied of a study."""
     return recommended(study, "mine", accepted)

@@ -1,4 +1,4 @@
-"""The check of a changed host: it finds a worse host and does not react to noise."""
+"""The check of a changed host: it finds one that is worse, and noise is no reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OTHER = Host("other", {"ansible_connection": "local"})
 
 
 def share_worse(ratio: float, *, noise: float, drift: float = 1.0, control: bool = False) -> float:
-    """Return the share of 600 hosts called worse after they became slower by a factor."""
+    """Return the share of 600 hosts that are called worse, when they became slower by a factor."""
     rng = np.random.default_rng(16)
     found = 0
     for _ in range(600):
@@ -40,25 +40,25 @@ def share_worse(ratio: float, *, noise: float, drift: float = 1.0, control: bool
 
 @pytest.mark.parametrize("noise", [0.02, 0.2, 0.8])
 def test_noise_is_no_reason(noise: float) -> None:
-    """A host at the margin is called worse once in two hundred checks."""
+    """A host that is as far off as the margin allows is called worse once in two hundred times."""
     assert share_worse(1.0, noise=noise) <= 0.005
     assert share_worse(1 + MARGIN, noise=noise) <= 0.02
 
 
 def test_a_host_that_is_worse_is_found() -> None:
-    """It is worse by half, while its windows vary by a tenth."""
+    """By half, where its windows differ by a tenth among themselves."""
     assert share_worse(1.5, noise=0.1) > 0.99
 
 
 def test_what_drifts_for_a_control_as_well_is_no_reason() -> None:
-    """Without a control the same drift counts as the change."""
+    """Without a control the same drift would be taken for the change."""
     assert share_worse(1.0, noise=0.1, drift=2.0) > 0.99
     assert share_worse(1.0, noise=0.1, drift=2.0, control=True) <= 0.005
     assert share_worse(2.0, noise=0.1, drift=0.5, control=True) > 0.99
 
 
 def test_too_few_windows_give_no_number() -> None:
-    """Seven windows have no 99 % interval; a failed window does not count."""
+    """Seven cannot have an interval of 99 %; a window that failed is not counted."""
     assert judge([1.0] * 7, [9.0] * 7).ratio is None
     assert judge([1.0] * 8, [9.0] * 8).worse
     lost = [float("nan")] + [1.0] * 7
@@ -147,7 +147,7 @@ def web() -> Iterator[Web]:
 
 
 def used(_: Host) -> Usage:
-    """Return a constant resource use."""
+    """What a service uses: nothing that changes."""
     return Usage((1,), 0.0, 1 << 20)
 
 
@@ -197,7 +197,7 @@ def test_a_claimed_capacity_is_held_against_its_limit(web: Web) -> None:
 
 @pytest.mark.integration
 def test_a_limit_and_an_error_are_found(web: Web) -> None:
-    """A few probes are enough for that; the outcome says that nothing was compared."""
+    """A few probes are enough for that; they say that they compare nothing."""
     probes = Probes(Asked(web.url, 10, 100.0, "p99"), used)
     before = probes.look([HERE])
     assert "too few probes to compare" in probes.checked(HERE, before, None, "the claim")
@@ -211,7 +211,7 @@ def test_a_limit_and_an_error_are_found(web: Web) -> None:
 
 @pytest.mark.integration
 def test_hosts_are_measured_in_turn_and_called_by_their_own_names(web: Web) -> None:
-    """A host that does not answer is no control."""
+    """One that does not answer is left out as a control."""
     away = Host("away", {"ansible_host": "127.0.0.1", "tuner_address": "127.0.0.2x"})
     probes = Probes(Asked(web.url, 10, 100.0, "p99"), used)
     assert set(probes.look([HERE, away, OTHER])) == {"here", "other"}

@@ -1,4 +1,4 @@
-"""Plans of ``tuner apply``: a host's own lines stay, and planning changes nothing."""
+"""What ``tuner apply`` would do on a host: its own lines stay, and nothing changes meanwhile."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def plan(there: FakeHost, study: StudyResult | None = None) -> HostPlan:
 
 
 def refusal(there: FakeHost, study: StudyResult | None = None) -> str:
-    """Return the reason why there is no plan."""
+    """Why there is none."""
     with pytest.raises(HostError) as refused:
         plan(there, study)
     return str(refused.value)
@@ -60,7 +60,7 @@ def refusal(there: FakeHost, study: StudyResult | None = None) -> str:
 
 
 def test_files_as_they_were_tuned_become_the_tuned_ones() -> None:
-    """The plan shows no difference, and the host's server validates the new text."""
+    """Nothing is said of a difference; the host's server judges the new text."""
     there = FakeHost()
     found = plan(there)
     assert found.change.files == {MAIN: TUNED}
@@ -84,18 +84,8 @@ def test_lines_of_the_hosts_own_stay() -> None:
     assert "+    server_tokens off;" in found.words
 
 
-def test_comments_and_layout_of_a_hosts_own_are_no_difference() -> None:
-    """The server ignores them; they stay in the file that changes."""
-    own = TEXT.replace("# as it always was\n", "# ours\n\n")
-    there = FakeHost({MAIN: own, SITE: "# the shop\n" + SHOP.replace("    ", "\t")})
-    found = plan(there)
-    assert found.plan.unlike == ""
-    assert found.change.files[MAIN].startswith("# ours\n\nworker_processes 1;")
-    assert found.change.files.keys() == {MAIN}
-
-
 def test_lines_that_both_changed_are_refused_by_file_and_line() -> None:
-    """The message quotes the host's line and the study's change; no host is changed."""
+    """With what stands there, and what the study made of it; no host is changed."""
     tuned = TEXT.replace("worker_processes 1;", "worker_processes 4;")
     there = FakeHost({MAIN: TEXT.replace("worker_processes 1;", "worker_processes 2;"), SITE: SHOP})
     words = refusal(there, own_study(tuned=tuned))
@@ -105,7 +95,7 @@ def test_lines_that_both_changed_are_refused_by_file_and_line() -> None:
 
 
 def test_a_file_that_the_host_does_not_include_is_refused() -> None:
-    """Changing it would have no effect."""
+    """A change of it would have no effect."""
     want = wanted(given(own_study()), inventory="prod.yml", target="/etc/nginx/other.conf")
     there = FakeHost({"/etc/nginx/other.conf": TEXT, SITE: SHOP, MAIN: TEXT})
     with pytest.raises(HostError, match=f"{MAIN}: was changed by the study, and .* not include"):
@@ -125,7 +115,7 @@ def test_a_file_that_the_host_does_not_include_is_refused() -> None:
 def test_a_patch_stays_below_the_folder_of_the_main_file(
     config: str, folder: str, name: str, words: str
 ) -> None:
-    """A record that names another folder is refused before any host is asked."""
+    """Whatever its record says that its names count from; no host is asked."""
     more = {"own.patch": f"  patch -p0 -d {folder} < own.patch\n", f"own/{name}": "evil"}
     study = given(own_study())
     hostile = replace(study, chosen=replace(study.chosen, more=more))
@@ -144,7 +134,7 @@ def test_a_patch_of_a_copy_is_applied_where_the_hosts_file_lies() -> None:
 
 
 def test_a_host_that_has_it_already_is_not_changed() -> None:
-    """Its server validates nothing, and the plan is empty."""
+    """Nothing is judged, and nothing is to be done."""
     there = FakeHost({MAIN: TUNED, SITE: SHOP})
     found = plan(there)
     assert not found.is_needed
@@ -153,7 +143,7 @@ def test_a_host_that_has_it_already_is_not_changed() -> None:
 
 
 def test_what_the_hosts_server_refuses_is_refused_before_a_file_is_replaced() -> None:
-    """The message quotes the server."""
+    """In the words of the server."""
     words = refusal(FakeHost(), own_study(tuned=TEXT + "bad;\n"))
     assert f"nginx refused it: nginx -t: [emerg] unknown directive in {MAIN}:1" in words
 
@@ -166,7 +156,7 @@ def test_a_host_without_mount_namespaces_says_when_it_validates() -> None:
 
 
 def test_a_file_that_is_no_text_is_refused() -> None:
-    """Its bytes cannot be sent as text."""
+    """Its bytes would not arrive as they are."""
     there = FakeHost({MAIN: TEXT.replace("as it always", "caf\udce9"), SITE: SHOP})
     assert f"{MAIN}: holds bytes that are no UTF-8" in refusal(there)
 
@@ -179,14 +169,14 @@ def test_a_file_that_is_no_text_is_refused() -> None:
     ],
 )
 def test_a_host_that_is_changed_already_is_refused(owner: str, words: str) -> None:
-    """The guard would restore files that this change does not name."""
+    """Until that is rolled back: the guard would give back what this change does not name."""
     owner = owner or f"mine {given(own_study()).chosen.digest}"
     there = FakeHost({MAIN: TEXT, SITE: SHOP, STATE: f'{{"owner": "{owner}"}}'})
     assert words in refusal(there)
 
 
 def test_every_host_is_planned_before_any_is_changed() -> None:
-    """One message lists all refused hosts with their reasons, and how to change the others."""
+    """All that cannot be applied is said at once, each host with its own reason."""
     hosts = {"one": FakeHost(), "two": FakeHost({SITE: SHOP}), "three": FakeHost({MAIN: "http {"})}
     want = wanted(given(own_study()), inventory="prod.yml")
     among = [host(name) for name in hosts]
@@ -208,7 +198,7 @@ def test_every_host_is_planned_before_any_is_changed() -> None:
 
 
 def test_a_study_of_the_lab_sets_its_settings_in_the_hosts_own_files() -> None:
-    """The host's site, comments and limits stay; nothing of the lab's file is copied."""
+    """The host's site, comments and limits stay; the lab's file is nowhere."""
     there = FakeHost({MAIN: TEXT, SITE: PROXY})
     found = plan(there, lab_study())
     made = found.change.files
@@ -226,7 +216,7 @@ def test_a_study_of_the_lab_sets_its_settings_in_the_hosts_own_files() -> None:
 
 
 def test_settings_that_the_study_did_not_change_stay_as_the_host_has_them() -> None:
-    """The plan lists those that differed in the study."""
+    """They are named, since the study had them otherwise."""
     there = FakeHost({MAIN: TEXT.replace("65;", "65;\n    keepalive_requests 7;"), SITE: PROXY})
     found = plan(there, lab_study(tuned={**BEFORE, "proxy_http_version": "1.1"}))
     assert "keepalive_requests 7;" in found.change.files.get(MAIN, there.texts[MAIN])
@@ -235,14 +225,14 @@ def test_settings_that_the_study_did_not_change_stay_as_the_host_has_them() -> N
 
 
 def test_a_setting_that_has_no_effect_on_the_host_is_refused() -> None:
-    """It depends on a setting that the study did not change and that differs on the host."""
+    """What it needs is not among what the study changed, and is otherwise there."""
     there = FakeHost({MAIN: TEXT, SITE: PROXY})
     words = refusal(there, lab_study(tuned={**BEFORE, "upstream_keepalive": 32}))
     assert "upstream_keepalive has no effect" in words
 
 
 def test_a_setting_without_a_place_is_refused_with_the_command_that_tunes_the_hosts_files() -> None:
-    """A host without a proxy has no place for upstream connections."""
+    """A host that proxies nowhere has no place for upstream connections."""
     words = refusal(FakeHost(), lab_study())
     assert "web: " in words
     assert f"tune its own files instead: tuner optimize --server nginx --config COPY-OF-{MAIN}" in (
@@ -267,7 +257,7 @@ def test_a_lab_study_of_caddy_is_refused_with_that_command() -> None:
     NGINX is None or os.geteuid() != 0, reason="no nginx, or not root: no mount namespace"
 )
 def test_a_real_server_judges_files_that_are_not_there_yet(tmp_path: Path) -> None:
-    """In its own mount namespace: the file keeps its bytes before, during and after."""
+    """In its own mount namespace: the file has its own bytes, before, meanwhile and after."""
     main = tmp_path / "nginx.conf"
     main.write_text("events {}\n")
     agent = Agent(Host("here", {"ansible_connection": "local"}), str(tmp_path / "socket"))

@@ -1,4 +1,4 @@
-"""Studies that can be applied: a better one, or one whose verdict the user accepts by name."""
+"""Which studies are applied: those that showed something, or whose verdict is accepted by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_better_configuration_is_recommended() -> None:
 
 @pytest.mark.parametrize("outcome", FORCEABLE)
 def test_any_other_verdict_is_refused_and_can_be_accepted_by_its_name(outcome: str) -> None:
-    """The message names verdict, ratio and option; the name of another verdict is refused too."""
+    """The message names verdict, ratio and option; another name is refused as well."""
     with pytest.raises(DefinitionError, match=f"is {outcome} .ratio [0-9.]+, .*") as refused:
         given(lab_study(outcome))
     assert f"--force-verdict {outcome}" in str(refused.value)
@@ -34,14 +34,14 @@ def test_any_other_verdict_is_refused_and_can_be_accepted_by_its_name(outcome: s
 
 
 def test_a_verdict_that_is_better_is_not_accepted_as_another() -> None:
-    """The user expects another verdict, so this is the wrong study."""
+    """A user who expected another verdict is looking at the wrong study."""
     with pytest.raises(DefinitionError, match=r"is better .*; leave the option out"):
         given(lab_study(), "equivalent")
 
 
 @pytest.mark.parametrize("accepted", [None, *FORCEABLE])
 def test_a_study_without_a_verdict_is_never_applied(accepted: str | None) -> None:
-    """No accepted verdict changes that; the message names the command that continues the study."""
+    """Whatever is accepted: nothing was shown; the message says how to go on."""
     study = replace(lab_study(), verdict=None)
     with pytest.raises(DefinitionError, match=r"has no verdict.*tuner optimize --resume"):
         given(study, accepted)

@@ -1,4 +1,4 @@
-"""Hosts change one by one, and none stays changed if one fails."""
+"""Hosts are changed one by one, and none stays changed when one cannot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = ("east", "north", "west")
 
 @dataclass
 class Site:
-    """Fake services and probes that keep a list of their calls."""
+    """Services and probes that do as they are told, and write down what they were asked."""
 
     refuses: str = ""
     """Host whose server refuses the files."""
@@ -31,7 +31,7 @@ class Site:
     stops: str = ""
     """Host at which the user presses Ctrl-C."""
     lost: tuple[str, ...] = ()
-    """Hosts that cannot be reached for the rollback."""
+    """Hosts that cannot be reached for the way back."""
     done: list[str] = field(default_factory=list)
     record: list[tuple[str, str]] = field(default_factory=list)
     leases_s: list[float] = field(default_factory=list)
@@ -81,26 +81,26 @@ class Site:
         self.record.append((entry.host, entry.what))
 
     def run(self, plans: Sequence[HostPlan], controls: Sequence[Host] = ()) -> None:
-        """Run a roll-out with these fakes."""
+        """Roll out."""
         RollOut(self, self, self.keep_record, "the claim", note=self.done.append).run(
             plans, controls
         )
 
 
 def plans(hosts: Mapping[str, FakeHost] | None = None) -> list[HostPlan]:
-    """Return the plans for the hosts."""
+    """What is to be done on the hosts."""
     there = hosts or {name: FakeHost() for name in NAMES}
     want = wanted(given(own_study()), inventory="prod.yml")
     return [*planned([host(name) for name in there], want, lambda h: there[h.name], no_home).plans]
 
 
 def acts(site: Site) -> list[str]:
-    """Return the calls of services and probes."""
+    """What was asked of services and probes."""
     return [each for each in site.done if each.split()[0] in {"look", "change", "check", "keep"}]
 
 
 def test_each_host_is_measured_before_and_after_its_change() -> None:
-    """Measured in turn with a host that does not change; all stay changed if all are well."""
+    """In turn with a host that does not change at that time; all stay when all are well."""
     site = Site()
     site.run(plans(), [host("spare")])
     assert acts(site) == [
@@ -115,7 +115,7 @@ def test_each_host_is_measured_before_and_after_its_change() -> None:
 
 
 def test_the_last_host_has_no_other_to_be_compared_with() -> None:
-    """A host that changed in the same run is no control."""
+    """Hosts that were changed in the same run are no control."""
     site = Site()
     site.run(plans())
     assert "check north against west" in site.done
@@ -123,7 +123,7 @@ def test_the_last_host_has_no_other_to_be_compared_with() -> None:
 
 
 def test_a_host_that_is_worse_puts_every_host_back() -> None:
-    """The message has the reason, and the next host is not touched."""
+    """By itself, with the reason; the next host is not touched."""
     site = Site(worse="north")
     with pytest.raises(HostError, match="north is worse; rolled back: east, north"):
         site.run(plans())
@@ -136,7 +136,7 @@ def test_a_host_that_is_worse_puts_every_host_back() -> None:
 
 
 def test_a_host_that_refuses_the_files_puts_the_others_back() -> None:
-    """The message quotes its server; that host was not changed."""
+    """In the words of its server; it was not changed itself."""
     site = Site(refuses="north")
     with pytest.raises(HostError, match="north: nginx refused: unknown directive; rolled back: e"):
         site.run(plans())
@@ -144,7 +144,7 @@ def test_a_host_that_refuses_the_files_puts_the_others_back() -> None:
 
 
 def test_an_interruption_puts_every_host_back() -> None:
-    """The interruption still ends the command."""
+    """And is still an interruption."""
     site = Site(stops="east")
     with pytest.raises(Interrupted):
         site.run(plans())
@@ -153,14 +153,14 @@ def test_an_interruption_puts_every_host_back() -> None:
 
 
 def test_a_host_that_is_away_on_the_way_back_is_named() -> None:
-    """The message says what happens to it and what to do."""
+    """With what becomes of it, and what to do."""
     site = Site(worse="north", lost=("east",))
     with pytest.raises(HostError, match=r"NOT rolled back: east: no answer.*tuner rollback"):
         site.run(plans())
 
 
 def test_hosts_that_have_it_already_are_left_alone() -> None:
-    """The roll-out neither measures nor changes them."""
+    """They are neither measured nor changed."""
     site = Site()
     site.run(plans({"east": FakeHost({**FakeHost().texts, MAIN: TUNED}), "north": FakeHost()}))
     assert acts(site)[0].startswith("look north")

@@ -68,7 +68,7 @@ def here(studies: Path, own: Path, tuner: Tuner, monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_a_terminal_it_must_be_confirmed_beforehand(here: Tuner, own: Path) -> None:
-    """The command ends before it reads a host."""
+    """Nothing is read of any host: there is nobody to ask."""
     before = own.read_text()
     done = here("mine")
     assert done.code == 2
@@ -79,7 +79,7 @@ def test_without_a_terminal_it_must_be_confirmed_beforehand(here: Tuner, own: Pa
 def test_in_a_terminal_it_asks_after_showing_the_difference(
     here: Tuner, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer no changes nothing."""
+    """Without a yes nothing is changed."""
     before = own.read_text()
     monkeypatch.setattr(sys, "stdin", Terminal("no\n"))
     done = here("mine")
@@ -111,7 +111,7 @@ def test_what_would_change_is_shown_and_nothing_changes(
 
 
 def test_a_verdict_is_accepted_by_its_own_name_only(here: Tuner) -> None:
-    """A better study cannot be applied as an equivalent one."""
+    """A study whose verdict is better is not applied as one that is equivalent."""
     done = here("mine", "--diff", "--force-verdict", "equivalent")
     assert done.code == 2
     assert "--force-verdict: the verdict of 'mine' is better " in done.err

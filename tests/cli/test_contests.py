@@ -137,6 +137,18 @@ def test_an_interrupted_run_goes_on_from_its_record(
     assert windows_in("mine") == after
 
 
+def test_how_to_resume_is_printed_even_where_no_report_can_be_written(
+    tuner: Tuner, host: SimulatedHost
+) -> None:
+    """A folder lies where the page belongs; the record is whole."""
+    host.faults = replace(host.faults, interrupted={20})
+    Path("studies/mine/report.html").mkdir(parents=True)
+    cut = tuner("compare", "nginx:stock", "nginx:hand", "--time", "30s", "--name", "mine")
+    assert cut.code == 130
+    assert "the report could not be written" in cut.err
+    assert "tuner compare nginx:stock nginx:hand --resume --name mine" in cut.err
+
+
 def test_an_interrupted_ladder_goes_on_at_the_rates_that_are_left(
     tuner: Tuner, host: SimulatedHost
 ) -> None:

@@ -238,18 +238,18 @@ def test_a_study_of_several_workers_is_signed_by_the_one_that_began_it(
     progress = TerminalProgress(quiet=True)
     signing.begin(Store.open(url, NAME))
     first = joined(url, "a", simulated(1))
-    with signing.signed(first, progress):
+    with signing.signed(lambda: [first], progress):
         first.set_ended()
     assert made_here(whole(url)) == "here"
     monkeypatch.setenv("XDG_STATE_HOME", str(Path("theirs").absolute()))
     second = joined(url, "b", simulated(2))
-    with signing.signed(second, progress):
+    with signing.signed(lambda: [second], progress):
         second.set_ended()
     assert made_here(whole(url)) == "elsewhere"
     monkeypatch.setenv("XDG_STATE_HOME", str(Path("state").absolute()))
     assert made_here(whole(url)) == "changed"
     assert "another worker measured for it" in whose(whole(url))
-    with signing.signed(first, progress):
+    with signing.signed(lambda: [first], progress):
         pass
     assert made_here(whole(url)) == "here"
 

@@ -12,7 +12,6 @@ from tests.report.test_contest_pages import met
 from tuner.export.index import write_index
 from tuner.export.results import write_results
 from tuner.export.run import run_files, write_run
-from tuner.judge.contest_results import evaluate_contest
 from tuner.judge.results import evaluate
 from tuner.record.file import read_record
 from tuner.report.contest import brief, contest_data
@@ -44,7 +43,9 @@ def test_every_picture_and_link_leads_to_a_file(results: Path) -> None:
 def test_the_same_figures_come_from_the_kept_record(results: Path) -> None:
     """The small form holds all that the page needs, availability in time among it."""
     kept = results / "run" / "record-words.json.gz"
-    assert contest_data(evaluate_contest(read_record(kept))) == contest_data(met())
+    found = evaluate(read_record(kept)).contest
+    assert found is not None
+    assert contest_data(found) == contest_data(met())
     assert kept.stat().st_size < 300_000
 
 

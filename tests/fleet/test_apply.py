@@ -34,13 +34,13 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 
 def applied(recommended: Path) -> list[tuple[str, str]]:
-    """Return host and action of each change in the record."""
+    """Host and what was done, from the record."""
     record = Store.open(sqlite_url(recommended / "studies/mine"), "mine").record()
     return [(entry.host, entry.what) for entry in record.applied]
 
 
 def test_check_shows_it_and_changes_nothing(hosts: Bed, recommended: Path) -> None:
-    """Each host's own server validates it, and no host has an additional file."""
+    """Each host's own server has judged it, and no host has a file more than before."""
     before = {name: host.files() for name, host in hosts.hosts.items()}
     inventory = ("--inventory", str(hosts.inventory))
     done = tuner(recommended, "apply", "mine", *inventory, "--check")
@@ -54,7 +54,7 @@ def test_check_shows_it_and_changes_nothing(hosts: Bed, recommended: Path) -> No
 
 @pytest.mark.every_run
 def test_canary_then_rollback(hosts: Bed, recommended: Path) -> None:
-    """One host changes and the other does not; rollback restores it, and the record holds both."""
+    """One host runs with it, the other is not touched; then both are as before, and it is noted."""
     before = {name: own_files(host) for name, host in hosts.hosts.items()}
     inventory = ("--inventory", str(hosts.inventory))
     probe = ("--probe", "http://{host}/", "--probes", "20", "--yes")
@@ -74,7 +74,7 @@ def test_canary_then_rollback(hosts: Bed, recommended: Path) -> None:
 
 
 def test_a_limit_that_does_not_hold_puts_every_host_back(hosts: Bed, recommended: Path) -> None:
-    """If one host is too slow, no host stays changed, and all serve."""
+    """No host stays changed when one of them is too slow, and they all serve."""
     before = {name: own_files(host) for name, host in hosts.hosts.items()}
     options = ("--inventory", str(hosts.inventory), "--watch", "p99<1us", "--probes", "10")
     done = tuner(recommended, "apply", "mine", "--yes", *options)

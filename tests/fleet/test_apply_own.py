@@ -1,4 +1,4 @@
-"""``tuner apply`` of a study of the user's own files to a host whose files differ."""
+"""``tuner apply`` of a study of one's own files, to a host whose files are not quite those."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def made() -> Iterator[Bed]:
 
 @pytest.fixture
 def web(made: Bed) -> Iterator[BedHost]:
-    """Yield the host; after a test its files are as before, and no guard waits."""
+    """Its files are as before when a test is over, and nothing waits to put them back."""
     web = made["web"]
     before = own_files(web)
     yield web
@@ -65,7 +65,7 @@ def there(made: Bed) -> Iterator[Reached]:
 
 
 def study(web: BedHost, becomes: str) -> StudyResult:
-    """Return a study of Debian's files that changed the http block."""
+    """Return a study of Debian's files in which the http block became another."""
     text = (web.base / MAIN.lstrip("/")).read_text()
     more = exported("0123", {MAIN: text}, {MAIN: text.replace("http {", becomes, 1)}, MAIN, "nginx")
     found = evaluated("better")
@@ -80,7 +80,7 @@ def study(web: BedHost, becomes: str) -> StudyResult:
 
 
 def plan(made: Bed, there: Reached, result: StudyResult) -> list[HostPlan]:
-    """Return the plans of applying it."""
+    """What applying it would do."""
     want = wanted(recommended(result, "mine"), inventory=str(made.inventory))
     hosts = read_inventory(str(made.inventory), generators=False).targets
     found = planned(hosts, want, there.agent, there.home)
@@ -89,7 +89,7 @@ def plan(made: Bed, there: Reached, result: StudyResult) -> list[HostPlan]:
 
 
 def roll_out(there: Reached, plans: list[HostPlan], probes: int) -> list[Applied]:
-    """Roll out; return the changes for the record."""
+    """Do it; what is then in the record."""
     done: list[Applied] = []
     judge = Probes(
         Asked(PROBE, probes, 100.0, "p50"), lambda host: there.agent(host).usage("nginx")
@@ -102,7 +102,7 @@ def roll_out(there: Reached, plans: list[HostPlan], probes: int) -> list[Applied
 
 
 def asked(web: BedHost, path: str) -> tuple[int, str]:
-    """Return status and headers of an answer."""
+    """Status and headers of an answer."""
     try:
         with urllib.request.urlopen(f"http://{web.address}{path}", timeout=5) as answer:
             return answer.status, str(answer.headers)
@@ -112,7 +112,7 @@ def asked(web: BedHost, path: str) -> tuple[int, str]:
 
 @pytest.mark.every_run
 def test_a_hosts_own_lines_stay(made: Bed, web: BedHost, there: Reached) -> None:
-    """They stay in the file that changes and in one that does not, and after the rollback."""
+    """In the file that changes and in one that does not: they hold before and afterwards."""
     main, site = (web.root / path.lstrip("/") for path in (MAIN, SITE))
     before = {path: path.read_text() for path in (main, site.resolve())}
     target = web.root / "etc/nginx/sites-available/default"
@@ -141,7 +141,7 @@ def test_a_hosts_own_lines_stay(made: Bed, web: BedHost, there: Reached) -> None
 def test_a_host_that_is_worse_gets_its_own_files_back(
     made: Bed, web: BedHost, there: Reached
 ) -> None:
-    """The configuration is really slower, measured over the network."""
+    """By itself: a configuration that is really slower, measured over the network."""
     plans = plan(made, there, study(web, SLOW))
     with pytest.raises(HostError, match=r"web is worse by more than 10%.*; rolled back: web"):
         roll_out(there, plans, 400)
@@ -149,7 +149,7 @@ def test_a_host_that_is_worse_gets_its_own_files_back(
 
 
 def test_lines_that_both_changed_are_refused(made: Bed, web: BedHost, there: Reached) -> None:
-    """The message has file and line; nothing is left on the host."""
+    """By file and line, over SSH; nothing is left on the host."""
     main = web.root / MAIN.lstrip("/")
     text = main.read_text()
     main.write_text(text.replace("http {", "http { # ours", 1))
@@ -164,7 +164,7 @@ def test_lines_that_both_changed_are_refused(made: Bed, web: BedHost, there: Rea
 def test_a_file_that_changed_since_it_was_planned_is_not_replaced(
     made: Bed, web: BedHost, there: Reached
 ) -> None:
-    """Another user may have changed it while tuner waited for the answer."""
+    """Somebody may have worked on it while the question was on the screen."""
     main = web.root / MAIN.lstrip("/")
     plans = plan(made, there, study(web, QUICK))
     text = main.read_text()

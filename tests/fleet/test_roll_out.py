@@ -1,4 +1,4 @@
-"""``tuner apply`` and ``rollback`` with a host that fails: nothing half done, all reported."""
+"""``tuner apply`` and ``rollback`` where a host stands in the way: nothing half done or untold."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def made() -> Iterator[Bed]:
 
 @pytest.fixture
 def hosts(made: Bed) -> Iterator[Bed]:
-    """Yield the hosts; after a test they have their own files, and no guard waits."""
+    """They have their own files again when a test is over, and nothing waits to put them back."""
     before = {name: own_files(host) for name, host in made.hosts.items()}
     yield made
     assert {name: own_files(host) for name, host in made.hosts.items()} == before
@@ -49,7 +49,7 @@ def hosts(made: Bed) -> Iterator[Bed]:
 
 
 def call(study: Path, hosts: Bed, command: str, *more: str) -> tuple[int, str, str]:
-    """Return exit code, standard output and standard error of a command on these hosts."""
+    """Exit code of the command on these hosts, what it printed, and what it said beside that."""
     options = ("--probes", "10", "--yes") if command == "apply" else ()
     inventory = ("--inventory", str(hosts.inventory))
     done = tuner(study, command, "mine", *inventory, *options, *more)
@@ -57,7 +57,7 @@ def call(study: Path, hosts: Bed, command: str, *more: str) -> tuple[int, str, s
 
 
 def recorded(study: Path) -> list[tuple[str, str]]:
-    """Return host and action of each change in the report's JSON."""
+    """Host and what was done, as the report's JSON tells it."""
     done = tuner(study, "report", "mine", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)["applied"]
@@ -66,12 +66,12 @@ def recorded(study: Path) -> list[tuple[str, str]]:
 
 
 def master(host: BedHost) -> str:
-    """Return the process id of the host's service."""
+    """Return the process of its service."""
     return host.run("cat", "/run/nginx.pid")
 
 
 def test_a_host_that_refuses_it_keeps_every_host_unchanged(hosts: Bed, recommended: Path) -> None:
-    """The message quotes its server, which validates before the first change, and names --limit."""
+    """In the words of its server, asked before the first host is changed."""
     north, seen = hosts["north"], len(recorded(recommended))
     masters = {name: master(hosts[name]) for name in NAMES}
     north.run("mv", "/var/log/nginx", "/var/log/elsewhere")
@@ -90,7 +90,7 @@ def test_a_host_that_refuses_it_keeps_every_host_unchanged(hosts: Bed, recommend
 
 
 def test_a_host_that_is_down_keeps_every_host_unchanged(hosts: Bed, recommended: Path) -> None:
-    """The message names it before any host changes."""
+    """It is named, before any host is changed."""
     seen = len(recorded(recommended))
     hosts["west"].kill()
     try:
@@ -120,7 +120,7 @@ class Unmeasured:
 
 
 def test_a_host_that_dies_meanwhile_keeps_no_other_changed(hosts: Bed, recommended: Path) -> None:
-    """Earlier hosts are rolled back and in the record; the message says what to do about it."""
+    """Those before it are rolled back and in the record; it is named, with what to do."""
     seen = len(recorded(recommended))
     store = Store.open(sqlite_url(recommended / "studies/mine"), "mine")
     want = wanted(recommended_of(evaluate(store.record()), "mine"), inventory="hosts.yml")
@@ -144,7 +144,7 @@ def test_a_host_that_dies_meanwhile_keeps_no_other_changed(hosts: Bed, recommend
 
 
 def test_a_rollback_does_what_it_can_and_may_be_repeated(hosts: Bed, recommended: Path) -> None:
-    """Two of three hosts are restored; a second call restores the third when it is back."""
+    """Of three hosts one is away: the others are back; the same command again does the rest."""
     seen = len(recorded(recommended))
     assert call(recommended, hosts, "apply")[0] == 0
     hosts["north"].kill()
@@ -168,7 +168,7 @@ def test_a_rollback_does_what_it_can_and_may_be_repeated(hosts: Bed, recommended
 
 
 def test_what_another_study_applied_is_left_alone(hosts: Bed, recommended: Path) -> None:
-    """The second study is refused by name, and neither its failure nor a rollback removes it."""
+    """It is refused by name, and neither the way back from that nor a rollback takes it away."""
     east, seen = hosts["east"], len(recorded(recommended))
     assert call(recommended, hosts, "apply", "--canary", "1")[0] == 0
     state = east.root / GUARD / "saved.json"

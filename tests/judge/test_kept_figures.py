@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from tuner.judge.contest_results import evaluate_contest
 from tuner.judge.results import evaluate
 from tuner.record.file import read_record
 from tuner.report.contest import contest_data
@@ -58,11 +57,8 @@ def test_there_are_records() -> None:
 def test_a_kept_record_is_evaluated_to_the_same_figures(path: Path) -> None:
     """To the last digit but for rounding, which differs between processors' vector units."""
     record = read_record(path)
-    found = (
-        contest_data(evaluate_contest(record))
-        if record.contest
-        else as_data(evaluate(record), path.parent)
-    )
+    result = evaluate(record)
+    found = contest_data(result.contest) if result.contest else as_data(result, path.parent)
     kept = KEPT / f"{path.parent.name}-{path.name.split('.')[0]}.json"
     if not kept.is_file():
         kept.write_text(json.dumps(figures(found), indent=0) + "\n", encoding="utf-8")

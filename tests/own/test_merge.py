@@ -1,4 +1,4 @@
-"""Merging a study's change into a file that differs from the one that was tuned."""
+"""A study's patch on a file that is not the one that was tuned."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ TEXTS = st.lists(st.sampled_from(["a", "b", "-c", "+++ d", "@@ -1 +1 @@"]), max_
     ],
 )
 def test_changes_apart_are_both_kept(ours: str, theirs: str, wanted: str) -> None:
-    """A line that only one side changed gets that change."""
+    """A line that one side alone changed gets that change."""
     found = merge(BASE, ours, theirs)
     assert (found.text, found.conflicts) == (wanted, ())
 
 
 def test_lines_that_both_sides_changed_are_a_conflict() -> None:
-    """It holds the line of our text and all three versions; our text stays."""
+    """With the line of our text, and all three versions; our text stays."""
     found = merge(BASE, "first\na\nb\nmine\nd\ne\n", "a\nb\ntheirs\nd\ne\n")
     (conflict,) = found.conflicts
     assert conflict.line == 4
@@ -46,7 +46,7 @@ def test_lines_that_both_sides_changed_are_a_conflict() -> None:
 
 @given(base=TEXTS, other=TEXTS)
 def test_one_side_alone_is_taken_whole(base: str, other: str) -> None:
-    """A side without changes gets the text of the other side."""
+    """Whoever did not change anything gets what the other side has."""
     for ours, theirs in ((base, other), (other, base), (other, other)):
         found = merge(base, ours, theirs)
         assert (found.text, found.conflicts) == (other, ())
@@ -54,14 +54,14 @@ def test_one_side_alone_is_taken_whole(base: str, other: str) -> None:
 
 @given(before=TEXTS, after=TEXTS)
 def test_a_patch_leads_back_to_the_files_before_it(before: str, after: str) -> None:
-    """This holds for any lines, with or without a line feed at the end."""
+    """Whatever its lines look like, and with or without a line feed at the end."""
     text = patch({"/etc/f": before}, {"/etc/f": after}, Path("/etc"))
     assert before_patch(f"a head\n\n{text}", {"f": after}) == {"f": before if text else after}
 
 
 @pytest.mark.parametrize("after", [{"f": "a\nX\n"}, {"g": "a\nB\n"}])
 def test_a_patch_of_other_files_is_refused(after: dict[str, str]) -> None:
-    """The result holds no line that none of the texts had."""
+    """It never gives a text that was not there."""
     text = patch({"/etc/f": "a\nb\n"}, {"/etc/f": "a\nB\n"}, Path("/etc"))
     with pytest.raises(ValueError, match="patch"):
         before_patch(text, after)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from tests.measurement.windows import window
 from tests.phases.rig import all_the_same, blocks, rig
 from tuner.errors import HostError, InstrumentError
 from tuner.load.generator import Next, WindowPlan
@@ -167,6 +168,14 @@ def test_a_server_that_answers_next_to_nothing_cannot_be_measured() -> None:
     """The message has the figure."""
     with pytest.raises(InstrumentError, match=r"0\.50 requests/s, too few"):
         load_point(Capacity(0.5, generator_bound=False), None)
+
+
+def test_a_window_without_an_answer_leaves_no_capacity() -> None:
+    """There is no throughput to plan with; invalid windows do not count."""
+    answered, silent = (window("baseline", n, 100.0, completed=n) for n in (100, 0))
+    assert Capacity.of([answered, silent], 1) is None
+    assert Capacity.of([answered, replace(silent, invalid=("stalls",))], 1) is not None
+    assert Capacity.of([], 1) is None
 
 
 @pytest.mark.parametrize(

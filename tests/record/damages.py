@@ -29,7 +29,6 @@ from typing import Any
 
 from tests.phases.rig import NAME, rig
 from tuner.errors import StoreError
-from tuner.judge.contest_results import evaluate_contest
 from tuner.judge.results import evaluate
 from tuner.record.check import reading
 from tuner.record.file import read_record, write_record
@@ -237,15 +236,14 @@ def report(record: Record, *, pictures: bool) -> str:
 
     Pictures are made by a process of their own, which takes a second.
     """
-    if record.contest is not None:
-        contest = evaluate_contest(record)
+    study = evaluate(record)
+    if (contest := study.contest) is not None:
         with reading("the report"):
             json.dumps(contest_data(contest))
             contest_markdown([contest])
             if pictures:
                 contest_html([contest])
         return f"{len(contest.compared)} comparisons"
-    study = evaluate(record)
     with reading("the report"):
         json.dumps(as_data(study, Path()))
         render_markdown(study), verdict_lines(study)

@@ -16,7 +16,8 @@ from tests.report.conftest import HOSTILE
 from tests.report.test_browser import CHROMIUM, visit
 from tests.report.test_html import parsed
 from tuner.judge.contest import arm_figures, plan_contest
-from tuner.judge.contest_results import ContestResult, evaluate_contest
+from tuner.judge.contest_results import ContestResult
+from tuner.judge.results import evaluate
 from tuner.measurement.resources import ProcessUsage, Resources
 from tuner.measurement.window import Measurement
 from tuner.phases.block import Arm
@@ -30,6 +31,7 @@ from tuner.record.contenders import (
     Published,
     PublishedRow,
 )
+from tuner.record.model import Record
 from tuner.report.contest import arm_table, brief, text_lines
 from tuner.report.contest_pages import contest_html, contest_markdown, contest_pictures
 from tuner.space.configuration import Value
@@ -45,6 +47,13 @@ def hand_is_faster(values: Mapping[str, Value]) -> Effect:
     """``hand`` takes 22 % of the latency away, and half of the CPU time."""
     hand = values == HAND.values
     return Effect(ln_latency=-0.25 * hand, capacity_per_s=4_000.0, cpu_us=50.0 if hand else 100.0)
+
+
+def evaluated(record: Record) -> ContestResult:
+    """Return the contest of a record."""
+    found = evaluate(record).contest
+    assert found is not None
+    return found
 
 
 @cache
@@ -93,7 +102,7 @@ def met(first: str = "one-stock", second: str = "one-hand", text: str = "words")
             (PublishedRow("", text, text, {text: text}),),
         ),
     )
-    return evaluate_contest(replace(record, contest=contest, notes=(text,), command=text))
+    return evaluated(replace(record, contest=contest, notes=(text,), command=text))
 
 
 def test_claims_are_told_in_a_sentence_for_each_pair() -> None:
@@ -180,7 +189,7 @@ def test_answers_of_another_size_are_warned_of(more: float, spread: float, warne
         replace(b, windows=tuple(grown(b.index, w) for w in b.windows))
         for b in result.record.blocks
     )
-    found = evaluate_contest(replace(result.record, blocks=blocks))
+    found = evaluated(replace(result.record, blocks=blocks))
     said = [text for text in found.warnings if "bytes with its head" in text]
     assert bool(said) is warned
     if warned:

@@ -17,14 +17,14 @@ import pytest
 import yaml
 
 from tests.reading.test_printable import hidden
-from tests.report.test_contest_pages import met
+from tests.report.test_contest_pages import evaluated, met
 from tuner.errors import DefinitionError
 from tuner.export.ansible import role, variables
 from tuner.export.compose import compose
 from tuner.export.configuration import comment, export_files, provenance
 from tuner.export.results import write_results
 from tuner.export.run import write_run
-from tuner.judge.contest_results import ContestResult, evaluate_contest
+from tuner.judge.contest_results import ContestResult
 from tuner.judge.results import StudyResult, evaluate
 from tuner.record.model import ConfigurationRecord, Record
 from tuner.report.charts import charts, titles
@@ -184,7 +184,7 @@ def contest() -> ContestResult:
         found.contest,
         servers=tuple(replace(each, version=text, build=text) for each in found.contest.servers),
     )
-    return evaluate_contest(replace(made, **kept, contest=contest))
+    return evaluated(replace(made, **kept, contest=contest))
 
 
 def test_the_pages_of_a_contest_hold_nothing_hidden(contest: ContestResult) -> None:

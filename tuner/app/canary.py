@@ -84,7 +84,7 @@ class Asked:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """Statements about the load of the check that the user must know before it starts."""
+        """What the check does to a host, where the user should know it beforehand."""
         words = (
             f"the study claims throughput, so the check asks each host as fast as {CONNECTIONS}"
             f" connections are answered, {self.windows} times {_BURST_S:g} s before its change and"
@@ -163,12 +163,12 @@ def judge(
 
 
 class Probes:
-    """A check that compares measurements of a host before and after its change.
+    """Asks hosts, and compares what they answer before and after.
 
     Args:
-        asked: address, number and rate of the probes.
-        usage: reads the resource use of a service, if CPU or memory is compared.
-        generator: of the load; by default the native one on this machine.
+        asked: how.
+        usage: what a service uses, where CPU or memory is compared.
+        generator: what offers the load; by default the native one on this machine.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Probes:
         """Measure hosts in turn, window by window.
 
         Args:
-            hosts: the changed one first; another one counts if its first answer has the same form.
+            hosts: the changed one first; others count if they answer and are asked the same.
 
         Raises:
             HostError: a probe fails, or is not answered in time.
@@ -242,9 +242,9 @@ class Probes:
 
         Args:
             host: the changed one.
-            before: result of ``look`` before the change.
+            before: what ``look`` gave before the change.
             control: a host that did not change; None: there is none.
-            claim: result of the study, in words.
+            claim: what the study found, in words.
 
         Raises:
             HostError: a probe fails, the limit does not hold, or the host became worse.

@@ -8,7 +8,7 @@ from pathlib import Path
 from tuner.app import results
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, Preflight, announce, open_bench
-from tuner.judge.results import StudyResult
+from tuner.judge.results import StudyResult, evaluate
 from tuner.phases.study import announce_times, calibrate, confirm
 from tuner.space.configuration import Configuration
 from tuner.store.store import Store
@@ -44,4 +44,6 @@ def confirmed(
         ready = calibrate(bench, spec)
         announce_times(ready, spec)
         confirm(ready, candidate)
-    return results.show(store.record(), folder, as_json=as_json, junit=junit)
+    study = evaluate(store.record())
+    results.show([study], folder, as_json=as_json, junit=junit)
+    return study

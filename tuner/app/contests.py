@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from tuner.app import contest_results
+from tuner.app import results
 from tuner.app.progress import TerminalProgress
 from tuner.app.runs import Asked, begin
 from tuner.app.session import Preflight, open_bench, preflight, read_configuration
@@ -111,7 +111,7 @@ class RunFolder:
 
     def met(self) -> bool:
         """Return whether common blocks are begun, so that their arms are what they are."""
-        return bool(contest_results.read(self.folder))
+        return bool(results.read_run(self.folder))
 
 
 def look(

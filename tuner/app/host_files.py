@@ -1,4 +1,4 @@
-"""The files of a host's service, and the changes that a study makes to them.
+"""The files of a host's service, and what applying a study makes of them.
 
 Nothing here changes a host: plans are data.
 """
@@ -26,7 +26,7 @@ class UnfitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The user's files that a study changed, before and after."""
+    """The user's files that a study changed, as they were and as they became."""
 
     before: Mapping[str, str]
     """By path on the hosts."""
@@ -169,14 +169,14 @@ class Plan:
 
     found: Found
     files: Mapping[str, str]
-    """New text by path, including files that already have it."""
+    """New text by path; also of files that have it already."""
     unlike: str
     """Unified difference from the configuration that was tuned to the host's; empty: none."""
     notes: tuple[str, ...] = ()
 
     @property
     def changed(self) -> Mapping[str, str]:
-        """The files whose text changes, with the new text."""
+        """The files that get another text."""
         return {path: t for path, t in self.files.items() if self.found.texts.get(path) != t}
 
     @property
@@ -189,7 +189,7 @@ class Plan:
 
     @property
     def expected(self) -> Mapping[str, str]:
-        """SHA-256 of the original content of the files to be written, by path."""
+        """SHA-256 of the files to be written as they were read, by path."""
         return {
             path: hashlib.sha256(
                 self.found.texts[path].encode("utf-8", "surrogateescape")

@@ -22,7 +22,7 @@ from tuner.workload.workload import Workload, load_workload
 
 @dataclass(frozen=True, slots=True)
 class LabSettings:
-    """The settings that a study of the lab changed, with its space and workload."""
+    """The settings that a study of the lab changed, and where they belong."""
 
     wanted: dict[str, Value]
     baseline: dict[str, Value]
@@ -109,7 +109,7 @@ def _texts(settings: LabSettings, placed: Placed, found: Found) -> dict[str, str
 
 
 def _notes(settings: LabSettings, bound: BoundSpace) -> tuple[str, ...]:
-    """Return notes on settings that differ between the study and the host, which keeps its own."""
+    """Return settings that the study had otherwise than the host, which keeps its own."""
     others = [
         f"{name} {bound.space.parameter(name).format(value)}"
         f" (in the study {bound.space.parameter(name).format(settings.baseline[name])})"

@@ -1,4 +1,4 @@
-"""Plans of a roll-out: read, compare and validate each host's files without changing them."""
+"""Planning of a roll-out: each host's files are read, compared and validated; nothing changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tuner.servers.catalog import server as server_of
 
 
 class Channel(Files, Protocol):
-    """A channel to a host that reads and validates; ``tuner.hosts.agent.Agent`` implements it."""
+    """Questions of planning to a host: ``tuner.hosts.agent.Agent`` answers it."""
 
     def which(self, name: str) -> str | None:
         """Return the path of a program."""
@@ -51,7 +51,7 @@ class Wanted:
     main: str
     """Main file of the service on the hosts."""
     change: ServiceChange
-    """The change without its files, which differ by host."""
+    """With no files yet: they are a host's own."""
     source: Tuned | LabSettings
     server_name: str = ""
 
@@ -64,7 +64,7 @@ def wanted(
     service: str | None = None,
     server_name: str = "",
 ) -> Wanted:
-    """Return the part of a recommendation that is the same for all hosts.
+    """Return what a study's recommendation means for hosts.
 
     Args:
         given: the recommendation.
@@ -142,7 +142,7 @@ class HostPlan:
 
     @property
     def words(self) -> str:
-        """The plan as text: differences of the host's files, changes, validation, and reload."""
+        """The plan for people: how the host's files differ, what changes, and what follows."""
         name, plan, change = self.host.name, self.plan, self.change
         rows = [f"{name}: {note}\n" for note in plan.notes]
         if plan.unlike:
@@ -247,7 +247,7 @@ def _plan(
 
 
 def _owner(there: Channel) -> str:
-    """Return the owner of a change of the host's service that can still be rolled back."""
+    """Return who changed the service of a host, if that can still be rolled back."""
     saved = f"{SERVICE_FOLDER}/saved.json"
     if not there.matches(saved):
         return ""
@@ -261,7 +261,7 @@ def _owner(there: Channel) -> str:
 
 
 def _drop_ins(change: ServiceChange, there: Channel) -> dict[str, str]:
-    """Return the content of the existing drop-ins of the service's unit, by path."""
+    """Return what the drop-ins of the service's unit hold that are there already."""
     paths = change.unit.files if change.unit else ()
     return {
         path: there.read(path).decode("utf-8", "replace") for path in paths if there.matches(path)
@@ -269,10 +269,10 @@ def _drop_ins(change: ServiceChange, there: Channel) -> dict[str, str]:
 
 
 def _validated(change: ServiceChange, plan: Plan, there: Channel) -> str:
-    """Validate the files with the host's own server before they are replaced; return the outcome.
+    """Let the host's own server judge the files before they are replaced; return the words.
 
     Raises:
-        UnfitError: the server refuses them.
+        UnfitError: it refuses them.
     """
     contents = {path: text.encode() for path, text in plan.changed.items()}
     program, *arguments = change.validate

@@ -32,19 +32,19 @@ class Recommended:
 
     @property
     def is_own(self) -> bool:
-        """True if the study tuned the user's own files (``--config``, ``--in-place``)."""
+        """True if the study tuned files of the user's (``--config``, ``--in-place``)."""
         return bool(self.record.definition.get("config"))
 
     @property
     def claim(self) -> str:
-        """The study's result, printed with the result of the check of a host."""
+        """The figure that a check of a host is held against, in words."""
         gained = self.study.gained
         verdicts = (each.verdict for each in self.study.objectives if each.objective == gained)
         found = next(verdicts, self.verdict).estimate
         return f"the study found {gained.text} at {found.ratio:.3f} of the baseline's"
 
     def statements(self) -> list[str]:
-        """Return the statements that the user confirms by continuing, one sentence each.
+        """Return what the user confirms by going on, a sentence each.
 
         Everything that must be agreed to before hosts are changed is listed here.
         """
@@ -68,7 +68,7 @@ class Recommended:
 
 
 def recommended(study: StudyResult, name: str, accepted: str | None = None) -> Recommended:
-    """Return the tuned configuration of a study, if its verdict allows its use.
+    """Return the tuned configuration of a study, if its verdict allows to apply it.
 
     Args:
         study: the result.

@@ -1,11 +1,16 @@
-"""Files that a study leaves behind: report and export, and its last words."""
+"""Files that a command leaves behind, and its last words: of a study, or of a run of contests.
+
+A study has a folder with a record of its own name. A run keeps the records of its contests, and of
+the searches for their arms, in one folder.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,36 +20,57 @@ from tuner.app.progress import TerminalProgress
 from tuner.app.signing import signed
 from tuner.app.writing import writing
 from tuner.definition.study import StudyDefinition
+from tuner.errors import HostError
 from tuner.export import PATCH_NAME, export_files
+from tuner.judge.contest import complete
+from tuner.judge.contest_results import ContestResult
 from tuner.judge.results import StudyResult, evaluate
 from tuner.paths import inside
 from tuner.record.check import reading
 from tuner.record.model import Record
+from tuner.report.contest import contest_data, text_lines
 from tuner.report.data import as_data
-from tuner.store.store import Store
+from tuner.store.store import Store, list_names, sqlite_url
+from tuner.words.terminal import fitted, output_width
+
+if TYPE_CHECKING:
+    from tuner.report.pictures import Format
 
 
 @contextlib.contextmanager
-def kept(store: Store, folder: Path, progress: TerminalProgress, again: str) -> Iterator[None]:
-    """Show how the study goes, and write report and export when it ends, however it ends.
+def kept(
+    store: Store | None, folder: Path, progress: TerminalProgress, again: str
+) -> Iterator[None]:
+    """Show progress, and sign and write what was measured when a command ends, however it ends.
 
     Args:
-        store: its record.
-        folder: of its results.
+        store: record of the study; None for a run, whose records lie in ``folder``.
+        folder: of the results.
         progress: where it is shown.
         again: the command that resumes it; see ``resumption``.
     """
+
+    def stores() -> list[Store]:
+        return _stores(folder, writing=True) if store is None else [store]
+
+    def written() -> None:
+        records = read_run(folder) if store is None else [store.record()]
+        if records:
+            write(records, folder, progress)
+
     try:
-        with progress.live(), signed(store, progress):
+        with progress.live(), signed(stores, progress):
             yield
     except BaseException:
-        try:
-            write(store.record(), folder, progress)
-        except Exception as error:  # noqa: BLE001 - what ended the study must not be hidden
-            progress.note(f"the report could not be written: {error}; see 'tuner report'")
-        progress.command(f"go on with: {again}")
+        # A run that was refused has left nothing.
+        if store is not None or _has_record(folder):
+            try:
+                written()
+            except Exception as error:  # noqa: BLE001 - what ended the command must not be hidden
+                progress.note(f"the report could not be written: {error}; see 'tuner report'")
+            progress.command(f"go on with: {again}")
         raise
-    write(store.record(), folder, progress)
+    written()
 
 
 def resumption(definition: StudyDefinition, *command: str) -> str:
@@ -69,22 +95,70 @@ def same_storage(storage: str | None, *command: str) -> str:
     return line if storage is None else f"{line}, and the same --storage"
 
 
-def write(record: Record, folder: Path, progress: TerminalProgress) -> StudyResult:
-    """Write report and export next to the record; safe to call on a partial record."""
+def write(records: Sequence[Record], folder: Path, progress: TerminalProgress) -> list[StudyResult]:
+    """Write report and configurations next to the record; safe to call on a partial record.
+
+    Args:
+        records: of one study, or of the contests of a run.
+        folder: of the results.
+        progress: where it is shown.
+    """
+    progress.note("writing the report")
+    studies = [evaluate(record) for record in records]
+    with reading(f"the record of {records[0].name!r}"):
+        pages = _pages(studies)
+    files = _configurations(studies)
+    # A patch that an earlier recommendation left would be applied by mistake.
+    if not contests_of(studies) and f"best/{PATCH_NAME}" not in files:
+        with writing(folder):
+            inside(folder, f"best/{PATCH_NAME}").unlink(missing_ok=True)
+    write_files(folder, {**pages, **files})
+    return studies
+
+
+def contests_of(studies: Iterable[StudyResult]) -> list[ContestResult]:
+    """Return the contests among the results; empty for a study."""
+    return [study.contest for study in studies if study.contest is not None]
+
+
+def _pages(studies: Sequence[StudyResult]) -> dict[str, str]:
+    if contests := contests_of(studies):
+        from tuner.report.contest_pages import contest_html, contest_markdown
+
+        return {"report.html": contest_html(contests), "report.md": contest_markdown(contests)}
     from tuner.report.html import render_html
     from tuner.report.markdown import render_markdown
 
-    progress.note("writing the report")
-    study = evaluate(record)
-    with reading(f"the record of {record.name!r}"):
-        pages = {"report.html": render_html(study), "report.md": render_markdown(study)}
-    files = export_files(study)
-    # A patch that an earlier recommendation left would be applied by mistake.
-    if PATCH_NAME not in files:
-        with writing(folder):
-            inside(folder, f"best/{PATCH_NAME}").unlink(missing_ok=True)
-    write_files(folder, {**pages, **{f"best/{name}": text for name, text in files.items()}})
-    return study
+    (study,) = studies
+    return {"report.html": render_html(study), "report.md": render_markdown(study)}
+
+
+def _configurations(studies: Sequence[StudyResult]) -> dict[str, str | bytes]:
+    if contests := contests_of(studies):
+        from tuner.export.run import run_files
+
+        return {f"configurations/{name}": text for name, text in run_files(contests).items()}
+    (study,) = studies
+    return {f"best/{name}": text for name, text in export_files(study).items()}
+
+
+def draw(studies: Sequence[StudyResult], folder: Path, formats: Sequence[Format]) -> None:
+    """Write each chart as a file in every format."""
+    from tuner.report.pictures import write_pictures
+
+    if contests := contests_of(studies):
+        from tuner.report.contest_pages import contest_pictures
+
+        drawn = {n: found for each in contest_pictures(contests) for n, found in each.items()}
+        specs = {name: spec for name, (spec, _) in drawn.items()}
+        titles = {name: title for name, (_, title) in drawn.items()}
+    else:
+        from tuner.report import charts
+
+        (study,) = studies
+        specs, titles = charts.charts(study), charts.titles(study)
+    with writing(folder):
+        write_pictures(specs, titles, folder, formats)
 
 
 def write_files(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
@@ -98,31 +172,111 @@ def write_files(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
         return paths.write_files(folder, files)
 
 
-def show(record: Record, folder: Path, *, as_json: bool, junit: Path | None = None) -> StudyResult:
-    """Say the outcome on standard output, and to a CI server if asked."""
-    from tuner.report.text import verdict_lines
+def show(
+    studies: Sequence[StudyResult], folder: Path, *, as_json: bool, junit: Path | None = None
+) -> None:
+    """Print the outcome, and write it for a CI server if asked.
 
-    study = evaluate(record)
+    Args:
+        studies: one study, or the contests of a run.
+        folder: of the results.
+        as_json: whether to print for scripts.
+        junit: file to write.
+    """
     if junit is not None:
-        write_junit([study], junit)
-    with reading(f"the record of {record.name!r}"):
-        data = as_data(study, folder) if as_json else None
-        lines = verdict_lines(study)
+        write_junit(studies, junit)
+    contests = contests_of(studies)
+    if as_json and (contests or not studies):
+        print_json(
+            {
+                "contests": list(map(contest_data, contests)),
+                "record": str(folder / "record.db"),
+                "report": str(folder / "report.html"),
+            }
+        )
+        return
+    with reading(f"the record of {studies[0].record.name!r}" if studies else "the records"):
+        data = as_data(studies[0], folder) if as_json else None
+        lines = _lines(studies)
     if data is not None:
         print_json(data)
-        return study
+        return
     for line in lines:
         click.echo(line)
     click.echo(f"report   {folder / 'report.html'}")
-    if (folder / "best").is_dir():
+    if contests or not studies:
+        click.echo(f"config   {folder / 'configurations'}/")
+    elif (folder / "best").is_dir():
         click.echo(f"config   {folder / 'best'}/")
-    return study
 
 
-def write_junit(studies: list[StudyResult], path: Path) -> None:
+def _lines(studies: Sequence[StudyResult]) -> list[str]:
+    from tuner.report.text import verdict_lines
+
+    width = output_width()
+    lines = []
+    for study in studies:
+        if study.contest is None:
+            lines += verdict_lines(study)
+            continue
+        rows = text_lines(study.contest, width)
+        lines += [part for line in rows for part in fitted(line, width)] + [""]
+    return lines
+
+
+def write_junit(studies: Sequence[StudyResult], path: Path) -> None:
     """Write what a CI server reads."""
     from tuner.report.junit import render_junit
 
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render_junit(studies), encoding="utf-8")
+
+
+# --- runs of contests ----------------------------------------------------------------------------
+
+
+def read_run(folder: Path) -> list[Record]:
+    """Return the records of the contests in a run's folder, in the order in which they began."""
+    records = [store.record() for store in _stores(folder, writing=False)]
+    found = [record for record in records if record.contest is not None]
+    return sorted(found, key=lambda record: record.started_unix_s)
+
+
+def is_run(folder: Path, name: str) -> bool:
+    """Return whether a folder holds a run of contests and no study of its own name."""
+    names = list_names(sqlite_url(folder)) if _has_record(folder) else []
+    return name not in names and any(other.startswith(f"{name}.") for other in names)
+
+
+def check_run(records: Sequence[Record], again: str) -> None:
+    """Check that every contest has something to compare.
+
+    Args:
+        records: of the run.
+        again: the command that resumes it.
+
+    Raises:
+        HostError: one has planned blocks, and none of them is there.
+    """
+    empty = [
+        record.name
+        for record in records
+        if record.contest and record.contest.blocks and not complete(record.blocks)
+    ]
+    if empty:
+        raise HostError(
+            f"{', '.join(empty)}: no block of all arms was valid, so nothing is compared; the"
+            f" report's warnings say why. Go on with: {again} --resume"
+        )
+
+
+def _has_record(folder: Path) -> bool:
+    return (folder / "record.db").is_file()
+
+
+def _stores(folder: Path, *, writing: bool) -> list[Store]:
+    """Return all records of a folder."""
+    url = sqlite_url(folder)
+    names = list_names(url) if _has_record(folder) else []
+    return [Store.open(url, name, writing=writing) for name in names]

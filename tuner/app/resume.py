@@ -1,4 +1,4 @@
-"""Reopening a study: its definition, its record, and the host that it began on."""
+"""A study taken up again: its definition, its record, and the host that it was begun on."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def reopen(
     Args:
         name: of the study.
         storage: as given by ``--storage``.
-        progress: shows what was waited for, and what was stopped.
-        path: option or argument that named it, for messages.
+        progress: where it is said what was waited for, and what was stopped.
+        path: what the user gave, for messages.
 
     Raises:
         DefinitionError: there is no such study, it was begun elsewhere and was not accepted, or
@@ -39,7 +39,7 @@ def reopen(
 
 
 def check_same(found: Preflight, record: Record, path: str) -> None:
-    """Check that host, server and baseline are those that the study began with.
+    """A study that resumes elsewhere, or with another server, would be two studies in one.
 
     Raises:
         DefinitionError: what it was begun with is not what is here.

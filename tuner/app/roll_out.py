@@ -1,4 +1,4 @@
-"""Roll-out to one host after another; if one fails, all hosts get their own files back."""
+"""Changing hosts one by one; all of them get their own files back if one cannot stay changed."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tuner.hosts.service import Restoration, ServiceChange, ServiceChangeResult
 from tuner.record.model import Applied
 
 _HOST_S = 60.0
-"""Longest expected time of changing one host, s."""
+"""Longest time that changing one host is expected to take."""
 
 
 class ChangesServices(Protocol):
     """An adapter that changes services: ``tuner.hosts.service.Services``."""
 
     def change(self, host: Host, change: ServiceChange) -> ServiceChangeResult:
-        """Back up, replace and validate the files, then reload the service."""
+        """Back up, replace, validate, take over."""
         ...
 
     def keep(self, hosts: Sequence[Host]) -> None:
-        """Make the change permanent."""
+        """Let the change stay."""
         ...
 
     def give_back(self, hosts: Sequence[Host], owner: str) -> Restoration:
-        """Restore the old files on all hosts that can be reached."""
+        """Put the old files back on as many hosts as possible."""
         ...
 
 
@@ -56,17 +56,17 @@ class ChecksHosts(Protocol):
 
 
 def _nothing(_: str) -> None:
-    """Discard a message."""
+    """Say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollOut:
-    """A roll-out with its adapters and callbacks."""
+    """The means of a roll-out."""
 
     services: ChangesServices
     probes: ChecksHosts
     keep_record: Callable[[Applied], None]
-    """Adds a change to the study's record."""
+    """Adds what was done to the study's record."""
     claim: str
     """Finding of the study, in words."""
     say: Callable[[str], None] = _nothing
@@ -78,11 +78,11 @@ class RollOut:
         """Change the hosts one by one, and check each before the next.
 
         Args:
-            plans: for the hosts, in order.
+            plans: what to do, in order.
             controls: further hosts, which do not change.
 
         Raises:
-            HostError: a host failed; all hosts that can be reached have their own files again.
+            HostError: what was wrong on which host, once all have their own files back.
         """
         needed = [plan for plan in plans if plan.is_needed]
         if not needed:
@@ -121,7 +121,7 @@ class RollOut:
         self.keep_record(Applied(host.name, time.time(), "applied", paths, change.owner))
 
     def _taken_back(self, plans: Sequence[HostPlan], lease_s: float) -> str:
-        """Restore the files of all hosts that can be reached; return the outcome in words."""
+        """Give the hosts their own files back, as far as they can be reached; return the words."""
         if not plans:
             return "nothing was changed"
         hosts, owner = [plan.host for plan in plans], plans[0].change.owner

@@ -1,4 +1,4 @@
-"""Runs of several studies in one folder: finding one and resuming it."""
+"""Runs of several studies in one folder: which there are, and going on with one of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def asked_of(folder: Path) -> Asked:
 
 
 def find_run(called: object, wanted: Asked) -> tuple[str, Asked]:
-    """Return the name of the run to resume, and its options.
+    """Return the name of the run to go on with, and what it was asked for.
 
     Args:
         called: its name; None for the newest of that kind.

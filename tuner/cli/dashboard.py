@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tuner.app import contest_results
+from tuner.app import results
 from tuner.app.session import STUDIES, open_store
 from tuner.cli import options
 from tuner.errors import DefinitionError, HostError
@@ -38,7 +38,7 @@ def command(name: str, storage: str | None, host: str, port: int) -> None:
     """
     url = storage or sqlite_url(STUDIES / name)
     shown, opened = f"{name} and {name}/blocks", url
-    if storage is None and contest_results.is_run(STUDIES / name, name):
+    if storage is None and results.is_run(STUDIES / name, name):
         shown = f"the studies of the run {name}"
     else:
         record = open_store(name, storage, writing=False).record()

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import click
 
-from tuner.app import contest_results
+from tuner.app import results
 from tuner.app.results import write_files
 from tuner.app.session import STUDIES, open_store
 from tuner.app.writing import writing
 from tuner.cli import options
 from tuner.errors import DefinitionError
 from tuner.export import PATCH_NAME, export_files
-from tuner.judge.contest_results import evaluate_contest
 from tuner.judge.results import StudyResult, evaluate
 from tuner.words.terminal import say_data
 
@@ -85,7 +84,7 @@ def command(
     --minimal writes the smallest difference that keeps the gain, to studies/NAME/minimal. Every
     format names its origin: study, hash, verdict.
     """
-    if storage is None and contest_results.is_run(STUDIES / name, name):
+    if storage is None and results.is_run(STUDIES / name, name):
         _export_run(name, output, kept)
         return
     study = evaluate(open_store(name, storage, writing=False).record())
@@ -112,7 +111,7 @@ def _export_run(name: str, output: Path | None, kept: Path | None) -> None:
     """Every arm's configuration, or the run's results to be kept."""
     from tuner.export.run import run_files, write_run
 
-    found = [evaluate_contest(record) for record in contest_results.read(STUDIES / name)]
+    found = results.contests_of(map(evaluate, results.read_run(STUDIES / name)))
     if not found:
         raise DefinitionError(f"{name!r} was interrupted before anything was compared", path="NAME")
     if kept is not None:

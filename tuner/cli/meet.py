@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 import msgspec
 
-from tuner.app import contest_results
+from tuner.app import results
 from tuner.app.contests import (
     SEARCH_SHARE,
     TOO_SHORT_S,
@@ -28,7 +28,7 @@ from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError, HostError, named
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
-from tuner.judge.contest_results import evaluate_contest
+from tuner.judge.results import evaluate
 from tuner.record.contenders import PUBLISHED, TUNED
 from tuner.record.model import Record
 from tuner.space.configuration import Configuration
@@ -110,7 +110,8 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     again = f"tuner ladder {' '.join(match.arms)}"
     if not match.ladder:
         again = f"tuner compare {' '.join(match.arms)}"
-    with contest_results.kept(place.folder, progress, again):
+    resumed = f"{again} --resume --name {name}"
+    with results.kept(None, place.folder, progress, resumed):
         for server in wanted:
             seen = found[server]
             time_s = search_s / len(wanted)
@@ -141,8 +142,8 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
             ),
             place,
         )
-    contest_results.show([record], place.folder, as_json=as_json)
-    contest_results.check([record], f"{again} --name {place.folder.name}")
+    results.show([evaluate(record)], place.folder, as_json=as_json)
+    results.check_run([record], f"{again} --name {place.folder.name}")
     return record
 
 
@@ -168,9 +169,10 @@ def _gone_on_with(match: Match) -> tuple[str, Match]:
 def verdict_words(record: Record, label: str) -> set[str]:
     """Return the verdicts on an arm in what the study's objective names."""
     objective = str(record.definition["objective"])
+    contest = evaluate(record).contest
     return {
         str(row.verdict.kind)
-        for row in evaluate_contest(record).compared
+        for row in (contest.compared if contest else ())
         if row.claim.arm == label and row.objective.text == objective
     }
 

@@ -24,6 +24,7 @@ from tuner.cli import options
 from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError
 from tuner.judge.kinds import kind_of
+from tuner.judge.results import evaluate
 from tuner.phases.study import run_study
 from tuner.store.store import Store
 
@@ -97,7 +98,7 @@ def command(
         for done in store.recover():
             progress.note(done)
         run_study(bench, spec)
-    results.show(store.record(), folder, as_json=as_json, junit=junit)
+    results.show([evaluate(store.record())], folder, as_json=as_json, junit=junit)
 
 
 def _resume(

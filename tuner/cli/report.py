@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tuner.app import contest_results, results
+from tuner.app import results
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
 from tuner.app.session import STUDIES, open_store
-from tuner.app.writing import writing
 from tuner.cli import options
 from tuner.errors import DefinitionError
-from tuner.judge.contest_results import evaluate_contest
-from tuner.judge.results import StudyResult, evaluate
+from tuner.judge.results import evaluate
 from tuner.record.file import read_record
 from tuner.record.model import Record
 from tuner.report.data import as_data, schema
@@ -77,28 +74,26 @@ def command(
     if not names:
         raise DefinitionError("name a study; 'tuner studies' lists those here", path="NAME")
     progress = TerminalProgress(quiet=quiet)
-    if storage is None and len(names) == 1 and contest_results.is_run(STUDIES / names[0], names[0]):
-        folder = STUDIES / names[0]
-        _no_junit(junit)
-        found = contest_results.read(folder)
-        _report_run(found, output or folder, charts, progress, as_json=as_json)
-        return
-    opened = [_open(name, storage) for name in names]
-    records = [record for record, _ in opened]
-    if all(record.contest for record in records):
-        _no_junit(junit)
-        folder = output or opened[0][1]
-        _report_run(records, folder, charts, progress, as_json=as_json)
-        return
-    if len(opened) > 1:
-        _side_by_side(opened, output or Path(), junit, as_json=as_json)
-        return
-    (record, folder) = opened[0]
+    folder = STUDIES / names[0]
+    if storage is None and len(names) == 1 and results.is_run(folder, names[0]):
+        records = results.read_run(folder)
+    else:
+        opened = [_open(name, storage) for name in names]
+        records = [record for record, _ in opened]
+        if len(opened) > 1 and not all(record.contest for record in records):
+            _side_by_side(opened, output or Path(), junit, as_json=as_json)
+            return
+        folder = opened[0][1]
+    if junit is not None and all(record.contest for record in records):
+        raise DefinitionError(
+            "a run claims nothing that a build could fail by; see tuner compare --fail-if",
+            path="--junit",
+        )
     folder = output or folder
-    study = results.write(record, folder, progress)
-    if charts:
-        _draw(study, folder / "charts", charts)
-    results.show(record, folder, as_json=as_json, junit=junit)
+    studies = results.write(records, folder, progress) if records else []
+    if charts and studies:
+        results.draw(studies, folder / "charts", charts)
+    results.show(studies, folder, as_json=as_json, junit=junit)
 
 
 def _open(name: str, storage: str | None) -> tuple[Record, Path]:
@@ -112,48 +107,6 @@ def _open(name: str, storage: str | None) -> tuple[Record, Path]:
         called = record.name.rpartition(".")[0] if record.contest else record.name
         return record, Path(f"report-{safe(called)}")
     return open_store(name, storage, writing=False).record(), STUDIES / name
-
-
-def _report_run(
-    records: Sequence[Record],
-    folder: Path,
-    charts: tuple[Format, ...],
-    progress: TerminalProgress,
-    *,
-    as_json: bool,
-) -> None:
-    if records:
-        contest_results.write_pages(records, folder, progress)
-    if records and charts:
-        _draw_run(records, folder / "charts", charts)
-    contest_results.show(records, folder, as_json=as_json)
-
-
-def _draw_run(records: Sequence[Record], folder: Path, formats: tuple[Format, ...]) -> None:
-    from tuner.report.contest_pages import contest_pictures
-    from tuner.report.pictures import write_pictures
-
-    found = contest_pictures([evaluate_contest(record) for record in records])
-    specs = {name: spec for drawn in found for name, (spec, _) in drawn.items()}
-    titles = {name: title for drawn in found for name, (_, title) in drawn.items()}
-    with writing(folder):
-        write_pictures(specs, titles, folder, formats)
-
-
-def _no_junit(junit: Path | None) -> None:
-    if junit is not None:
-        raise DefinitionError(
-            "a run claims nothing that a build could fail by; see tuner compare --fail-if",
-            path="--junit",
-        )
-
-
-def _draw(study: StudyResult, folder: Path, formats: tuple[Format, ...]) -> None:
-    from tuner.report.charts import charts, titles
-    from tuner.report.pictures import write_pictures
-
-    with writing(folder):
-        write_pictures(charts(study), titles(study), folder, formats)
 
 
 def _side_by_side(

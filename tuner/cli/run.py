@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 import click
 import msgspec
 
-from tuner.app import contest_results, provenance, turn
+from tuner.app import provenance, results, turn
 from tuner.app.contests import SEARCH_SHARE, Entry, Meeting, RunFolder, hold, look, tune
 from tuner.app.progress import TerminalProgress
 from tuner.app.runs import confirm_run, find_run
@@ -19,6 +19,7 @@ from tuner.definition.experiment import Case, Experiment, load_experiment, scale
 from tuner.definition.published import has_configuration
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts import local
+from tuner.judge.results import evaluate
 from tuner.machine.facts import split_cores
 from tuner.reading.located import Node
 from tuner.record.contenders import PUBLISHED, STOCK, TUNED
@@ -119,11 +120,12 @@ def command(
         "stalls": asked.stalls or experiment.stalls,
     }
     run = _Run(experiment, rules, called, place, wanted)
-    with contest_results.kept(place.folder, progress, f"tuner run {asked.name}"):
+    again = f"tuner run {asked.name} --resume --name {called}"
+    with results.kept(None, place.folder, progress, again):
         tuned = run.search(servers)
         records = [run.case(case, servers, tuned, len(cases)) for case in cases]
-    contest_results.show(records, place.folder, as_json=as_json)
-    contest_results.check(records, f"tuner run {asked.name} --name {called}")
+    results.show(list(map(evaluate, records)), place.folder, as_json=as_json)
+    results.check_run(records, f"tuner run {asked.name} --name {called}")
 
 
 @dataclass(frozen=True, slots=True)

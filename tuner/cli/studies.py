@@ -11,12 +11,10 @@ from tuner.app.session import STUDIES
 from tuner.definition.experiment import list_experiments
 from tuner.definition.study import list_studies
 from tuner.errors import TunerError
-from tuner.judge.contest_results import evaluate_contest
 from tuner.judge.kinds import Kind, kind_of, measurement_sentence
 from tuner.judge.results import evaluate
 from tuner.record.check import reading
 from tuner.record.model import Record
-from tuner.report.contest import headline
 from tuner.store.store import Store, list_names, sqlite_url
 from tuner.words.terminal import duration
 
@@ -88,8 +86,6 @@ def _outcome(name: str, url: str) -> dict[str, str]:
 
 def _said(record: Record, kind: Kind) -> tuple[str, str]:
     """Return the status of a record and its outcome in a sentence."""
-    if record.contest is not None:
-        return "contest", headline(evaluate_contest(record))
     if kind == "measurement":
         return "measured", measurement_sentence(record)
     study = evaluate(record)

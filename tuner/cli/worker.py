@@ -18,6 +18,7 @@ from tuner.app.session import STUDIES, Preflight, announce, create_store, open_b
 from tuner.cli import options
 from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError, StoreError
+from tuner.judge.results import evaluate
 from tuner.phases.study import run_study
 from tuner.record.model import Record, StudyHost
 from tuner.store.storage import refuse_unshared, scrubbed, without_secret
@@ -89,7 +90,8 @@ def command(
         for done in store.recover():
             progress.note(done)
         run_study(bench, spec)
-    results.show(Store.open(storage, name, writing=False).record(), folder, as_json=as_json)
+    study = evaluate(Store.open(storage, name, writing=False).record())
+    results.show([study], folder, as_json=as_json)
 
 
 def _definition(

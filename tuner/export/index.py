@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from tuner.judge.contest_results import evaluate_contest
 from tuner.judge.results import evaluate
 from tuner.record.file import read_record
 from tuner.record.model import Record
@@ -70,11 +69,12 @@ def _entry(name: str, records: Sequence[Record]) -> list[str]:
     files = " · ".join([f"[report]({quote(name)}/report.md)", *_configurations(records, name)])
     lines = [f"## {plain(name)}", "", plain(_summary(first)), "", f"*{plain(where)}* · {files}", ""]
     for record in records:
-        if record.contest is None:
-            lines.append(f"- {plain(evaluate(record).sentence)}")
+        found = evaluate(record)
+        if found.contest is None:
+            lines.append(f"- {plain(found.sentence)}")
             continue
-        case = f"{record.contest.case}: " if record.contest.case else ""
-        lines += [f"- {plain(case + line)}" for line in brief(evaluate_contest(record))]
+        case = f"{found.contest.contest.case}: " if found.contest.contest.case else ""
+        lines += [f"- {plain(case + line)}" for line in brief(found.contest)]
     return lines
 
 

@@ -11,6 +11,7 @@ from tuner.export.configuration import export_files
 from tuner.judge.results import StudyResult
 from tuner.paths import inside, write_files
 from tuner.record.file import write_record
+from tuner.report import markdown
 from tuner.report.charts import charts, titles
 from tuner.report.markdown import document, plain, render_markdown
 from tuner.report.pictures import write_pictures
@@ -57,11 +58,8 @@ def _page(study: StudyResult, drawn: list[str], names: dict[str, str]) -> str:
 
 def folded(pictures: Sequence[str]) -> list[str]:
     """Pictures behind a line that opens them; empty if there are none."""
-    if not pictures:
-        return []
     summary = counted(len(pictures), "further chart")
-    inner = "\n\n".join(pictures)
-    return [f"<details>\n<summary>{summary}</summary>\n\n{inner}\n\n</details>"]
+    return [markdown.folded(summary, "\n\n".join(pictures))] if pictures else []
 
 
 def picture(name: str, names: Mapping[str, str]) -> str:

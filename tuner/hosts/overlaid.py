@@ -1,7 +1,7 @@
-"""Running a command for which some files have other contents, in a mount namespace.
+"""A command that sees other contents in some files than the host has: in a mount namespace.
 
-The drafts are bound over the files in the command's own namespace (mount_namespaces(7)). The host's
-files do not change at any time, and nothing is left when the command ends.
+The drafts are bound over the files in a namespace of the command's own (mount_namespaces(7)), so
+the host's files do not change for a moment, and nothing is left when the command ends.
 
 The agent runs this file on other hosts, so it stands on the standard library of Python 3.8 alone.
 """
@@ -29,17 +29,17 @@ def run_overlaid(
     environment: Mapping[str, str] | None = None,
     timeout_s: float = 60.0,
 ) -> Mapping[str, Any]:
-    """Run a command for which existing files have these contents.
+    """Run a command in whose eyes existing files have these contents.
 
     Args:
         contents: by absolute path; each file exists.
         command: program and arguments.
-        like: process with the account, groups and folder for the command; 0: this one.
+        like: process whose account, groups and folder the command gets; 0: this one's.
         environment: of the command; None: this process's.
         timeout_s: longest time that it may take.
 
     Returns:
-        ``code`` and ``said``, or ``unavailable`` with the reason why no namespace is possible.
+        ``code`` and ``said``, or ``unavailable``: why there can be no such namespace here.
     """
     with tempfile.TemporaryDirectory(prefix="tuner-") as folder:
         trouble = Path(folder, "trouble")
@@ -77,7 +77,7 @@ def run_overlaid(
 
 
 def _draft(folder: str, path: str, content: bytes) -> str:
-    """Write a draft with owner and mode of the file that it replaces; return its path."""
+    """Write a draft, with owner and mode of the file that it stands for."""
     found = Path(path).stat()
     handle, draft = tempfile.mkstemp(dir=folder)
     with os.fdopen(handle, "wb") as stream:
@@ -92,7 +92,7 @@ def _bind(drafts: Mapping[str, str]) -> None:
     """Enter a mount namespace in which the drafts are the files.
 
     Raises:
-        OSError: the host does not allow it.
+        OSError: that is not allowed here.
     """
     libc = ctypes.CDLL(None, use_errno=True)
 

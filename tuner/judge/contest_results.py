@@ -6,13 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tuner.errors import DefinitionError
 from tuner.goals.constraint import Constraint
 from tuner.judge.comparison import Comparison, Judged
 from tuner.judge.contest import ArmFigures, arm_figures, family
 from tuner.judge.ladder import Climb, climbs
 from tuner.measurement import core_wait
-from tuner.record.check import reading
 from tuner.record.contenders import Contender, Contest, PublishedRow
 from tuner.record.model import Block, Record
 from tuner.words.figures import seconds
@@ -20,7 +18,7 @@ from tuner.words.figures import seconds
 
 @dataclass(frozen=True, slots=True)
 class ContestResult:
-    """Everything that is told of one contest."""
+    """The figures and claims of one contest."""
 
     record: Record
     contest: Contest
@@ -38,21 +36,22 @@ class ContestResult:
         """Return the contender of that label."""
         return next(c for c in self.contest.contenders if c.label == label)
 
+    @property
+    def sentence(self) -> str:
+        """What was measured, in one line."""
+        contest = self.contest
+        case = f", {contest.case}" if contest.case else ""
+        load = f"at {contest.rate_per_s:,.0f}/s ({contest.rate_source})"
+        if contest.mode != "open":
+            load = contest.rate_source
+        return (
+            f"{contest.title}{case}: {contest.workload}; {load};"
+            f" {len(self.blocks)} of {contest.blocks} blocks"
+        )
 
-def evaluate_contest(record: Record) -> ContestResult:
-    """Return everything that a record says of its contest, as far as it has come.
 
-    Raises:
-        DefinitionError: the record holds no contest.
-        StoreError: the record contradicts itself.
-    """
-    if record.contest is None:
-        raise DefinitionError(f"{record.name!r} is no contest", path="NAME")
-    with reading(f"the record of {record.name!r}"):
-        return _evaluate(record, record.contest)
-
-
-def _evaluate(record: Record, contest: Contest) -> ContestResult:
+def contest_result(record: Record, contest: Contest) -> ContestResult:
+    """Return everything that a record says of its contest, as far as it has come."""
     labels = [contender.label for contender in contest.contenders]
     here = [c for c in contest.contenders if c.label in contest.capacities_per_s]
     comparison = Comparison(

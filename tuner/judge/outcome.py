@@ -16,12 +16,15 @@ from tuner.stats.diagnostics import Diagnostic
 from tuner.stats.verdict import Verdict, VerdictKind
 from tuner.stats.words import counted
 
-Status = Literal["confirmed", "incomplete", "unconfirmed", "nothing-better", "not-searched"]
+Status = Literal[
+    "confirmed", "incomplete", "unconfirmed", "nothing-better", "not-searched", "contest"
+]
 """Progress of the study.
 
 ``confirmed``: the confirmation ran to its end, and there is a verdict. ``incomplete``: it began.
 ``unconfirmed``: the search has a front-runner, but no confirmation was begun. ``nothing-better``:
-no trial beat the baseline. ``not-searched``: there is no measured trial.
+no trial beat the baseline. ``not-searched``: there is no measured trial. ``contest``: several arms
+were compared with each other, and no study was made.
 """
 
 

@@ -28,6 +28,7 @@ from tuner.judge.claimable import ESTIMATED, MEASURED, claimable
 from tuner.judge.claims import LimitClaim, limit_claims, objective_claims, together
 from tuner.judge.comparison import Judged
 from tuner.judge.confirmation import Missing, Tally, against_others, estimand, tally_of
+from tuner.judge.contest_results import ContestResult, contest_result
 from tuner.judge.difference import two_parts, unified_difference
 from tuner.judge.history import (
     AASpread,
@@ -120,6 +121,8 @@ class StudyResult:
     """Evaluation across hosts; None where one host measured.
 
     ``verdict`` and ``sentence`` are then theirs; all else is of the host that stands for them."""
+    contest: ContestResult | None = None
+    """Figures and claims of a contest; None where one candidate was compared with the baseline."""
 
     @property
     def estimate(self) -> PairedEstimate | None:
@@ -143,7 +146,7 @@ class StudyResult:
 
 
 def evaluate(record: Record) -> StudyResult:
-    """Judge a study and compute every figure of its report.
+    """Judge a record, of a study or of a contest, and compute every figure of its report.
 
     Raises:
         StoreError: the record contradicts itself.
@@ -153,6 +156,15 @@ def evaluate(record: Record) -> StudyResult:
 
 
 def _evaluate_all(record: Record) -> StudyResult:
+    if record.contest is not None:
+        contest = contest_result(record, record.contest)
+        return replace(
+            _evaluate(record),
+            status="contest",
+            sentence=contest.sentence,
+            warnings=contest.warnings,
+            contest=contest,
+        )
     if not record.hosts or record.here:
         return _evaluate(record)
     found = on_hosts(record, _evaluate)

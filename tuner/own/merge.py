@@ -16,12 +16,12 @@ from tuner.own.patch import lines_of
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Lines that the two sides changed to different texts."""
+    """Lines that both sides changed, each in its own way."""
 
     line: int
-    """1-based line of our text at which the conflict begins."""
+    """1-based line of our text at which it begins."""
     base: tuple[str, ...]
-    """The original lines of both sides, with their line ends."""
+    """The lines that both sides began with, with their line ends."""
     ours: tuple[str, ...]
     theirs: tuple[str, ...]
 
@@ -31,12 +31,12 @@ class Merged:
     """The result of a merge."""
 
     text: str
-    """Our text with their changes; a conflict keeps our lines."""
+    """Our text with their changes; where there is a conflict, our lines."""
     conflicts: tuple[Conflict, ...]
 
 
 def merge(base: str, ours: str, theirs: str) -> Merged:
-    """Apply the difference between ``base`` and ``theirs`` to ``ours``."""
+    """Return apply the difference between ``base`` and ``theirs`` to ``ours``."""
     olds, mine, other = (lines_of(text) for text in (base, ours, theirs))
     done: list[str] = []
     conflicts = []

@@ -10,23 +10,11 @@ from tuner.goals.objective import Objective
 from tuner.judge.comparison import Judged
 from tuner.judge.contest_results import ContestResult
 from tuner.judge.ladder import ReachedRate
+from tuner.report.data import finite, ratio_data
 from tuner.stats.verdict import VerdictKind
 from tuner.words.figures import UNKNOWN, figure, interval, ratio
 
 LATENCIES = ("p50", "p90", "p99", "p99.9", "max")
-
-
-def headline(result: ContestResult) -> str:
-    """Return the measurement in one line."""
-    contest = result.contest
-    case = f", {contest.case}" if contest.case else ""
-    load = f"at {contest.rate_per_s:,.0f}/s ({contest.rate_source})"
-    if contest.mode != "open":
-        load = contest.rate_source
-    return (
-        f"{contest.title}{case}: {contest.workload}; {load};"
-        f" {len(result.blocks)} of {contest.blocks} blocks"
-    )
 
 
 def claims(result: ContestResult) -> list[str]:
@@ -267,7 +255,7 @@ def published_rows(result: ContestResult) -> list[tuple[str, ...]]:
 
 def text_lines(result: ContestResult, width: float = math.inf) -> list[str]:
     """For the terminal: tables within ``width`` columns, and sentences as long as they are."""
-    lines = [headline(result), *_columns(*arm_table(result), width)]
+    lines = [result.sentence, *_columns(*arm_table(result), width)]
     if result.climbs:
         lines += [
             "",
@@ -299,13 +287,13 @@ def contest_data(result: ContestResult) -> dict[str, Any]:
                 "arm": arm.label,
                 "configuration": result.contender(arm.label).digest,
                 "capacity_per_s": contest.capacities_per_s.get(arm.label),
-                "latency_us": {name: _finite(value) for name, value in arm.latency_us.items()},
-                "answered_per_s": _finite(arm.answered_per_s),
-                "error_share": _finite(arm.error_share),
-                "cpu_us_per_request": _finite(arm.cpu_us),
-                "backend_cpu_us_per_request": _finite(arm.backend_cpu_us),
-                "memory_mib": _finite(arm.memory_mib),
-                "bytes_per_answer": _finite(arm.answer_bytes),
+                "latency_us": {name: finite(value) for name, value in arm.latency_us.items()},
+                "answered_per_s": finite(arm.answered_per_s),
+                "error_share": finite(arm.error_share),
+                "cpu_us_per_request": finite(arm.cpu_us),
+                "backend_cpu_us_per_request": finite(arm.backend_cpu_us),
+                "memory_mib": finite(arm.memory_mib),
+                "bytes_per_answer": finite(arm.answer_bytes),
                 "refused": arm.refused or None,
             }
             for arm in result.arms
@@ -316,9 +304,7 @@ def contest_data(result: ContestResult) -> dict[str, Any]:
                 "second": row.claim.arm,
                 "figure": row.objective.name,
                 "verdict": str(row.verdict.kind),
-                "ratio": row.verdict.estimate.ratio,
-                "ratio_low": row.verdict.estimate.low,
-                "ratio_high": _finite(row.verdict.estimate.high),
+                **ratio_data(row.verdict.estimate),
                 "p_value_holm": row.adjusted_p,
             }
             for row in result.compared
@@ -330,16 +316,16 @@ def contest_data(result: ContestResult) -> dict[str, Any]:
                 "limit": contest.limit,
                 "highest_within_limit_per_s": climb.holds.per_s if climb.holds else None,
                 "side": climb.holds.side if climb.holds else None,
-                "low_per_s": _finite(climb.holds.low) if climb.holds else None,
-                "high_per_s": _finite(climb.holds.high) if climb.holds else None,
+                "low_per_s": finite(climb.holds.low) if climb.holds else None,
+                "high_per_s": finite(climb.holds.high) if climb.holds else None,
                 "generator_limit_per_s": climb.generator_limit_per_s,
                 "rungs": [
                     {
                         "rate_per_s": rung.rate_per_s,
-                        "p50_us": _finite(rung.p50_us),
-                        "p99_us": _finite(rung.p99_us),
-                        "availability": _finite(rung.availability),
-                        "server_cpu_cores": _finite(rung.cpu_cores),
+                        "p50_us": finite(rung.p50_us),
+                        "p99_us": finite(rung.p99_us),
+                        "availability": finite(rung.availability),
+                        "server_cpu_cores": finite(rung.cpu_cores),
                     }
                     for rung in climb.rungs
                 ],
@@ -405,7 +391,3 @@ _GAP = "  "
 
 def _is_refusal(row: Sequence[str]) -> bool:
     return any(cell.startswith(_REFUSED) for cell in row[1:2])
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

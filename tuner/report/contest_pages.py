@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tuner.judge.contest_results import ContestResult
@@ -18,7 +18,6 @@ from tuner.report.contest import (
     chart_name,
     compared_figures,
     compared_rows,
-    headline,
     ladder_rows,
     published_rows,
     ratio_head,
@@ -27,7 +26,15 @@ from tuner.report.contest import (
 )
 from tuner.report.embed import Spec
 from tuner.report.html import page
-from tuner.report.markdown import code, document, plain, table_of
+from tuner.report.markdown import (
+    bullets,
+    code,
+    document,
+    folded,
+    plain,
+    plain_table,
+    table_of,
+)
 from tuner.words.figures import moment
 
 _CHARTS = "tuner.report.charts_of_contests"
@@ -69,21 +76,21 @@ def contest_markdown(
         if case:
             parts.append(f"## {plain(case)}")
         parts += [
-            plain(headline(result)),
-            _bullets(brief(result)),
+            plain(result.sentence),
+            bullets(brief(result)),
             *(pictures or {}).get(case, ()),
-            _table(*arm_table(result)),
+            plain_table(*arm_table(result)),
             _ratios(result),
         ]
         if result.published:
-            parts += ["Published for this:", _table(PUBLISHED_HEAD, published_rows(result))]
+            parts += ["Published for this:", plain_table(PUBLISHED_HEAD, published_rows(result))]
         if result.climbs:
             parts += [
                 f"### Ladder, limit {plain(result.contest.limit)}",
-                _table(LADDER_HEAD, ladder_rows(result)),
-                _folded("Every rate", _table(RUNG_HEAD, rung_rows(result))),
+                plain_table(LADDER_HEAD, ladder_rows(result)),
+                folded("Every rate", plain_table(RUNG_HEAD, rung_rows(result))),
             ]
-        parts.append(_folded("Every comparison", _table(COMPARED_HEAD, compared_rows(result))))
+        parts.append(folded("Every comparison", plain_table(COMPARED_HEAD, compared_rows(result))))
     parts += _background(first, results)
     return document(parts)
 
@@ -109,19 +116,19 @@ def _background(first: Contest, results: Sequence[ContestResult]) -> list[str]:
         parts += [
             f"## Published: {plain(published.title)}, {plain(published.year)}",
             plain(f"{published.setting}. Source: {published.source}"),
-            _bullets([f"concluded: {text}" for text in published.concluded]),
-            _bullets([f"weak: {text}" for text in published.weak]),
+            bullets([f"concluded: {text}" for text in published.concluded]),
+            bullets([f"weak: {text}" for text in published.weak]),
         ]
     return [
         *parts,
         "## Made alike",
-        _table(("what", *_servers(first)), _alike_rows(first)),
+        plain_table(("what", *_servers(first)), _alike_rows(first)),
         "## Not carried over" if _lost(results) else "",
-        _bullets(_lost(results)),
+        bullets(_lost(results)),
         "## Sizes" if _scaling(results) else "",
-        _bullets(_scaling(results)),
+        bullets(_scaling(results)),
         "## Please note",
-        _bullets(dict.fromkeys(text for result in results for text in result.warnings)),
+        bullets(dict.fromkeys(text for result in results for text in result.warnings)),
         f"Run again: {code(results[0].record.command)}",
         f"*Begun {moment(results[0].record.started_unix_s)}.*",
     ]
@@ -137,7 +144,6 @@ def contest_html(results: Sequence[ContestResult]) -> str:
         shown.append(
             {
                 "result": result,
-                "headline": headline(result),
                 "brief": brief(result),
                 "arms": arm_table(result),
                 "ratios": (ratio_head(result), ratio_rows(result)),
@@ -223,15 +229,3 @@ def _scaling(results: Sequence[ContestResult]) -> list[str]:
         for result in results
         for text in result.contest.scaling
     ]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return table_of(tuple(map(plain, head)), [tuple(map(plain, row)) for row in rows])
-
-
-def _bullets(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {plain(line)}" for line in lines)
-
-
-def _folded(title: str, body: str) -> str:
-    return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>" if body else ""

@@ -42,7 +42,7 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
         "sentence": study.sentence,
         "objective": study.objective.text,
         "verdict": str(verdict.kind) if verdict else None,
-        **_ratio(found),
+        **ratio_data(found),
         "p_value": found.p_value if found else None,
         "blocks": found.n if found else 0,
         "hosts": _hosts(study.hosts) if study.hosts else None,
@@ -50,7 +50,7 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
             {
                 "objective": claim.objective.text,
                 "verdict": str(claim.verdict.kind),
-                **_ratio(claim.verdict.estimate),
+                **ratio_data(claim.verdict.estimate),
                 "adjusted_p": claim.adjusted_p,
             }
             for claim in study.objectives
@@ -59,9 +59,9 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
             {
                 "constraint": claim.constraint.text,
                 "state": claim.state,
-                "value": _finite(claim.found.value),
-                "low": _finite(claim.found.low),
-                "high": _finite(claim.found.high),
+                "value": finite(claim.found.value),
+                "low": finite(claim.found.low),
+                "high": finite(claim.found.high),
             }
             for claim in study.constraints
         ],
@@ -70,7 +70,7 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
             {
                 "candidate": entry.claim.arm,
                 "verdict": str(entry.verdict.kind),
-                **_ratio(entry.verdict.estimate),
+                **ratio_data(entry.verdict.estimate),
                 "p_value_holm": entry.adjusted_p,
             }
             for entry in study.finalists
@@ -113,7 +113,7 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
 
 def _beside(entry: Judged | Missing) -> dict[str, Any]:
     if isinstance(entry, Missing):
-        claimed = {"verdict": None, **_ratio(None), "p_value_holm": None}
+        claimed = {"verdict": None, **ratio_data(None), "p_value_holm": None}
         return {
             "baseline": entry.against,
             **claimed,
@@ -123,8 +123,8 @@ def _beside(entry: Judged | Missing) -> dict[str, Any]:
     return {
         "baseline": entry.claim.against,
         "verdict": str(entry.verdict.kind),
-        **_ratio(entry.verdict.estimate),
-        "p_value_holm": _finite(entry.adjusted_p),
+        **ratio_data(entry.verdict.estimate),
+        "p_value_holm": finite(entry.adjusted_p),
         "blocks_failed": 0,
         "reason": None,
     }
@@ -141,10 +141,10 @@ def _blocks(study: StudyResult) -> list[dict[str, Any]]:
                 "started_unix_s": block.started_unix_s,
                 "used": block.used,
                 "reason": block.reason,
-                "baseline": _finite(baseline),
-                "tuned": _finite(tuned),
-                "excluded_baseline": _finite(excluded[0]),
-                "excluded_tuned": _finite(excluded[1]),
+                "baseline": finite(baseline),
+                "tuned": finite(tuned),
+                "excluded_baseline": finite(excluded[0]),
+                "excluded_tuned": finite(excluded[1]),
             }
         )
     return rows
@@ -154,9 +154,9 @@ def _figure(entry: Figure) -> dict[str, Any]:
     return {
         "figure": entry.name,
         "unit": entry.unit,
-        "baseline": _finite(entry.baseline),
-        "tuned": _finite(entry.candidate),
-        **_ratio(entry.change),
+        "baseline": finite(entry.baseline),
+        "tuned": finite(entry.candidate),
+        **ratio_data(entry.change),
     }
 
 
@@ -167,14 +167,14 @@ def _hosts(found: HostsResult) -> dict[str, Any]:
     return {
         "everywhere": found.everywhere,
         "across": {
-            "ratio": _finite(across.ratio),
-            "ratio_low": _finite(across.low),
-            "ratio_high": _finite(across.high),
-            "p_value": _finite(across.p_value),
-            "tau": _finite(across.tau),
-            "q": _finite(across.q),
-            "q_p_value": _finite(across.q_p),
-            "i_squared": _finite(across.i_squared),
+            "ratio": finite(across.ratio),
+            "ratio_low": finite(across.low),
+            "ratio_high": finite(across.high),
+            "p_value": finite(across.p_value),
+            "tau": finite(across.tau),
+            "q": finite(across.q),
+            "q_p_value": finite(across.q_p),
+            "i_squared": finite(across.i_squared),
             "prediction": list(across.prediction) if across.prediction else None,
         }
         if across
@@ -183,12 +183,12 @@ def _hosts(found: HostsResult) -> dict[str, Any]:
             {
                 "host": host.name,
                 "verdict": str(host.verdict.kind) if host.verdict else None,
-                **_ratio(host.estimate),
+                **ratio_data(host.estimate),
                 "blocks": host.blocks,
                 "blocks_planned": host.planned,
-                "weight": _finite(spread[host.name].weight) if host.name in spread else None,
+                "weight": finite(spread[host.name].weight) if host.name in spread else None,
                 "outlier": host.outlier,
-                "outlier_p_holm": _finite(spread[host.name].outlier_p)
+                "outlier_p_holm": finite(spread[host.name].outlier_p)
                 if host.name in spread
                 else None,
                 "why_not": host.why,
@@ -198,15 +198,17 @@ def _hosts(found: HostsResult) -> dict[str, Any]:
     }
 
 
-def _ratio(found: PairedEstimate | None) -> dict[str, float | None]:
+def ratio_data(found: PairedEstimate | None) -> dict[str, float | None]:
+    """Return a ratio with its interval, by the keys that every form of the data uses."""
     if found is None:
         return {"ratio": None, "ratio_low": None, "ratio_high": None}
     return {
-        "ratio": _finite(found.ratio),
-        "ratio_low": _finite(found.low),
-        "ratio_high": _finite(found.high),
+        "ratio": finite(found.ratio),
+        "ratio_low": finite(found.low),
+        "ratio_high": finite(found.high),
     }
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """Return a figure that JSON can hold; None for NaN and infinity."""
     return value if math.isfinite(value) else None

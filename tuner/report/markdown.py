@@ -42,25 +42,26 @@ def render_markdown(study: StudyResult) -> str:
         f"# {plain(study.record.name)}",
         f"**{plain(study.sentence)}**",
         plain(study.replication.sentence) if study.replication else "",
-        table_of(("wanted", "verdict", "ratio or value", "95 % interval"), _wanted(study)),
+        plain_table(("wanted", "verdict", "ratio or value", "95 % interval"), wanted_rows(study)),
         plain(hosts_lead(study)),
-        table_of(HOSTS_HEAD, [tuple(map(plain, row)) for row in hosts_rows(study)]),
+        plain_table(HOSTS_HEAD, hosts_rows(study)),
         _figures(study),
         _finalists(study),
         _beside(study),
         _changes(study),
         _ablation(study),
-        _bullets("Please note", study.warnings),
+        "### Please note" if study.warnings else "",
+        bullets(study.warnings),
         time_share(study),
-        _folded("Configuration difference", _fenced("diff", study.difference)),
-        _folded("Every block of the confirmation", _blocks(study)),
-        _folded("Search", _search(study)),
-        _folded("Load points", _load_points(study)),
-        _folded("Diagnostics", _diagnostics(study)),
-        _folded("Frozen protocol", _facts(protocol_facts(study))),
-        _folded("Host and method", _facts(host_facts(study) + method_facts(study))),
-        _folded("Limits of the claim", "\n".join(f"- {plain(line)}" for line in limits(study))),
-        _folded("How to run it again", _fenced("sh", [study.record.command])),
+        folded("Configuration difference", _fenced("diff", study.difference)),
+        folded("Every block of the confirmation", _blocks(study)),
+        folded("Search", _search(study)),
+        folded("Load points", _load_points(study)),
+        folded("Diagnostics", _diagnostics(study)),
+        folded("Frozen protocol", _facts(protocol_facts(study))),
+        folded("Host and method", _facts(host_facts(study) + method_facts(study))),
+        folded("Limits of the claim", bullets(limits(study))),
+        folded("How to run it again", _fenced("sh", [study.record.command])),
         f"*Begun {moment(study.record.started_unix_s)}.*",
     ]
     return document(parts)
@@ -69,10 +70,6 @@ def render_markdown(study: StudyResult) -> str:
 def document(parts: Iterable[str]) -> str:
     """Return a page of Markdown made of paragraphs; empty ones are left out."""
     return printable_lines("\n\n".join(part for part in parts if part)) + "\n"
-
-
-def _wanted(study: StudyResult) -> list[tuple[str, ...]]:
-    return [tuple(map(plain, row)) for row in wanted_rows(study)]
 
 
 def _figures(study: StudyResult) -> str:
@@ -110,7 +107,7 @@ def _finalists(study: StudyResult) -> str:
 
 
 def _beside(study: StudyResult) -> str:
-    table = table_of(BESIDE_HEAD, [tuple(map(plain, row)) for row in beside_rows(study)])
+    table = plain_table(BESIDE_HEAD, beside_rows(study))
     return f"### Against the other baselines\n\n{table}" if table else ""
 
 
@@ -124,13 +121,13 @@ def _changes(study: StudyResult) -> str:
 
 
 def _ablation(study: StudyResult) -> str:
-    rows = [[plain(cell) for cell in row.cells] for row in ablation_rows(study)]
+    rows = [row.cells for row in ablation_rows(study)]
     if not study.ablation:
         return ""
     parts = [
         "### Why it won",
         plain(ablation_sentence(study)),
-        table_of(HEAD, rows),
+        plain_table(HEAD, rows),
         f"*{plain(ablation_note(study))}*" if rows else "",
     ]
     return "\n\n".join(part for part in parts if part)
@@ -228,12 +225,13 @@ def _facts(facts: Facts) -> str:
     return table_of(("", ""), [(plain(name), plain(value)) for name, value in facts])
 
 
-def _bullets(title: str, lines: Iterable[str]) -> str:
-    text = "\n".join(f"- {plain(line)}" for line in lines)
-    return f"### {title}\n\n{text}" if text else ""
+def bullets(lines: Iterable[str]) -> str:
+    """Return a list of plain lines."""
+    return "\n".join(f"- {plain(line)}" for line in lines)
 
 
-def _folded(title: str, body: str) -> str:
+def folded(title: str, body: str) -> str:
+    """Return a part that opens on demand; empty without a body."""
     if not body:
         return ""
     return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>"
@@ -245,6 +243,11 @@ def table_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return ""
     rule = ["---", *["---:"] * (len(head) - 1)] if any(head) else ["---"] * len(head)
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+
+
+def plain_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return ``table_of`` plain cells."""
+    return table_of(tuple(map(plain, head)), [tuple(map(plain, row)) for row in rows])
 
 
 def plain(text: str) -> str:

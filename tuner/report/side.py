@@ -14,7 +14,8 @@ from tuner.judge.results import StudyResult
 from tuner.report.apart import apart
 from tuner.report.facts import baseline_name
 from tuner.report.html import page
-from tuner.report.markdown import document, plain, table_of
+from tuner.report.markdown import document, plain, plain_table
+from tuner.report.text import columns
 from tuner.words.figures import UNKNOWN, figure, interval, moment, ratio
 
 HEAD = (
@@ -41,14 +42,7 @@ def differences(studies: Sequence[StudyResult]) -> list[str]:
 def side_lines(studies: Sequence[StudyResult]) -> list[str]:
     """Return the table for a terminal, without what is too wide for one."""
     shown = [HEAD[:7], *(row[:7] for row in rows(studies))]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if place < 2 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in shown
-    ]
+    lines = columns(shown, left=2)
     notes = differences(studies)
     return [*lines, "", *notes] if notes else lines
 
@@ -57,7 +51,7 @@ def render_side_markdown(studies: Sequence[StudyResult]) -> str:
     """Return the studies side by side as Markdown."""
     parts = [
         "# Studies side by side",
-        table_of(HEAD, [tuple(map(plain, row)) for row in rows(studies)]),
+        plain_table(HEAD, rows(studies)),
         *(f"- {plain(line)}" for line in differences(studies)),
         f"*{_NOTE}*",
     ]

@@ -18,9 +18,9 @@ def verdict_lines(study: StudyResult) -> list[str]:
     lines += [study.replication.sentence] if study.replication else []
     lines += [study.hosts.everywhere] if study.hosts else []
     for title, part in (
-        ("", _columns(wanted_rows(study)) if wanted_rows(study) else []),
+        ("", columns(wanted_rows(study)) if wanted_rows(study) else []),
         ("", _arms(study)),
-        ("", _columns([BESIDE_HEAD, *beside_rows(study)]) if study.beside else []),
+        ("", columns([BESIDE_HEAD, *beside_rows(study)]) if study.beside else []),
         (changes_title(study), _changes(study)),
         ("", [ablation_sentence(study)]),
         ("Please note", [f"- {warning}" for warning in study.warnings]),
@@ -58,11 +58,11 @@ def _arms(study: StudyResult) -> list[str]:
         )
         for entry in shown
     ]
-    return _columns(rows) if shown else []
+    return columns(rows) if shown else []
 
 
 def _changes(study: StudyResult) -> list[str]:
-    return _columns(
+    return columns(
         [
             (change.name, setting(change.baseline), "→", setting(change.tuned))
             for change in study.changes
@@ -70,12 +70,12 @@ def _changes(study: StudyResult) -> list[str]:
     )
 
 
-def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Left-aligned first column, right-aligned others."""
+def columns(rows: Sequence[Sequence[str]], *, left: int = 1) -> list[str]:
+    """Return the rows of a table: the first ``left`` columns left-aligned, the others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
-            cell.ljust(width) if place == 0 else cell.rjust(width)
+            cell.ljust(width) if place < left else cell.rjust(width)
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
