@@ -1,15 +1,15 @@
-"""Every error that tuner raises on purpose. The message says what to do about it.
+"""All errors that tuner raises on purpose. Each message includes a way out.
 
 The tree, with the exit code of the command that ends with it::
 
     TunerError                  1   never raised itself
     ├── DefinitionError         2   a file, an option or a value is wrong; nothing was started
-    ├── HostError               3   a host or the server on it does not do what it must
-    │   └── LeaseLostError          a block of several workers was taken for abandoned
+    ├── HostError               3   a host or the server on it failed
+    │   └── LeaseLostError          another worker took over a block
     ├── InstrumentError         3   the load generator is missing, refused or at fault
     ├── StoreError              3   the study record cannot be read or written
-    │   └── ClaimedError            another worker was first
-    └── Interrupted           130   Ctrl-C or SIGTERM; what was measured is in the record
+    │   └── ClaimedError            another worker began first
+    └── Interrupted           130   Ctrl-C or SIGTERM; the record keeps what was measured
 
 Exit code 4 is not an error: ``--fail-if`` was given and the verdict matched it. Exit code 70
 (``EX_SOFTWARE`` of sysexits.h) is a bug: an exception that is not in this tree.
@@ -26,7 +26,7 @@ EXIT_BUG = 70
 
 
 _LONGEST_QUOTE = 80
-"""Characters of a wrong value that a message repeats."""
+"""Limit for a wrong value that a message quotes, characters."""
 
 
 def quoted(value: object) -> str:
@@ -44,11 +44,11 @@ class TunerError(Exception):
 
 
 class DefinitionError(TunerError):
-    """A definition, option or file of the user's is wrong. Raised before anything starts.
+    """An error in a definition, an option or a file, raised before anything starts.
 
     Args:
-        message: what is wrong, with the bad value and what is allowed.
-        path: file that holds it, or the option's name.
+        message: the error, with the bad value and the allowed ones.
+        path: the file, or the name of the option.
         line: 1-based line in ``path``.
     """
 
@@ -64,10 +64,10 @@ class DefinitionError(TunerError):
 
 @contextlib.contextmanager
 def named(option: str, path: str) -> Iterator[None]:
-    """Report a mistake in what ``option`` stands for as a mistake in what the user gave.
+    """Replace ``option`` as the location of a `DefinitionError` by the user's own ``path``.
 
     Raises:
-        DefinitionError: as raised within, at ``path`` where it was at ``option``.
+        DefinitionError: the error from the block, located at ``path`` instead of ``option``.
     """
     try:
         yield
@@ -78,36 +78,36 @@ def named(option: str, path: str) -> Iterator[None]:
 
 
 class HostError(TunerError):
-    """A host, or the server on it, fails in a way that is not the configuration's fault."""
+    """A failure of a host or its server that the configuration did not cause."""
 
     exit_code = 3
 
 
 class UnreachableError(HostError):
-    """Another host does not answer; it may be back in a while."""
+    """A remote host that does not answer; a later attempt may succeed."""
 
 
 class LeaseLostError(HostError):
-    """A worker was silent until another one ended its block; it is measured again."""
+    """A worker's block that another worker ended, because the first was silent too long."""
 
 
 class InstrumentError(TunerError):
-    """The load generator is missing, dies, or breaks its protocol."""
+    """A load generator that is missing, dies, or breaks its protocol."""
 
     exit_code = 3
 
 
 class StoreError(TunerError):
-    """The study record is missing, locked, damaged, or of another schema."""
+    """A study record that is missing, locked, damaged, or of another schema."""
 
     exit_code = 3
 
 
 class ClaimedError(StoreError):
-    """Another worker began the same first; there is something else to do."""
+    """A piece of work that another worker began first; the caller chooses another one."""
 
 
 class Interrupted(TunerError):  # noqa: N818 - not an error of anything
-    """The user stopped the run; everything that was measured is kept."""
+    """A run that the user stopped; everything measured so far is kept."""
 
     exit_code = 130

@@ -1,7 +1,7 @@
-"""Paths of files other than Python: definitions, playbooks, and the load generator.
+"""Paths of files that are not Python: definitions, playbooks, and the load generator.
 
 They stand at the top of a checkout and travel in the wheel as `tuner/_data`; the generator is
-installed beside the `tuner` command.
+installed in the same folder as the `tuner` command.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def data_dir(kind: DataKind) -> Path:
 
 
 def state_dir() -> Path:
-    """Return the folder of what tuner keeps for this user (XDG Base Directory Specification)."""
+    """Return the folder of tuner's state for this user (XDG Base Directory Specification)."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(base) / "tuner"
 
@@ -57,7 +57,7 @@ def inside(folder: Path, name: str) -> Path:
     """Return the path of a file below a folder, by a name that comes from outside.
 
     Args:
-        folder: where it belongs; may itself be reached through a link.
+        folder: the folder above it; may itself be reached through a link.
         name: relative, with ``/`` between its parts.
 
     Raises:
@@ -69,7 +69,7 @@ def inside(folder: Path, name: str) -> Path:
             f"{name!r} is not the name of a file in a folder; nothing was written to {folder}"
         )
     path = folder.joinpath(*parts)
-    # The file itself too: a link in its place would be written through.
+    # This includes the file itself: writing to a link changes its target.
     for place in (path, *path.parents[: len(parts) - 1]):
         if place.is_symlink():
             raise StoreError(
@@ -97,11 +97,11 @@ def write_files(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
 def temporary(what: str) -> Iterator[str]:
     """Yield a new folder, which is removed at the end.
 
-    It lies in the folder of `temporaries_in`. Elsewhere its name tells whose it is, and what a
-    process left that was killed is removed by the next one.
+    The folder lies in that of `temporaries_in` if one is set. Otherwise its name holds the
+    process id, and a later process removes the folders that killed ones left.
 
     Args:
-        what: short name of what it is for.
+        what: short name of its purpose.
     """
     folder = _TEMPORARIES.get()
     if folder is None:
@@ -113,7 +113,7 @@ def temporary(what: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def temporaries_in(folder: Path) -> Iterator[None]:
-    """Make `temporary` folders in this one, which is removed as a whole even after a `kill -9`."""
+    """Create `temporary` folders in this one, which the caller removes as a whole."""
     folder.mkdir(parents=True, exist_ok=True)
     token = _TEMPORARIES.set(folder)
     try:
@@ -128,7 +128,7 @@ _NAME = re.compile(r"tuner-(?!ssh-)[a-z0-9]+-(\d+)-\w+")
 
 
 def _sweep(folder: Path) -> None:
-    """Remove the temporary folders of this account's processes that are gone."""
+    """Remove temporary folders that dead processes of this account left."""
     for found in folder.glob("tuner-*"):
         named = _NAME.fullmatch(found.name)
         if named and not Path("/proc", named[1]).exists():
@@ -140,15 +140,15 @@ def _sweep(folder: Path) -> None:
 def loadgen_binary() -> Path:
     """Return the path of the load generator.
 
-    In this order: the environment variable TUNER_LOADGEN, what was installed with the package,
-    the environment's scripts, the PATH, and what cargo built in the checkout.
+    The search order is: the environment variable TUNER_LOADGEN, the installed package, the
+    environment's scripts, the PATH, and cargo's output in the checkout.
 
     Raises:
-        InstrumentError: it is nowhere, or TUNER_LOADGEN names no program.
+        InstrumentError: the generator was not found, or TUNER_LOADGEN is not an executable file.
     """
     named = os.environ.get(LOADGEN_VARIABLE)
     if named:
-        # What the user asked for is used or refused, never silently replaced.
+        # The user's choice is used or refused, never silently replaced.
         if not _is_program(Path(named)):
             raise InstrumentError(f"{LOADGEN_VARIABLE}={named} is not an executable file")
         return Path(named).resolve()
@@ -161,7 +161,7 @@ def loadgen_binary() -> Path:
         places.append(top / "loadgen" / "target" / "release" / LOADGEN)
     for place in places:
         if _is_program(place):
-            # The metadata names it by way of `..`.
+            # The path in the package's metadata contains `..`.
             return place.resolve()
     remedy = (
         "install tuner again"

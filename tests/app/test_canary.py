@@ -1,4 +1,4 @@
-"""The check of a changed host: it finds one that is worse, and noise is no reason."""
+"""The check of a changed host: it finds one that is worse, and noise is not a reason."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_a_host_without_mount_namespaces_says_when_it_validates() -> None:
 def test_a_file_that_is_no_text_is_refused() -> None:
     """Its bytes would not arrive as they are."""
     there = FakeHost({MAIN: TEXT.replace("as it always", "caf\udce9"), SITE: SHOP})
-    assert f"{MAIN}: holds bytes that are no UTF-8" in refusal(there)
+    assert f"{MAIN}: holds bytes that are not UTF-8" in refusal(there)
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_each_host_is_measured_before_and_after_its_change() -> None:
 
 
 def test_the_last_host_has_no_other_to_be_compared_with() -> None:
-    """Hosts that were changed in the same run are no control."""
+    """Hosts that were changed in the same run are not a control."""
     site = Site()
     site.run(plans())
     assert "check north against west" in site.done

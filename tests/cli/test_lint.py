@@ -53,7 +53,7 @@ def test_what_is_no_configuration_is_answered_at_its_line(tmp_path: Path) -> Non
 
 
 def test_a_caddyfile_is_read_by_caddy_itself(tmp_path: Path) -> None:
-    """Rules see the JSON that it makes of it; its own words answer what is no Caddyfile."""
+    """Rules see the JSON that it makes of it; its own words answer what is not a Caddyfile."""
     try:
         catalog.server("caddy").detect()
     except HostError as missing:

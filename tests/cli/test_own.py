@@ -88,7 +88,7 @@ def test_the_outcome_is_a_patch_of_a_caddyfile(tuner: Tuner, tmp_path: Path) -> 
     assert (tmp_path / "out" / "own" / "Caddyfile").read_text() == config.read_text()
     variables = (tmp_path / "out" / "caddy.env").read_text()
     assert "GOGC=400" in variables
-    assert "GOMAXPROCS" not in variables, "the lab's cores are no advice"
+    assert "GOMAXPROCS" not in variables, "the lab's cores are not advice"
     report = Path("studies/mine/report.md").read_text()
     assert "the workload's backend stands behind 127.0.0.1:8000" in report
     config.write_text(CADDYFILE.replace("gzip", "zstd"))

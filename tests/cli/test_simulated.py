@@ -148,7 +148,7 @@ def test_the_dashboard_is_an_extra(finished: Tuner, monkeypatch: pytest.MonkeyPa
 def test_the_dashboard_of_several_hosts_shows_their_trials(
     tuner: Tuner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the storage they are no trials of Optuna's; here they have values and parameters."""
+    """In the storage they are not trials of Optuna's; here they have values and parameters."""
     storage = sqlite_url(tmp_path)
     begin(storage)
     work(storage, "a", simulated(1))
@@ -407,7 +407,7 @@ def test_a_measurement_without_a_valid_window_says_why(tuner: Tuner, host: Simul
     assert found.code == 3
 
     def refuse(word: str) -> None:
-        pytest.fail(f"{word} is no JSON")
+        pytest.fail(f"{word} is not JSON")
 
     windows = json.loads(found.out, parse_constant=refuse)["windows"]
     assert all(window["invalid"] for window in windows)

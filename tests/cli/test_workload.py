@@ -112,8 +112,8 @@ def test_a_workload_is_shown_with_shares_and_right_answers(tuner: Tuner) -> None
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "0 of 0 lines are no requests: no lines"),
-        (b"a\nb\n", "2 of 2 lines are no requests: access.log:1: neither"),
+        (b"", "0 of 0 lines are not requests: no lines"),
+        (b"a\nb\n", "2 of 2 lines are not requests: access.log:1: neither"),
         (line("GET", "/x", 500).encode(), "no request of it can be asked of the lab (statuses"),
     ],
 )

@@ -168,7 +168,7 @@ def test_a_rule_settles_parameters_and_is_told_in_words() -> None:
     assert equalise(stock, space, rules).values["gzip"] is True
     assert "brotli" not in equalise(stock, space, rules).values
     (alike,) = alignments(rules, [space])
-    assert alike.by_server == {"nginx": "gzip on, brotli is no parameter of nginx/static"}
+    assert alike.by_server == {"nginx": "gzip on, brotli is not a parameter of nginx/static"}
 
 
 def test_a_rule_with_a_wrong_value_names_its_line() -> None:

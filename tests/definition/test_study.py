@@ -101,7 +101,7 @@ def test_several_baselines_the_first_is_the_studys(tmp_path: Path) -> None:
         ("baseline: [stock, stock]\n", "'stock' stands twice"),
         ("baseline: published\n", "names no published configuration"),
         ("baseline: []\n", "write 1 to 4 baselines"),
-        ("published: somewhere\n", "is no file"),
+        ("published: somewhere\n", "is not a file"),
     ],
 )
 def test_baselines_that_cannot_be(tmp_path: Path, text: str, words: str) -> None:
@@ -172,10 +172,10 @@ def test_allowed_names_are_a_list_or_stand_between_commas(tmp_path: Path, allow:
         ),
         (
             "objective: p50\nconstraint:\n  - memory <= 1x baseline\n  - memory = 3",
-            "s.yaml:4: constraint: 'memory = 3' is no limit; allowed: FIGURE <= VALUE",
+            "s.yaml:4: constraint: 'memory = 3' is not a limit; allowed: FIGURE <= VALUE",
         ),
         ("objective: capacity", "s.yaml:1: objective: the objective capacity needs a latency"),
-        ("objective: capacity\nslo: 5ms", "s.yaml:2: slo: '5ms' is no limit"),
+        ("objective: capacity\nslo: 5ms", "s.yaml:2: slo: '5ms' is not a limit"),
         ("objective: p99\nslo: p99<5ms", "s.yaml:2: slo: only --objective capacity has"),
         ("objective: [p99, p50, cpu]", "s.yaml:1: objective: found 3 objectives; allowed: one"),
         (
@@ -194,9 +194,9 @@ def test_allowed_names_are_a_list_or_stand_between_commas(tmp_path: Path, allow:
         ("allow: 'a,,b'", "allow: a name is empty"),
         ("workload: nothing", "there is no workload 'nothing'"),
         ("name: results", "s.yaml:1: name: 'results' is reserved; choose another name"),
-        ("name: ../up", "s.yaml:1: name: '../up' is no name; allowed: up to 64 letters"),
-        ("name: .hidden", "name: '.hidden' is no name"),
-        (f"name: {'x' * 65}", "is no name"),
+        ("name: ../up", "s.yaml:1: name: '../up' is not a name; allowed: up to 64 letters"),
+        ("name: .hidden", "name: '.hidden' is not a name"),
+        (f"name: {'x' * 65}", "is not a name"),
         ("- time", "s.yaml:1: expected a mapping, found a list"),
     ],
 )

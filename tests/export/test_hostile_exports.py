@@ -193,7 +193,7 @@ def test_exports_are_of_data_alone(study: StudyResult, kind: str, tmp_path: Path
 )
 def test_no_other_variable_of_the_process_is_set(row: str) -> None:
     """One that loads code, or a line that goes on in the next one, is refused by name."""
-    with pytest.raises(StoreError, match="is no variable that tuner sets for caddy"):
+    with pytest.raises(StoreError, match="is not a variable that tuner sets for caddy"):
         unit_of("caddy", f"# Comment\nGOGC=200\n{row}\n")
 
 

@@ -1,7 +1,7 @@
 """Web servers as the own service of a host: Debian's Nginx, and Caddy as its package sets it up.
 
-Caddy is no package of the bed's, so its program, its files and what starts it are put there: a unit
-where systemd is process 1, else an init script.
+The bed has no package of Caddy, so the fixture installs its program, its files and a unit (an init
+script without systemd).
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def test_a_window_over_http3_against_nginx(pair: Bed, tmp_path: Path) -> None:
     """Proved live on the target, and asked over QUIC by the generator from another host.
 
     As much as it answers, so that connections end at ``keepalive_requests``: what comes too late
-    for one is asked again, and is no error.
+    for one is asked again, and is not an error.
     """
     (tmp_path / "page.yaml").write_text(WORKLOAD)
     options = ("--workload", "page.yaml", "--time", "4s", "--name", "h3", "--json")

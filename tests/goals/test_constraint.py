@@ -39,7 +39,7 @@ def test_each_form_that_is_allowed(text: str, limit: float, relative: bool, show
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("memory", "'memory' is no limit; allowed: FIGURE <= VALUE"),
+        ("memory", "'memory' is not a limit; allowed: FIGURE <= VALUE"),
         ("speed <= 3ms", "unknown figure 'speed'; allowed: a percentile"),
         ("p99 <= 5", "found '5' where a value belongs; allowed: a number with us, ms or s"),
         ("p99 <= 5M", "found '5M' where a value belongs"),

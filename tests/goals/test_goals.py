@@ -50,11 +50,15 @@ def numbers(trials: list[Trial]) -> list[int]:
             {"constraints": ("p99 <= 5ms",)},
             "--constraint: throughput and 'p99 <= 5ms' are measured under different loads",
         ),
-        (("p99",), {"constraints": ("p99 = 5ms",)}, "--constraint: 'p99 = 5ms' is no limit"),
+        (("p99",), {"constraints": ("p99 = 5ms",)}, "--constraint: 'p99 = 5ms' is not a limit"),
         (("p99",), {"choose": "p99=1"}, "--choose: only with two objectives"),
-        (("p99", "cpu"), {"choose": "p99=1"}, "--choose: 'p99=1' is no choice; allowed: weights"),
-        (("p99", "cpu"), {"choose": "p99=1,cpu=0"}, "--choose: 'p99=1,cpu=0' is no choice"),
-        (("p99", "cpu"), {"choose": "memory <= 1x baseline"}, "is no choice"),
+        (
+            ("p99", "cpu"),
+            {"choose": "p99=1"},
+            "--choose: 'p99=1' is not a choice; allowed: weights",
+        ),
+        (("p99", "cpu"), {"choose": "p99=1,cpu=0"}, "--choose: 'p99=1,cpu=0' is not a choice"),
+        (("p99", "cpu"), {"choose": "memory <= 1x baseline"}, "is not a choice"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(

@@ -108,7 +108,7 @@ def test_what_was_expected_and_not_agreed_on_is_invalid(served: Served) -> None:
     assert tls is not None
     found = window(native(), served, tls=replace(tls, version="TLSv1.2"))
     assert found.bad
-    assert found.invalid == ("asked for TLS version TLSv1.2, and TLSv1.3 was agreed on",)
+    assert found.invalid == ("asked for TLS version TLSv1.2, but TLSv1.3 was negotiated",)
 
 
 def test_an_authority_that_did_not_sign_is_an_error_of_every_request(

@@ -33,7 +33,7 @@ def test_more_noise_never_claims_more() -> None:
     for time_s in (60.0, 600.0, 3_600.0):
         effects = [claimable(sigma, time_s=time_s).effect for sigma in SIGMAS]
         assert effects == sorted(effects)
-        assert effects[0] == pytest.approx(LEAST_MARGIN), "what is below the margin is no claim"
+        assert effects[0] == pytest.approx(LEAST_MARGIN), "what is below the margin is not a claim"
         assert effects[-1] == 1.0
 
 

@@ -121,7 +121,7 @@ def test_a_difference_is_of_rounds_so_that_what_the_host_is_in_one_cancels() -> 
 
 
 def test_rounds_that_one_arm_lacks_say_nothing_of_the_difference() -> None:
-    """Without a common round, or with a figure that is no positive number, there is none."""
+    """Without a common round, or with a figure that is not a positive number, there is none."""
     first = [window("baseline", turn, 100.0) for turn in (0, 1)]
     assert difference_ln(first, [window("c1", 1, 50.0)], P99.value) == pytest.approx(math.log(2))
     assert math.isnan(difference_ln(first, [window("c1", 2, 50.0)], P99.value))

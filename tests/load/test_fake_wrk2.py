@@ -109,6 +109,6 @@ def test_the_adapter_reads_what_the_real_one_printed(kept: str) -> None:
 
 
 def test_an_error_leaves_the_real_ones_spectra_empty() -> None:
-    """wrk2 prints ``-nan`` and zero counts, which are no latencies."""
+    """wrk2 prints ``-nan`` and zero counts, which are not latencies."""
     spectra = read_spectra((KEPT / "status_503.txt").read_text())
     assert {len(spectrum.counts().values_ns) for spectrum in spectra.values()} == {0}

@@ -284,7 +284,7 @@ class TestLoadGenerator:
         assert len(run(case, *windows, after=lambda _: Next(stop=True))) == 1
 
     def test_an_empty_plan_measures_nothing(self, case: Case) -> None:
-        """And is no error."""
+        """And is not an error."""
         assert run(case) == []
 
     def test_what_the_reader_raises_ends_the_plan(self, case: Case) -> None:

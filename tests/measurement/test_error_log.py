@@ -80,7 +80,7 @@ def test_the_last_different_lines_are_shown_once() -> None:
 
 
 def test_a_line_cannot_act_on_a_terminal() -> None:
-    """Control characters are blanks, bytes that are no text are marked, and long lines are cut."""
+    """Control characters are blanks, bytes that are not text are marked, and long lines are cut."""
     (shown,) = complaints(b"\x1b[2Jaway \xff" + b"x" * 500 + b"\n")
     assert shown.startswith("[2Jaway \ufffdxxx")
     assert shown.isprintable()

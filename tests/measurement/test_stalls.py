@@ -55,7 +55,7 @@ def test_stalls_at_the_edges_reach_into_the_window() -> None:
 
 
 def test_a_window_without_requests_or_stalls_excludes_nothing() -> None:
-    """The ends of the domain are no special case."""
+    """The ends of the domain are not a special case."""
     assert excluded(np.empty(0, np.int64), [(0, MS)], StallRule()).shape == (0,)
     assert not excluded(INTENDED, [], StallRule()).any()
 

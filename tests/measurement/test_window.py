@@ -102,7 +102,7 @@ def test_errors_are_the_configurations_fault() -> None:
 
 
 def test_a_share_of_errors_can_be_declared() -> None:
-    """What the gates allow is no reason."""
+    """What the gates allow is not a reason."""
     assert judged(raw_window(errors={"status": 3}), error_share=0.03).valid
     assert not judged(raw_window(errors={"status": 4}), error_share=0.03).valid
 
@@ -252,7 +252,7 @@ def test_a_histogram_has_raw_latencies_and_no_stall_free_ones() -> None:
 def test_no_stall_rule_is_applied_to_a_histogram() -> None:
     """It has no instants; calling its latencies stall-free would be a lie."""
     raw = replace(raw_window(), samples=told([100], [100]))
-    with pytest.raises(ValueError, match="no instants"):
+    with pytest.raises(ValueError, match="needs instants"):
         measure(raw, StallRule(), GATES)
 
 

@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_includes_stand_as_what_they_include_with_their_own_file_and_line(folder: Path) -> None:
-    """Relative to the main file, by masks, and an empty mask is no error."""
+    """Relative to the main file, by masks, and an empty mask is not an error."""
     tree = parse(folder / "nginx.conf")
     (server,) = tree.http().children("server")
     (listen,) = server.children("listen")

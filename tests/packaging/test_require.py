@@ -194,7 +194,7 @@ def test_hosts_of_the_tests_bring_debootstrap_and_ssh(machine: Machine) -> None:
 
 
 def test_without_root_and_sudo_the_tests_on_hosts_are_left_out_aloud(machine: Machine) -> None:
-    """It is no error: everything else is still tested."""
+    """It is not an error: everything else is still tested."""
     machine.program("id", "echo 1000")
     done = machine.require("hosts")
     assert done.returncode == 0

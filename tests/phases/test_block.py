@@ -375,7 +375,7 @@ def test_a_study_that_keeps_stalls_is_not_asked_whose_they_are() -> None:
 
 
 def test_stalls_of_the_host_and_blocks_of_the_search_are_left_alone() -> None:
-    """Equal stalls are no reason, and the search claims nothing that they could spoil."""
+    """Equal stalls are not a reason, and the search claims nothing that they could spoil."""
     equal = rig(stalls=Stalls(), most_samples=2_000)
     assert run_block(equal.bench(), spec(HAND, rounds=12, needs_all=True)).state == "complete"
     made = rig()

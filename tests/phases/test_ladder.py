@@ -96,7 +96,7 @@ def test_few_blocks_give_no_interval() -> None:
 
 
 def test_the_generators_own_limit_is_named() -> None:
-    """A window in which the generator was starved is no finding about the server."""
+    """A window in which the generator was starved is not a finding about the server."""
     made = rig(truth=hand_is_stronger, faults=Faults(starved={0, 1}))
     run_ladder(made.bench(), ARMS, RATES, 1, PLAN)
     starved = [c for c in climb_of(made.record()).values() if c.generator_limit_per_s is not None]

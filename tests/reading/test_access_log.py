@@ -94,7 +94,7 @@ def test_a_line_is_read_in_either_form(text: str, entry: LogEntry) -> None:
         (LINE.replace("GET /a.css?v=1 HTTP/1.1", r"\x16\x03\x01"), "no request"),
         (LINE.replace("GET /a.css?v=1 HTTP/1.1", "OPTIONS *"), "no path"),
         (LINE.replace("10/Oct", "40/Oct"), "no time such as"),
-        ('{"status":200', "no JSON"),
+        ('{"status":200', "invalid JSON"),
         ('{"status":200,"request":"GET / HTTP/1.1"}', "no time (msec, ts"),
         ('{"ts":NaN,"status":200,"request":"GET / HTTP/1.1"}', "no time (msec, ts"),
         ('{"ts":1,"request":"GET / HTTP/1.1"}', "no status"),
@@ -168,8 +168,8 @@ def test_what_the_lab_cannot_answer_is_left_out_and_said(tmp_path: Path) -> None
     made = mix(tally(*lines))
     assert dict(made.left_out) == {
         "statuses that no file answers with": 3,
-        "paths that are no plain file names": 1,
-        "paths that are a file and a folder": 1,
+        "paths that are not plain file names": 1,
+        "paths that are both a file and a folder": 1,
         "methods that no file answers (--as backend keeps them)": 1,
     }
     assert "# Left out, 3.0%: statuses that no file answers with." in made.text

@@ -74,7 +74,7 @@ def test_what_is_no_number_is_an_error(text: str) -> None:
 
 
 def test_the_names_of_an_expression() -> None:
-    """The functions are no names."""
+    """The functions are not names."""
     assert names_in("max(a, 2 * b) - min(a, 1)") == {"a", "b"}
 
 

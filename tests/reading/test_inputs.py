@@ -24,7 +24,7 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
     assert read_input(file, 10) == b"x" * 10
     with pytest.raises(DefinitionError, match=re.escape(f"{file}: is too large: 10 bytes")) as seen:
         read_input(file, 9, "split it")
-    assert "at most 9 are read; split it" in str(seen.value)
+    assert "and the limit is 9; split it" in str(seen.value)
 
 
 def test_a_size_that_the_system_does_not_state_is_bounded_too() -> None:

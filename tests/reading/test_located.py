@@ -40,13 +40,19 @@ def test_every_node_knows_its_line() -> None:
     ("text", "answer"),
     [
         ("a: 1\nb: 2\na: 3\n", "f.yaml:3: 'a' is given twice; first in line 1"),
-        ("a: !!python/object:os.system x", "f.yaml:1: tags are not read here; leave it out"),
-        ("a: &x 1\nb: *x\n", "f.yaml:1: anchors and aliases are not read here; write it out"),
-        ("a: 1\n---\nb: 2\n", "f.yaml:2: a second document; one file holds one"),
-        ("a: [1, 2", "f.yaml:1: is no YAML: expected ',' or ']', but got '<stream end>'"),
-        ("a: 1\n b: 2\n", "f.yaml:2: is no YAML: mapping values are not allowed here"),
+        (
+            "a: !!python/object:os.system x",
+            "f.yaml:1: tags are not allowed here; leave the tag out",
+        ),
+        (
+            "a: &x 1\nb: *x\n",
+            "f.yaml:1: anchors and aliases are not allowed here; write out the value",
+        ),
+        ("a: 1\n---\nb: 2\n", "f.yaml:2: a second document; a file holds one document"),
+        ("a: [1, 2", "f.yaml:1: is not YAML: expected ',' or ']', but got '<stream end>'"),
+        ("a: 1\n b: 2\n", "f.yaml:2: is not YAML: mapping values are not allowed here"),
         ("[a, b]: 1", "f.yaml:1: a key must be text"),
-        ("a: \x07", "f.yaml: is no YAML: special characters are not allowed"),
+        ("a: \x07", "f.yaml: is not YAML: special characters are not allowed"),
         ("[" * 60 + "]" * 60, "f.yaml:1: nested more than 32 deep"),
     ],
 )

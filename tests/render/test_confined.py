@@ -97,7 +97,7 @@ def test_no_other_file_can_be_included(tmp_path: Path, name: str) -> None:
         (tmp_path / file).write_text("secret")
     with pytest.raises(DefinitionError, match="there is no template"):
         mine(tmp_path, f"{{% include '{name}' %}}")
-    with pytest.raises(DefinitionError, match=r"is no file beside this one that ends with \.j2"):
+    with pytest.raises(DefinitionError, match=r"is not a \.j2 file in the same folder"):
         mine(tmp_path, "", templates=f"templates: [{name}]\n")
 
 

@@ -293,7 +293,7 @@ def test_a_wrong_template_is_answered(tmp_path: Path, template: str, answer: str
 def test_an_unknown_template_is_answered() -> None:
     """By its name."""
     space = bind("nginx/static")
-    for name, answer in {"nginx/none": "there is no template", "../x": "is no name"}.items():
+    for name, answer in {"nginx/none": "there is no template", "../x": "is not a name"}.items():
         with pytest.raises(DefinitionError, match=answer):
             render(name, space.baseline("stock"), space, LAB)
 

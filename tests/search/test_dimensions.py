@@ -88,7 +88,7 @@ def test_distances_are_by_parameter_on_the_scale_that_is_searched() -> None:
     assert apart(base, made(mode="b"))["mode"] == 1.0
     off, one, most = made(fast=True), made(fast=True, boost=1), made(fast=True, boost=1000)
     assert apart(base, off)["boost"] == 1.0, "none and 0"
-    assert apart(off, one)["boost"] == 1.0, "0 is no number of the range"
+    assert apart(off, one)["boost"] == 1.0, "0 is not a number of the range"
     assert apart(one, most)["boost"] == pytest.approx(1.0)
     assert apart(one, made(fast=True, boost=32))["boost"] == pytest.approx(0.5, abs=0.01)
     assert distances(SMALL, (), [base, off], [base, off, one]).shape == (2, 3, len(names))

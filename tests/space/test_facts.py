@@ -214,9 +214,9 @@ def test_what_is_never_searched_is_refused_unless_forced(tmp_path: Path, line: s
 
 def test_forcing_what_needs_no_force_is_an_error(tmp_path: Path) -> None:
     """Whoever does it expects something that is not there."""
-    with pytest.raises(DefinitionError, match="--force: 'a' is no parameter that needs to be"):
+    with pytest.raises(DefinitionError, match="--force: 'a' is not a parameter that needs --force"):
         load(tmp_path, "a: {type: boolean, default: on}\n", TLS, ("a",))
-    with pytest.raises(DefinitionError, match="--force: 'b' is no parameter of nginx/mine"):
+    with pytest.raises(DefinitionError, match="--force: 'b' is not a parameter of nginx/mine"):
         load(tmp_path, "a: {type: boolean, default: on}\n", TLS, ("b",))
 
 

@@ -158,7 +158,7 @@ def test_what_protects_the_host_is_never_tuned(tmp_path: Path, name: str) -> Non
 @pytest.mark.parametrize("name", ["vm.swappiness", "kernel.sched_latency_ns", "net.ipv6.x", "fs.x"])
 def test_nothing_else_of_the_kernel_is_tuned(tmp_path: Path, name: str) -> None:
     """Settings of net.core and net.ipv4 alone."""
-    with pytest.raises(DefinitionError, match=r"no setting of net\.core or net\.ipv4"):
+    with pytest.raises(DefinitionError, match=r"not a setting of net\.core or net\.ipv4"):
         checked(kernel_space(tmp_path, name))
 
 
@@ -169,7 +169,7 @@ def test_the_processors_protection_is_never_tuned(tmp_path: Path) -> None:
 
 
 def test_a_servers_space_is_no_layer() -> None:
-    """And the kernel's is no server's."""
+    """And the kernel's is not a server's."""
     with pytest.raises(DefinitionError, match="not of the kernel"):
         checked(load("nginx/static"))
     assert setting_of("net.ipv4.tcp_rmem.max") == "net.ipv4.tcp_rmem"

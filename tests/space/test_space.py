@@ -102,8 +102,8 @@ def test_only_what_is_neutral_is_searched(small: Space) -> None:
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
-        ("sendfile", "--allow: 'sendfile' trades nothing; what can be allowed: cache, valid"),
-        ("cach", "--allow: unknown parameter 'cach'; did you mean 'cache'?; what can be allowed"),
+        ("sendfile", "--allow: 'sendfile' has no trade-off; --allow accepts: cache, valid"),
+        ("cach", "--allow: unknown parameter 'cach'; did you mean 'cache'?; --allow accepts"),
     ],
 )
 def test_allowing_what_is_no_trade_is_an_error(small: Space, name: str, answer: str) -> None:
@@ -196,7 +196,7 @@ def test_a_wrong_value_is_answered_with_what_is_allowed(
 
 def test_a_configuration_of_another_space_is_refused(small: Space) -> None:
     """Its values would mean something else."""
-    with pytest.raises(DefinitionError, match="a configuration of 'nginx/other' is none of"):
+    with pytest.raises(DefinitionError, match="a configuration of 'nginx/other' is not one of"):
         small.complete({}, Configuration.of("nginx/other", {}))
 
 
@@ -271,7 +271,7 @@ def test_what_the_server_cannot_do_is_left_out_with_the_reason(tmp_path: Path) -
         "after": (
             "applies only with new, which is left out: needs version >= 1.29.7; this is 1.22.1"
         ),
-        "many": "applies only with one above 1, which cannot be here",
+        "many": "applies only with one above 1, which is impossible here",
     }
     with pytest.raises(DefinitionError, match="'new' is not available here: it needs version"):
         space.complete({"new": True}, space.baseline("stock"))
@@ -309,26 +309,41 @@ def test_a_default_may_depend_on_the_version(tmp_path: Path, version: str, value
         ("{type: integer, range: [1], default: 1}", "range: write [lowest, highest]"),
         ("{type: integer, range: [5, 4], default: 5}", "range: the range is empty here: 5 to 4"),
         ("{type: integer, range: [1, cores], default: 1}", "unknown name 'cores'; known: connec"),
-        ("{type: integer, range: [1, 5 / 2], default: 1}", "2.5 is no integer; // rounds down"),
-        ("{type: integer, range: [0, 5], scale: log, default: 1}", "a log scale starts above 0"),
-        ("{type: integer, range: [0, 5], step: 0, default: 1}", "step: a step is above 0"),
+        ("{type: integer, range: [1, 5 / 2], default: 1}", "2.5 is not an integer; // rounds down"),
+        (
+            "{type: integer, range: [0, 5], scale: log, default: 1}",
+            "a log scale must start above 0",
+        ),
+        ("{type: integer, range: [0, 5], step: 0, default: 1}", "step: a step must be above 0"),
         ("{type: integer, range: [0, 5], default: x}", "default: unknown name 'x'"),
         ("{type: choice, choices: [a], default: a}", "choices: write two or more different words"),
-        ("{type: choice, choices: [a, 'b;'], default: a}", "'b;' is no plain word"),
+        ("{type: choice, choices: [a, 'b;'], default: a}", "'b;' is not a plain word"),
         ("{type: choice, choices: [a, b], default: c}", "default: 'c' is not allowed; allowed: a"),
-        ("{type: choice, default: a}", "a choice, and nothing else, has 'choices'"),
+        ("{type: choice, default: a}", "'choices' belongs to a choice, and a choice needs it"),
         (
             "{type: boolean, default: on, when: {q: on}}",
-            "q: 'q' is no earlier parameter; earlier: ",
+            "q: 'q' is not an earlier parameter; earlier: ",
         ),
         ("{type: boolean, default: on, when: {a: 5}}", "a: impossible condition: 5 is out of ra"),
         ("{type: boolean, default: on, when: {a: []}}", "a condition without a value can never"),
         ("{type: boolean, default: on, when: {a: {over: 1}}}", "unknown key 'over'"),
-        ("{type: boolean, default: on, when: {p: on}}", "'p' is no earlier parameter; earlier: a"),
-        ("{type: boolean, default: on, requires: {version: new}}", "'new' is no condition on the"),
+        (
+            "{type: boolean, default: on, when: {p: on}}",
+            "'p' is not an earlier parameter; earlier: a",
+        ),
+        (
+            "{type: boolean, default: on, requires: {version: new}}",
+            "'new' is not a condition on the",
+        ),
         ("{type: boolean, default: {stock: {'< 1': on}}}", "no condition holds for version 1.22.1"),
-        ("{type: boolean, default: on, belongs_to: a}", "only what trades something needs to be"),
-        ("{type: boolean, default: on, trades: x, belongs_to: a}", "'a' is no earlier parameter t"),
+        (
+            "{type: boolean, default: on, belongs_to: a}",
+            "belongs_to is only for a parameter with a trade-off",
+        ),
+        (
+            "{type: boolean, default: on, trades: x, belongs_to: a}",
+            "'a' is not an earlier parameter with a trade-off",
+        ),
         ("{type: boolean, default: on, unti: x}", "s.yaml:5: unknown key 'unti'; did you mean"),
     ],
 )
@@ -341,9 +356,9 @@ def test_a_wrong_parameter_is_answered_at_its_line(tmp_path: Path, line: str, an
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        ("order: [a]\nparameters: {}", "s.yaml:3: order: 'a' is no relation such as 'a < b'"),
-        ("order: [a < b]\nparameters: {}", "s.yaml:3: order: 'a' is no parameter with a number"),
-        ("parameters: {P: {type: boolean, default: on}}", "'P' is no name; allowed: a-z, 0-9"),
+        ("order: [a]\nparameters: {}", "s.yaml:3: order: 'a' is not a relation such as 'a < b'"),
+        ("order: [a < b]\nparameters: {}", "s.yaml:3: order: 'a' is not a parameter with a number"),
+        ("parameters: {P: {type: boolean, default: on}}", "'P' is not a name; allowed: a-z, 0-9"),
         ("template: 5\n", "s.yaml:1: 'parameters' is missing"),
     ],
 )
@@ -356,7 +371,7 @@ def test_a_space_is_named_after_its_server(tmp_path: Path) -> None:
     """So a configuration's file tells which server it is for."""
     path = tmp_path / "s.yaml"
     path.write_text("space: mine\nserver: nginx\nparameters: {}\n", encoding="utf-8")
-    with pytest.raises(DefinitionError, match="'mine' is no name of a space; write nginx/NAME"):
+    with pytest.raises(DefinitionError, match="'mine' is not a name for a space; write nginx/NAME"):
         load_space(
             str(path),
             server_cores=1,

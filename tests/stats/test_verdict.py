@@ -90,7 +90,7 @@ def test_margin_is_the_larger_of_three_percent_and_the_noise(
 
 
 def test_a_host_that_cannot_decide_is_refused() -> None:
-    """An A/A half-width of 100 % and more is no margin."""
+    """An A/A half-width of 100 % and more is not a margin."""
     with pytest.raises(ValueError, match="quieten the host or plan more blocks"):
         decision_margin(math.inf)
 

@@ -44,7 +44,7 @@ def test_a_renewal_begins_the_time_anew() -> None:
 
 
 def test_a_watcher_that_slept_takes_nothing_for_dead() -> None:
-    """While the storage is away nobody can renew: one long gap is no proof."""
+    """While the storage is away nobody can renew: one long gap is not proof."""
     clock = Clock()
     watch = LeaseWatch(clock)
     looks(watch, clock, 1, every_s=5, times=1)

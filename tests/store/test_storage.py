@@ -87,7 +87,7 @@ def test_sqlite_is_refused_for_several_hosts_with_the_way_out(url: str | None) -
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_proxy_ends_when_it_is_asked_to(url: str, number: signal.Signals) -> None:
-    """That is no failure to whoever supervises it, and nothing that could be gone on with."""
+    """That is not a failure to whoever supervises it, and nothing that could be gone on with."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"

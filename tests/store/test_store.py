@@ -421,6 +421,6 @@ def test_a_full_disk_is_said_and_nothing_that_was_written_is_lost(
 
 
 def test_text_that_is_no_url_is_said(header: Header) -> None:
-    """A slip of the keyboard is no traceback."""
+    """A slip of the keyboard is not a traceback."""
     with pytest.raises(StoreError, match="cannot be opened"):
         Store.create("record.db", header)

@@ -73,7 +73,7 @@ def test_stalls_are_felt_and_reported_and_the_rule_takes_them_out() -> None:
 
 
 def test_windows_of_one_start_share_its_level() -> None:
-    """And another start settles elsewhere: windows are no replacement for restarts."""
+    """And another start settles elsewhere: windows do not replace restarts."""
     made = SimulatedHost(noise=Noise(0.0, 0.8, 0.0, 0.3, 0.0), tail_share=0.0)
     starts = [[math.log(w.stall_free.p50_us) for w in windows(made, count=4)] for _ in range(12)]
     within = float(np.mean([np.std(start) for start in starts]))

@@ -61,7 +61,7 @@ def test_instants_are_read_from_anywhere_and_with_comments(tmp_path: Path) -> No
     [
         ("1\nsoon\n", "i.txt:2: expected seconds, found 'soon'"),
         ("1\n2\n\n1.5\n", "i.txt:4: 1.5 comes before 2.0; instants must ascend"),
-        ("1\n", "i.txt: two different instants are needed"),
+        ("1\n", "i.txt: at least two different instants are needed"),
         ("nan\n2\n", "i.txt:1: expected seconds"),
     ],
 )

@@ -22,18 +22,21 @@ AGREED = NegotiatedTerms(tls_version="TLSv1_3", cipher="TLS13_AES_256_GCM_SHA384
         (
             Wire("http2", Tls()),
             "http/1.1",
-            "asked for protocol h2, and http/1.1 was agreed on",
+            "asked for protocol h2, but http/1.1 was negotiated",
         ),
         (Wire(tls=Tls(version="TLSv1.3", cipher="TLS_AES_256_GCM_SHA384")), "http/1.1", ""),
         (
             Wire(tls=Tls(cipher="TLS_AES_128_GCM_SHA256")),
             "http/1.1",
-            ("asked for cipher TLS_AES_128_GCM_SHA256, and TLS13_AES_256_GCM_SHA384 was agreed on"),
+            (
+                "asked for cipher TLS_AES_128_GCM_SHA256,"
+                " but TLS13_AES_256_GCM_SHA384 was negotiated"
+            ),
         ),
         (
             Wire(tls=Tls(group="P-256")),
             "http/1.1",
-            "asked for group P-256, and X25519 was agreed on",
+            "asked for group P-256, but X25519 was negotiated",
         ),
     ],
 )
@@ -54,7 +57,7 @@ def test_a_window_over_another_protocol_is_the_configurations_fault() -> None:
     raw = replace(raw_window(), protocol="http/1.1", agreed=AGREED)
     found = measure(raw, None, GATES, Wire("http2", Tls()))
     assert found.bad
-    assert found.invalid == ("asked for protocol h2, and http/1.1 was agreed on",)
+    assert found.invalid == ("asked for protocol h2, but http/1.1 was negotiated",)
     assert found.agreed == AGREED
     assert measure(raw, None, GATES, Wire()).valid
 

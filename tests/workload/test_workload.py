@@ -182,7 +182,7 @@ def test_a_backend_of_a_given_size_is_still_json(tmp_path: Path) -> None:
             SITE + "streams: 8\nrequests: [{path: /}]",
             "w.yaml:3: streams: http1 carries one request",
         ),
-        (SITE + "tls: {ca: no.pem}\nrequests: [{path: /}]", "w.yaml:3: ca: there is no file"),
+        (SITE + "tls: {ca: no.pem}\nrequests: [{path: /}]", "w.yaml:3: ca: no.pem does not exist"),
         (
             SITE + "arrival: {rates: [{for: 1s, rate: 0}]}\nrequests: [{path: /}]",
             "one rate above 0",
@@ -191,7 +191,7 @@ def test_a_backend_of_a_given_size_is_still_json(tmp_path: Path) -> None:
         (SITE + "requests: [{path: /, body_file: no}]", "no cannot be read: No such file"),
         (SITE + "arrival: bursts\nrequests: [{path: /}]", "allowed: poisson, constant"),
         (SITE + "connections: 0\nrequests: [{path: /}]", "0 is out of range; allowed: 1 to 100000"),
-        ("site: [{path: /../x, size: 1}]\nrequests: [{path: /}]", "'/../x' is no plain path"),
+        ("site: [{path: /../x, size: 1}]\nrequests: [{path: /}]", "'/../x' is not a plain path"),
         ("site: [{path: /x, size: 1t}]\nrequests: [{path: /}]", "expected a size such as 512"),
         ("site: [{path: /x, size: 1g}]\nrequests: [{path: /}]", "is out of range"),
         (
@@ -199,7 +199,7 @@ def test_a_backend_of_a_given_size_is_still_json(tmp_path: Path) -> None:
             "'/x' cannot be a file and a folder",
         ),
         ('backend: {body: "\\0"}\nrequests: [{path: /}]', "control characters are not allowed"),
-        ("backend: {body: a, content_type: x}\nrequests: [{path: /}]", "no media type such as"),
+        ("backend: {body: a, content_type: x}\nrequests: [{path: /}]", "not a media type such as"),
         (BACKEND + "requests: [{path: /, expect: {sha256: ab}}]", "expected 64 hexadecimal digits"),
     ],
 )

@@ -159,7 +159,7 @@ def _check_utf8(path: str, text: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise UnfitError(
-            f"{path}: holds bytes that are no UTF-8, and is sent as text; make it UTF-8 first"
+            f"{path}: holds bytes that are not UTF-8, and is sent as text; make it UTF-8 first"
         ) from None
 
 

@@ -47,7 +47,7 @@ def command(storage: str | None, listen: str, threads: int) -> None:
     assert storage is not None  # noqa: S101 - refused above
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
-        raise DefinitionError(f"{listen!r} is no address; write HOST:PORT", path="--listen")
+        raise DefinitionError(f"{listen!r} is not an address; write HOST:PORT", path="--listen")
     opened = open_storage(storage, lambda text: click.echo(text, err=True))
     click.echo(f"serving {without_secret(storage)} at grpc://{listen}; Ctrl-C ends it", err=True)
     try:
@@ -57,7 +57,7 @@ def command(storage: str | None, listen: str, threads: int) -> None:
     except RuntimeError as error:
         raise StoreError(f"the proxy cannot listen on {listen}: {error}") from None
     except (KeyboardInterrupt, Interrupted):
-        # How it ends; to a supervisor of services it is no failure.
+        # How it ends; to a supervisor of services it is not a failure.
         click.echo("the proxy has ended", err=True)
 
 

@@ -301,7 +301,7 @@ def _bind(name: str, workload: str | None, force: Sequence[str], assume: str | N
     if assume:
         found = ServerFacts(server_name, "", assume, _EVERYTHING, _NEW_OPENSSL)
         if not found.version_tuple:
-            raise DefinitionError(f"{assume!r} is no version such as 1.29.7", path="--assume")
+            raise DefinitionError(f"{assume!r} is not a version such as 1.29.7", path="--assume")
     else:
         try:
             found = server_of(server_name).detect()

@@ -102,7 +102,8 @@ def from_log(
     if not tally.good or tally.bad > _MOST_BAD * (tally.good + tally.bad):
         where = "; ".join(f"{file}:{line}: {wrong}" for file, line, wrong in tally.bad_lines)
         raise DefinitionError(
-            f"{tally.bad} of {tally.good + tally.bad} lines are no requests: {where or 'no lines'}",
+            f"{tally.bad} of {tally.good + tally.bad} lines are not requests:"
+            f" {where or 'no lines'}",
             path=str(logs[0]),
         )
     mix = make_mix(
@@ -234,7 +235,7 @@ def _said(tally: LogTally, mix: Mix, output: Path | None, instants: Path | None)
     if tally.redacted:
         lines.append(f"not kept  {redaction_summary(tally.redacted)}")
     if tally.bad:
-        lines.append(f"{tally.bad:,} lines are no requests, the first of them:")
+        lines.append(f"{tally.bad:,} lines are not requests, the first of them:")
         lines += [f"  {file}:{line}: {wrong}" for file, line, wrong in tally.bad_lines]
     lines += [f"written   {path}" for path in (output, instants) if path is not None]
     return lines

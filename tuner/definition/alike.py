@@ -112,7 +112,7 @@ def _words(rule: AlignmentRule, space: Space) -> str:
         elif name in left_out:
             parts.append(f"{name} cannot be set here: it {left_out[name]}")
         else:
-            parts.append(f"{name} is no parameter of {space.name}")
+            parts.append(f"{name} is not a parameter of {space.name}")
     if space.server in rule.words:
         parts.append(rule.words[space.server])
     return ", ".join(parts) or "nothing to set"
@@ -129,7 +129,11 @@ def _rule(node: Node) -> AlignmentRule:
     keys = node.mapping(required=("what", "why", "servers"))
     rule = _settled(keys["what"].text(), keys["why"], keys["servers"].entries())
     if not rule.values and not rule.words:
-        raise DefinitionError("no server is alignments anything", path=node.path, line=node.line)
+        raise DefinitionError(
+            "no server has a value; name at least one server's parameters",
+            path=node.path,
+            line=node.line,
+        )
     return rule
 
 

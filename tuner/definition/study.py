@@ -339,8 +339,8 @@ def _name(node: Node | None, file: Path) -> str:
     where = node or Node(str(file), None, "name", name)
     if not _NAME.fullmatch(name):
         raise where.error(
-            f"{quoted(name)} is no name; allowed: up to 64 letters, digits, '.', '_' and '-', the "
-            "first a letter or a digit"
+            f"{quoted(name)} is not a name; allowed: up to 64 letters, digits, '.', '_' and '-', "
+            "beginning with a letter or a digit"
         )
     if name in RESERVED_NAMES:
         raise where.error(f"{quoted(name)} is reserved; choose another name")
@@ -427,7 +427,7 @@ def _published(node: Node) -> str:
     text = node.text()
     if not _is_file(text):
         raise node.error(
-            f"{quoted(text)} is no file; write the path of a configuration's YAML file"
+            f"{quoted(text)} is not a file; write the path of a configuration's YAML file"
         )
     return text
 

@@ -183,7 +183,7 @@ def _arguments(name: str, place: UsualPlace) -> dict[str, object]:
 
 
 def _readme(name: str, place: UsualPlace, lines: Sequence[str]) -> str:
-    told = printable_lines("\n".join(f"> {plain(line)}" for line in lines))
+    comment = printable_lines("\n".join(f"> {plain(line)}" for line in lines))
     return f"""\
 # {name}
 
@@ -191,7 +191,7 @@ Puts `{place.file}` at `{place.path}` after the server found it valid, keeps a c
 there, and reloads `{place.service}` if it changed.
 
 {unit.readme(name, place)}\
-{told}
+{comment}
 
     ansible-playbook -i inventory site.yml --check --diff
     ansible-playbook -i inventory site.yml

@@ -58,7 +58,7 @@ class Constraint:
         """
         match = _TEXT.fullmatch(text)
         if match is None:
-            raise ValueError(f"{quoted(text)} is no limit; {_GRAMMAR}")
+            raise ValueError(f"{quoted(text)} is not a limit; {_GRAMMAR}")
         name, sign, right = match.groups()
         metric = Metric.parse(name)
         wanted = ">=" if metric.larger_is_better else "<="

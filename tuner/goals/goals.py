@@ -196,7 +196,7 @@ def _choice(text: str, objectives: Sequence[Objective]) -> Choice:
             return Choice((1.0, 1.0), limit, limit.text)
     first, second = names
     raise DefinitionError(
-        f"{quoted(text)} is no choice; allowed: weights ({first}=2,{second}=1), or a limit on one"
-        f" of the objectives ('{second} <= 1.1x baseline')",
+        f"{quoted(text)} is not a choice; allowed: weights ({first}=2,{second}=1), or a limit on"
+        f" one of the objectives ('{second} <= 1.1x baseline')",
         path="--choose",
     )

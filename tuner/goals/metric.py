@@ -37,7 +37,7 @@ class Metric:
 
     @property
     def quantile(self) -> float | None:
-        """0.99 for ``p99``; None for what is no percentile."""
+        """0.99 for ``p99``; None for what is not a percentile."""
         return quantile_of(self.name)
 
     @property

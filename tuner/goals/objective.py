@@ -58,7 +58,7 @@ class Objective:
             raise DefinitionError(str(error), path="--slo") from error
         if limit.relative or limit.metric.quantile is None:
             raise DefinitionError(
-                f"{quoted(slo)} is no latency limit; allowed: a percentile and a time, such as"
+                f"{quoted(slo)} is not a latency limit; allowed: a percentile and a time, such as"
                 " p99<5ms",
                 path="--slo",
             )
@@ -76,7 +76,7 @@ class Objective:
 
     @property
     def quantile(self) -> float | None:
-        """0.99 for ``p99``; None for what is no percentile."""
+        """0.99 for ``p99``; None for what is not a percentile."""
         return quantile_of(self.name)
 
     @property

@@ -99,7 +99,7 @@ class Agent:
         cwd: str | None = None,
     ) -> tuple[int, str, str]:
         """Exit code, standard output and standard error of a command there."""
-        told = self.ask(
+        answer = self.ask(
             "run",
             patience_s,
             command=list(command),
@@ -108,7 +108,7 @@ class Agent:
             environment=None if environment is None else dict(environment),
             cwd=cwd,
         )
-        return told["code"], told["out"], told["err"]
+        return answer["code"], answer["out"], answer["err"]
 
     def overlaid(
         self, contents: Mapping[str, bytes], command: Sequence[str], program: str = ""
@@ -134,8 +134,8 @@ class Agent:
         Raises:
             HostError: the host is gone.
         """
-        told = self.ask("usage", program=program)
-        return Usage(tuple(told["pids"]), told["cpu_ns"] / 1e9, told["rss_bytes"])
+        answer = self.ask("usage", program=program)
+        return Usage(tuple(answer["pids"]), answer["cpu_ns"] / 1e9, answer["rss_bytes"])
 
     def which(self, name: str) -> str | None:
         """Return path of a program there."""
@@ -167,10 +167,10 @@ class Agent:
         Raises:
             OSError: it cannot be read.
         """
-        told = self.ask("read", path=path)
-        if "refused" in told:
-            raise OSError(*told["refused"], path)
-        return base64.b64decode(told["content"])
+        answer = self.ask("read", path=path)
+        if "refused" in answer:
+            raise OSError(*answer["refused"], path)
+        return base64.b64decode(answer["content"])
 
     def log_end(self, path: str) -> bytes:
         """See ``tuner.hosts.log_end``, of a log there."""
@@ -207,16 +207,18 @@ class Agent:
 
     def take_cores(self, cpus: Collection[int], mine: LockHolder) -> LockAttempt:
         """See ``tuner.hosts.locks``, of cores there; held for as long as the channel lasts."""
-        told = self.ask("take_cores", cpus=sorted(cpus), mine=list(mine))
-        self._cores = (tuple(cpus), mine) if told["cpu"] < 0 else None
-        return LockAttempt(told["cpu"], LockHolder(*told["holder"]), tuple(told["unusable"]))
+        answer = self.ask("take_cores", cpus=sorted(cpus), mine=list(mine))
+        self._cores = (tuple(cpus), mine) if answer["cpu"] < 0 else None
+        return LockAttempt(answer["cpu"], LockHolder(*answer["holder"]), tuple(answer["unusable"]))
 
     def clocks(self) -> dict[str, ClockReading]:
         """Its clocks, ``monotonic_ns`` and ``unix_ns``, each between two instants of ours."""
         asked_ns = time.monotonic_ns()
-        told = self.ask("clock")
+        answer = self.ask("clock")
         answered_ns = time.monotonic_ns()
-        return {name: ClockReading(asked_ns, theirs, answered_ns) for name, theirs in told.items()}
+        return {
+            name: ClockReading(asked_ns, theirs, answered_ns) for name, theirs in answer.items()
+        }
 
     def close(self) -> None:
         """End the channel; what the agent started and made goes with it."""

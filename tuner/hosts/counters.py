@@ -22,8 +22,8 @@ def read(
         proc: where the kernel shows them; another folder in tests.
     """
     first, second = set(pids), set(behind)
-    told = counters([*first, *second], str(proc))
-    return _reading(told, told, first, second)
+    answer = counters([*first, *second], str(proc))
+    return _reading(answer, answer, first, second)
 
 
 class RemoteCounters:
@@ -45,23 +45,23 @@ class RemoteCounters:
             HostError: one of the hosts is gone.
         """
         apart = self._backend is not self._target
-        told = self._target.ask("counters", pids=[*pids, *(() if apart else behind)])
-        other = self._backend.ask("counters", pids=[*behind]) if apart and behind else told
-        return _reading(told, other, set(pids), set(behind))
+        answer = self._target.ask("counters", pids=[*pids, *(() if apart else behind)])
+        other = self._backend.ask("counters", pids=[*behind]) if apart and behind else answer
+        return _reading(answer, other, set(pids), set(behind))
 
 
 def _reading(
-    told: Mapping[str, Any], other: Mapping[str, Any], pids: set[int], behind: set[int]
+    answer: Mapping[str, Any], other: Mapping[str, Any], pids: set[int], behind: set[int]
 ) -> CounterReading:
     return CounterReading(
-        at_s=told["at_s"],
-        processes=_processes(told, pids),
-        host=HostCounters(**told["host"]),
+        at_s=answer["at_s"],
+        processes=_processes(answer, pids),
+        host=HostCounters(**answer["host"]),
         behind=_processes(other, behind),
     )
 
 
-def _processes(told: Mapping[str, Any], wanted: set[int]) -> dict[int, ProcessCounters]:
+def _processes(answer: Mapping[str, Any], wanted: set[int]) -> dict[int, ProcessCounters]:
     # Keys of JSON are texts.
-    found = {int(pid): numbers for pid, numbers in told["processes"].items()}
+    found = {int(pid): numbers for pid, numbers in answer["processes"].items()}
     return {pid: ProcessCounters(**found[pid]) for pid in found.keys() & wanted}

@@ -25,10 +25,10 @@ class ServiceHome:
     def __init__(self, agent: Agent, program: str) -> None:
         self._agent = agent
         self._program = program
-        told = agent.ask("service", program=program)
-        if "refused" in told:
-            raise HostError(told["refused"])
-        self._variables: Mapping[str, str] = told["environment"]
+        answer = agent.ask("service", program=program)
+        if "refused" in answer:
+            raise HostError(answer["refused"])
+        self._variables: Mapping[str, str] = answer["environment"]
 
     @property
     def variables(self) -> Mapping[str, str]:

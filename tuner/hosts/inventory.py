@@ -209,20 +209,20 @@ def read_inventory(path: str, *, generators: bool = True) -> Inventory:
     return parse_inventory(json.loads(done.stdout), path, generators=generators)
 
 
-def parse_inventory(told: Mapping[str, Any], path: str, *, generators: bool = True) -> Inventory:
+def parse_inventory(listing: Mapping[str, Any], path: str, *, generators: bool = True) -> Inventory:
     """Return the hosts by group, from what ``ansible-inventory --list`` prints.
 
     Raises:
         DefinitionError: a group is missing or empty.
     """
-    variables = told.get("_meta", {}).get("hostvars", {})
+    variables = listing.get("_meta", {}).get("hostvars", {})
 
     def members(group: str) -> tuple[Host, ...]:
-        names = dict.fromkeys(_names(told, group))
+        names = dict.fromkeys(_names(listing, group))
         return tuple(Host(name, variables.get(name, {})) for name in names)
 
-    for group, entry in told.items():
-        both = told.keys() & set(entry.get("hosts", ()))
+    for group, entry in listing.items():
+        both = listing.keys() & set(entry.get("hosts", ()))
         if group != "_meta" and both:
             raise DefinitionError(
                 f"{min(both)!r} is the name of a host and of a group, so Ansible cannot tell which"
@@ -232,7 +232,7 @@ def parse_inventory(told: Mapping[str, Any], path: str, *, generators: bool = Tr
     found = {group: members(group) for group in (TARGETS, GENERATORS, BACKENDS)}
     for group, what in ((TARGETS, "serves"), (GENERATORS, "offers the load")):
         if not found[group] and (group == TARGETS or generators):
-            groups = sorted(set(told) - {"_meta", "all", "ungrouped"})
+            groups = sorted(set(listing) - {"_meta", "all", "ungrouped"})
             raise DefinitionError(
                 f"no host in the group {group!r}, which {what}; groups here:"
                 f" {', '.join(groups) or 'none'}",
@@ -321,12 +321,12 @@ def configuration_file() -> dict[str, str]:
     return {"ANSIBLE_CONFIG": str(here.resolve())}
 
 
-def _names(told: Mapping[str, Any], group: str) -> list[str]:
+def _names(listing: Mapping[str, Any], group: str) -> list[str]:
     """Hosts of a group and of the groups in it."""
-    entry = told.get(group, {})
+    entry = listing.get(group, {})
     names = list(entry.get("hosts", ()))
     for child in entry.get("children", ()):
-        names += _names(told, child)
+        names += _names(listing, child)
     return names
 
 

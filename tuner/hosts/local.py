@@ -32,9 +32,9 @@ def facts() -> HostFacts:
     return host_facts(runpy.run_path(str(program))["facts"]())
 
 
-def host_facts(told: Mapping[str, Any]) -> HostFacts:
+def host_facts(found: Mapping[str, Any]) -> HostFacts:
     """Return the facts of a host from what was read on it; further keys are ignored."""
-    known = {field.name: told[field.name] for field in fields(HostFacts)}
+    known = {field.name: found[field.name] for field in fields(HostFacts)}
     return HostFacts(**{**known, "cpus": tuple(known["cpus"])})
 
 

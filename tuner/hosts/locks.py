@@ -174,7 +174,7 @@ def _opened(path: str, mode: int) -> int:
     """Open a lock's file, which is made if there is none.
 
     Raises:
-        OSError: it is no file that can be locked.
+        OSError: it is not a file that can be locked.
     """
     flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     while True:

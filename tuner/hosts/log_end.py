@@ -27,7 +27,7 @@ def log_end(path: str) -> bytes:
         if not stat.S_ISREG(there.st_mode):
             return b""
         begun = max(0, there.st_size - MOST_BYTES)
-        told = os.pread(descriptor, MOST_BYTES, begun)
+        content = os.pread(descriptor, MOST_BYTES, begun)
     finally:
         os.close(descriptor)
-    return told.partition(b"\n")[2] if begun else told
+    return content.partition(b"\n")[2] if begun else content

@@ -140,7 +140,7 @@ class Playbooks:
             raise Interrupted(f"interrupted during {playbook}")
         words = ""
         if runner.rc != 0:
-            words = "; ".join(f"{host}: {told}" for host, told in failed.items())
+            words = "; ".join(f"{host}: {why}" for host, why in failed.items())
             words = words or _end(runner)
         return PlaybookResult(results, failed, frozenset(lost), words)
 

@@ -35,7 +35,7 @@ def counters(pids: Iterable[int], proc: str = "/proc") -> dict[str, Any]:
     found = {pid: _process(top / str(pid)) for pid in dict.fromkeys(pids)}
     return {
         "at_s": time.monotonic(),
-        "processes": {pid: told for pid, told in found.items() if told is not None},
+        "processes": {pid: counts for pid, counts in found.items() if counts is not None},
         "host": _host(top),
     }
 

@@ -237,11 +237,11 @@ class RemoteGeneratorHost:
 
 
 def _facts(result: Mapping[str, Any]) -> RemoteFacts:
-    told = result["facts"]
+    found = result["facts"]
     return RemoteFacts(
-        host=host_facts(told),
-        machine=told["machine"],
-        programs=told["programs"],
-        loadgen=told["file"],
-        loadgen_sha256=told["file_sha256"],
+        host=host_facts(found),
+        machine=found["machine"],
+        programs=found["programs"],
+        loadgen=found["file"],
+        loadgen_sha256=found["file_sha256"],
     )

@@ -125,18 +125,18 @@ class HostLocks:
         Raises:
             HostError: another tuner holds it, and this one is not to wait.
         """
-        told = ""
+        reported = ""
         while True:
             busy, out = take()
             if not busy:
                 break
             if not self._wait:
                 raise HostError(f"{busy}; wait for it, stop it, or queue with --wait{out}")
-            if busy != told:
+            if busy != reported:
                 self._say(f"waiting: {busy}")
-                told = busy
+                reported = busy
             time.sleep(_LOOK_S)
-        if told:
+        if reported:
             self._say("waiting is over")
 
 

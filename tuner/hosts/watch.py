@@ -94,11 +94,11 @@ class RemoteWatch:
             HostError: the target is gone.
         """
         self._clocks.read(self._target, self._generator)
-        told = self._target.ask("told")
-        if self._ticker and not told["ticks"]:
+        answer = self._target.ask("told")
+        if self._ticker and not answer["ticks"]:
             self._ticking = False
             raise HostError("the ticker on the target ended; are its cores still there?")
-        steal_s, self._steal_s = told["steal_s"] - self._steal_s, told["steal_s"]
+        steal_s, self._steal_s = answer["steal_s"] - self._steal_s, answer["steal_s"]
         started_ns = round(window.started_unix_s * 1e9)
         try:
             clock = self._clocks.ahead()
@@ -106,25 +106,25 @@ class RemoteWatch:
             # A clock was set: this window cannot be judged, the next ones can.
             return replace(window, faults=(*window.faults, str(error)))
         used = _used(
-            told["samples"],
+            answer["samples"],
             self._pids[window.instance],
             started_ns + clock.ahead_ns,
             round(window.duration_s * 1e9),
         )
         return replace(
             window,
-            server_spans=self._spans(told, clock, started_ns),
+            server_spans=self._spans(answer, clock, started_ns),
             realtime=self._realtime,
             steal_s=window.steal_s + max(0.0, steal_s),
             server_cpu_s=used[0],
             server_rss_bytes=used[1],
         )
 
-    def _spans(self, told: dict[str, Any], clock: Difference, start_ns: int) -> tuple[Span, ...]:
+    def _spans(self, answer: dict[str, Any], clock: Difference, start_ns: int) -> tuple[Span, ...]:
         """Stalls of the target's cores on the window's own time."""
         # With real-time priority a late wake-up is a stall of any length.
-        coarse_us = 0.0 if self._realtime else max(told["resolution_us"], self._rule.gap_us)
-        spans = [(start, end) for start, end in told["stalls"]]
+        coarse_us = 0.0 if self._realtime else max(answer["resolution_us"], self._rule.gap_us)
+        spans = [(start, end) for start, end in answer["stalls"]]
         return aligned(spans, clock, start_ns, resolution_ns=round(coarse_us * 1e3))
 
 

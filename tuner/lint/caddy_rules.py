@@ -118,18 +118,18 @@ def _few_idle(places: tuple[Place, ...], facts: LintFacts) -> Found:
         kept = transport.get("keep_alive")
         if not kept or kept.get("enabled") is False:
             continue
-        told = kept.get("max_idle_conns_per_host")
-        if told is None and facts.version < _WHOLE_DEFAULTS:
+        idle = kept.get("max_idle_conns_per_host")
+        if idle is None and facts.version < _WHOLE_DEFAULTS:
             said = (
                 "one setting of keep_alive drops the other defaults before 2.11: 2 idle"
                 " connections are kept for each upstream"
             )
             yield f"{path}/keep_alive", said
-        elif told is not None and 0 < told < _IDLE_PER_HOST:
+        elif idle is not None and 0 < idle < _IDLE_PER_HOST:
             yield (
                 f"{path}/keep_alive/max_idle_conns_per_host",
                 (
-                    f"{told} idle connections are kept for each upstream; by itself Caddy keeps"
+                    f"{idle} idle connections are kept for each upstream; by itself Caddy keeps"
                     f" {_IDLE_PER_HOST}"
                 ),
             )

@@ -29,7 +29,7 @@ class Rules(Protocol):
             program: of the server; may be empty unless ``needs_program``.
 
         Raises:
-            DefinitionError: it cannot be read, or is no configuration; with its line.
+            DefinitionError: it cannot be read, or is not a configuration; with its line.
         """
         ...
 

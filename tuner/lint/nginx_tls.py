@@ -21,17 +21,20 @@ def _sendfile_tls(tree: Tree, facts: LintFacts) -> Found:
         if server.directive.block is None or not _is_tls(server.directive):
             continue
         within = ScopedDirective(server.directive, (*server.levels, server.directive.block))
-        told = within.one("sendfile")
-        if told is None or told.args != ("on",):
+        directive = within.one("sendfile")
+        if directive is None or directive.args != ("on",):
             continue
         asked = any(
             one.args[:1] == ("Options",) and one.args[-1:] == ("KTLS",)
             for one in within.all_of("ssl_conf_command")
         )
         if not asked:
-            yield told, "sendfile has no effect under TLS unless the kernel encrypts"
+            yield directive, "sendfile has no effect under TLS unless the kernel encrypts"
         elif not facts.kernel_tls:
-            yield told, "the kernel's TLS is asked for and not loaded, so sendfile has no effect"
+            yield (
+                directive,
+                "the kernel's TLS is asked for and not loaded, so sendfile has no effect",
+            )
 
 
 def _builtin_cache(tree: Tree, _: LintFacts) -> Found:

@@ -50,18 +50,18 @@ def _kept(tree: Tree, facts: LintFacts) -> Iterator[ScopedDirective]:
 
 def _old_http(tree: Tree, facts: LintFacts) -> Found:
     for spot in _kept(tree, facts):
-        told = spot.one("proxy_http_version")
-        if told is None or told.args == ("1.0",):
+        version = spot.one("proxy_http_version")
+        if version is None or version.args == ("1.0",):
             yield spot.directive, "the upstream keeps connections, and is spoken to in HTTP/1.0"
 
 
 def _connection_header(tree: Tree, facts: LintFacts) -> Found:
     for spot in _kept(tree, facts):
         headers = [one for one in spot.all_of("proxy_set_header") if len(one.args) == 2]
-        told = [one.args[1] for one in headers if one.args[0].lower() == "connection"]
+        values = [one.args[1] for one in headers if one.args[0].lower() == "connection"]
         # What upgrades WebSockets, a word or a variable, does not ask to close.
-        if not told or told[-1].lower() == "close":
-            sent = told[-1] if told else "close"
+        if not values or values[-1].lower() == "close":
+            sent = values[-1] if values else "close"
             yield spot.directive, f"the upstream keeps connections, and is sent Connection: {sent}"
 
 

@@ -17,10 +17,10 @@ _SLOW_EVENTS = ("select", "poll")
 
 def _workers(tree: Tree, facts: LintFacts) -> int | None:
     """Return the number of workers; None if a mask or variable sets it."""
-    told = next(tree.children("worker_processes"), None)
-    if told is None:
+    found = next(tree.children("worker_processes"), None)
+    if found is None:
         return 1
-    return facts.cores if told.args == ("auto",) else number(told)
+    return facts.cores if found.args == ("auto",) else number(found)
 
 
 def _proxies(tree: Tree) -> bool:
@@ -57,10 +57,10 @@ def _connections_unsaid(tree: Tree, _: LintFacts) -> Found:
 
 
 def _one_worker(tree: Tree, facts: LintFacts) -> Found:
-    told = next(tree.children("worker_processes"), None)
+    found = next(tree.children("worker_processes"), None)
     if facts.cores > 1 and _workers(tree, facts) == 1:
-        said = "is 1" if told else "is not set, and so 1"
-        where = told or Directive("worker_processes", (), tree.file, 1)
+        said = "is 1" if found else "is not set, and so 1"
+        where = found or Directive("worker_processes", (), tree.file, 1)
         yield where, f"worker_processes {said}; this host has {facts.cores} cores"
 
 
@@ -71,19 +71,19 @@ def _slow_events(tree: Tree, _: LintFacts) -> Found:
 
 
 def _no_workers(tree: Tree, _: LintFacts) -> Found:
-    for told in tree.children("master_process"):
-        if told.args == ("off",):
-            yield told, "one process does everything, whatever worker_processes says"
+    for found in tree.children("master_process"):
+        if found.args == ("off",):
+            yield found, "one process does everything, whatever worker_processes says"
 
 
 def _few_masks(tree: Tree, facts: LintFacts) -> Found:
     workers = _workers(tree, facts)
-    for told in tree.children("worker_cpu_affinity"):
-        if workers is None or not told.args or told.args[0] == "auto":
+    for found in tree.children("worker_cpu_affinity"):
+        if workers is None or not found.args or found.args[0] == "auto":
             continue
-        sharing = workers - len(told.args) + 1
-        if sharing > max(1, told.args[-1].count("1")):
-            yield told, f"{len(told.args)} masks for {workers} workers: {sharing} share the last"
+        sharing = workers - len(found.args) + 1
+        if sharing > max(1, found.args[-1].count("1")):
+            yield found, f"{len(found.args)} masks for {workers} workers: {sharing} share the last"
 
 
 def _reuseport(tree: Tree, facts: LintFacts) -> Found:
@@ -95,9 +95,9 @@ def _reuseport(tree: Tree, facts: LintFacts) -> Found:
 
 def _quic(tree: Tree, facts: LintFacts) -> Found:
     workers = _workers(tree, facts)
-    told = [spot.directive for spot in spots(tree, "listen") if "quic" in spot.directive.args]
-    shared = {one.args[0] for one in told if "reuseport" in one.args}
-    for one in told:
+    found = [spot.directive for spot in spots(tree, "listen") if "quic" in spot.directive.args]
+    shared = {one.args[0] for one in found if "reuseport" in one.args}
+    for one in found:
         if one.args[0] not in shared and workers != 1:
             yield one, "QUIC without reuseport, and several workers"
             shared.add(one.args[0])
@@ -122,7 +122,7 @@ def _listen_http2(tree: Tree, facts: LintFacts) -> Found:
     if facts.version >= _HTTP2_DIRECTIVE:
         for spot in spots(tree, "listen"):
             if "http2" in spot.directive.args:
-                yield spot.directive, "http2 is no parameter of listen any more"
+                yield spot.directive, "http2 is deprecated as a parameter of listen"
 
 
 def _accept_mutex(tree: Tree, _: LintFacts) -> Found:

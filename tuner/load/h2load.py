@@ -216,7 +216,7 @@ def _raw(
         "reset" if kind < 0 else f"status_{kind}": int(times)
         for kind, times in zip(kinds.tolist(), counts.tolist(), strict=True)
     }
-    told = {what: int(number) for number, what in _NUMBERS.findall(ended.out)}
+    summary = {what: int(number) for number, what in _NUMBERS.findall(ended.out)}
     if not count:
         # It says nothing of connections that could not be made, and ends well.
         errors["connect_failed"] = workload.connections
@@ -235,7 +235,7 @@ def _raw(
         offered=count,
         completed=int((~wrong).sum()),
         errors=errors,
-        timeouts=told.get("timeout", 0),
+        timeouts=summary.get("timeout", 0),
         unsent=0,
         in_flight=0,
         reconnects=0,
@@ -258,11 +258,11 @@ def _raw(
 
 def _agreed(text: str) -> NegotiatedTerms:
     """Return the protocol and cipher that it prints for the first connection."""
-    told = dict(_AGREED.findall(text))
+    terms = dict(_AGREED.findall(text))
     return NegotiatedTerms(
-        tls_version=told.get("TLS Protocol", ""),
-        cipher=told.get("Cipher", ""),
-        group=told.get("Server Temp Key", "").split(" ")[0],
+        tls_version=terms.get("TLS Protocol", ""),
+        cipher=terms.get("Cipher", ""),
+        group=terms.get("Server Temp Key", "").split(" ")[0],
     )
 
 

@@ -207,27 +207,27 @@ def _prefer(pid: int) -> None:
 
 def _instance(wire: Wire, endpoint: Endpoint) -> dict[str, Any]:
     """Return one instance of the plan; what is not asked for is left out."""
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": endpoint.instance,
         "address": endpoint.address,
         "host": endpoint.host or (HOST if wire.tls is None else wire.tls.server_name),
         "pids": list(endpoint.pids),
     }
     if wire.protocol != "http1":
-        told["protocol"] = wire.protocol
+        fields["protocol"] = wire.protocol
     if wire.tls is not None:
-        told["tls"] = {
+        fields["tls"] = {
             "server_name": urlsplit(f"//{endpoint.host}").hostname or wire.tls.server_name,
             "ca_file": wire.tls.ca_file or None,
             "verify": wire.tls.verify,
             "resume": wire.tls.resume,
         }
-    return told
+    return fields
 
 
 def _asked(workload: Workload, spec: WindowSpec, put: Put) -> dict[str, Any]:
     """Return one window of the plan."""
-    told = {
+    fields = {
         "id": spec.window_id,
         "instance": spec.instance,
         "mode": spec.mode,
@@ -239,10 +239,10 @@ def _asked(workload: Workload, spec: WindowSpec, put: Put) -> dict[str, Any]:
         "timeout_s": workload.timeout_s,
     }
     if workload.wire.streams > 1:
-        told["streams"] = workload.wire.streams
+        fields["streams"] = workload.wire.streams
     if workload.wire.requests_per_connection:
-        told["requests_per_connection"] = workload.wire.requests_per_connection
-    return told
+        fields["requests_per_connection"] = workload.wire.requests_per_connection
+    return fields
 
 
 def _schedule(arrival: Arrival, spec: WindowSpec, put: Put) -> dict[str, Any]:

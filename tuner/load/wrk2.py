@@ -119,8 +119,8 @@ class Wrk2Generator:
             patience_s=lasts_s + workload.timeout_s + _STARTUP_S,
             folder=folder,
         )
-        told = _told(ended, lasts_s)
-        return _raw(told, ended, workload, spec, threads)
+        output = _told(ended, lasts_s)
+        return _raw(output, ended, workload, spec, threads)
 
 
 def lasting_s(spec: WindowSpec, connections: int) -> int:
@@ -263,41 +263,41 @@ def read_report(
 
 
 def _raw(
-    told: _Wrk2Output,
+    output: _Wrk2Output,
     ended: program.CompletedProgram,
     workload: Workload,
     spec: WindowSpec,
     threads: int,
 ) -> RawWindow:
-    failed = sum(told.errors.values())
-    completed = max(0, told.requests - told.errors.get("status_over_399", 0))
+    failed = sum(output.errors.values())
+    completed = max(0, output.requests - output.errors.get("status_over_399", 0))
     closed = spec.mode == "closed"
     meant = (
-        told.requests + failed
+        output.requests + failed
         if closed
-        else offered(spec.rate_per_s, told.duration_s, workload.connections, threads)
+        else offered(spec.rate_per_s, output.duration_s, workload.connections, threads)
     )
-    # What is in flight at the end vanishes: one request for each connection is no lost rate.
-    missing = max(0, meant - told.requests - workload.connections - failed)
-    service = told.service.counts()
+    # What is in flight at the end vanishes: one request for each connection is not a lost rate.
+    missing = max(0, meant - output.requests - workload.connections - failed)
+    service = output.service.counts()
     # A wrk2 that found nobody listening ends at once, and is idle for the rest of the window.
-    lasted_s = max(ended.elapsed_s, told.duration_s)
+    lasted_s = max(ended.elapsed_s, output.duration_s)
     return RawWindow(
         window_id=spec.window_id,
         instance=spec.instance,
         mode=spec.mode,
         rate_per_s=0.0 if closed else spec.rate_per_s,
         connections=workload.connections,
-        duration_s=told.duration_s,
+        duration_s=output.duration_s,
         started_unix_s=ended.started_unix_s,
         offered=max(meant, completed),
         completed=completed,
-        errors=told.errors,
-        timeouts=told.timeouts,
+        errors=output.errors,
+        timeouts=output.timeouts,
         unsent=0 if closed else missing,
         in_flight=0,
         reconnects=0,
-        bytes_in=told.bytes_in,
+        bytes_in=output.bytes_in,
         generator_spans=(),
         server_spans=(),
         realtime=False,
@@ -307,7 +307,7 @@ def _raw(
         server_cpu_s=ended.server_cpu_s,
         server_rss_bytes=ended.server_rss_bytes,
         protocol="http/1.1",
-        samples=Histogram(service if closed else told.corrected.counts(), service),
+        samples=Histogram(service if closed else output.corrected.counts(), service),
     )
 
 

@@ -1,4 +1,4 @@
-"""Facts of a host and of its server, known before anything is measured."""
+"""Facts of a host and its server, known before the first measurement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tuner.paths import data_dir
 
 
 def _server_names() -> tuple[str, ...]:
-    # A missing part of an installation is reported where it is needed.
+    # Code that needs the missing part of an installation reports it.
     with contextlib.suppress(DefinitionError):
         names = (each.name for each in data_dir("templates").iterdir() if each.is_dir())
         return tuple(sorted(names, key=lambda name: (name != DEFAULT_SERVER, name)))
@@ -28,7 +28,7 @@ in ``tuner.servers``."""
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """One host, as preflight found it."""
+    """Facts of one host, from preflight."""
 
     hostname: str
     cpus: tuple[int, ...]
@@ -56,7 +56,7 @@ class HostFacts:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """The server's binary and what it can do."""
+    """The server's binary and its features."""
 
     name: str
     binary: str
@@ -64,7 +64,7 @@ class ServerFacts:
     modules: tuple[str, ...]
     """Names of compiled-in modules and features, without ``--with-`` and ``_module``."""
     build: str
-    """The whole text of ``nginx -V`` or its like."""
+    """Complete output of ``nginx -V`` or its equivalent."""
 
     @property
     def version_tuple(self) -> tuple[int, ...]:
@@ -73,12 +73,12 @@ class ServerFacts:
 
     @property
     def openssl_tuple(self) -> tuple[int, ...]:
-        """The OpenSSL that it runs with, ``(3, 0, 15)``; empty if it is another library or none.
+        """Version of OpenSSL at run time, ``(3, 0, 15)``; empty without OpenSSL.
 
-        ``nginx -V`` names the one it was built with, and the one it runs with if that differs.
+        ``nginx -V`` names the version at build time, and the one at run time if it differs.
         """
-        told = re.findall(r"(?:built|running) with OpenSSL ([0-9.]+)", self.build)
-        return _numbers(told[-1]) if told else ()
+        versions = re.findall(r"(?:built|running) with OpenSSL ([0-9.]+)", self.build)
+        return _numbers(versions[-1]) if versions else ()
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -103,10 +103,10 @@ class CoreSplit:
 
 
 def split_cores(cpus: Sequence[int], *, backend: bool) -> CoreSplit:
-    """Give the generator one core (the first), the backend a third of the rest from 4 up.
+    """Give the generator the first core and, from 4 cores up, the backend a third of the rest.
 
-    With fewer than 4 cores the backend lives on the server's cores: beside the generator,
-    which spins, it would starve and the generator's timing with it.
+    With fewer than 4 cores the backend shares the server's cores. On the generator's core, which
+    spins, it would starve and spoil the generator's timing.
     """
     ids = tuple(sorted(cpus))
     if len(ids) == 1:

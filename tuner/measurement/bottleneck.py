@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tuner.measurement.window import STARVED_SHARE, Measurement
 
 _BUSY = 0.95
-"""Busy share of the generator's CPUs from which it has nothing left to give."""
+"""Busy share of the generator's CPUs from which it counts as saturated."""
 _SATURATED = 0.9
 """Share of the server's CPUs from which the server counts as saturated."""
 
@@ -22,10 +22,10 @@ def generator_is_limit(windows: Sequence[Measurement], server_cores: int) -> boo
     """Return whether the generator, and not the server, limits the throughput of a closed loop.
 
     The generator was busy all the time and the server left some of its CPUs idle, so the capacity
-    is at least the measured throughput. A server whose CPU time is unknown gets no such excuse.
+    is at least the measured throughput. Without the server's CPU time the answer is no.
 
     Args:
-        windows: those of one arm in a closed loop.
+        windows: windows of one arm in a closed loop.
         server_cores: number of CPUs that the server may use.
     """
     used = [w.server_cpu_s / w.duration_s for w in windows if w.server_cpu_s is not None]

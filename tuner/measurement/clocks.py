@@ -1,11 +1,10 @@
 """Stalls reported by another host's clock, laid over a window of this one.
 
-The ticker of a remote target (``tuner-loadgen ticker``) answers each line with what its clock
-shows. The answer lies between question and receipt, so the difference of the two clocks is known
-within half a round trip, for any setting of either (Cristian, Probabilistic clock
-synchronization, Distributed Computing 3, 1989). Several answers narrow it down: the truth lies in
-the intersection of what each of them allows (Marzullo and Owicki 1983). What remains unknown
-widens every span, so that no request which a stall may have touched is taken for undisturbed.
+The ticker of a remote target (``tuner-loadgen ticker``) answers each line with the time of its
+clock. The answer lies between question and receipt, so the offset of the clocks is known within
+half a round trip (Cristian, Probabilistic clock synchronization, Distributed Computing 3, 1989).
+Several answers narrow it to the intersection of their intervals (Marzullo and Owicki 1983). The
+remaining error widens every span, so that no request touched by a stall counts as undisturbed.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ def difference(
     """Return the offset of the other clock during a window.
 
     Args:
-        readings: answers before, during or after the window; one from before and one from after
-            it give the narrowest bound.
+        readings: answers before, during or after the window; one before and one after it give the
+            narrowest bound.
         window_ns: start and end of the window on our clock.
-        drift: how fast the clocks may part, s/s.
+        drift: largest drift between the clocks, s/s.
 
     Raises:
         InstrumentError: there is no reading, one was answered before it was asked, or they
@@ -81,15 +80,14 @@ def difference(
 def aligned(
     spans: Sequence[Span], clock: Difference, start_ns: int, *, resolution_ns: int = 0
 ) -> tuple[Span, ...]:
-    """Spans of another host's clock, ns from the start of a window, as ``stalls.excluded`` takes.
+    """Convert spans of another host's clock for ``stalls.excluded``, ns from a window's start.
 
     Args:
         spans: start and end of each stall on the other clock, ns.
-        clock: what it is ahead of ours, with the bound by which each span is widened at both
-            ends.
+        clock: offset of that clock; its error widens each span at both ends.
         start_ns: start of the window's measured part on our clock.
-        resolution_ns: without real-time priority, what the ticker's wake-ups are late by anyway;
-            spans no longer than that say nothing and are left out.
+        resolution_ns: usual lateness of the ticker's wake-ups without real-time priority; spans
+            no longer than that are left out.
     """
     shift_ns = clock.ahead_ns + start_ns
     return tuple(

@@ -1,4 +1,4 @@
-"""True if the server had to wait for its core: the kernel's word that something else ran there."""
+"""Waits of the server for its core, from the kernel: something else ran there."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tuner.measurement.stalls import merged
 from tuner.measurement.window import Measurement
 
 _LEAST_SHARE = 0.05
-"""Shorter waits, as a share of the time under load, are what any host has: kernel threads, and the
-ticker itself, which takes the core for some microseconds 2,000 times a second."""
+"""Least share of the time under load that counts as a wait. Any host has shorter ones: kernel
+threads, and the ticker, which takes the core for some microseconds 2,000 times a second."""
 
 
 def foreign_wait_s(window: Measurement) -> float:
     """Return how long something else ran on the server's core, beyond its known stalls.
 
-    In seconds, warm-up and drain included; 0 where it is unknown, or too short to matter.
+    In seconds, including warm-up and drain; 0 if it is unknown or too short to matter.
     """
     found = window.resources
     if found is None or found.server is None or found.server.foreign_s is None:
@@ -27,7 +27,7 @@ def foreign_wait_s(window: Measurement) -> float:
 
 
 def reason(window: Measurement) -> str:
-    """Return what the wait says of one window; empty if it says nothing."""
+    """Return a reason for the wait in one window; empty if it is too short."""
     waited_s = foreign_wait_s(window)
     if not waited_s:
         return ""
@@ -35,7 +35,7 @@ def reason(window: Measurement) -> str:
 
 
 def warning(windows: Iterable[Measurement]) -> str:
-    """Return what the waits say of many windows; empty if they say nothing."""
+    """Return a warning about the waits in many windows; empty if they are too short."""
     every = list(windows)
     waits_s = [waited_s for waited_s in map(foreign_wait_s, every) if waited_s]
     if not waits_s:
@@ -43,5 +43,5 @@ def warning(windows: Iterable[Measurement]) -> str:
     return (
         f"in {len(waits_s)} of {len(every)} windows the server waited for its core, up to"
         f" {max(waits_s) * 1e3:.0f} ms: something else ran there; keep it off these cores, or"
-        " measure when it is over"
+        " measure when it has ended"
     )

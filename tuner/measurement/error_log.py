@@ -1,7 +1,7 @@
-"""Excerpts of a server's error log, fit to be shown: why requests failed.
+"""Excerpts of a server's error log that are safe to show: why requests failed.
 
-Only what the server itself says is kept. Whatever a client, a backend or an application sent it
-may hold secrets, so requests, queries, headers and quoted messages are left out.
+Only the server's own words are kept. Text from a client, a backend or an application may hold
+secrets, so requests, queries, headers and quoted messages are left out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 
 MOST_LINES = 3
 MOST_CHARACTERS = 160
-"""Longest excerpt of a line: a sentence, never a dump."""
+"""Longest excerpt of a line."""
 _NGINX = re.compile(r"\S+ \S+ \[(?P<level>[a-z]+)\] [\d#]+: (?:\*\d+ )?(?P<words>.*)")
 _NGHTTPX = re.compile(
     r"\S+ \d+ \d+ [0-9a-f]+ (?P<level>[A-Z]+) \([^)]*\) (?:\[[^]]*\] )?(?P<words>.*)"
@@ -19,9 +19,9 @@ _NGHTTPX = re.compile(
 """With --errorlog-file, see https://nghttp2.org/documentation/nghttpx.1.html."""
 _QUIET = frozenset(("debug", "info", "notice"))
 _LEFT_OUT = (
-    # Nginx: the request that a line is about stands behind the sentence.
+    # Nginx: the request follows the sentence.
     (re.compile(r", client: .*"), ""),
-    # What others sent is quoted behind a colon: a header, an application's own words.
+    # Text from others follows a colon in quotes: a header, an application's message.
     (re.compile(r': ".*"?'), ": …"),
     (re.compile(r"(?<=//)[^/@\s]*@"), "***@"),
     (re.compile(r"\?[^\s\"']*"), "?…"),
@@ -29,13 +29,13 @@ _LEFT_OUT = (
 
 
 def complaints(tail: bytes) -> tuple[str, ...]:
-    """Return the last different lines in which a server complains, oldest first.
+    """Return the last distinct complaints of a server, oldest first.
 
-    Two lines that differ in numbers only are alike: the last one is kept.
+    Of lines that differ only in numbers, the last one is kept.
 
     Args:
-        tail: whole lines, as Nginx, Caddy (JSON) or nghttpx write them; of other forms each line
-            is shown as it is.
+        tail: whole lines of Nginx, Caddy (JSON) or nghttpx; lines of other forms are shown
+            unchanged.
     """
     different: dict[str, str] = {}
     for line in tail.decode(errors="replace").splitlines():
@@ -48,7 +48,7 @@ def complaints(tail: bytes) -> tuple[str, ...]:
 
 
 def signal_of(pid: int, tail: bytes) -> int | None:
-    """Return the signal that ended a process, as Nginx says of its children; None: not said."""
+    """Return the signal that ended a process, from Nginx's log of its children; None if missing."""
     found = re.findall(rb"process %d exited on signal (\d+)" % pid, tail)
     return int(found[-1]) if found else None
 
@@ -60,8 +60,8 @@ def _complaint(line: str) -> str:
         return ""
     for secret, instead in _LEFT_OUT:
         words = secret.sub(instead, words)
-    said = f"[{level.lower()}] {words}" if level and words else words
-    shown = "".join(char if char.isprintable() else " " for char in said).strip()
+    line = f"[{level.lower()}] {words}" if level and words else words
+    shown = "".join(char if char.isprintable() else " " for char in line).strip()
     return shown if len(shown) <= MOST_CHARACTERS else f"{shown[: MOST_CHARACTERS - 1]}…"
 
 
@@ -74,12 +74,12 @@ def _plain(line: str) -> tuple[str, str]:
 
 
 def _json(line: str) -> tuple[str, str] | None:
-    """Level and words of a line of JSON; None for others."""
+    """Return level and message of a JSON line; None for other lines."""
     try:
-        told = json.loads(line)
+        fields = json.loads(line)
     except ValueError:
         return None
-    if not isinstance(told, dict):
+    if not isinstance(fields, dict):
         return None
-    words = [told[key] for key in ("msg", "error") if isinstance(told.get(key), str)]
-    return str(told.get("level", "")), ": ".join(words)
+    words = [fields[key] for key in ("msg", "error") if isinstance(fields.get(key), str)]
+    return str(fields.get("level", "")), ": ".join(words)

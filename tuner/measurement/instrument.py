@@ -1,6 +1,6 @@
 """Quality of a load generator's figures.
 
-It stands in the record, so that a report made years later still says with what was measured.
+The record keeps it, so that a report made years later still names the generator.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ class Instrument:
     tells_stalls: bool = True
     """True if it reports when each request was due and when the host stalled.
 
-    Without that nothing can be excluded, and every latency is raw.
+    Otherwise nothing can be excluded, and every latency is raw.
     """
     checks: str = "status, length and content of the answers"
     """Checks of the answers."""
     label: str = ""
     """Label of every latency from it; empty if none is needed."""
     resolution_us: float = 0.0
-    """Differences of a latency below this are the tool's own and not the server's."""
+    """Smallest latency difference that the tool resolves, µs."""
 
     def too_fine(self, baseline_us: float, candidate_us: float) -> str:
-        """Why no verdict can rest on two latencies so near each other; empty if one can.
+        """Return why two latencies are too close for a verdict; empty if they are not.
 
-        The rule looks at the difference alone, so it refuses *equivalent* as well: two servers
-        between which the tool cannot tell are not shown to be alike.
+        The rule uses the difference alone, so it refuses *equivalent* as well: a tool that cannot
+        resolve the difference cannot show equality.
         """
         difference_us = abs(candidate_us - baseline_us)
         if not difference_us < self.resolution_us:

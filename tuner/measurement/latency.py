@@ -41,9 +41,9 @@ _LONGEST = _HEADER + 2 * _LONGEST_WORD * _SLOTS
 
 @dataclass(frozen=True, slots=True)
 class HistogramCounts:
-    """A distribution as a histogram tells it: ``counts[i]`` values of ``values_ns[i]``, ascending.
+    """A distribution from a histogram: ``counts[i]`` values of ``values_ns[i]``, ascending.
 
-    Exact only as far as whoever counted was.
+    It is as exact as the histogram.
     """
 
     values_ns: Nanoseconds
@@ -51,7 +51,7 @@ class HistogramCounts:
 
     @classmethod
     def empty(cls) -> HistogramCounts:
-        """Nothing was counted."""
+        """Return counts without any value."""
         return cls(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -103,7 +103,7 @@ def summarise(values_ns: Nanoseconds, *, histogram: bool = True) -> Latency:
 
 
 def summarise_counts(seen: HistogramCounts) -> Latency:
-    """Summarise what was counted elsewhere, by the same definition of a quantile."""
+    """Summarise a histogram, by the same definition of a quantile."""
     count = int(seen.counts.sum())
     hdr = _encode(seen.values_ns, seen.counts)
     if count == 0:
@@ -117,7 +117,7 @@ def summarise_counts(seen: HistogramCounts) -> Latency:
 
 
 def encode(values_ns: Nanoseconds) -> str:
-    """The samples as an HdrHistogram V2 compressed histogram, base64 (starts ``HISTFAAA``)."""
+    """Encode samples as an HdrHistogram V2 compressed histogram, base64 (starts ``HISTFAAA``)."""
     return _encode(values_ns, None)
 
 
@@ -146,13 +146,13 @@ def decode(text: str) -> tuple[Nanoseconds, NDArray[np.int64]]:
         ValueError: the text is not a V2 compressed histogram with 3 significant digits.
     """
     words = _words(unpack(text))
-    # A positive word is the count of one slot, a negative one skips as many empty slots.
+    # A positive word is the count of one slot; a negative one skips that many empty slots.
     steps = np.where(words < 0, -words, 1)
     if (steps > _SLOTS).any() or steps.sum() > _SLOTS:
         raise ValueError("histogram has values beyond an hour")
     occupied = words > 0
     if words[occupied].sum(dtype=np.float64) > _MOST_COUNTED:
-        raise ValueError("histogram counts more than there can be")
+        raise ValueError("histogram has impossibly high counts")
     return _highest((np.cumsum(steps) - steps)[occupied]), words[occupied]
 
 
@@ -199,7 +199,7 @@ def _words(payload: bytes) -> NDArray[np.int64]:
 
 
 def merge(texts: list[str]) -> tuple[Nanoseconds, NDArray[np.int64]]:
-    """Several histograms as one, in the form of ``decode``: for pictures, never for claims."""
+    """Merge histograms, in the form of ``decode``: for charts, never for claims."""
     parts = [decode(text) for text in texts]
     if not parts:
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -209,7 +209,7 @@ def merge(texts: list[str]) -> tuple[Nanoseconds, NDArray[np.int64]]:
 
 
 def _index(values_ns: Nanoseconds) -> NDArray[np.int64]:
-    """Slot of each value: bucket by magnitude, then 1024 equal steps within it."""
+    """Return the slot of each value: bucket by magnitude, then 1024 equal steps within it."""
     magnitude = np.maximum(np.frexp(values_ns.astype(np.float64))[1] - _SUB_BITS, 0)
     slots: NDArray[np.int64] = (magnitude.astype(np.int64) << (_SUB_BITS - 1)) + (
         values_ns >> magnitude
@@ -218,7 +218,7 @@ def _index(values_ns: Nanoseconds) -> NDArray[np.int64]:
 
 
 def _highest(slots: NDArray[np.int64]) -> Nanoseconds:
-    """Highest value that falls into each slot: the inverse of ``_index``."""
+    """Return the highest value of each slot: the inverse of ``_index``."""
     magnitude = np.maximum((slots >> (_SUB_BITS - 1)) - 1, 0)
     low = (slots - (magnitude << (_SUB_BITS - 1))) << magnitude
     highest: Nanoseconds = low + (np.int64(1) << magnitude) - 1
@@ -232,7 +232,7 @@ def _from_histogram(text: str, quantile: float) -> float:
     total = int(counts.sum())
     if not total:
         return math.nan
-    # A product such as 0.995 * 1000 may be a hair above the whole number that it stands for.
+    # A product such as 0.995 * 1000 may exceed its whole number by rounding.
     rank = max(1, math.ceil(quantile * total - 1e-9))
     return float(values_ns[int(np.cumsum(counts).searchsorted(rank))]) / 1e3
 

@@ -1,7 +1,7 @@
 """Resource use around one window: counters read before and after, subtracted.
 
-Nothing is read while a window runs. The kernel keeps the counters anyway (proc(5)), and they are
-read in the gaps between windows, so what is told covers warm-up, window and drain.
+Nothing is read while a window runs. The kernel keeps the counters (proc(5)), and tuner reads them
+in the gaps between windows, so the figures cover warm-up, window and drain.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ _N = TypeVar("_N", int, float)
 
 @dataclass(frozen=True, slots=True)
 class ProcessCounters:
-    """One process as the kernel counts it, all its threads together."""
+    """The kernel's counters of one process with all its threads."""
 
     user_s: float
     system_s: float
     memory_bytes: int
-    """Resident now; shared pages count for every process that holds them."""
+    """Resident memory; shared pages count for each process."""
     peak_bytes: int
-    """Most that was ever resident since the process started (``VmHWM``)."""
+    """Peak resident memory since the process started (``VmHWM``)."""
     waits: int
-    """Voluntary context switches: it had to wait for something."""
+    """Voluntary context switches: waits of the process."""
     preemptions: int
-    """Involuntary ones: the core was given to somebody else."""
+    """Involuntary context switches: losses of the core."""
     read_bytes: int | None
-    """From storage; None where the kernel does not let us look."""
+    """Bytes read from storage; None where the kernel denies access."""
     written_bytes: int | None
     descriptors: int | None
-    """Open now."""
+    """Open descriptors."""
     threads: int
     queued_s: float | None = None
-    """Time that its threads were runnable and had to wait for a core; None: unknown."""
+    """Time in which its threads were runnable and waited for a core; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostCounters:
-    """The host as the kernel counts it."""
+    """The kernel's counters of the host."""
 
     received_bytes: int
-    """By all network interfaces, loopback among them."""
+    """Bytes received on all network interfaces, including loopback."""
     sent_bytes: int
     disk_read_bytes: int
-    """By all disks; partitions and layers above disks are not counted again."""
+    """Bytes read from all disks; partitions and layers above disks do not count again."""
     disk_written_bytes: int
     load: float
     """Load average over one minute."""
@@ -59,10 +59,10 @@ class CounterReading:
     at_s: float
     """On a monotonic clock."""
     processes: Mapping[int, ProcessCounters]
-    """By process id; a process that is gone is left out."""
+    """By process id, without processes that have ended."""
     host: HostCounters
     behind: Mapping[int, ProcessCounters] = field(default_factory=dict)
-    """Processes of the backend, whose ids are those of its own host."""
+    """Processes of the backend, by the ids on its own host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +72,20 @@ class ProcessUsage:
     user_s: float
     system_s: float
     memory_mean_bytes: float
-    """Mean of what was resident before and after."""
+    """Mean of the resident memory before and after."""
     memory_peak_bytes: int
-    """Sum of each process's most since it started."""
+    """Sum of the processes' peaks since their start."""
     waits: int
     preemptions: int
     read_bytes: int | None
     written_bytes: int | None
     descriptors: int | None
-    """Open at the end."""
+    """Descriptors open at the end."""
     threads: int
     queued_s: float | None = None
     """Time runnable and waiting for a core; None: unknown, as in older records."""
     foreign_s: float | None = None
-    """Least part of that in which the core ran nothing of the group itself; None: unknown."""
+    """Lower bound for the part in which the core ran other work; None: unknown."""
 
     @property
     def cpu_s(self) -> float:
@@ -102,11 +102,11 @@ class Resources:
     loaded_s: float
     """Time under load: warm-up and window."""
     server: ProcessUsage | None
-    """None where its processes cannot be read; so for the two below."""
+    """None where its processes cannot be read; likewise for the next two."""
     backend: ProcessUsage | None
     generator: ProcessUsage | None
     received_bytes: int
-    """The host's own, as in ``HostCounters``: whatever else runs there is in it."""
+    """Bytes received by the host (``HostCounters``), including other programs."""
     sent_bytes: int
     disk_read_bytes: int
     disk_written_bytes: int
@@ -123,8 +123,8 @@ def between(
     """Return the resource use between two readings.
 
     Args:
-        groups: process ids of ``server``, ``backend`` and ``generator``, as far as known. A process
-            that is not in the first reading was started since then, so all it used counts.
+        groups: known process ids of ``server``, ``backend`` and ``generator``. All use of a process
+            that is missing in the first reading counts.
         loaded_s: time under load between the readings.
     """
     return Resources(
@@ -179,9 +179,9 @@ def _used(
 def _foreign_s(ends: Sequence[tuple[ProcessCounters | None, ProcessCounters]]) -> float | None:
     """Return how long something else ran while one of these processes waited for its core.
 
-    While a process waits, its core runs another one of the group or something else. So the wait
-    that is longer than all others of the group ran is somebody else's doing. A process of several
-    threads may have waited for itself as well.
+    While a process waits, its core runs another process of the group or something else. So the
+    part of the wait beyond the run time of the others in the group is due to other work. A
+    process of several threads may also have waited for itself.
     """
     used_s = [
         end.user_s + end.system_s - (start.user_s + start.system_s if start else 0.0)
@@ -198,7 +198,7 @@ def _foreign_s(ends: Sequence[tuple[ProcessCounters | None, ProcessCounters]]) -
 
 
 def _total(ends: Iterable[tuple[_N | None, _N | None]]) -> _N | None:
-    """Sum of the differences; None if one of them is unknown."""
+    """Return the sum of the differences; None if one of them is unknown."""
     pairs = list(ends)
     found = [last - first for first, last in pairs if first is not None and last is not None]
     return sum(found) if len(found) == len(pairs) else None

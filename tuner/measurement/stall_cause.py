@@ -1,15 +1,15 @@
 """The cause of stalls: the host, or the work of one arm.
 
-A stall rule that meets one arm only is no word against the host. Two kinds of work can look so:
+Stalls of one arm only are not evidence against the host. Two kinds of work can look like stalls:
 
 - The kernel's for the server. The ticker preempts the server's program, but not the kernel: packets
   are worked off in softirqs, which no thread interrupts, and where the kernel does not preempt
   itself (``preempt=none`` or ``voluntary``, the default of many distributions) a system call runs
   to its end or to the next place where it offers the core.
-- The generator's own, if it takes so long over what came at once that it looks at no clock.
+- The generator's own, if a burst of answers keeps it from looking at the clock.
 
-For a single gap nothing tells them from the host's doing; whole windows do. A host that takes cores
-away takes both cores, or says so (steal, proc(5)), or takes them for longer than such work lasts.
+A single gap cannot distinguish them from the host's, but whole windows can. A host that takes cores
+away takes both, or reports it (steal, proc(5)), or takes them for longer than such work lasts.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import Protocol
 from tuner.measurement.stalls import Span, merged
 
 _LEAST = 0.01
-"""Below this share of the time, gaps are what any host has."""
+"""Least share of gaps in the time that is worth a reason; any host has fewer."""
 _TIMES = 3.0
-"""Short gaps of one core must take so many times more than anything that speaks for the host."""
+"""Least ratio of short gaps on one core to all signs of the host."""
 _LONGEST_NS = 5_000_000
-"""Longer gaps are the host's: softirqs hand over to a thread after 2 ms (MAX_SOFTIRQ_TIME in the
+"""Longest gap of such work: softirqs hand over to a thread after 2 ms (MAX_SOFTIRQ_TIME in the
 kernel's softirq.c), and a system call that runs for longer without a pause is rare."""
 
 
 class WatchedWindow(Protocol):
-    """A window in which cores were watched."""
+    """A window with records of its cores' gaps."""
 
     @property
     def duration_s(self) -> float:
@@ -49,10 +49,10 @@ class WatchedWindow(Protocol):
 
 
 def likely_work(windows: Iterable[WatchedWindow]) -> str:
-    """In words, whose work it most likely is that looks like stalls; empty if it may be the host.
+    """Return the likely work behind apparent stalls, in words; empty if it may be the host.
 
     Args:
-        windows: of one arm.
+        windows: windows of one arm.
     """
     seen = list(windows)
     watched_s = sum(window.duration_s for window in seen)
@@ -61,7 +61,7 @@ def likely_work(windows: Iterable[WatchedWindow]) -> str:
     server = _shares([window.server_spans for window in seen], watched_s)
     generator = _shares([window.generator_spans for window in seen], watched_s)
     stolen = sum(window.steal_s for window in seen) / watched_s
-    for (short, longer), other, whose in (
+    for (short, longer), other, work in (
         (server, generator, "the kernel's work for this server, which the ticker cannot interrupt"),
         (generator, server, "the generator's own work on this server's answers"),
     ):
@@ -69,7 +69,7 @@ def likely_work(windows: Iterable[WatchedWindow]) -> str:
             return (
                 f"gaps took {sum(server):.1%} of the time on the server's cores,"
                 f" {sum(generator):.1%} on the generator's, and the hypervisor {stolen:.1%}: most"
-                f" likely not the host, but {whose}; --stalls keep compares raw figures"
+                f" likely not the host, but {work}; --stalls keep compares raw figures"
             )
     return ""
 

@@ -1,8 +1,8 @@
-"""The stall rule: which requests a stall of the host may have touched.
+"""The stall rule: the requests that a stall of the host may have touched.
 
 On a shared machine the hypervisor takes a core away for hundreds of µs to tens of ms. Such
-stalls have nothing to do with the configuration, yet they are the raw p99. They are seen
-without looking at any latency: the generator's loop shows a gap, and on the server's core a
+stalls have nothing to do with the configuration, yet they dominate the raw p99. They are detected
+without latencies: the generator's loop shows a gap, and on the server's core a
 real-time ticker wakes late. The rule is fixed before the study and looks at the intended
 instants alone, so it cannot favour an arm.
 """
@@ -33,16 +33,16 @@ _LONGEST_RECOVERY = 10.0
 class StallRule:
     """Requests intended shortly before a stall, during it, and while its backlog drains.
 
-    What was intended from ``before_us`` before a stall of length L to ``after_us`` +
-    ``recovery``·L after it is excluded; what stalls shortly before it left behind adds to that.
+    The rule excludes requests intended from ``before_us`` before a stall of length L to
+    ``after_us`` + ``recovery``·L after it. The backlog of earlier stalls adds to that.
     """
 
     gap_us: int = 100
-    """Shorter gaps are no stalls."""
+    """Shortest gap that counts as a stall, µs."""
     before_us: int = 1_000
     after_us: int = 2_000
     recovery: float = 0.0
-    """Multiple of the stall's length that its backlog takes to drain."""
+    """Time to drain the backlog of a stall, as a multiple of the stall's length."""
 
     def at(self, utilisation: float) -> StallRule:
         """Return the rule for an offered rate that is this share of the capacity.
@@ -61,7 +61,7 @@ class StallRule:
 def excluded(
     intended_ns: NDArray[np.int64], spans: Sequence[Span], rule: StallRule
 ) -> NDArray[np.bool_]:
-    """Mask of the requests that the rule excludes.
+    """Return a mask of the requests that the rule excludes.
 
     Args:
         intended_ns: intended send instants, ascending, ns.
@@ -81,11 +81,10 @@ def excluded(
 
 
 def _disturbed(spans: Sequence[Span], rule: StallRule) -> list[Span]:
-    """From when to when each stall is felt, ns.
+    """Return the span in which each stall has an effect, ns.
 
-    Stalls come in clusters: a host that gives a core every other millisecond leaves more behind
-    with each of them than is worked off in between. What one stall left therefore adds to what
-    the stalls before it left.
+    Stalls come in clusters: a host that gives a core every other millisecond adds more backlog
+    than the server drains in between. Backlogs of successive stalls therefore add up.
     """
     found = []
     drained_at = -math.inf
@@ -97,7 +96,7 @@ def _disturbed(spans: Sequence[Span], rule: StallRule) -> list[Span]:
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
-    """Return the same time as disjoint spans in order: stalls of several cores may overlap."""
+    """Merge spans into disjoint ones in order; stalls of several cores may overlap."""
     merged: list[Span] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:

@@ -1,4 +1,4 @@
-"""One window: what the generator reported, judged by the same gates for every arm."""
+"""One window: the generator's report, judged by the same gates for every arm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tuner.measurement.stalls import Span, StallRule, excluded
 from tuner.workload.wire import CLEARTEXT, NegotiatedTerms, Wire, unlike
 
 STARVED_SHARE = 0.9
-"""A generator busier than this has no room left to send on time; it is then at fault itself."""
+"""Busy share of the generator from which it, not the server, is at fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """A window as a generator tells it that says nothing of single requests.
+    """A window from a generator that does not report single requests.
 
-    No request has an instant, so none can be held against a stall: every latency is raw.
+    Without instants the stall rule cannot apply: every latency is raw.
     """
 
     corrected: HistogramCounts
@@ -78,7 +78,7 @@ class RawWindow:
     samples: Samples | Histogram
     agreed: NegotiatedTerms = CLEARTEXT
     faults: tuple[str, ...] = ()
-    """Why the window cannot count, where the generator itself knows: its own faults, in words."""
+    """Faults of the generator itself, in words; the window then does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +92,15 @@ class Gates:
     send_lag_share: float = 0.10
     """Largest p99 of the generator's own delay outside stalls, as a share of the p99."""
     excluded_share: float = 0.8
-    """Above this share of stalled requests the host is too disturbed to say anything."""
+    """Largest share of requests touched by stalls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One valid or invalid window, as it stands in the record.
+    """One window in the record, valid or invalid.
 
-    ``invalid`` holds the reasons in words, each with a cause; empty means valid. ``bad`` says
-    that the reasons are the configuration's (errors, missed rate with an idle generator);
+    ``invalid`` holds the reasons in words, each with a cause; empty means valid. ``bad`` means that
+    the reasons are the configuration's (errors, missed rate with an idle generator);
     otherwise they are the instrument's or the host's, and the block is repeated.
     """
 
@@ -166,10 +166,10 @@ def measure(
         rule: the stall rule, or None where server and generator share a core: there the
             server's own work would look like a stall, and ``stall_free`` equals ``raw``.
         gates: the validity rule.
-        asked: what the workload asks of its connections; None: whatever was agreed on is right.
+        asked: the workload's demands on its connections; None to accept any terms.
 
     Raises:
-        ValueError: a stall rule for a histogram, which has no instants to apply it to.
+        ValueError: a stall rule was given for a histogram, which has no instants.
     """
     seen = _seen(raw, rule)
     other = unlike(asked, raw.protocol, raw.agreed) if asked else ""
@@ -221,7 +221,7 @@ class _Latencies:
     send_lag: Latency
     excluded_share: float
     late: int
-    """Requests answered too late to have been answered at the offered rate."""
+    """Requests answered too late for the offered rate."""
 
 
 def _seen(raw: RawWindow, rule: StallRule | None) -> _Latencies:
@@ -229,7 +229,7 @@ def _seen(raw: RawWindow, rule: StallRule | None) -> _Latencies:
     if isinstance(samples, Samples):
         return _of_samples(raw, samples, rule)
     if rule is not None:
-        raise ValueError("a histogram has no instants to apply a stall rule to")
+        raise ValueError("a stall rule needs instants, and a histogram has none")
     whole = summarise_counts(samples.corrected)
     return _Latencies(
         raw=whole,
@@ -267,9 +267,9 @@ def _of_samples(raw: RawWindow, samples: Samples, rule: StallRule | None) -> _La
 def _judge(
     raw: RawWindow, seen: _Latencies, gates: Gates, other: str
 ) -> tuple[tuple[str, ...], bool]:
-    """Reasons why the window may not count, and whether all of them are the configuration's.
+    """Return why the window may not count, and whether the configuration is the only cause.
 
-    ``other`` says what was agreed on instead of what was asked for: the server's choice.
+    ``other`` describes terms that the server chose instead of the requested ones.
     """
     own: list[str] = [other] if other else []
     others = list(raw.faults)
@@ -289,7 +289,7 @@ def _judge(
                 words + (f"; the generator was {raw.generator_busy_share:.0%} busy" * starved)
             )
         lag_us, limit_us = seen.send_lag.p99_us, gates.send_lag_share * seen.stall_free.p99_us
-        # A lag that nobody measured (NaN) is no proof that the generator kept up.
+        # A lag that was not measured (NaN) does not prove that the generator kept up.
         if starved and not lag_us <= limit_us:
             others.append(
                 f"the generator could not keep up: p99 of its send lag is {lag_us:.0f} µs, over"
@@ -310,10 +310,10 @@ def _judge(
 
 
 def _unfinished_at_end(raw: RawWindow, samples: Samples, undisturbed: NDArray[np.bool_]) -> int:
-    """Return requests answered only in the drain; those of the last 1 % of the window apart.
+    """Count requests answered only in the drain, except those of the window's last 1 %.
 
-    What a stall touched does not count: that the host took the core away near the end of the
-    window says nothing about the server.
+    Requests touched by a stall do not count: a core taken away near the end of the window is not
+    the server's fault.
     """
     end_ns = round(raw.duration_s * 1e9)
     early = samples.intended_ns < end_ns - round(raw.duration_s * 1e7)

@@ -23,7 +23,7 @@ class Files(Protocol):
         ...
 
     def matches(self, pattern: str) -> list[str]:
-        """Return the files of a name or a pattern, sorted as glob(3) does; none is no error."""
+        """Return the files of a name or a pattern, sorted as glob(3) does; none is not an error."""
         ...
 
 

@@ -60,7 +60,7 @@ class Found:
     main: str
     """Path of the main file."""
     texts: Mapping[str, str]
-    """Every file that it is read from, by path; bytes that are no UTF-8 as lone surrogates."""
+    """Every file that it is read from, by path; bytes that are not UTF-8 as lone surrogates."""
     resolved: str
     """One text with the includes in place."""
 

@@ -57,14 +57,14 @@ def sent(texts: Mapping[str, str]) -> dict[str, str]:
     """Return the texts by their paths without the first slash, as an instance at ``/`` has them.
 
     Raises:
-        DefinitionError: one of them is no UTF-8, so that it could not be sent as it is.
+        DefinitionError: one of them is not UTF-8, so that it could not be sent as it is.
     """
     for path, text in texts.items():
         try:
             text.encode()
         except UnicodeEncodeError:
             raise DefinitionError(
-                "holds bytes that are no UTF-8; a file that is changed in place has to be one",
+                "holds bytes that are not UTF-8; a file that is changed in place has to be one",
                 path=path,
             ) from None
     return {path.removeprefix("/"): text for path, text in texts.items()}

@@ -1,7 +1,7 @@
-"""Access logs, line by line: what was asked, when, and how it was answered.
+"""Access logs, line by line: each request, its time, and its answer.
 
-Two forms are read, each recognised by its lines: the combined format of Apache and Nginx
-(https://nginx.org/en/docs/http/ngx_http_log_module.html), with any further fields, and one
+Each line has one of two forms: the combined format of Apache and Nginx
+(https://nginx.org/en/docs/http/ngx_http_log_module.html), with any further fields, or one
 JSON object per line, as Nginx writes with ``escape=json`` and Caddy by default
 (https://caddyserver.com/docs/caddyfile/directives/log).
 """
@@ -29,11 +29,11 @@ _ORIGIN = re.compile(r"https?://[^/]*")
 _TIME = "%d/%b/%Y:%H:%M:%S %z"
 _SHOWN = 5
 _LONGEST_TARGET = 8192
-"""Longest request line that Nginx and Apache take by default."""
+"""Longest target that Nginx and Apache accept by default, characters."""
 _LATEST_UNIX_S = 253_402_300_799.0
 """The year 9999."""
 _MOST_KINDS = 200_000
-"""Kinds of requests that are counted apart; the rarest are given up when there are more."""
+"""Limit for kinds of requests in memory; beyond it the rarest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +41,20 @@ class LogEntry:
     """One line of a log."""
 
     unix_s: float
-    """Time of the request; to the second only in the combined format."""
+    """Time of the request; the combined format has whole seconds only."""
     method: str
     target: str
     """Path with its query."""
     status: int
     size_bytes: int
-    """Size of the answer's body as sent."""
+    """Size of the answer's body as sent, bytes."""
 
 
 def parse_line(line: str) -> LogEntry:
     """Read one line of either form.
 
     Raises:
-        ValueError: it is of neither, or holds no request; the message says what is missing.
+        ValueError: the line has neither form, or no request; the message names what is missing.
     """
     return _json(line) if line.startswith("{") else _combined(line)
 
@@ -73,7 +73,7 @@ def _combined(line: str) -> LogEntry:
 
 @functools.lru_cache(maxsize=64)
 def _unix_s(text: str) -> float:
-    """Kept, since the lines of one second repeat it."""
+    """Parse a time; cached, because the lines of one second repeat it."""
     return datetime.strptime(text, _TIME).timestamp()  # noqa: DTZ007 - %z is in _TIME
 
 
@@ -81,9 +81,9 @@ def _json(line: str) -> LogEntry:
     try:
         fields = json.loads(line)
     except json.JSONDecodeError as error:
-        raise ValueError(f"no JSON: {error.msg}") from None
+        raise ValueError(f"invalid JSON: {error.msg}") from None
     except RecursionError:
-        raise ValueError("no JSON: nested too deep") from None
+        raise ValueError("invalid JSON: nested too deep") from None
     inner = fields.get("request")
     if isinstance(inner, Mapping):
         request = f"{inner.get('method', '')} {inner.get('uri', '')}"
@@ -119,7 +119,7 @@ def _moment(fields: Mapping[str, Any]) -> float:
 
 
 def _entry(unix_s: float, request: str, status: object, size: object) -> LogEntry:
-    # Messages quote nothing of a request: it may hold a secret.
+    # Messages quote no part of a request, because it may hold a secret.
     found = _REQUEST.fullmatch(request)
     if found is None:
         raise ValueError("no request")
@@ -143,16 +143,16 @@ class Kind:
     count: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
     sizes: Counter[int] = field(default_factory=Counter)
-    """Body sizes of the answers with status 200, as often as each was seen."""
+    """Body sizes of the answers with status 200, with their counts."""
 
     @property
     def status(self) -> int:
-        """The status that most answers had."""
+        """The most frequent status."""
         return self.statuses.most_common(1)[0][0]
 
     @property
     def size_bytes(self) -> int:
-        """The middle one of the sizes; 0 without any."""
+        """Median of the sizes; 0 without any."""
         half, seen = (sum(self.sizes.values()) + 1) // 2, 0
         for size, count in sorted(self.sizes.items()):
             seen += count
@@ -169,22 +169,22 @@ class LogTally:
     """
 
     keep_query: bool = False
-    """True if values of queries are kept."""
+    """True to keep the values of queries."""
     redacted: Counter[str] = field(default_factory=Counter)
-    """Number of redactions by kind, in words."""
+    """Number of redactions by the name of their kind."""
     kinds: dict[tuple[str, str], Kind] = field(default_factory=dict)
     good: int = 0
     bad: int = 0
     bad_lines: list[tuple[str, int, str]] = field(default_factory=list)
-    """The first few: file, line, what is wrong with it."""
+    """The first few: file, line number, error."""
     forgotten: int = 0
-    """Requests of kinds that were too rare to be kept."""
+    """Requests of kinds that were too rare to keep."""
     first_unix_s: float = float("inf")
     last_unix_s: float = float("-inf")
     per_second: Counter[int] = field(default_factory=Counter)
 
     def add(self, lines: Iterable[tuple[int, str]], name: str) -> Iterable[LogEntry]:
-        """Gather numbered lines of a file, and pass on what each says."""
+        """Count numbered lines of a file, and yield the entry of each."""
         for number, line in lines:
             if not line.strip():
                 continue
@@ -214,7 +214,7 @@ class LogTally:
             self._forget()
 
     def _forget(self) -> None:
-        """Give up the rarer half, as lossy counting does (Manku and Motwani, VLDB 2002)."""
+        """Drop the rarer half of the kinds, as in lossy counting (Manku and Motwani, VLDB 2002)."""
         middle = sorted(kind.count for kind in self.kinds.values())[len(self.kinds) // 2]
         kept = {key: kind for key, kind in self.kinds.items() if kind.count > middle}
         self.forgotten += sum(k.count for k in self.kinds.values()) - sum(
@@ -224,11 +224,11 @@ class LogTally:
 
     @property
     def rate_per_s(self) -> float:
-        """Mean rate between the first and the last request; 0 if there is no time between."""
+        """Mean rate from the first to the last request; 0 if both have the same time."""
         lasted_s = self.last_unix_s - self.first_unix_s
         return self.good / lasted_s if lasted_s > 0 else 0.0
 
     @property
     def peak_per_s(self) -> int:
-        """Most requests in one second of the clock."""
+        """Largest number of requests in one second of the clock."""
         return max(self.per_second.values(), default=0)

@@ -1,4 +1,4 @@
-"""A Caddyfile as lines of words, blocks within, by the rules of Caddy's lexer.
+"""A Caddyfile as nested lines of words, by the rules of Caddy's lexer.
 
 https://github.com/caddyserver/caddy/blob/master/caddyconfig/caddyfile/lexer.go
 """
@@ -25,7 +25,7 @@ class Word:
 
     @property
     def plain(self) -> str:
-        """Without its quotes."""
+        """The text without its quotes."""
         quoted = len(self.text) > 1 and self.text[0] in '"`' and self.text[-1] == self.text[0]
         return self.text[1:-1] if quoted else self.text
 
@@ -35,9 +35,9 @@ class Line:
     """A line's words, and the lines of the block that it opens."""
 
     words: tuple[Word, ...]
-    """Without the brace; none: the block of global options."""
+    """The words before the brace; empty for the block of global options."""
     number: int
-    """1-based, in its file."""
+    """1-based line number in its file."""
     opened: Word | None = None
     """The ``{``."""
     closed: Word | None = None
@@ -56,26 +56,26 @@ class Line:
 
 
 def parse(text: str, path: str = "") -> tuple[Line, ...]:
-    """Return the lines of a file, blocks within.
+    """Return the lines of a file, with the lines of blocks nested in them.
 
     Raises:
-        DefinitionError: a brace or a quote is open at its end.
+        DefinitionError: a brace or a quote is not closed.
     """
     rows = list(_rows(text, path))
     lines, rest = _block(rows, 0, path, depth=0)
     if rest < len(rows):
-        raise DefinitionError("this brace closes nothing", path=path, line=rows[rest][0])
+        raise DefinitionError("this brace does not close a block", path=path, line=rows[rest][0])
     return tuple(lines)
 
 
 def _rows(text: str, path: str) -> Iterator[tuple[int, list[Word]]]:
-    """Yield number and words of every line that has some."""
+    """Yield number and words of every line that is not empty."""
     row: list[Word] = []
     number = 1
     last = 0
     for word in _scan(text, path):
         between = text[last : word.start]
-        # A backslash before the line's end makes two lines one.
+        # A backslash at the end of a line joins it with the next one.
         if row and re.search(r"(?<!\\)\n", between.replace("\r", "")):
             yield number, row
             row = []
@@ -156,12 +156,12 @@ def statements(text: str) -> Iterator[Statement]:
     """Yield the statements of a file, a block's head before its content.
 
     Raises:
-        DefinitionError: a brace or a quote is open at its end.
+        DefinitionError: a brace or a quote is not closed.
     """
-    return _said(parse(text), ())
+    return _statements(parse(text), ())
 
 
-def _said(lines: Sequence[Line], within: tuple[tuple[str, ...], ...]) -> Iterator[Statement]:
+def _statements(lines: Sequence[Line], within: tuple[tuple[str, ...], ...]) -> Iterator[Statement]:
     for line in lines:
         yield Statement(line.texts, within)
-        yield from _said(line.lines, (*within, line.texts))
+        yield from _statements(line.lines, (*within, line.texts))

@@ -1,8 +1,8 @@
 """Arithmetic in definition files: ``2 * connections + 64``.
 
-Bounds depend on what the host has (cores, memory) and on what the workload asks for. Python's
-own parser reads the text, and a short list of node types is evaluated; nothing else is, so a
-definition file from elsewhere can compute a number and do nothing more.
+Bounds depend on the host (cores, memory) and on the workload. Python's own parser reads the text,
+and only a short list of node types is evaluated, so a definition file from elsewhere can compute
+a number and do nothing more.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _LONGEST = 200
 
 
 class ExpressionError(ValueError):
-    """The text is no arithmetic, or names something unknown."""
+    """A text that is not arithmetic, or that uses an unknown name."""
 
 
 def evaluate(text: str, names: Mapping[str, Number]) -> Number:
-    """Return the number that ``text`` means.
+    """Return the value of an expression.
 
     Args:
         text: arithmetic over numbers and ``names``.
-        names: what a name stands for.
+        names: values of the names.
 
     Raises:
-        ExpressionError: with the bad part and what is allowed.
+        ExpressionError: the text is not allowed; the message quotes the bad part.
     """
     try:
         value = _value(_parse(text), names)
@@ -52,10 +52,10 @@ def evaluate(text: str, names: Mapping[str, Number]) -> Number:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Return names that ``text`` refers to, ``min`` and ``max`` apart.
+    """Return the names in ``text``, without ``min`` and ``max``.
 
     Raises:
-        ExpressionError: the text cannot be read at all.
+        ExpressionError: the text is not arithmetic.
     """
     names = {node.id for node in ast.walk(_parse(text)) if isinstance(node, ast.Name)}
     return frozenset(names - _FUNCTIONS.keys())

@@ -1,7 +1,7 @@
-"""Files that users hand in: regular files, read up to a limit.
+"""Input files: regular files, read up to a limit.
 
-Whatever a path names, reading it ends and takes bounded memory: a device, a pipe, a folder and a
-file beyond its limit are refused in one line.
+Reading ends and takes bounded memory for any path: devices, pipes, folders and files beyond the
+limit are refused with an error of one line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import BinaryIO
 from tuner.errors import DefinitionError
 
 DEFINITION_BYTES = 4 << 20
-"""Limit of definitions that people write: spaces, studies, workloads, templates."""
+"""Limit of handwritten definitions: spaces, studies, workloads, templates."""
 CONFIGURATION_BYTES = 16 << 20
 """Limit of one file of a server's configuration."""
 INVENTORY_BYTES = 64 << 20
@@ -26,7 +26,7 @@ BODY_BYTES = 64 << 20
 INSTANTS_BYTES = 128 << 20
 """Limit of a list of instants."""
 SMALLER = "name a smaller file"
-"""The usual way out."""
+"""The default advice for a file that is too large."""
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -38,15 +38,15 @@ _KINDS = (
 
 
 def open_input(path: str | Path, limit_bytes: int | None = None, advice: str = SMALLER) -> BinaryIO:
-    """Open a regular file to be read as a stream.
+    """Open a regular file for reading.
 
     Args:
         path: the file.
-        limit_bytes: size up to which it is taken; None: any.
-        advice: a way out for a file beyond the limit.
+        limit_bytes: largest allowed size; None for no limit.
+        advice: way out in the error for a file beyond the limit.
 
     Raises:
-        DefinitionError: the path names none, it is larger, or it cannot be opened.
+        DefinitionError: the file is not regular, is too large, or cannot be opened.
     """
     try:
         # Opening a pipe would wait for its writer.
@@ -56,7 +56,7 @@ def open_input(path: str | Path, limit_bytes: int | None = None, advice: str = S
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            kind = next((words for of, words in _KINDS if of(found.st_mode)), "no regular file")
+            kind = next((words for of, words in _KINDS if of(found.st_mode)), "not a regular file")
             raise DefinitionError(f"is {kind}; name a regular file", path=str(path))
         if limit_bytes is not None and found.st_size > limit_bytes:
             raise _too_large(path, found.st_size, limit_bytes, advice)
@@ -76,7 +76,7 @@ def read_input(
     """
     with open_input(path, limit_bytes, advice) as stream:
         try:
-            # The size that the system states says nothing of files in /proc, or of one that grows.
+            # The stated size is wrong for files in /proc and for growing files.
             content = stream.read(limit_bytes + 1)
         except OSError as error:
             raise _unreadable(path, error) from error
@@ -86,10 +86,10 @@ def read_input(
 
 
 def read_input_text(path: str | Path, limit_bytes: int = DEFINITION_BYTES) -> str:
-    """Read a regular file of UTF-8 text, with each line ended by a line feed.
+    """Read a regular file of UTF-8 text, with line ends as line feeds.
 
     Raises:
-        DefinitionError: as for ``open_input``, or it is no UTF-8.
+        DefinitionError: as for ``open_input``, or the file is not UTF-8.
     """
     try:
         text = read_input(path, limit_bytes).decode("utf-8")
@@ -100,7 +100,7 @@ def read_input_text(path: str | Path, limit_bytes: int = DEFINITION_BYTES) -> st
 
 def _too_large(path: str | Path, size: int, limit_bytes: int, advice: str) -> DefinitionError:
     return DefinitionError(
-        f"is too large: {size:,} bytes, where at most {limit_bytes:,} are read; {advice}",
+        f"is too large: {size:,} bytes, and the limit is {limit_bytes:,}; {advice}",
         path=str(path),
     )
 

@@ -1,10 +1,10 @@
-"""YAML that remembers where everything stands, read as what its place asks for.
+"""YAML nodes that know their file and line, and are converted on request.
 
-A scalar stays text until a reader asks for a number, a switch or a size. So ``off`` is a switch
-where a switch belongs and a word where a word belongs, ``1.1`` can be a version, and a wrong
-value is reported with its file, its line, and what is allowed instead.
+A scalar stays text until a reader asks for a number, a switch or a size. So ``off`` can be a switch
+or a word, ``1.1`` can be a version, and the error for a wrong value has its file, its line, and
+the allowed values.
 
-Nothing but plain YAML is read: no tags, no anchors, no second document, no duplicate keys.
+Only plain YAML is accepted: no tags, no anchors, no second document, no duplicate keys.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _DURATION_UNIT = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """Return ``; did you mean 'backlog'?``, or nothing if nothing is near."""
+    """Return ``; did you mean 'backlog'?``, or "" if no name is similar."""
     near = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def parse_integer(text: str) -> int:
-    """Return ``1000`` or ``1_000``; raises ValueError."""
+    """Parse ``1000`` or ``1_000``; raise ValueError for anything else."""
     if not _INTEGER.fullmatch(text):
         raise ValueError(f"expected an integer, found {quoted(text)}")
     return int(text)
 
 
 def parse_real(text: str) -> float:
-    """Return a finite decimal number; raises ValueError."""
+    """Parse a finite decimal number; raise ValueError for anything else."""
     if not any(char.isdigit() for char in text) or not _REAL.fullmatch(text):
         raise ValueError(f"expected a number, found {quoted(text)}")
     value = float(text)
@@ -60,7 +60,7 @@ def parse_real(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Bytes; ``k``, ``m`` and ``g`` are powers of 1024, as in Nginx. Raises ValueError."""
+    """Parse a size in bytes; ``k``, ``m``, ``g`` are powers of 1024. Raise ValueError if wrong."""
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError(f"expected a size such as 512, 64k or 2m, found {quoted(text)}")
@@ -68,7 +68,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size_bytes: int) -> str:
-    """Return the inverse of ``parse_size``, as short as it can be: ``64k``."""
+    """Format a size for ``parse_size`` in its shortest form: ``64k``."""
     for unit, letter in ((1 << 20, "m"), (1 << 10, "k")):
         if size_bytes and size_bytes % unit == 0:
             return f"{size_bytes // unit}{letter}"
@@ -76,7 +76,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def parse_duration_s(text: str) -> float:
-    """Return Seconds; ``ms``, ``s``, ``m`` or ``h`` may follow the number. Raises ValueError."""
+    """Parse a duration (``ms``, ``s``, ``m``, ``h``) into seconds; raise ValueError if wrong."""
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError(f"expected a duration such as 90s or 10m, found {quoted(text)}")
@@ -85,46 +85,46 @@ def parse_duration_s(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One place in a file: text, a list of nodes, or a mapping of names to nodes."""
+    """A node of a file: text, a list of nodes, or a mapping of names to nodes."""
 
     path: str
-    """The file, or the option (``--time``) that the value was given with."""
+    """The file, or the option (``--time``) with the value."""
     line: int | None
     """1-based; None for options."""
     key: str
-    """Name of the place in messages: the mapping's key that leads here."""
+    """Name of the node in messages: its key in the mapping above."""
     content: str | tuple[Node, ...] | Mapping[str, Node]
     plain: bool = True
     """False for quoted text, which is never null."""
 
     @classmethod
     def option(cls, name: str, value: object) -> Node:
-        """Return a value given on the command line, to be read like one from a file."""
+        """Return a node for a value from the command line."""
         path = f"--{name.replace('_', '-')}"
         if isinstance(value, str):
-            # The empty text of an option is a value, not a null.
+            # An option's empty text is a value, not null.
             return cls(path, None, "", value, plain=False)
         if isinstance(value, Sequence):
             return cls(path, None, "", tuple(cls.option(name, item) for item in value))
         return cls(path, None, "", str(value))
 
     def error(self, message: str) -> DefinitionError:
-        """Return an error at this place."""
+        """Return an error with the file and line of this node."""
         where = f"{self.key}: " if self.key else ""
         return DefinitionError(where + message, path=self.path, line=self.line)
 
     @property
     def is_null(self) -> bool:
-        """True if nothing is written here."""
+        """True if the node has no value."""
         return self.plain and isinstance(self.content, str) and self.content in _NULL
 
     def mapping(
         self, required: Collection[str] = (), optional: Collection[str] = ()
     ) -> dict[str, Node]:
-        """Nodes by key; exactly the given keys are allowed. Optional ones may be null.
+        """Return nodes by key; exactly the given keys are allowed. Optional ones may be null.
 
         Raises:
-            DefinitionError: not a mapping, an unknown key, or a required one missing.
+            DefinitionError: the node is not a mapping, or has an unknown or missing key.
         """
         entries = self.entries()
         known = (*required, *optional)
@@ -140,7 +140,7 @@ class Node:
         return {key: node for key, node in entries.items() if not node.is_null}
 
     def entries(self) -> dict[str, Node]:
-        """Nodes by key in the order of the file."""
+        """Return nodes by key, in the order of the file."""
         if not isinstance(self.content, Mapping):
             raise self.error(f"expected a mapping, found {self._found()}")
         return dict(self.content)
@@ -152,13 +152,13 @@ class Node:
         return self.content
 
     def text(self) -> str:
-        """Return the text as it is written."""
+        """Return the text of the file."""
         if not isinstance(self.content, str) or self.is_null:
             raise self.error(f"expected text, found {self._found()}")
         return self.content
 
     def one_of(self, allowed: Collection[_Word]) -> _Word:
-        """Return one of some words."""
+        """Return the text if it is one of ``allowed``."""
         text = self.text()
         for word in allowed:
             if word == text:
@@ -187,14 +187,14 @@ class Node:
         return value
 
     def size(self, low: int, high: int) -> int:
-        """Bytes, from ``low`` to ``high``."""
+        """Return a size from ``low`` to ``high``, bytes."""
         value = self._parsed(parse_size)
         if not low <= value <= high:
             raise self.error(f"{value} bytes is out of range; allowed: {low} to {high}")
         return value
 
     def duration_s(self, low: float, high: float) -> float:
-        """Return Seconds, from ``low`` to ``high``."""
+        """Return a duration from ``low`` to ``high``, seconds."""
         value = self._parsed(parse_duration_s)
         if not low <= value <= high:
             raise self.error(f"{value:g} s is out of range; allowed: {low:g} s to {high:g} s")
@@ -215,35 +215,35 @@ class Node:
 
 
 def read_yaml(path: Path) -> Node:
-    """Read the one document of a file.
+    """Read a file of one YAML document.
 
     Raises:
-        DefinitionError: the file cannot be read, or is no plain YAML.
+        DefinitionError: the file cannot be read, or is not plain YAML.
     """
     return parse_yaml(read_input_text(path), str(path))
 
 
 def parse_yaml(text: str, path: str) -> Node:
-    """Read the one document of ``text``; ``path`` names it in messages.
+    """Read a text of one YAML document; ``path`` names it in messages.
 
     Raises:
-        DefinitionError: the text is no plain YAML, with its line.
+        DefinitionError: the text is not plain YAML.
     """
     builder = _Builder(path)
     try:
-        # The scanner works as it is asked for events, so its errors come from here too.
+        # The scanner runs on demand, so its errors surface here too.
         return builder.document(yaml.parse(text, Loader=yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = None if mark is None else mark.line + 1
-        raise DefinitionError(f"is no YAML: {error.problem}", path=path, line=line) from None
+        raise DefinitionError(f"is not YAML: {error.problem}", path=path, line=line) from None
     except yaml.YAMLError as error:
         reason = getattr(error, "reason", None) or str(error)
-        raise DefinitionError(f"is no YAML: {reason}", path=path) from None
+        raise DefinitionError(f"is not YAML: {reason}", path=path) from None
 
 
 class _Builder:
-    """Builds nodes from PyYAML's events: the level that still shows a key given twice."""
+    """A builder of nodes from PyYAML's events, which still show duplicate keys."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -253,18 +253,20 @@ class _Builder:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if root is not None:
-                    raise self._error(event, "a second document; one file holds one")
+                    raise self._error(event, "a second document; a file holds one document")
                 root = self._node(next(events), events, "", 0)
-        # An empty file is a document without anything in it.
+        # An empty file is an empty document.
         return root or Node(self.path, 1, "", "")
 
     def _node(self, event: yaml.Event, events: Iterator[yaml.Event], key: str, depth: int) -> Node:
         if depth > _DEEPEST:
             raise self._error(event, f"nested more than {_DEEPEST} deep")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise self._error(event, "anchors and aliases are not read here; write it out")
+            raise self._error(
+                event, "anchors and aliases are not allowed here; write out the value"
+            )
         if getattr(event, "tag", None) is not None:
-            raise self._error(event, "tags are not read here; leave it out")
+            raise self._error(event, "tags are not allowed here; leave the tag out")
         line = _line(event)
         if isinstance(event, yaml.ScalarEvent):
             return Node(self.path, line, key, event.value, plain=event.style is None)

@@ -1,4 +1,4 @@
-"""Nginx's configuration as words and statements, by the rules of its own reader."""
+"""Nginx's configuration as words and statements, by the rules of Nginx's own reader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ESCAPED = re.compile(r"\\([\"'\\])")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word, or what stands between words."""
+    """A word, or a separator between words."""
 
     kind: str
     """``word``, ``;``, ``{`` or ``}``."""
@@ -31,7 +31,7 @@ def scan(text: str, path: str = "") -> Iterator[Token]:
     """Yield the words of a file by Nginx's rules (ngx_conf_read_token), comments left out.
 
     Raises:
-        DefinitionError: a quote that is not closed.
+        DefinitionError: a quote is not closed.
     """
     at, size = 0, len(text)
     while at < size:
@@ -62,7 +62,7 @@ def _quoted(text: str, start: int, path: str) -> int:
 
 def _bare(text: str, start: int) -> int:
     at = start
-    # A closing brace in a word, and one that opens behind a dollar sign, belong to it.
+    # A closing brace in a word, and an opening one after a dollar sign, belong to the word.
     while at < len(text) and text[at] not in _ENDS:
         at += 2 if text[at] == "\\" or text.startswith("${", at) else 1
     return min(at, len(text))
@@ -72,8 +72,8 @@ def statements(text: str) -> Iterator[Statement]:
     """Yield the statements of a file, a block's head before its content.
 
     Raises:
-        DefinitionError: it holds Lua between braces, where other rules hold, or a quote that is
-            not closed.
+        DefinitionError: the file has Lua between braces, which follows other rules, or a quote
+            that is not closed.
     """
     words: list[str] = []
     within: list[tuple[str, ...]] = []
@@ -85,7 +85,7 @@ def statements(text: str) -> Iterator[Statement]:
             if words[0].endswith(LUA):
                 file = words[0].removesuffix("block") + "file"
                 raise DefinitionError(
-                    f"{words[0]}: Lua between braces is not read; put it into a file ({file})"
+                    f"{words[0]}: Lua between braces is not supported; put it into a file ({file})"
                 )
             yield Statement(tuple(words), tuple(within))
         if token.kind == "{":
@@ -96,6 +96,6 @@ def statements(text: str) -> Iterator[Statement]:
 
 
 def _plain(word: str) -> str:
-    """Without its quotes and the backslashes that escape them."""
+    """Return a word without its quotes and the backslashes that escape quotes."""
     quoted = word[0] in "\"'" and word[-1] == word[0] and len(word) > 1
     return _ESCAPED.sub(r"\1", word[1:-1] if quoted else word)

@@ -1,8 +1,8 @@
-"""Text from elsewhere, made harmless to look at.
+"""Escaping of text from elsewhere, so that it is harmless to print.
 
 Control characters move a terminal's cursor, change its title or fill its clipboard (ECMA-48; OSC of
-xterm); marks of direction show text in another order than it has (CVE-2021-42574). Names, notes
-and messages of a record, a log or a host may hold them.
+xterm). Direction marks display text in another order (CVE-2021-42574). Names, notes and messages
+of a record, a log or a host may contain both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# The categories Cc, Cf, Cs, Zl and Zp of Unicode 15, and what is no character.
+# The categories Cc, Cf, Cs, Zl and Zp of Unicode 15, and noncharacters.
 _HIDDEN = (
     "\x00-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufdd0-\ufdef\ufeff\ufff0-\ufffb\ufffe\uffff"
@@ -25,16 +25,16 @@ _NOT_BYTES = re.compile(f"(?![\n\t])[{_HIDDEN}]")
 
 
 def printable(text: str) -> str:
-    r"""Return a text as one line in which every character is seen: ``\x1b``, ``\u202e``, ``\n``."""
+    r"""Return a text as one line with every character visible: ``\x1b``, ``\u202e``, ``\n``."""
     return text if text.isprintable() else _ANY.sub(_escaped, text)
 
 
 def printable_lines(text: str, *, keep_bytes: bool = False) -> str:
-    """Return a text in which every character is seen, but for line feeds and tabs.
+    """Return a text with every character visible except line feeds and tabs.
 
     Args:
-        text: of any number of lines.
-        keep_bytes: keep what stands for bytes of a file's name that are no text (PEP 383).
+        text: any number of lines.
+        keep_bytes: keep surrogates for undecodable bytes of file names (PEP 383).
     """
     if text.isprintable():
         return text
@@ -42,7 +42,7 @@ def printable_lines(text: str, *, keep_bytes: bool = False) -> str:
 
 
 def printable_data(value: Any) -> Any:
-    """Return JSON's data with every text in it printable, of any number of lines."""
+    """Return JSON data with all texts made printable; texts may have several lines."""
     if isinstance(value, str):
         return printable_lines(value)
     if isinstance(value, Mapping):
@@ -53,7 +53,7 @@ def printable_data(value: Any) -> Any:
 
 
 def comment_line(text: str) -> str:
-    """Return a line of a comment, for the languages that begin one with ``#``."""
+    """Return a comment of one line, for languages in which ``#`` begins a comment."""
     return f"# {printable(' '.join(text.split()))}".rstrip()
 
 

@@ -1,8 +1,8 @@
-"""Redaction of a log: values of queries, and parts of paths that may be secrets.
+"""Redaction of a log: query values, and parts of paths that may be secrets.
 
-A rule looks at the form of a text alone, so it finds what is likely a secret, and no more; the
-rules are in docs/workloads.md. What is replaced becomes a word in capitals that any server can
-serve: ``/reset/TOKEN``.
+A rule looks at the form of a text alone, so it finds likely secrets and no more; docs/workloads.md
+lists the rules. A redacted part becomes a word in capitals that any server can serve:
+``/reset/TOKEN``.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ _UUID = re.compile(r"(?i)(?<![0-9a-f])[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(
 _HEX = re.compile(r"(?i)(?<![0-9a-z])(?:0x)?[0-9a-f]{32,}(?![0-9a-z])")
 _RUN = re.compile(r"[A-Za-z0-9_+/=-]{20,}")
 _TURNS = 0.2
-"""Least share of neighbours of two kinds (capital, small letter, digit) in what looks random: a
-random base64 text has 0.64, a hexadecimal one 0.47, words in one case have none."""
+"""Least share of neighbouring characters of two kinds (capital, small letter, digit) in a text that
+looks random: random base64 has 0.64, hexadecimal 0.47, words in one case 0."""
 _NAME = re.compile(r"[A-Za-z0-9_.\[\]-]{1,40}")
 
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """A target with what was left out of it."""
+    """A redacted target, with the kinds of its redactions."""
 
     target: str
     kinds: tuple[str, ...]
-    """Redacted kinds, in words, once for each place."""
+    """Names of the redacted kinds, one for each redaction."""
 
 
 @lru_cache(maxsize=1 << 12)
 def redact(target: str, *, keep_query: bool = False) -> Redacted:
-    """Return a request's target without values of its query, and without likely secrets.
+    """Return a request's target without query values and likely secrets.
 
     Args:
-        target: path, and perhaps a query.
-        keep_query: keep the query's values, other than likely secrets.
+        target: path with an optional query.
+        keep_query: keep query values that are not likely secrets.
     """
     kinds: list[str] = []
     path, mark, query = target.partition("?")
@@ -63,12 +63,12 @@ def redact(target: str, *, keep_query: bool = False) -> Redacted:
 
 
 def redaction_summary(kinds: Counter[str]) -> str:
-    """Return how many of which kind were left out, in words; empty if none."""
+    """Return the number of redactions of each kind, in words; empty if none."""
     return ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
 
 
 def _segment(text: str, kinds: list[str]) -> str:
-    """Return one segment of a path, whose parameters (``;jsessionid=…``) lose their values."""
+    """Return one segment of a path, without the values of its parameters (``;jsessionid=…``)."""
     name, *parameters = text.split(";")
     words = [_secrets(name, kinds)]
     for parameter in parameters:
@@ -84,7 +84,7 @@ def _pair(text: str, kinds: list[str], *, keep: bool) -> str:
     if keep:
         return _secrets(name, kinds) + mark + _secrets(value, kinds)
     if not mark or not _NAME.fullmatch(name):
-        # Without a name of its own it is a value: ?reset-3f9a
+        # A text without a name is a value: ?reset-3f9a
         value, name, mark = text, "", ""
     if value:
         kinds.append(QUERY)
@@ -93,7 +93,7 @@ def _pair(text: str, kinds: list[str], *, keep: bool) -> str:
 
 def _secrets(text: str, kinds: list[str]) -> str:
     """Return a text with its likely secrets replaced."""
-    # Escapes may hide one: user%40example.org.
+    # Escapes may hide a secret: user%40example.org.
     plain = unquote(text)
     found = plain
     for word, pattern in (("JWT", _JWT), ("EMAIL", _EMAIL), ("UUID", _UUID), ("HEX", _HEX)):
@@ -115,7 +115,7 @@ def _looks_random(text: str) -> bool:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as part of a target, what is not plain escaped."""
+    """Return a text as part of a target, with special characters escaped."""
     return re.sub(
         r"[^A-Za-z0-9_.~+@:,!$*'()-]",
         lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "replace")),

@@ -1,4 +1,4 @@
-"""A configuration as statements: statements by block, independent of the layout."""
+"""A configuration as statements with their blocks, independent of the layout."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Statement:
     words: tuple[str, ...]
     """Name and arguments, without quotes."""
     within: tuple[tuple[str, ...], ...] = ()
-    """Words of the blocks around it, the outermost first."""
+    """Words of the enclosing blocks, outermost first."""
 
     @property
     def name(self) -> str:
-        """The first word; empty for a block that has none."""
+        """The first word; empty for a block without words."""
         return self.words[0] if self.words else ""
 
 

@@ -114,11 +114,11 @@ def _text(most: int = LONGEST_TEXT, least: int = 0) -> Rule:
 def _line(value: str) -> None:
     """One line of printable characters; it may be empty."""
     if len(value) > LONGEST_PATH or not value.isprintable():
-        raise ValueError(f"{_brief(value)} is no line of text")
+        raise ValueError(f"{_brief(value)} is not a line of text")
 
 
 def component(value: str) -> None:
-    """Refuse what is no single component of a path.
+    """Refuse what is not a single component of a path.
 
     Raises:
         ValueError: it is empty, too long, ``.`` or ``..``, or has a separator or control character.
@@ -130,14 +130,14 @@ def component(value: str) -> None:
         or "/" in value
         or "\\" in value
     ):
-        raise ValueError(f"{_brief(value)} is no name; it must be one component of a path")
+        raise ValueError(f"{_brief(value)} is not a name; it must be one component of a path")
 
 
 def relative_path(value: str) -> None:
-    """Refuse what is no relative path, or leaves its folder.
+    """Refuse what is not a relative path, or leaves its folder.
 
     Raises:
-        ValueError: it is absolute, too long, or one of its components is no name.
+        ValueError: it is absolute, too long, or one of its components is not a name.
     """
     if len(value) > LONGEST_PATH:
         raise ValueError(f"{_brief(value)} is too long for a path")
@@ -145,7 +145,9 @@ def relative_path(value: str) -> None:
         for part in value.split("/"):
             component(part)
     except ValueError:
-        raise ValueError(f"{_brief(value)} is no relative path that stays in its folder") from None
+        raise ValueError(
+            f"{_brief(value)} is not a relative path that stays in its folder"
+        ) from None
 
 
 def _or_empty(rule: Rule) -> Rule:
@@ -161,7 +163,7 @@ def _matches(pattern: str, what: str) -> Rule:
 
     def rule(value: str) -> None:
         if not form.fullmatch(value):
-            raise ValueError(f"{_brief(value)} is no {what}")
+            raise ValueError(f"{_brief(value)} is not a {what}")
 
     return rule
 
@@ -197,7 +199,7 @@ def _definition(values: Mapping[str, Any]) -> None:
     for value in values.values():
         for item in value if isinstance(value, list | tuple) else (value,):
             if not isinstance(item, str | int | float | None):
-                words = f"{_brief(repr(item))} is no value of an option"
+                words = f"{_brief(repr(item))} is not a value of an option"
                 raise ValueError(words)  # noqa: TRY004 - every rule has one kind of error
             if isinstance(item, str):
                 _line(item)

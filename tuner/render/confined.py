@@ -150,7 +150,7 @@ def _exchange(process: subprocess.Popen[bytes], request: bytes) -> bytes | None:
 def main() -> None:
     """Answer requests on standard input until it ends."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    # What a template may print by whatever way is no answer.
+    # What a template may print by whatever way is not an answer.
     os.dup2(2, 1)
     while len(head := requests.read(_SIZE.size)) == _SIZE.size:
         job, cpu_s = pickle.loads(requests.read(_SIZE.unpack(head)[0]))  # noqa: S301 - the parent's

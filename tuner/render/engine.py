@@ -140,7 +140,9 @@ def fill(
         DefinitionError: the template is wrong, with its file and line.
     """
     if not _MASK.fullmatch(context["placement"].cpu_mask):
-        raise DefinitionError(f"{context['placement'].cpu_mask!r} is no mask of CPUs such as 0110")
+        raise DefinitionError(
+            f"{context['placement'].cpu_mask!r} is not a mask of CPUs such as 0110"
+        )
     environment, name = _environment(template, sources, syntax)
     try:
         text = environment.get_template(name).render(context)
@@ -174,7 +176,7 @@ def _environment(
     loaders = [jinja2.FunctionLoader(own.get), jinja2.FileSystemLoader(data_dir("templates"))]
     name = template if template in own else f"{template}.{syntax.suffix}.j2"
     if template not in own and not _TEMPLATE_NAME.fullmatch(template):
-        raise DefinitionError(f"{template!r} is no name of a template such as nginx/static")
+        raise DefinitionError(f"{template!r} is not a name of a template such as nginx/static")
     # Sandboxed: a template from elsewhere writes text and does nothing else. What it writes is
     # quoted by `finalize`; autoescape makes macros and blocks Markup, so nothing is quoted twice.
     environment = ImmutableSandboxedEnvironment(

@@ -31,7 +31,7 @@ _LONGEST_CHUNK = 3000
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The place of one instance: everything in its file that is no parameter."""
+    """The place of one instance: everything in its file that is not a parameter."""
 
     listen: str
     """``127.0.0.1:18080``, or a port alone."""

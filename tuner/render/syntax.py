@@ -59,7 +59,7 @@ def plain_text(value: object, *, on: str = "on", off: str = "off") -> str:
     """Return a value as text, not yet quoted: switches by their words, numbers as they are.
 
     Raises:
-        DefinitionError: it holds a control character, or is no value at all.
+        DefinitionError: it holds a control character, or is not a value at all.
     """
     match value:
         case bool():

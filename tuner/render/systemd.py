@@ -62,8 +62,8 @@ def unit_of(service: str, environment: str) -> Unit | None:
     for row in rows:
         if not _SEARCHED.fullmatch(row):
             raise StoreError(
-                f"{row!r} is no variable that tuner sets for {service}; allowed: GOGC, GOMEMLIMIT"
-                " and GOMAXPROCS, each with a plain value"
+                f"{row!r} is not a variable that tuner sets for {service}; allowed: GOGC,"
+                " GOMEMLIMIT and GOMAXPROCS, each with a plain value"
             )
     folder = drop_ins(service)
     files = {f"{folder}/{DROP_IN}": drop_in(folder), f"{folder}/{VARIABLES}": environment}

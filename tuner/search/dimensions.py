@@ -1,8 +1,8 @@
-"""A space's parameters as Optuna's dimensions, and back.
+"""Conversion between a space's parameters and Optuna's dimensions.
 
 A parameter with special values (0, "off") becomes two dimensions: a choice of the special value
-or the range, and, in the range only, the number. A parameter whose condition does not hold has
-none. TPE with ``group=True`` models each set of dimensions that occur together.
+or the range, and, in the range only, the number. A parameter with an unmet condition has none. TPE
+with ``group=True`` models each set of dimensions that occur together.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Dimensions = tuple[dict[str, Value], dict[str, "BaseDistribution"]]
 def suggest(
     trial: optuna.Trial, space: Space, allow: Collection[str], base: Configuration
 ) -> Configuration:
-    """Draw a value for every searched parameter that is active; the rest is as in ``base``."""
+    """Draw a value for every active searched parameter; take the rest from ``base``."""
     return space.propose(space.searched(allow), base, lambda p: _suggest(trial, p))
 
 
@@ -50,7 +50,7 @@ def vary(
     centre: Configuration,
     changes: Callable[[], bool],
 ) -> Configuration:
-    """Draw a neighbour: ``changes`` says of each parameter whether it is drawn anew."""
+    """Draw a neighbour; ``changes`` returns whether to draw the next parameter anew."""
     chosen: Mapping[str, Value] = centre.values
 
     def pick(parameter: Parameter) -> Value:
@@ -62,7 +62,7 @@ def vary(
 
 
 def dimensions_of(space: Space, allow: Collection[str], configuration: Configuration) -> Dimensions:
-    """The dimensions and values under which a sampler would have proposed a configuration."""
+    """Return the dimensions and values with which a sampler would propose a configuration."""
     values: dict[str, Value] = {}
     domains: dict[str, BaseDistribution] = {}
     chosen: Mapping[str, Value] = configuration.values
@@ -88,8 +88,8 @@ def distances(
 ) -> NDArray[np.float64]:
     """Return the distances between configurations in each searched parameter, 0 to 1.
 
-    In a range by the share of it, on the scale that it is searched on. Two different choices, a
-    special value and a number, or a value and none are 1 apart.
+    Within a range, the distance is a share of the range, on its search scale. Two different
+    choices, a special value and a number, or a value and no value are 1 apart.
 
     Returns:
         Shape (some, others, parameters).
@@ -128,7 +128,7 @@ def _share_of_range(parameter: Parameter, value: Value | None) -> float | None:
 
 
 def by_parameter(shares: Mapping[str, float]) -> dict[str, float]:
-    """Return figures by dimension, added up by the parameter that the dimensions belong to."""
+    """Return the sums of figures by dimension over the dimensions of each parameter."""
     added: dict[str, float] = {}
     for dimension, share in shares.items():
         name = dimension.removesuffix(_KIND)

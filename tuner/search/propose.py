@@ -1,14 +1,14 @@
-"""Proposals: what to try next, given every trial's figure as known now.
+"""Proposals: the configurations to try next, from the current figure of every trial.
 
-Optuna draws many more configurations than are wanted, and a surrogate of all figures so far chooses
-among them: half are neighbours of the best, a fiftieth is drawn by TPE (Bergstra et al. 2011;
-multivariate and grouped as in Falkner et al. 2018), the rest blindly. Each proposal is the
-best of them in one draw from what the surrogate holds possible (Thompson, Biometrika 25, 1933): so
-a batch spreads by how much is unknown, and where nothing is known anything may be tried.
+Optuna draws many more configurations than needed, and a surrogate of all figures so far chooses
+from them. Half are neighbours of the best, a fiftieth is drawn by TPE (Bergstra et al. 2011;
+multivariate and grouped as in Falkner et al. 2018), and the rest at random. Each proposal is the
+best of them in one draw from the surrogate's posterior (Thompson, Biometrika 25, 1933), so a batch
+spreads in proportion to the uncertainty.
 
-A trial is measured again in later blocks, so its figure changes; a reported value in Optuna does
-not. The sampler therefore works on a study in memory that is made anew from the record before
-each block: proposals are a function of the record and the seed.
+Later blocks measure a trial again, so its figure changes, but a value reported to Optuna does not.
+The sampler therefore works on a study in memory that is rebuilt from the record before each block:
+proposals are a function of the record and the seed.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ if TYPE_CHECKING:
 _FIRST = 8
 """Trials before a model chooses: one block."""
 _STARTUP = 16
-"""Trials before TPE models anything: two blocks. In a space with conditions, fewer may all lie in
+"""Trials before TPE builds a model: two blocks. In a space with conditions, fewer may all lie in
 one branch, and TPE then stays there."""
 _POOL = 20
 """Draws for each proposal, among which the surrogate chooses."""
 _MOST_MODELLED = 200
-"""Trials that the surrogate is fitted to, half of them the best and half the latest: its cost grows
-with the third power."""
+"""Most trials that the surrogate is fitted to, half the best and half the latest; its cost is
+cubic."""
 _KNOWN_SD = 0.01
-"""Standard deviation of what is known without a look, ln units; not 0 for the arithmetic's sake."""
+"""Standard deviation of a figure known without a look, ln units; above 0 to keep it invertible."""
 _LOOK_SEES = 2.0
-"""Standard deviations of a look that make a difference."""
+"""Standard deviations of a look that count as a visible difference."""
 _BLIND = 0.25
-"""Share of the proposals that is drawn without TPE, for the branches that it gave up."""
+"""Share of the proposals drawn without TPE, for branches that TPE no longer visits."""
 _BLIND_POOL = 0.48
-"""The same of draws among which the surrogate chooses: a draw by TPE takes ten times as long."""
+"""The same where the surrogate chooses from the draws: a draw by TPE takes ten times as long."""
 _NEAR = 0.5
-"""Share that varies one of the best ``_CENTRES``, each parameter with the chance ``_CHANGED``:
-where the best ones differ by less than a look's noise, TPE proposes ever the same."""
+"""Share that varies one of the best ``_CENTRES``, each parameter with probability ``_CHANGED``:
+where the best ones differ by less than the noise of a look, TPE repeats itself."""
 _CENTRES = 3
 _CHANGED = 0.25
 _ATTEMPTS = 30
-"""Draws per proposal before a space is taken to be exhausted: more than the pool."""
+"""Draws per proposal after which the space counts as exhausted; more than the pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class MeasuredTrial:
     losses: tuple[float, ...] | None
     """Mean signed log ratio of each objective; None if infeasible."""
     looks: int = 1
-    """Number of looks behind each mean; 0 for the baseline and for infeasible ones."""
+    """Number of looks in each mean; 0 for the baseline and for infeasible trials."""
     excess: Mapping[str, float] = field(default_factory=dict)
-    """Excess over each limit; 0 or less holds. The sampler avoids the rest."""
+    """Excess over each limit; above 0 the limit is broken, and the sampler avoids it."""
 
 
 def propose(
@@ -87,21 +87,20 @@ def propose(
 
     Args:
         space: the search space, bound to the host.
-        allow: names of the parameters whose trade the user accepts.
-        base: gives the values of parameters that are not searched.
+        allow: names of the parameters with a trade-off that the user accepts.
+        base: source of the values of parameters that are not searched.
         seen: all trials so far, in their order.
-        count: how many are wanted.
-        seed: of the sampler; the same arguments give the same proposals.
+        count: number of configurations to draw.
+        seed: seed of the sampler; the same arguments give the same proposals.
         noise: standard deviation of a single look, ln units.
-        objectives: how many; of two, TPE looks for the front (Ozaki et al. 2022), and no surrogate
-            chooses.
-        pending: what other workers measure now. It is not proposed again, and to TPE it counts as
-            bad until its figure is known, as the proposals of one batch do (constant liar,
-            Ginsbourger et al. 2010), so that workers spread.
+        objectives: number of objectives; with two, TPE looks for the front (Ozaki et al. 2022)
+            without a surrogate.
+        pending: configurations that other workers measure now. They are not proposed again, and
+            TPE takes them for bad until their figures are known, like the proposals of one
+            batch (constant liar, Ginsbourger et al. 2010), so that workers spread.
 
     Returns:
-        At most ``count`` configurations that differ from each other and from all seen; fewer
-        when the space has no more.
+        At most ``count`` new, distinct configurations; fewer when the space is exhausted.
     """
     import optuna
 
@@ -136,7 +135,7 @@ def propose(
         try:
             configuration = draw()
         except DefinitionError:
-            # A relation between parameters does not hold, which a space's ranges need not exclude.
+            # A relation between parameters does not hold; ranges alone need not exclude that.
             continue
         if configuration.digest not in known:
             known.add(configuration.digest)
@@ -156,10 +155,10 @@ def _choose(
     noise: float,
     seed: int,
 ) -> list[Configuration]:
-    """Return the best of those drawn, each by one draw from the surrogate's posterior."""
+    """Return the best drawn configurations, each by one draw from the surrogate's posterior."""
     seen = _modelled(seen)
     known = [sum(trial.losses) if trial.losses and _keeps(trial) else np.nan for trial in seen]
-    # Who is infeasible is taken to be worse than the worst, by what a look would show.
+    # An infeasible trial counts as visibly worse than the worst feasible one.
     values = np.nan_to_num(known, nan=float(np.nanmax(known, initial=0.0)) + _LOOK_SEES * noise)
     looks = np.array([trial.looks for trial in seen])
     variances = np.where(looks > 0, noise**2 / np.maximum(1, looks), _KNOWN_SD**2)
@@ -178,7 +177,7 @@ def _choose(
 
 
 def _modelled(seen: Sequence[MeasuredTrial]) -> Sequence[MeasuredTrial]:
-    """Return the baseline, and of many trials the best and the latest."""
+    """Return the baseline with the best and the latest trials."""
     if len(seen) <= _MOST_MODELLED:
         return seen
     latest = len(seen) - _MOST_MODELLED // 2
@@ -190,12 +189,12 @@ def _modelled(seen: Sequence[MeasuredTrial]) -> Sequence[MeasuredTrial]:
 def as_optunas(
     seen: Sequence[MeasuredTrial], space: Space, allow: Collection[str]
 ) -> list[optuna.trial.FrozenTrial]:
-    """Return trials as Optuna has them, with their parameters."""
+    """Return trials as frozen Optuna trials with their parameters."""
     return [_frozen(trial, space, allow) for trial in seen]
 
 
 def _best(seen: Sequence[MeasuredTrial]) -> list[Configuration]:
-    """Return the first few by the product of their ratios, of those that keep to the limits."""
+    """Return the best few within the limits, by the product of their ratios."""
     measured = [(sum(t.losses), t.configuration) for t in seen if t.losses and _keeps(t)]
     return [found for _, found in sorted(measured, key=lambda entry: entry[0])[:_CENTRES]]
 
@@ -206,7 +205,7 @@ def _keeps(trial: MeasuredTrial) -> bool:
 
 def _sampler(optuna: Any, seed: int) -> Any:
     with warnings.catch_warnings():
-        # Grouping is experimental since 2.8 and what conditional spaces need.
+        # Conditional spaces need grouping, which is experimental since 2.8.
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         return optuna.samplers.TPESampler(
             multivariate=True,
@@ -246,7 +245,7 @@ def _running(
 def _inside(
     configuration: Configuration, space: Space, allow: Collection[str]
 ) -> tuple[dict[str, Value], dict[str, BaseDistribution]]:
-    """Return the dimensions whose value lies in their domain; the sampler knows of no others."""
+    """Return the dimensions with a value in their domain; the sampler models no others."""
     values, domains = dimensions_of(space, allow, configuration)
     inside = {
         name: domain

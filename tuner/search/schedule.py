@@ -1,9 +1,9 @@
-"""The schedule of looks: which trials the next block measures.
+"""The schedule of looks: the trials that the next block measures.
 
 Successive halving with re-measurement (Jamieson and Talwalkar 2016, on means instead of longer
 runs): every trial gets one short look, the better part of those three, the best of them five, and
-so on. A figure is a mean over blocks, and who is chosen at the end is chosen by what is safe to say
-of it, so that a lucky look does not decide.
+so on. A figure is a mean over blocks. The final choice uses an upper bound of that mean, so that a
+lucky look does not decide.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from tuner.record.model import Trial
 from tuner.stats.noise import repeat_noise
 
 RUNGS = (1, 3, 5, 9, 15)
-"""Looks after which a trial must be among the better part to be measured again."""
+"""Numbers of looks at which only the better part of the trials goes on."""
 KEEP = 1 / 4
 """Share of the trials of a rung that go on to the next."""
 CAUTION = 2.0
-"""Standard errors that are added to a trial's mean loss before the best is chosen."""
+"""Standard errors added to a trial's mean loss before the best is chosen."""
 _LEAST_DEVIATIONS = 4
-"""Below this number of deviations the noise of a look is not known."""
+"""Fewest deviations from which the noise of a look is estimated."""
 
 
 def again(trials: Sequence[Trial], slots: int, goals: Goals) -> list[Trial]:
     """Return the racing trials most worth another look, best first, at most ``slots``.
 
-    A trial is worth it while its looks are below the next rung and it is among the best ``KEEP``
+    A trial qualifies while its looks are below the next rung and it is among the best ``KEEP``
     of all trials that have at least the looks of its own rung.
     """
     worthy = []
@@ -46,28 +46,28 @@ def again(trials: Sequence[Trial], slots: int, goals: Goals) -> list[Trial]:
 
 
 def finalists(trials: Sequence[Trial], slots: int, goals: Goals) -> list[Trial]:
-    """The best racing trials that still lack looks: what the last blocks of a search measure."""
+    """Return the best racing trials that lack looks, for the last blocks of a search."""
     short = [t for t in best_first(trials, goals)[:slots] if len(t.losses) < RUNGS[-1]]
     return [t for t in short if t.state == "racing"]
 
 
 def best_first(trials: Sequence[Trial], goals: Goals) -> list[Trial]:
-    """Measured, feasible proposals, best first; more looks first among equals."""
+    """Return measured, feasible proposals, best first; among equals, more looks first."""
     return ranked([t for t in trials if t.losses and t.state in {"racing", "complete"}], goals)
 
 
 def winner(trials: Sequence[Trial], goals: Goals) -> Trial | None:
-    """The trial to be confirmed; see ``leaders``. None if nothing that may be was measured."""
+    """Return the first of ``leaders``, the trial to confirm; None if there are none."""
     return next(iter(leaders(trials, 1, goals)), None)
 
 
 def leaders(trials: Sequence[Trial], count: int, goals: Goals) -> list[Trial]:
-    """Return the first ``count`` of the trials that keep to the constraints: what is confirmed.
+    """Return the best ``count`` trials that keep to the constraints, for the confirmation.
 
-    By the upper bound of the mean loss, ``CAUTION`` standard errors above it: the best of many
-    single looks is mostly luck, and a trial with few looks has to be better by more. With two
-    objectives, one point of the front, by the rule of the choice, of the trials with the most
-    looks demanded.
+    Trials are ordered by the upper bound of their mean loss, ``CAUTION`` standard errors above
+    it: the best of many single looks is mostly luck, so a trial with few looks has to be better
+    by more. With two objectives, return one point of the front, chosen among the trials with
+    the most looks.
     """
     allowed = [t for t in best_first(trials, goals) if not beyond(t, goals)]
     if goals.second is None:
@@ -84,9 +84,9 @@ def leaders(trials: Sequence[Trial], count: int, goals: Goals) -> list[Trial]:
 
 
 def look_noise(trials: Sequence[Trial]) -> float:
-    """Standard deviation of a single look, ln units: how trials with several looks differ in them.
+    """Return the standard deviation of a single look, ln units, from trials with several looks.
 
-    0 while too little was measured twice.
+    Return 0 while too few trials have two looks.
     """
     return repeat_noise([list(trial.losses.values()) for trial in trials], _LEAST_DEVIATIONS)
 
@@ -96,5 +96,5 @@ def _doubt(trial: Trial, noise: float) -> float:
 
 
 def _informative(trials: Sequence[Trial], rung: int) -> bool:
-    """Return whether enough trials reached the rung to say who is in its better part."""
+    """Return whether enough trials reached the rung to identify its better part."""
     return sum(len(trial.losses) >= rung for trial in trials) * KEEP >= 1

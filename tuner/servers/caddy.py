@@ -138,11 +138,11 @@ def detect(binary: str | None = None) -> ServerFacts:
 
 def parse_build(said: str, modules: str, build: str, binary: str) -> ServerFacts:
     """Read the texts of ``caddy version``, ``list-modules`` and ``build-info``."""
-    told = version(r"\Av?([0-9]+(?:\.[0-9]+)+)", said, f"{binary} version")
+    found = version(r"\Av?([0-9]+(?:\.[0-9]+)+)", said, f"{binary} version")
     # One module in each line, and below each kind how many there are.
     names = re.findall(r"^[a-z0-9_.]+$", modules, re.MULTILINE)
     text = f"caddy {said.strip()}\n{build.strip()}"
-    return ServerFacts(name, binary, told, tuple(sorted(names)), text)
+    return ServerFacts(name, binary, found, tuple(sorted(names)), text)
 
 
 def refuses(server: ServerFacts, wire: Wire) -> str:

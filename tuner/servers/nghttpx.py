@@ -90,8 +90,8 @@ def detect(binary: str | None = None) -> ServerFacts:
 
 def parse_build(text: str, binary: str) -> ServerFacts:
     """Read the text of ``nghttpx --version``."""
-    told = version(r"nghttp2/([0-9]+(?:\.[0-9]+)+)", text, f"{binary} --version")
-    return ServerFacts(name, binary, told, (), text.strip())
+    found = version(r"nghttp2/([0-9]+(?:\.[0-9]+)+)", text, f"{binary} --version")
+    return ServerFacts(name, binary, found, (), text.strip())
 
 
 def refuses(server: ServerFacts, wire: Wire) -> str:

@@ -47,11 +47,11 @@ def detect(binary: str | None = None) -> ServerFacts:
 
 def parse_build(text: str, binary: str) -> ServerFacts:
     """Read the text of ``nginx -V``."""
-    told = version(r"nginx version: [^/]+/([0-9.]+)", text, f"{binary} -V")
+    found = version(r"nginx version: [^/]+/([0-9.]+)", text, f"{binary} -V")
     # What is built as a dynamic module is there only where load_module asks for it.
     words = re.findall(r"--with-([a-z0-9_-]+)(?![a-z0-9_-]|=dynamic)", text)
     modules = tuple(sorted({word.removesuffix("_module") for word in words}))
-    return ServerFacts(name, binary, told, modules, text.strip())
+    return ServerFacts(name, binary, found, modules, text.strip())
 
 
 def refuses(server: ServerFacts, wire: Wire) -> str:

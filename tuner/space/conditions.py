@@ -1,7 +1,7 @@
 """The conditions under which a parameter of a space has an effect.
 
-Conditions on the workload hold or not for the whole study, so they are settled as the space is
-bound; what remains is about the values of earlier parameters. docs/spaces.md describes the format.
+Conditions on the workload are the same for the whole study, so binding the space settles them. The
+others are on the values of earlier parameters. docs/spaces.md describes the format.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tuner.space.parameter import Condition, Parameter
 from tuner.space.requires import Unavailable, require_workload
 
 RESERVED = ("workload", "any")
-"""Words that stand under ``when`` along with parameters, and so name none."""
+"""Keys under ``when`` that are not names of parameters."""
 
 Group = tuple[Condition, ...]
 
@@ -30,12 +30,12 @@ def conditions(
     """Read a parameter's ``when``.
 
     Returns:
-        Conditions that must all hold, and groups of which one must hold; no groups: no more is
-        asked.
+        Conditions that must all hold, and alternative groups, one of which must hold if there
+        are any.
 
     Raises:
-        Unavailable: it cannot hold here.
-        DefinitionError: it is wrong, at its line.
+        Unavailable: the conditions cannot hold here.
+        DefinitionError: the file is wrong, with its line.
     """
     entries = node.entries()
     any_of = entries.pop("any", None)
@@ -66,7 +66,7 @@ def _either(
             workload=all(reason.workload for reason in impossible),
             itself=False,
         )
-    # A group without a condition is one whose conditions the workload has settled: it holds.
+    # The workload has settled all conditions of an empty group: it holds.
     return () if any(not group for group in groups) else tuple(groups)
 
 
@@ -81,7 +81,7 @@ def _group(
         if name == "workload":
             require_workload(wanted, facts)
         elif name in left_out:
-            # What does not exist here is off.
+            # A parameter that does not exist here is off.
             if isinstance(wanted.content, str) and SWITCH.get(wanted.content.lower()) is False:
                 continue
             gone = left_out[name]
@@ -93,7 +93,8 @@ def _group(
             )
         elif name not in earlier:
             raise wanted.error(
-                f"{quoted(name)} is no earlier parameter; earlier: {', '.join(earlier) or 'none'}"
+                f"{quoted(name)} is not an earlier parameter; earlier:"
+                f" {', '.join(earlier) or 'none'}"
             )
         else:
             found.append(_condition(wanted, earlier[name]))
@@ -113,7 +114,9 @@ def _condition(node: Node, other: Parameter) -> Condition:
     limit = _read_all(keys["above"], other.read, [keys["above"]])
     numbers = [value for value in (other.high, *other.special) if not isinstance(value, str)]
     if isinstance(limit[0], str) or max(numbers) <= limit[0]:
-        raise Unavailable(f"applies only with {other.name} above {limit[0]}, which cannot be here")
+        raise Unavailable(
+            f"applies only with {other.name} above {limit[0]}, which is impossible here"
+        )
     return Condition(other.name, "above", limit)
 
 

@@ -14,9 +14,9 @@ Value = bool | int | float | str
 class Configuration:
     """Values by parameter name, sorted, without parameters that are inactive.
 
-    Two configurations are the same if and only if their digests are: a parameter whose
-    condition does not hold (``tcp_nopush`` without ``sendfile``) has no value, so that
-    proposals which differ only in what the server would ignore are one configuration.
+    Two configurations are equal if and only if their digests are. A parameter with an unmet
+    condition (``tcp_nopush`` without ``sendfile``) has no value, so proposals that differ only
+    in settings that the server ignores are one configuration.
     """
 
     space: str
@@ -24,7 +24,7 @@ class Configuration:
 
     @classmethod
     def of(cls, space: str, values: Mapping[str, Value]) -> Configuration:
-        """Build from a mapping; the order of its keys does not matter."""
+        """Build a configuration from a mapping; the order of keys does not matter."""
         return cls(space, tuple(sorted(values.items())))
 
     @property
@@ -34,7 +34,7 @@ class Configuration:
 
     @property
     def digest(self) -> str:
-        """First 12 hex digits of SHA-256 over the canonical JSON form: the identity."""
+        """Identity: first 12 hex digits of SHA-256 over the canonical JSON form."""
         text = json.dumps([self.space, self.items], separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

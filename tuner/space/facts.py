@@ -1,4 +1,4 @@
-"""Facts that bounds and requirements of a space may use: host, server and workload."""
+"""Facts of host, server and workload for bounds and requirements of a space."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class SpaceFacts:
     tls: bool = False
     protocol: Protocol = "http1"
     streams: int = 1
-    """Requests that a connection may carry at the same time."""
+    """Most concurrent requests on a connection."""
     response_bytes: int = 0
-    """Body of the largest answer; 0 if it is not known."""
+    """Body of the largest answer, bytes; 0 if unknown."""
     request_bytes: int = 0
-    """Body of the largest request."""
+    """Body of the largest request, bytes."""
     proxied: bool = False
-    """True if there is a server behind this one."""
+    """True if the server is a proxy."""
     kernel: tuple[int, ...] = ()
-    """The target's Linux, ``(6, 1, 0)``; empty if it is not known."""
+    """Version of the target's Linux, ``(6, 1, 0)``; empty if unknown."""
     kernel_tls: bool = False
-    """True if the kernel's TLS is loaded: only root could load it on demand."""
+    """True if the kernel's TLS is loaded; only root can load it."""
     openssl: tuple[int, ...] = ()
     """OpenSSL version of the server; empty if it uses another library, or is unknown."""
     somaxconn: int = 65_535
@@ -45,15 +45,15 @@ class SpaceFacts:
 
     @property
     def requests_in_flight(self) -> int:
-        """The most that the workload can have open at a time."""
+        """Most requests that the workload can have open at a time."""
         return self.connections * self.streams
 
     @property
     def quic_streams(self) -> int:
-        """The most streams of all QUIC connections together; 0 over other transports.
+        """Most concurrent streams of all QUIC connections; 0 for other transports.
 
-        Of each connection the requests, and the three that a client opens for control and QPACK
-        (RFC 9114, section 6.2) with as many of the server's.
+        Each connection has its requests, and three streams of each side for control and QPACK (RFC
+        9114, section 6.2).
         """
         return self.connections * (self.streams + 6) if self.protocol == "http3" else 0
 
@@ -85,12 +85,12 @@ class SpaceFacts:
 def space_facts(
     host: HostFacts, server: ServerFacts, workload: Workload, server_cores: int
 ) -> SpaceFacts:
-    """Return all that a space is bound to.
+    """Return the facts that a space is bound to.
 
     Args:
         host: the target.
         server: the server under test.
-        workload: what it will be asked.
+        workload: the workload of the study.
         server_cores: CPUs that the server may use.
     """
     return SpaceFacts(
@@ -114,7 +114,7 @@ def space_facts(
 
 
 def _largest_answer(workload: Workload) -> int:
-    """Return as expected; of answers without an expectation all that could be asked for counts."""
+    """Return the largest expected answer; without an expectation any file of the site counts."""
     expected = [request.expect_length for request in workload.requests]
     known = [length for length in expected if length is not None]
     if None in expected:

@@ -1,4 +1,4 @@
-"""Reads a space's file and binds it to the facts: every bound becomes a number.
+"""Reader of a space's file, which binds it to the facts: every bound becomes a number.
 
 docs/spaces.md describes the format.
 """
@@ -44,12 +44,12 @@ class Order:
     right: str
     strict: bool
     facts: tuple[tuple[str, int | float], ...]
-    """Further names that it may use; a parameter of the same name comes first."""
+    """Further names in the relation; parameters of the same name take precedence."""
     names: frozenset[str]
-    """Parameters that it is about."""
+    """Parameters in the relation."""
 
     def holds(self, values: Mapping[str, Value]) -> bool:
-        """Return whether it holds; it does where a parameter of it is inactive, or is a word."""
+        """Return whether the relation holds; it does if one value is inactive or not a number."""
         here = {name: values.get(name) for name in self.names}
         numbers = dict(self.facts)
         for name, value in here.items():
@@ -68,7 +68,7 @@ class BoundFile:
     server: str
     template: str
     templates: tuple[str, ...]
-    """Further templates beside the file that the template may be made of."""
+    """Further template files in the same folder, for includes."""
     summary: str
     parameters: tuple[Parameter, ...]
     orders: tuple[Order, ...]
@@ -77,7 +77,8 @@ class BoundFile:
     unused: tuple[tuple[str, str], ...]
     """Parameters that this workload makes pointless, with the reason."""
     forced: tuple[tuple[str, str], ...]
-    """Parameters that are never searched, were it not for the user's word; with the reason."""
+    """Parameters that ``--force`` enabled, with the reason why they are never searched
+    otherwise."""
 
 
 def bind(root: Node, facts: SpaceFacts, force: Collection[str] = ()) -> BoundFile:
@@ -85,24 +86,24 @@ def bind(root: Node, facts: SpaceFacts, force: Collection[str] = ()) -> BoundFil
 
     Args:
         root: the file.
-        facts: what its bounds and requirements depend on.
-        force: parameters that may be searched although they never are.
+        facts: facts for its bounds and requirements.
+        force: parameters to search although they are on the never-list.
 
     Raises:
-        DefinitionError: the file is wrong, at its line.
+        DefinitionError: the file is wrong, with its line.
     """
     keys = root.mapping(required=("space", "server", "parameters"), optional=_OPTIONAL)
     server = keys["server"].one_of((*SERVER_NAMES, "kernel"))
     name = keys["space"].text()
     if not _SPACE_NAME.fullmatch(name) or not name.startswith(f"{server}/"):
-        raise keys["space"].error(f"{quoted(name)} is no name of a space; write {server}/NAME")
+        raise keys["space"].error(f"{quoted(name)} is not a name for a space; write {server}/NAME")
     bound: dict[str, Parameter] = {}
     left_out: dict[str, Unavailable] = {}
     forced: dict[str, str] = {}
     names = _KERNEL_NAME if server == "kernel" else _NAME
     for key, node in parameter_nodes(root):
         if not names.fullmatch(key) or key in RESERVED:
-            raise node.error(f"{quoted(key)} is no name; allowed: a-z, 0-9 and _")
+            raise node.error(f"{quoted(key)} is not a name; allowed: a-z, 0-9 and _")
         try:
             parameter = _parameter(node, key, facts, bound, left_out)
         except Unavailable as missing:
@@ -130,14 +131,14 @@ def bind(root: Node, facts: SpaceFacts, force: Collection[str] = ()) -> BoundFil
 def _templates(node: Node) -> tuple[str, ...]:
     for item in node.sequence():
         if not _TEMPLATE_FILE.fullmatch(item.text()):
-            raise item.error(f"{item.text()!r} is no file beside this one that ends with .j2")
+            raise item.error(f"{item.text()!r} is not a .j2 file in the same folder")
     return tuple(item.text() for item in node.sequence())
 
 
 def parameter_nodes(root: Node) -> Iterator[tuple[str, Node]]:
     """Return the YAML node of each parameter.
 
-    Those of the included files come first: the file's own may depend on them.
+    Parameters of included files come first, because the file's own may depend on them.
 
     Raises:
         DefinitionError: an included file is wrong or missing, or a parameter is given twice.
@@ -152,9 +153,7 @@ def parameter_nodes(root: Node) -> Iterator[tuple[str, Node]]:
 def _included(node: Node) -> Iterator[Node]:
     for item in node.sequence() if isinstance(node.content, tuple) else (node,):
         if not _FILE_NAME.fullmatch(item.text()):
-            raise item.error(
-                f"{quoted(item.text())} is no file beside this one that ends with .yaml"
-            )
+            raise item.error(f"{quoted(item.text())} is not a .yaml file in the same folder")
         path = Path(item.path).parent / item.text()
         if not path.is_file():
             raise item.error(f"there is no file {path}")
@@ -171,7 +170,7 @@ def _fresh(parameters: Node, seen: dict[str, Node]) -> Iterator[tuple[str, Node]
 
 
 def _never(parameter: Parameter, server: str, node: Node, force: Collection[str]) -> str:
-    """Why a parameter was forced; empty if it needs no force, as one that is fixed."""
+    """Return why a parameter is forced; empty if it needs no force, like a fixed one."""
     if parameter.role == "fixed":
         return ""
     for name in filter(None, (parameter.name, parameter.directive)):
@@ -180,7 +179,7 @@ def _never(parameter: Parameter, server: str, node: Node, force: Collection[str]
             return reason
         if reason:
             raise DefinitionError(
-                f"{name} is never searched: {reason}; write it into the template as it shall be,"
+                f"{name} is never searched: {reason}; write its value into the template,"
                 f" or force it by name: --force {parameter.name}",
                 path=node.path,
                 line=node.line,
@@ -212,17 +211,17 @@ def _parameter(
     )
     unit = keys["unit"].text() if "unit" in keys else ""
     if unit and not _UNIT.fullmatch(unit):
-        raise keys["unit"].error(f"{quoted(unit)} is no unit such as bytes, seconds or requests")
+        raise keys["unit"].error(f"{quoted(unit)} is not a unit such as bytes, seconds or requests")
     low, high = _range(keys["range"], facts, kind, unit) if "range" in keys else (0, 0)
     floor = None
     if "floor" in keys:
         floor = int(_number(keys["floor"], facts, "integer", unit))
     step = _number(keys["step"], facts, kind, unit) if "step" in keys else None
     if step is not None and step <= 0:
-        raise keys["step"].error("a step is above 0")
+        raise keys["step"].error("a step must be above 0")
     log = "scale" in keys and keys["scale"].one_of(("linear", "log")) == "log"
     if log and low <= 0:
-        raise keys["scale"].error(f"a log scale starts above 0; the range starts at {low}")
+        raise keys["scale"].error(f"a log scale must start above 0; the range starts at {low}")
     draft = Parameter(
         name=name,
         kind=kind,
@@ -256,13 +255,13 @@ def _check_keys_fit(node: Node, keys: Mapping[str, Node], kind: Kind) -> None:
         if key in keys and not numeric:
             raise keys[key].error(f"only numbers have a {key}; this is a {kind}")
     if ("choices" in keys) != (kind == "choice"):
-        raise node.error("a choice, and nothing else, has 'choices'")
+        raise node.error("'choices' belongs to a choice, and a choice needs it")
     if numeric and "range" not in keys:
         raise node.error("'range' is missing")
     if "floor" in keys and kind != "integer":
         raise keys["floor"].error("a floor is for integers")
     if "belongs_to" in keys and "trades" not in keys:
-        raise keys["belongs_to"].error("only what trades something needs to be allowed")
+        raise keys["belongs_to"].error("belongs_to is only for a parameter with a trade-off")
 
 
 def _is_fixed(keys: Mapping[str, Node]) -> bool:
@@ -272,7 +271,7 @@ def _is_fixed(keys: Mapping[str, Node]) -> bool:
 def _leader(node: Node, earlier: Mapping[str, Parameter]) -> str:
     name = node.text()
     if name not in earlier or earlier[name].neutral:
-        raise node.error(f"{quoted(name)} is no earlier parameter that trades something")
+        raise node.error(f"{quoted(name)} is not an earlier parameter with a trade-off")
     return name
 
 
@@ -285,7 +284,7 @@ def _number(node: Node, facts: SpaceFacts, kind: Kind, unit: str) -> int | float
         if unit == "seconds":
             return _integral(parse_duration_s(text), kind)
     except ValueError:
-        pass  # no plain quantity: perhaps an expression
+        pass  # not a plain quantity: perhaps an expression
     try:
         return _integral(evaluate(text, facts.names), kind)
     except (ExpressionError, ValueError) as error:
@@ -296,7 +295,7 @@ def _integral(value: float, kind: Kind) -> int | float:
     if kind == "real":
         return float(value)
     if value != int(value):
-        raise ValueError(f"{value:g} is no integer; // rounds down")
+        raise ValueError(f"{value:g} is not an integer; // rounds down")
     return int(value)
 
 
@@ -320,7 +319,7 @@ def _choices(node: Node) -> tuple[str, ...]:
 def _word(node: Node) -> str:
     word = node.text()
     if not _WORD.fullmatch(word):
-        raise node.error(f"{quoted(word)} is no plain word")
+        raise node.error(f"{quoted(word)} is not a plain word")
     return word
 
 
@@ -345,7 +344,7 @@ def _defaults(node: Node, draft: Parameter, facts: SpaceFacts) -> dict[str, Valu
 
 
 def _default(node: Node, draft: Parameter, facts: SpaceFacts) -> Value:
-    """Return one value, or one for each range of the server's versions."""
+    """Return the default, chosen by the server's version if there are several."""
     if not isinstance(node.content, str):
         for condition, entry in node.entries().items():
             if version_holds(entry, condition, facts.server_version):
@@ -372,7 +371,7 @@ def _order(
     text = node.text()
     match = _ORDER.fullmatch(text)
     if match is None:
-        raise node.error(f"{quoted(text)} is no relation such as 'a < b' or 'a <= 2 * b'")
+        raise node.error(f"{quoted(text)} is not a relation such as 'a < b' or 'a <= 2 * b'")
     left, right = match[1].strip(), match[3].strip()
     try:
         names = names_in(left) | names_in(right)
@@ -381,5 +380,5 @@ def _order(
     about = frozenset(name for name in names if name in bound or name not in facts.names)
     for name in sorted(about - left_out.keys()):
         if name not in bound or bound[name].kind not in ("integer", "real"):
-            raise node.error(f"{quoted(name)} is no parameter with a number")
+            raise node.error(f"{quoted(name)} is not a parameter with a number")
     return Order(text, left, right, match[2] == "<", tuple(facts.names.items()), about)

@@ -1,7 +1,7 @@
-"""The kernel's part of a configuration: settings of the whole host, along with those of the server.
+"""The kernel's part of a configuration: settings of the whole host.
 
-Its parameters bear the kernel's own names (``net.core.somaxconn``), whose dots tell them from the
-server's. They are part of the configuration like any other: searched, recorded, in the digest.
+Its parameters have the kernel's own names (``net.core.somaxconn``), and their dots set them apart.
+They are part of the configuration like any other: searched, recorded, in the digest.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SYSCTL_FILE = "90-tuner.conf"
 
 _SETTING = re.compile(r"net\.(core|ipv4)\.[a-z0-9_]+(\.max)?")
 _MAX = ".max"
-"""Ends the name of a setting of three fields (least, default, most) of which this is the last."""
+"""Suffix for the last field of a setting of three fields (least, default, most)."""
 _PORTS = "net.ipv4.ip_local_port_range"
 _ALGORITHM = "net.ipv4.tcp_congestion_control"
 ALGORITHMS = "net.ipv4.tcp_available_congestion_control"
 
 NEVER: Mapping[str, str] = {
-    "kernel.randomize_va_space": "it gives up a protection against attacks on memory",
-    "net.core.bpf_jit_harden": "it gives up a protection against attacks on the kernel",
+    "kernel.randomize_va_space": "it disables a protection against attacks on memory",
+    "net.core.bpf_jit_harden": "it disables a protection against attacks on the kernel",
     "net.ipv4.tcp_syncookies": "it is the protection against floods of SYN packets",
     "net.ipv4.tcp_timestamps": "without it old packets can enter a new connection (RFC 7323)",
     "net.ipv4.tcp_sack": "every path that loses packets needs it",
@@ -50,21 +50,21 @@ NEVER: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class KernelState:
-    """The settings of a target before anything is changed."""
+    """The settings of a target before any change."""
 
     texts: Mapping[str, str]
-    """By the kernel's name, fields separated by one blank."""
+    """By the kernel's name, with fields separated by one space."""
     missing: Mapping[str, str]
-    """Those that are not there, or cannot be written, with the reason."""
+    """Settings that are missing or read-only, with the reason."""
 
 
 def setting_of(parameter: str) -> str:
-    """The kernel's own name of a parameter: ``net.ipv4.tcp_rmem`` of ``net.ipv4.tcp_rmem.max``."""
+    """Return the kernel's name: ``net.ipv4.tcp_rmem`` for ``net.ipv4.tcp_rmem.max``."""
     return parameter.removesuffix(_MAX)
 
 
 def is_kernels(parameter: str) -> bool:
-    """Return whether a parameter is the kernel's and not the server's."""
+    """Return whether a parameter belongs to the kernel."""
     return "." in parameter
 
 
@@ -78,8 +78,8 @@ def settings_of(configuration: Configuration, seen: KernelState | None) -> dict[
     """Return the kernel settings of a configuration, as the kernel writes them.
 
     Args:
-        configuration: of a space that was joined with a kernel's.
-        seen: gives the fields of a setting that no parameter is about.
+        configuration: a configuration of a space joined with a kernel's.
+        seen: source of fields without a parameter.
     """
     if seen is None:
         return {}
@@ -97,10 +97,10 @@ def open_files(configuration: Configuration) -> int:
 
 
 def checked(space: Space) -> Space:
-    """Return the space itself, if it is a kernel's and may be one.
+    """Return the space unchanged if it is a valid kernel space.
 
     Raises:
-        DefinitionError: a parameter is on the never-list, or is none of the kernel's network.
+        DefinitionError: a parameter is on the never-list, or not one of the kernel's network.
     """
     if space.server != LAYER:
         raise DefinitionError(
@@ -114,18 +114,18 @@ def checked(space: Space) -> Space:
             )
         if parameter.name != OPEN_FILES and not _SETTING.fullmatch(parameter.name):
             raise DefinitionError(
-                f"{parameter.name!r} is no setting of net.core or net.ipv4, and nothing else of the"
-                " kernel is tuned; take it out",
+                f"{parameter.name!r} is not a setting of net.core or net.ipv4, the"
+                " tunable parts of the kernel; take it out",
                 path=str(space.path),
             )
     return space
 
 
 def joined(space: Space, kernel: Space, seen: KernelState) -> Space:
-    """Return a server's space with the kernel's parameters behind its own.
+    """Return a server's space followed by the kernel's parameters.
 
-    The baselines ``stock`` and ``distro`` have the kernel as it was found: it is what the server
-    runs on today, and what is put back afterwards. ``hand`` has the file's values.
+    The baselines ``stock`` and ``distro`` keep the kernel as it is: the server runs on it today,
+    and tuner restores it afterwards. ``hand`` has the file's values.
 
     Raises:
         DefinitionError: see ``checked``.
@@ -150,7 +150,7 @@ def joined(space: Space, kernel: Space, seen: KernelState) -> Space:
 def sysctl_file(
     settings: Mapping[str, str], found: Mapping[str, str], comment_lines: Iterable[str]
 ) -> str:
-    """The settings that differ from those found, as sysctl.d(5) reads them; empty if none does."""
+    """Return the changed settings in the format of sysctl.d(5); empty if there are none."""
     changed = {name: text for name, text in settings.items() if found.get(name) != text}
     if not changed:
         return ""
@@ -158,34 +158,34 @@ def sysctl_file(
     lines += [
         "#",
         f"# Install it as /etc/sysctl.d/{SYSCTL_FILE}, run: sysctl --system",
-        "# and start the server anew: some settings count only when a socket is opened.",
+        "# and restart the server: some settings apply only to new sockets.",
     ]
     for name, text in sorted(changed.items()):
         was = f"  # was {found[name]}" if name in found else ""
-        # sysctl.d(5) knows comments on lines of their own only.
+        # sysctl.d(5) has comments only on lines of their own.
         lines += [was.strip()] * bool(was) + [f"{name} = {text}"]
     return "\n".join(lines) + "\n"
 
 
 def _as_found(parameter: Parameter, seen: KernelState) -> Parameter | str:
-    """The parameter with the host's own value as its default, or why it cannot be one here."""
+    """Return the parameter with the host's value as its default, or why it is unavailable here."""
     text = seen.texts[setting_of(parameter.name)]
     try:
         value = _value(parameter, text)
     except ValueError:
-        return f"is {text!r} here, which is not understood"
+        return f"has the unknown value {text!r} here"
     hand = parameter.defaults["hand"]
     if same(hand, parameter.defaults["stock"]):
         hand = value
     bound = replace(parameter, defaults={"stock": value, "distro": value, "hand": hand})
     if parameter.name == _ALGORITHM:
-        # Another one would be a module to be loaded, which stays loaded.
+        # Another choice would load a module, which stays loaded.
         offered = tuple(c for c in bound.choices if c in seen.texts.get(ALGORITHMS, "").split())
         bound = replace(bound, choices=offered)
     if bound.kind == "choice" and value not in bound.choices:
         bound = replace(bound, choices=(*bound.choices, str(value)))
     if bound.kind == "choice" and len(bound.choices) < 2:
-        return f"has nothing to choose from here but {text}"
+        return f"has no choice here but {text}"
     return bound
 
 
@@ -205,7 +205,7 @@ def _not_understood(text: str) -> bool:
 
 
 def _text(name: str, value: Value, found: str) -> str:
-    """Return a value as the kernel writes it."""
+    """Return a value in the kernel's format."""
     if isinstance(value, bool):
         return str(int(value))
     if name == _PORTS:

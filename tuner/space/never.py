@@ -1,8 +1,8 @@
-"""Settings that no search touches, whichever space names them.
+"""Settings that are never searched, in any space.
 
-A search that may change them finds "gains" that no server should have. By name, ``--force``, a user
-may still have one; the record then says so. Each server's list stands next to its spaces
-(``tuner.space.never_list``); what is said of the host holds for all.
+A search over them finds "gains" that no server should have. ``--force NAME`` still enables one, and
+the record notes it. Each server's list is stored with its spaces (``tuner.space.never_list``).
+Entries about the host apply to all servers.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from tuner.reading.statement import Statement
 from tuner.space.never_list import never_list
 
 _VARIABLE = re.compile(r"\$\{?(\w+)|\(\?P?<(\w+)>")
-"""One that is read or set, or named in a regular expression."""
+"""A variable that is read or set, or named in a regular expression."""
 _HOST = "kernel"
 
 
 def refusal(server: str, name: str) -> str:
-    """Why a setting is never searched; empty if it may be.
+    """Return why a setting is never searched; empty if it may be.
 
     Args:
         server: ``nginx``.
-        name: a parameter's or a directive's; ``-`` is as good as ``_``.
+        name: name of a parameter or a directive; ``-`` equals ``_``.
     """
     plain = name.lower().replace("-", "_")
     for each in (server, _HOST):
@@ -35,10 +35,10 @@ def refusal(server: str, name: str) -> str:
 
 
 def text_refusal(server: str, name: str) -> str:
-    """Why no searched value may reach a directive of a template; empty if one may.
+    """Return why no searched value may reach a directive of a template; empty if one may.
 
-    Besides settings that are never searched, these are directives that a parameter can stand for in
-    part (``ssl_conf_command Options KTLS``), and those that bring in other text.
+    In addition to settings that are never searched, these are directives of which a parameter can
+    set a part (``ssl_conf_command Options KTLS``), and those that include other text.
     """
     found = never_list(server).listed.get(name)
     return refusal(server, name) or (found.why if found else "")
@@ -48,8 +48,8 @@ def guarded(server: str, statements: Iterable[Statement]) -> list[tuple[str, Sta
     """Return the statements that no searched value may change, in order.
 
     Returns:
-        Statements of directives that are never searched, with what is in their blocks and what
-        says what their variables hold; each with the directive's name.
+        Statements of directives that are never searched, the content of their blocks, and the
+        statements that set their variables; each with the directive's name.
     """
     every = list(statements)
     found: dict[int, tuple[str, Statement]] = {}
@@ -61,7 +61,7 @@ def guarded(server: str, statements: Iterable[Statement]) -> list[tuple[str, Sta
                 break
     readers = {**never_list(server).variables, **_read(server, found.values())}
     while readers:
-        # What a variable is made of may be made of others.
+        # A variable may be defined by other variables.
         more: dict[int, tuple[str, Statement]] = {}
         for at, statement in enumerate(every):
             asked = [readers[each] for each in _mentioned(statement) if each in readers]
@@ -75,16 +75,16 @@ def guarded(server: str, statements: Iterable[Statement]) -> list[tuple[str, Sta
 def reached(
     server: str, statements: Iterable[Statement], others: Iterable[Statement]
 ) -> tuple[str, ...]:
-    """The directives that no searched value may change, and that differ between two texts."""
+    """Return the protected directives that differ between two texts."""
     one, other = guarded(server, statements), guarded(server, others)
     apart = (Counter(one) - Counter(other)) + (Counter(other) - Counter(one))
-    # Where only the order differs, the first that is out of it.
+    # If only the order differs, name the first one out of order.
     moved = [here for here, there in zip(one, other, strict=False) if here != there][:1]
     return tuple(sorted({name for name, _ in apart or moved}))
 
 
 def _is_parameter(server: str, words: tuple[str, ...], statement: Statement) -> bool:
-    """Return whether a directive says what parameters are for, and nothing else of its own."""
+    """Return whether a directive sets only what parameters may set."""
     found = never_list(server).listed.get(words[0])
     if found is None:
         return False
@@ -93,7 +93,7 @@ def _is_parameter(server: str, words: tuple[str, ...], statement: Statement) -> 
 
 
 def _without_options(server: str, statement: Statement) -> Statement:
-    """Return a directive without what parameters are for, such as a log's buffer."""
+    """Return a directive without options that parameters may set, such as a log's buffer."""
     found = never_list(server).listed.get(statement.name)
     if found is None or not found.options:
         return statement
@@ -102,20 +102,20 @@ def _without_options(server: str, statement: Statement) -> Statement:
 
 
 def _read(server: str, found: Iterable[tuple[str, Statement]]) -> dict[str, str]:
-    """Return the variables that some statements mention, with the directive that each is for."""
+    """Return the variables in some statements, with the directive that uses each."""
     if not never_list(server).has_variables:
         return {}
     return {each: name for name, statement in found for each in _mentioned(statement)}
 
 
 def _mentioned(statement: Statement) -> Iterator[str]:
-    """Variables that a statement reads or makes, or that the blocks around it make."""
+    """Yield variables that a statement or its enclosing blocks read or set."""
     for words in (*statement.within, statement.words):
         for found in _VARIABLE.finditer(" ".join(words[1:])):
             yield found[1] or found[2]
 
 
 def names(server: str) -> Collection[str]:
-    """Return all that is on the list for one server."""
+    """Return all names on the list of one server."""
     every = (never_list(each).listed.items() for each in (server, _HOST))
     return tuple(sorted({name for found in every for name, it in found if not it.searched}))

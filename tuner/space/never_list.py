@@ -1,7 +1,7 @@
-"""Reader of ``spaces/NAME/_never.yaml``: settings of a server that no search touches.
+"""Reader of ``spaces/NAME/_never.yaml``: settings of a server that are never searched.
 
-They are there for security, for the operator, or for the answer itself; or they are known to do
-harm that a load test does not show. ``docs/servers.md`` describes the file.
+They concern security, the operator, or the answer itself, or they do harm that a load test does not
+show. ``docs/servers.md`` describes the file.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class NeverEntry:
 
     why: str
     searched: bool
-    """True if a parameter may be called so, since it can stand for a part of the directive."""
+    """True if a parameter of this name may set a part of the directive."""
     unless: tuple[tuple[str, ...], ...] = ()
-    """Words behind the name with which it says what parameters are for, and nothing else."""
+    """Words after the name with which a directive sets only what parameters may set."""
     unless_inside: tuple[str, ...] = ()
-    """Blocks of it that parameters are for."""
+    """Blocks of the directive that parameters may set."""
     options: tuple[str, ...] = ()
     """Prefixes of its arguments that parameters may set."""
 
@@ -41,15 +41,15 @@ class NeverList:
     has_variables: bool
     """True if the server's language has variables (``$name``)."""
     variables: Mapping[str, str]
-    """Variables that mean a listed directive by being set, and which."""
+    """Variables that have the effect of a listed directive when set, with its name."""
 
 
 @cache
 def never_list(server: str) -> NeverList:
-    """Return the list of one server; empty if it has none, or if there is no such server.
+    """Return the list of one server; empty if it has none, or for an unknown server.
 
     Raises:
-        DefinitionError: the file is wrong, at its line.
+        DefinitionError: the file is wrong, with its line.
     """
     file = data_dir("spaces") / server / _FILE
     if not file.is_file():

@@ -1,4 +1,4 @@
-"""A parameter: one setting, what it may be, and what it changes."""
+"""A parameter: one setting, its allowed values, and its trade-off."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Apply = Literal["reload", "restart"]
 
 BASELINES = ("stock", "distro", "hand")
 OWN = "own"
-"""The baseline that is the user's own configuration, where one is given."""
+"""Name of the baseline for the user's own configuration."""
 
 
 def same(one: Value, other: Value) -> bool:
@@ -42,7 +42,7 @@ class Condition:
     """One number for ``above``."""
 
     def holds(self, values: Mapping[str, Value]) -> bool:
-        """Return whether it holds; it does not where the other parameter has no value itself."""
+        """Return whether the condition holds; it does not if the other parameter has no value."""
         value = values.get(self.parameter)
         if value is None:
             return False
@@ -55,47 +55,47 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One setting of the server, its bounds already numbers."""
+    """One setting of the server, with bounds as numbers."""
 
     name: str
-    """As the server calls it, where it has one name."""
+    """The server's own name, if it is unique."""
     kind: Kind
     low: int | float
     """Smallest value of the range; 0 for booleans and choices."""
     high: int | float
     """Largest value of the range; 0 for booleans and choices."""
     log: bool
-    """True if ratios matter rather than differences."""
+    """True for a logarithmic scale."""
     step: int | float | None
-    """Grid, counted from ``low``, that proposals are rounded to; None: no grid."""
+    """Step from ``low`` of the grid for proposals; None: no grid."""
     unit: str
-    """``bytes``, ``seconds``, or what is counted (``requests``); empty if nothing is."""
+    """``bytes``, ``seconds``, or a noun for counts (``requests``); empty without a unit."""
     choices: tuple[str, ...]
     special: tuple[Value, ...]
-    """Values outside of the range that mean something of their own: 0 or ``off``."""
+    """Values outside the range with a special meaning: 0 or ``off``."""
     defaults: Mapping[str, Value]
-    """By baseline: stock, distro, hand. Always allowed, wherever the range ends."""
+    """Defaults by baseline (stock, distro, hand); allowed even outside the range."""
     when: tuple[Condition, ...]
-    """All must hold, or the parameter is inactive: it has no effect and no value."""
+    """Conditions; unless all hold, the parameter is inactive and has no value."""
     trades: str
     """Trade-off that the user accepts, as shown; empty if neutral."""
     belongs_to: str
-    """The parameter that it is allowed together with; empty if it stands alone."""
+    """The parameter that allows this one as well; empty if there is none."""
     role: Role
-    """``search``; ``floor``: never below ``floor``; ``fixed``: as the baseline has it."""
+    """``search``; ``floor``: at least ``floor``; ``fixed``: the baseline's value."""
     floor: int | None
     about: str
     link: str
-    """The server's own documentation."""
+    """URL of the server's documentation."""
     either: tuple[tuple[Condition, ...], ...] = ()
-    """Besides ``when``, all of at least one of these groups must hold; empty: no more is asked."""
+    """Alternative groups of conditions in addition to ``when``; one must hold, if there are any."""
     apply: Apply = "reload"
     """Action that applies a new value to a running server."""
     directive: str = ""
-    """Name in the server's language, where it differs."""
+    """Name in the server's language, if it differs."""
 
     def is_active(self, values: Mapping[str, Value]) -> bool:
-        """Return whether it has any effect, given the values of the earlier parameters.
+        """Return whether the parameter has an effect, given the values of earlier ones.
 
         An earlier parameter that is inactive itself must not be in ``values``.
         """
@@ -105,12 +105,12 @@ class Parameter:
 
     @property
     def neutral(self) -> bool:
-        """True if nothing that clients or operators rely on changes with it."""
+        """True if it changes nothing that clients or operators rely on."""
         return not self.trades
 
     @property
     def searchable(self) -> bool:
-        """True if there is anything to choose, and a search may choose it."""
+        """True if a search may choose among several values."""
         varies = self.kind in ("boolean", "choice") or self.high > self.low or bool(self.special)
         return self.role == "search" and varies
 
@@ -127,10 +127,11 @@ class Parameter:
         return ", or ".join([text, *map(str, self.special)])
 
     def check(self, value: Value) -> Value:
-        """Return the value in its one form: an integer stays one, a real is a float.
+        """Return the value in canonical form: an integer as int, a real as float.
 
         Raises:
-            ValueError: it is of another type, or not allowed; the message says what is.
+            ValueError: the value has another type or is not allowed; the message lists allowed
+                ones.
         """
         right = {
             "boolean": isinstance(value, bool),
@@ -152,7 +153,7 @@ class Parameter:
         return float(value) if self.kind == "real" else value
 
     def parse(self, text: str) -> Value:
-        """Read a value as users write it: ``on``, ``64k``, ``75s``, ``off``.
+        """Parse a value in the user's notation: ``on``, ``64k``, ``75s``, ``off``.
 
         Raises:
             ValueError: as for ``check``.
@@ -160,7 +161,7 @@ class Parameter:
         return self.check(self.read(text))
 
     def read(self, text: str) -> Value:
-        """Like ``parse``, but of the type alone: the range is not looked at."""
+        """Parse a value like ``parse``, but check only its type and not its range."""
         if self.kind == "choice" or any(text == special for special in self.special):
             return text
         try:
@@ -180,7 +181,7 @@ class Parameter:
             raise ValueError(f"{quoted(text)} is not allowed; allowed: {self.allowed}") from None
 
     def format(self, value: Value) -> str:
-        """Write a value as the server and the user do: ``on``, ``64k``, ``75s``."""
+        """Format a value in the notation of server and user: ``on``, ``64k``, ``75s``."""
         if isinstance(value, bool):
             return "on" if value else "off"
         if isinstance(value, str):

@@ -29,13 +29,13 @@ _COMPARE: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
 }
 
 
-class Unavailable(Exception):  # noqa: N818 - no error: the parameter is left out, and why
-    """The parameter cannot exist here, or can have no effect.
+class Unavailable(Exception):  # noqa: N818 - not an error: the parameter is left out for a reason
+    """A parameter that cannot exist here, or has no effect.
 
     Args:
         reason: continues "it …".
-        workload: whether that is because of what the workload asks, not of what the server is.
-        itself: whether it is so by itself, and not by what it depends on.
+        workload: whether the workload is the reason, and not the server.
+        itself: whether the reason is its own, and not that of a parameter it depends on.
     """
 
     def __init__(self, reason: str, *, workload: bool = False, itself: bool = True) -> None:
@@ -48,8 +48,8 @@ def require(node: Node, facts: SpaceFacts) -> None:
     """Check a parameter's ``requires``.
 
     Raises:
-        Unavailable: something does not hold.
-        DefinitionError: it is wrong, at its line.
+        Unavailable: a requirement is not met.
+        DefinitionError: the file is wrong, with its line.
     """
     keys = node.mapping(optional=(*SERVER_KEYS, *WORKLOAD_KEYS))
     _workload(keys, facts)
@@ -69,15 +69,15 @@ def require(node: Node, facts: SpaceFacts) -> None:
 
 
 def require_workload(node: Node, facts: SpaceFacts) -> None:
-    """Check the conditions on the workload that stand under ``when``; as ``require``."""
+    """Check the conditions on the workload under ``when``; raise as ``require`` does."""
     _workload(node.mapping(optional=WORKLOAD_KEYS), facts)
 
 
 def version_holds(node: Node, condition: str, version: tuple[int, ...]) -> bool:
-    """Return whether ``>= 1.9.10`` holds; several may be joined by commas.
+    """Return whether a condition such as ``>= 1.9.10`` holds; commas join several.
 
     Raises:
-        DefinitionError: it is no such condition, at the node's line.
+        DefinitionError: the text is not a condition, with the node's line.
     """
     return all(_version_holds(node, part.strip(), version) for part in condition.split(","))
 
@@ -85,7 +85,7 @@ def version_holds(node: Node, condition: str, version: tuple[int, ...]) -> bool:
 def _version_holds(node: Node, condition: str, version: tuple[int, ...]) -> bool:
     match = _VERSION.fullmatch(condition)
     if match is None:
-        raise node.error(f"{quoted(condition)} is no condition on the version such as >= 1.9.10")
+        raise node.error(f"{quoted(condition)} is not a condition on the version such as >= 1.9.10")
     wanted = tuple(int(part) for part in match[2].split("."))
     # 1.22 and 1.22.0 are the same version.
     length = max(len(wanted), len(version))
@@ -145,5 +145,5 @@ def _words(node: Node) -> tuple[str, ...]:
 
 
 def _items(node: Node) -> tuple[Node, ...]:
-    """Return one text may stand where a list of them may."""
+    """Return the items of a list, or a single text as a list of one."""
     return node.sequence() if isinstance(node.content, tuple) else (node,)

@@ -1,4 +1,4 @@
-"""A space: the parameters of one kind of server, with the conditions between them."""
+"""A space: the parameters of one kind of server, with conditions between them."""
 
 from __future__ import annotations
 
@@ -42,25 +42,26 @@ class Space:
     template: str
     summary: str
     parameters: tuple[Parameter, ...]
-    """In the order of the file: conditions refer to earlier ones only."""
+    """In the order of the file; conditions refer to earlier ones only."""
     orders: tuple[Order, ...]
     left_out: tuple[tuple[str, str], ...]
     """Parameters that this server or host cannot have, with the reason."""
     facts: SpaceFacts
     path: Path
-    """The file it was read from."""
+    """The space's file."""
     unused: tuple[tuple[str, str], ...] = ()
     """Parameters that this workload makes pointless, with the reason."""
     templates: tuple[str, ...] = ()
-    """Further template files beside it that the template may be made of."""
+    """Further template files in the same folder, for includes."""
     forced: tuple[tuple[str, str], ...] = ()
-    """Parameters that are never searched, were it not for the user's word; with the reason."""
+    """Parameters that ``--force`` enabled, with the reason why they are never searched
+    otherwise."""
 
     def parameter(self, name: str) -> Parameter:
-        """Return the parameter of that name.
+        """Return a parameter by name.
 
         Raises:
-            DefinitionError: there is none here; the message says why, or what is near.
+            DefinitionError: it does not exist here; the message has the reason or a similar name.
         """
         for parameter in self.parameters:
             if parameter.name == name:
@@ -68,13 +69,13 @@ class Space:
         raise DefinitionError(self._unknown(name))
 
     def searched(self, allow: Collection[str] = ()) -> tuple[Parameter, ...]:
-        """Return the parameters that a search may choose: neutral ones, and allowed trades.
+        """Return the searched parameters: neutral ones, and allowed trade-offs.
 
         Args:
-            allow: parameters that trade something. What belongs to one is allowed with it.
+            allow: parameters with a trade-off. Those that belong to one are allowed with it.
 
         Raises:
-            DefinitionError: a name is unknown, or trades nothing.
+            DefinitionError: a name is unknown, or has no trade-off.
         """
         trades = [parameter.name for parameter in self.parameters if parameter.trades]
         for name in allow:
@@ -88,7 +89,7 @@ class Space:
         )
 
     def is_active(self, parameter: Parameter, values: Mapping[str, Value]) -> bool:
-        """Return whether a parameter has any effect, given the values of the earlier ones.
+        """Return whether a parameter has an effect, given the values of earlier ones.
 
         An earlier parameter that is inactive itself must not be in ``values``.
         """
@@ -97,7 +98,7 @@ class Space:
     def baseline(self, name: str) -> Configuration:
         """Return the configuration ``stock``, ``distro`` or ``hand``, with the floors applied.
 
-        A space that was bound to a configuration of the user's has ``own`` too.
+        A space bound to the user's configuration also has ``own``.
         """
         known = [each for each in (*BASELINES, OWN) if each in self.parameters[0].defaults]
         if name not in known:
@@ -105,23 +106,23 @@ class Space:
         return self.complete(self._defaults(name), Configuration.of(self.name, {}))
 
     def inactive(self, configuration: Configuration) -> dict[str, Value]:
-        """Return the values that parameters inactive here take when they become active.
+        """Return the values that inactive parameters take when they become active.
 
-        They are those that ``complete`` and ``exchange`` give to a parameter without a value.
+        ``complete`` and ``exchange`` give these values to a parameter without one.
         """
         active = configuration.values
         return {p.name: self._unset(p) for p in self.parameters if p.name not in active}
 
     def complete(self, values: Mapping[str, Value], base: Configuration) -> Configuration:
-        """Make a whole configuration of some values; the rest is as in ``base``.
+        """Return a complete configuration from some values; take the rest from ``base``.
 
         Numbers are rounded to their parameter's grid, inactive parameters have no value, and
-        floors hold. A parameter that is active here and not in ``base`` takes its compiled-in
-        value, or what a configuration of the user's says of it, as the server would.
+        floors hold. A parameter that is active here but not in ``base`` takes its compiled-in
+        value, or that of the user's configuration, as in the server.
 
         Raises:
-            DefinitionError: an unknown parameter, a wrong type, a value out of range, or a
-                relation between parameters that does not hold; it says what is allowed.
+            DefinitionError: a parameter is unknown, a value has the wrong type or is out of range,
+                or a relation between parameters does not hold.
         """
         self._check_space(base.space)
         for name in (*values, *base.values):
@@ -141,7 +142,7 @@ class Space:
         base: Configuration,
         suggest: Callable[[Parameter], Value],
     ) -> Configuration:
-        """Return ask ``suggest`` for each searched parameter that is active, in order; complete it.
+        """Return a configuration from ``suggest`` for each active searched parameter, in order.
 
         Raises:
             DefinitionError: as for ``complete``.
@@ -165,8 +166,8 @@ class Space:
     ) -> Configuration:
         """Return ``base`` with the searched values of ``source``.
 
-        So the hand tuning can join a search without bringing in what was not allowed, or what
-        the baseline keeps fixed.
+        So the hand tuning can join a search without settings that are not allowed or that the
+        baseline keeps fixed.
 
         Raises:
             DefinitionError: as for ``searched`` and ``complete``.
@@ -177,9 +178,9 @@ class Space:
     def exchange(
         self, base: Configuration, source: Configuration, names: Collection[str]
     ) -> Configuration:
-        """Return ``base`` with what ``source`` has for the parameters of these names.
+        """Return ``base`` with the values of ``source`` for some parameters.
 
-        A parameter that becomes active and has no value in either takes that of ``inactive``.
+        A parameter that becomes active without a value in either takes that of ``inactive``.
 
         Raises:
             DefinitionError: a relation between parameters does not hold then.
@@ -189,19 +190,19 @@ class Space:
         return self._finish({**kept, **taken})
 
     def needs(self, parameter: Parameter) -> str:
-        """Return the conditions of a parameter's effect, in words; empty if there are none."""
+        """Return the conditions for a parameter's effect, in words; empty without any."""
         every = [self._describe(condition) for condition in parameter.when]
         groups = [" and ".join(map(self._describe, group)) for group in parameter.either]
         return " and ".join([*every, *([f"either {', or '.join(groups)}"] if groups else [])])
 
     def read_configuration(self, path: str | Path) -> Configuration:
-        """Read a configuration's YAML file, as ``configuration_yaml`` writes it.
+        """Read a configuration's YAML file in the format of ``configuration_yaml``.
 
-        What the file does not name is as in its ``baseline`` (``stock`` unless it says so).
+        Other values come from its ``baseline`` (default: ``stock``).
 
         Raises:
-            DefinitionError: at the file's line. A value for a parameter that has no effect is
-                an error here: its author expected one.
+            DefinitionError: the file is wrong, with its line. A value for a parameter without
+                effect is an error here, because its author expected an effect.
         """
         root = read_yaml(Path(path))
         keys = root.mapping(required=("space",), optional=("server", "baseline", "values"))
@@ -241,17 +242,17 @@ class Space:
         return Configuration.of(self.name, final)
 
     def _defaults(self, baseline: str) -> dict[str, Value]:
-        """Return every parameter's value in a baseline; what that does not have is compiled in."""
+        """Return every parameter's value in a baseline, or its compiled-in value."""
         return {p.name: p.defaults.get(baseline, p.defaults["stock"]) for p in self.parameters}
 
     def _unset(self, parameter: Parameter) -> Value:
-        """Return what a parameter is where no configuration has a value of it."""
+        """Return a parameter's value where no configuration has one."""
         value = parameter.defaults.get(OWN, parameter.defaults["stock"])
         return _raised(parameter, value)
 
     def _checked(self, name: str, value: Value) -> Value:
         parameter = self.parameter(name)
-        # A floor may be above the range's end; what it gives is allowed.
+        # A floor above the range's end is allowed.
         if parameter.floor is not None and value == parameter.floor:
             return parameter.floor
         try:
@@ -271,7 +272,7 @@ class Space:
 
     def _check_space(self, name: str) -> None:
         if name != self.name:
-            raise DefinitionError(f"a configuration of {quoted(name)} is none of {self.name!r}")
+            raise DefinitionError(f"a configuration of {quoted(name)} is not one of {self.name!r}")
 
     def _describe(self, condition: Condition) -> str:
         other = self.parameter(condition.parameter)
@@ -290,8 +291,8 @@ class Space:
     def _not_a_trade(self, name: str, trades: Collection[str]) -> str:
         known = ", ".join(trades) or "nothing in this space"
         if any(parameter.name == name for parameter in self.parameters):
-            return f"{quoted(name)} trades nothing; what can be allowed: {known}"
-        return f"{self._unknown(name)}; what can be allowed: {known}"
+            return f"{quoted(name)} has no trade-off; --allow accepts: {known}"
+        return f"{self._unknown(name)}; --allow accepts: {known}"
 
 
 def _raised(parameter: Parameter, value: Value) -> Value:
@@ -315,10 +316,10 @@ def load_space(
     server_version: tuple[int, ...],
     modules: tuple[str, ...],
 ) -> Space:
-    """Return ``bind_space`` for a workload of small answers over cleartext HTTP/1.1.
+    """Bind a space to a workload of small answers over cleartext HTTP/1.1.
 
     Args:
-        name_or_path: as there.
+        name_or_path: as for ``bind_space``.
         server_cores: CPUs that the server may use.
         connections: connections that the workload keeps open.
         memory_bytes: the target's memory.
@@ -326,29 +327,29 @@ def load_space(
         modules: compiled-in modules, without ``--with-`` and ``_module``.
 
     Raises:
-        DefinitionError: as there.
+        DefinitionError: as for ``bind_space``.
     """
     facts = SpaceFacts(server_cores, connections, memory_bytes, server_version, modules)
     return bind_space(name_or_path, facts)
 
 
 def bind_space(name_or_path: str, facts: SpaceFacts, force: Collection[str] = ()) -> Space:
-    """Read a built-in space by name (``nginx/static``), or any by the path of its YAML file.
+    """Read a built-in space by name (``nginx/static``), or a YAML file by its path.
 
     Args:
-        name_or_path: a file is named by a path that ends with ``.yaml``.
+        name_or_path: name, or a path that ends with ``.yaml``.
         facts: of host, server and workload.
-        force: parameters that may be searched although tuner never does (``tuner.space.never``).
+        force: parameters to search although they are on the never-list (``tuner.space.never``).
 
     Raises:
-        DefinitionError: there is no such space, its file is wrong, or it searches what is never
-            searched.
+        DefinitionError: the space does not exist, its file is wrong, or it searches a parameter
+            of the never-list.
     """
     path = _find(name_or_path)
     bound = bind(read_yaml(path), facts, force)
     forced = dict(bound.forced)
     if bound.template.endswith(".j2"):
-        # What a template of the user's own writes is seen when it is rendered (tuner.render.reach).
+        # A user's own template is checked when it is rendered (tuner.render.reach).
         named = {name: text_refusal(bound.server, name) for name in force}
         forced |= {name: reason for name, reason in named.items() if reason}
     for name in force:
@@ -356,7 +357,7 @@ def bind_space(name_or_path: str, facts: SpaceFacts, force: Collection[str] = ()
             known = [parameter.name for parameter in bound.parameters]
             unknown = "" if name in known else f" of {bound.name}{did_you_mean(name, known)}"
             raise DefinitionError(
-                f"{quoted(name)} is no parameter{unknown} that needs to be forced", path="--force"
+                f"{quoted(name)} is not a parameter{unknown} that needs --force", path="--force"
             )
     return Space(
         name=bound.name,
@@ -375,9 +376,9 @@ def bind_space(name_or_path: str, facts: SpaceFacts, force: Collection[str] = ()
 
 
 def spaces() -> tuple[str, ...]:
-    """Return names of the built-in spaces of servers; ``kernel/net`` joins one of them.
+    """Return names of the built-in spaces of servers, without ``kernel/net``.
 
-    Files that begin with ``_`` are parts of others.
+    Files with a leading ``_`` are parts of others.
     """
     folder = data_dir("spaces")
     files = folder.glob("*/[!_]*.yaml")
@@ -395,7 +396,7 @@ def _find(name_or_path: str) -> Path:
     if name_or_path not in (*known, *_KERNELS):
         raise DefinitionError(
             f"there is no space {quoted(name_or_path)}; built in: {', '.join(known)}"
-            f"{did_you_mean(name_or_path, known)} (a file of your own is named by a path "
+            f"{did_you_mean(name_or_path, known)} (name a file of your own by a path "
             "that ends with .yaml)",
             path="--space",
         )
@@ -403,11 +404,11 @@ def _find(name_or_path: str) -> Path:
 
 
 def configuration_yaml(configuration: Configuration, comment_lines: Iterable[str] = ()) -> str:
-    """Write a configuration as ``Space.read_configuration`` reads it.
+    """Format a configuration as YAML for ``Space.read_configuration``.
 
     Args:
-        configuration: of any space.
-        comment_lines: text above it, one line each.
+        configuration: configuration of any space.
+        comment_lines: lines of the comment above it.
     """
     comment = "".join(f"{comment_line(line)}\n" for line in comment_lines)
     data = {

@@ -7,11 +7,11 @@ One module per idea, and nothing is re-exported, so that importing the package c
 - ``sequential``: the always-valid test and interval, for looks after every block
 - ``verdict``: from an estimate and a margin to better, worse, equivalent or inconclusive
 - ``finalists``: several candidates in the same blocks
-- ``diagnostics``: what might be wrong with a study, as values shown with its verdict
-- ``noise``: of a single figure, from what was measured several times
-- ``polish``: levels of the arms of a block, what whole rounds shared taken out
-- ``surrogate``: what figures of some configurations say of others that are like them
-- ``race``: what may be decided during the search, before anything is claimed
+- ``diagnostics``: possible problems of a study, as values shown with its verdict
+- ``noise``: the noise of a single figure, from repeated measurements
+- ``polish``: levels of the arms of a block, without what whole rounds have in common
+- ``surrogate``: predictions for configurations from the figures of similar ones
+- ``race``: decisions during the search, before any claim
 
 ``docs/statistics.md`` describes the protocol as a whole.
 """

@@ -2,8 +2,8 @@
 
 In a block every candidate is compared with one start of the baseline. If that start was slow, all
 candidates of the block look fast together, and the best of the search comes from the block with the
-most unlucky baseline. Yet the other arms know better: those that were measured before say how fast
-they are, and those that are new are unlikely to be all much faster than what the search proposes.
+most unlucky baseline. The other arms correct this: those measured before have known figures, and
+the new ones are unlikely to be all much faster than earlier proposals.
 So the level of each block is estimated from all of its arms, in the two-way model
 
     y = configuration + block + noise
@@ -31,7 +31,7 @@ from tuner.stats.paired import FloatArray
 from tuner.stats.race import PAIRING_CORRELATION
 
 DISTURBED = 4.0
-"""Standard deviations by which a baseline must miss its block's level for the block to be told."""
+"""Standard deviations between a baseline and its block's level from which the block is reported."""
 
 _ITERATIONS = 25
 _FREEDOM = 3.0
@@ -43,11 +43,12 @@ class AdditiveFit:
     """The joint fit of all blocks of a search."""
 
     effects: FloatArray
-    """Each configuration beside the baseline, ln units, shape (configurations,); row 0 is 0."""
+    """Effect of each configuration, ln units, shape (configurations,); row 0, the baseline, is
+    0."""
     levels: FloatArray
     """Fitted figure of the baseline in each block, shape (blocks,)."""
     baseline_errors: FloatArray
-    """By how many standard deviations the baseline itself missed that, shape (blocks,)."""
+    """Distance of the baseline from its level, standard deviations, shape (blocks,)."""
 
     @property
     def disturbed(self) -> tuple[int, ...]:
@@ -84,19 +85,19 @@ def fit(values: npt.ArrayLike, *, sigma: float, correlation: float) -> AdditiveF
     y = np.where(there, y, 0.0)
     centre = float(np.median(y[0]))
     level = y[0] - centre
-    # An arm measured in no block has no say; the baseline's own effect is free.
+    # An arm without measurements does not count; the baseline's own effect is free.
     candidates = there.any(axis=1) & (np.arange(len(y)) > 0)
     spread, middle = _candidates(y, there, level, candidates, sigma)
-    # Begin where most arms of a block agree: the likelihood of t has several hills, and the one at
-    # the baseline's own figure is the wrong one if it was disturbed.
+    # Start where most arms of a block agree: the likelihood of t has several maxima, and the one at
+    # the baseline's own figure is wrong if the baseline was disturbed.
     rough = np.where(there, y - np.where(np.arange(len(y)) > 0, middle, centre)[:, None], np.nan)
     level = np.nanmedian(rough, axis=0)
     looks = [(y - level)[row][there[row]] for row in np.flatnonzero(candidates)]
     sigma = max(sigma, repeat_noise(looks, _LEAST_DEVIATIONS))
     level_hold = _hold(sigma, correlation)
     weight = there.astype(np.float64)
-    # Begin with what was measured, not with what was expected: of the two hills of a configuration
-    # that stands far from the rest, "its look was disturbed" and "it differs", the second is meant.
+    # Start with the measured means, not the expected ones: a configuration far from the rest has
+    # two maxima, "its look was disturbed" and "it differs", and the second is the right one.
     effects = np.where(there, y - level, 0.0).sum(axis=1) / np.maximum(1, there.sum(axis=1))
     for _ in range(_ITERATIONS):
         cells = weight / sigma**2
@@ -108,8 +109,8 @@ def fit(values: npt.ArrayLike, *, sigma: float, correlation: float) -> AdditiveF
         effects = (pull / known)[:, 0]
         if candidates.any():
             middle = float(np.median(effects[candidates]))
-        # What each arm says of its block: its figure less what its *other* blocks and the common
-        # spread expect of it.
+        # The level that each arm implies for its block: its figure less its expectation from its
+        # *other* blocks and the common spread.
         other = np.maximum(known - cells, 1e-12)
         expected = (pull - cells * (y - level)) / other
         doubt = sigma**2 + 1 / other
@@ -143,7 +144,7 @@ def _candidates(
     candidates: npt.NDArray[np.bool_],
     sigma: float,
 ) -> tuple[float, float]:
-    """Spread and middle of the configurations, from their first rough means."""
+    """Return spread and middle of the configurations, from their first rough means."""
     if not candidates.any():
         return sigma, 0.0
     sums = np.where(there, y - level, 0.0).sum(axis=1)[candidates]

@@ -1,4 +1,4 @@
-"""Diagnostics of a study: values shown with its verdict, never prints.
+"""Diagnostics of a study, as values that reports show with its verdict.
 
 None of these changes a verdict. The test of the confirmation is exact under drift, correlation and
 heavy tails; a diagnostic says that the study was noisier than it need be, or that one of the few
@@ -29,7 +29,7 @@ from tuner.stats.paired import (
 from tuner.stats.words import counted, p_in_words, signed_percent
 
 ALARM_LEVEL = 0.01
-"""Level of every diagnostic: with half a dozen of them, one healthy study in twenty is warned."""
+"""Level of each diagnostic; half a dozen of them warn in one healthy study of twenty."""
 INVALID_LIMIT = 0.10
 """Share of invalid windows above which a study cannot claim anything."""
 
@@ -44,7 +44,7 @@ _SEED = 20_061
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One diagnostic: a figure, and whether it should worry the reader."""
+    """A diagnostic: a figure, and whether it is a warning."""
 
     code: str
     """Stable name: `order-effect`, `lag-1`, `slope`, `variance-shares`, …"""
@@ -57,7 +57,7 @@ class Diagnostic:
 
 
 def order_effect(ln_values: npt.ArrayLike, positions: npt.ArrayLike) -> Diagnostic:
-    """Return whether windows measured later in a round come out systematically different.
+    """Test whether windows later in a round differ systematically.
 
     Both arrays have shape (blocks, rounds, arms), with two arms or more: the ln value of each
     window, and its place in the order of its round (0: first), drawn afresh for every round. The
@@ -123,7 +123,7 @@ def lag_one(differences: npt.ArrayLike) -> Diagnostic:
 
 
 def slope_over_time(differences: npt.ArrayLike) -> Diagnostic:
-    """Return whether the difference between the arms drifts over the study.
+    """Test whether the difference between the arms drifts over the study.
 
     The figure is the Theil-Sen slope of d per block (Sen, Journal of the American Statistical
     Association 63, 1968), the test a permutation test of the rank correlation with time.
@@ -146,7 +146,7 @@ def slope_over_time(differences: npt.ArrayLike) -> Diagnostic:
 
 
 def variance_shares(round_differences: npt.ArrayLike) -> Diagnostic:
-    """Return the shares of noise between starts of instances, and between windows.
+    """Split the noise into shares between starts of instances and between windows.
 
     `round_differences` has shape (blocks, rounds): d of every round. One-way analysis of variance
     with blocks as random effects (Kalibera and Jones, Rigorous benchmarking in reasonable time,
@@ -177,7 +177,7 @@ def variance_shares(round_differences: npt.ArrayLike) -> Diagnostic:
 def baseline_drift(ln_values: npt.ArrayLike, disturbed: int = 0) -> Diagnostic:
     """Test whether the baseline drifted over the search, or some blocks disturbed it.
 
-    The baseline as sentinel: `ln_values` has its figure in every block of the search in order of
+    The baseline is a sentinel: `ln_values` has its figure in every block of the search in order of
     time, shape (blocks,); `disturbed` counts the blocks whose other arms contradict it. The figure
     is the Theil-Sen slope per block. Scores do not rest on one block's baseline, so this speaks
     about the host.
@@ -208,12 +208,12 @@ def baseline_drift(ln_values: npt.ArrayLike, disturbed: int = 0) -> Diagnostic:
 def leave_one_out(
     differences: npt.ArrayLike, margin: float = 0.0, confidence: float = 0.95
 ) -> Diagnostic:
-    """Return how far the ratio moves without one block: the claim must not hang on one.
+    """Return how far the ratio moves without one block: a claim must not depend on a single one.
 
     The figure is the largest change of ln ratio. It is a warning if the interval of all blocks, of
     the confidence that the claim has, lies beyond the margin, and the one without some block does
     not. With no more blocks than such an interval needs (6 at 95 %) none can be spared, and there
-    is no warning.
+    is not a warning.
     """
     d = _shaped(differences, 1, "differences must have shape (blocks,)")
     if d.size < 2:
@@ -232,8 +232,8 @@ def leave_one_out(
     )
     if raised:
         message += (
-            ", and the interval then no longer lies beyond the margin: the claim hangs on one "
-            "block. Look at that block's windows, and repeat the confirmation with more blocks"
+            ", and the interval then no longer lies beyond the margin: the claim depends on one "
+            "block. Inspect that block's windows, and repeat the confirmation with more blocks"
         )
     shift = max(abs(math.log(ratio / whole.ratio)) for ratio in ratios)
     return Diagnostic("leave-one-out", shift, raised, message)
@@ -290,8 +290,8 @@ def unequal_stalls_p(shares: npt.ArrayLike) -> float:
     were measured in random order, so if stalls come from the host alone, the shares of a round are
     exchangeable. The statistic is the spread of the arms' means, its distribution that over orders
     within rounds (Fisher's randomisation test, 9,999 orders with a fixed seed; all orders of two
-    arms where there are fewer). It looks at no latency. With few rounds no p is small: of two arms
-    8 rounds are needed for 1 %.
+    arms where there are fewer). The test does not use latencies. With few rounds p cannot be small:
+    two arms need 8 rounds for 1 %.
     """
     values = _shaped(shares, 2, "shares must have shape (rounds, arms)")
     rounds, arms = values.shape
@@ -313,7 +313,7 @@ def unequal_stalls_p(shares: npt.ArrayLike) -> float:
 
 
 def stall_shares(candidate: npt.ArrayLike, baseline: npt.ArrayLike) -> Diagnostic:
-    """Return whether the stall rule excluded more requests in one arm than in the other.
+    """Test whether the stall rule excluded more requests in one arm than in the other.
 
     Excluded shares of requests, 0 to 1, one per block and arm. Paired exact signed-rank test. At
     5 %, a stricter eye than for the rest: the claim is made on what the rule leaves, so here a
@@ -342,7 +342,7 @@ def stall_shares(candidate: npt.ArrayLike, baseline: npt.ArrayLike) -> Diagnosti
 
 
 def invalid_windows(candidate: int, baseline: int, windows_per_arm: int) -> Diagnostic:
-    """Return whether too many windows were invalid, or more in one arm than in the other.
+    """Test whether too many windows were invalid, or more in one arm than in the other.
 
     Counts of invalid windows per arm out of `windows_per_arm` measured ones. The figure is the
     share of both arms. More than 10 %, or arms that differ by a two-sided sign test at 5 %, make
@@ -376,7 +376,7 @@ def invalid_windows(candidate: int, baseline: int, windows_per_arm: int) -> Diag
 
 
 def _silent(code: str, name: str) -> Diagnostic:
-    return Diagnostic(code, math.nan, raised=False, message=f"{name}: too little data to tell")
+    return Diagnostic(code, math.nan, raised=False, message=f"{name}: not enough data")
 
 
 def _permutation_test(
@@ -392,7 +392,7 @@ def _permutation_test(
 
 
 def _monte_carlo_p(observed: float, null: FloatArray) -> float:
-    """Return the observed order counts as one of those drawn (Phipson and Smyth 2010)."""
+    """Return p, with the observed order as one of those drawn (Phipson and Smyth 2010)."""
     beyond = np.count_nonzero(null >= observed - 1e-12)
     return (1 + int(beyond)) / (1 + null.size)
 

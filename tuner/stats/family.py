@@ -1,4 +1,4 @@
-"""Verdicts on several figures of the same blocks: what may be claimed of each.
+"""Verdicts on several figures of the same blocks, with the claims that hold jointly.
 
 Every verdict of *better* or *worse* is a rejection of "the ratio is not beyond the margin". Its p
 is that of the signed-rank test of the differences shifted by the margin, which is at most 5 %

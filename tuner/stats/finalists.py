@@ -1,13 +1,12 @@
-"""Several finalists in the same blocks: what each p and interval may claim beside the others.
+"""Several finalists in the same blocks: p and intervals adjusted for each other.
 
 p is adjusted by Holm's step-down procedure (Scandinavian Journal of Statistics 6, 1979): for any
-the dependence between the finalists, the chance that any of the equal ones is called different is
-at most the level.
+dependence between the finalists, the chance of a false difference is at most the level.
 
 Intervals are Bonferroni's, 1 - alpha / k each. Intervals that agree with Holm's procedure exist
 (Strassburger and Bretz, Statistics in Medicine 27, 2008; Guilbaud, Biometrical Journal 50, 2008),
 but unless every hypothesis is rejected those of the rejected ones end at the hypothesis itself:
-they repeat the test and say nothing of the gain. Bonferroni's hold for all finalists at once, so
+they repeat the test and do not bound the gain. Bonferroni's hold for all finalists at once, so
 the best may be picked after the fact and its interval still stands. Little is lost: in both the
 strongest finalist, which the verdict names, must pass alpha / k.
 """
@@ -27,13 +26,13 @@ def best_of(
 ) -> int:
     """Return the index of the finalist that the study's verdict names.
 
-    The best estimate among those that are *better*; if none is, the best estimate of all.
+    It has the best estimate of those that are *better*; if none is, the best estimate of all.
 
     Args:
         verdicts: one per finalist.
-        larger_is_better: of the objective.
-        beyond: whether each one's figures are beyond a constraint; such a one is named only if
-            all are. Empty: there are no constraints.
+        larger_is_better: direction of the objective.
+        beyond: for each finalist, whether it violates a constraint; such a finalist is named
+            only if all do. Empty without constraints.
 
     Raises:
         ValueError: there are no verdicts.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Return adjusted p, in the order given: what is at most alpha is claimed at level alpha.
+    """Return adjusted p in the order given; a claim at level alpha needs at most alpha.
 
     Raises:
         ValueError: a p is not in [0, 1].

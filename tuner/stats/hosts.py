@@ -1,16 +1,15 @@
 """The same comparison on several hosts: the hosts as a random effect.
 
-A host's own blocks say what a configuration does on that host. What it does on hosts like these is
-another question, whose unit of replication is the host: the spread of the true ratios from host to
-host (tau) counts, and more blocks on the same hosts do not make it smaller. The model is that of a
+A host's own blocks measure the effect of a configuration on that host. Its effect on similar hosts
+is another question, and its unit of replication is the host: the spread of the true ratios between
+hosts (tau) counts, and more blocks on the same hosts do not reduce it. The model is that of a
 random-effects meta-analysis (Higgins, Thompson and Spiegelhalter, Journal of the Royal Statistical
 Society A 172, 2009): y_i = mu + u_i + e_i, u_i of variance tau², e_i of the known variance v_i.
 
 tau² is estimated by restricted maximum likelihood. The interval of mu is that of Hartung and Knapp
 (Statistics in Medicine 20, 2001) and of Sidik and Jonkman (2002), by Student's t with k - 1 degrees
 of freedom, never narrower than the plain one (Röver, Knapp and Friede, BMC Medical Research
-Methodology 15, 2015): with two or three hosts it is wide, because two or three hosts say little of
-all others.
+Methodology 15, 2015). With two or three hosts it is wide, because so small a sample says little.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from tuner.stats.holm import holm
 from tuner.stats.paired import FloatArray, checked, estimate
 
 OUTLIER_LEVEL = 0.05
-"""Probability of naming any host an outlier where none is."""
+"""Probability of reporting an outlier among hosts without one."""
 LEAST_FOR_PREDICTION = 3
-"""Hosts below which nothing is said of a further one."""
+"""Fewest hosts for a prediction for a further one."""
 FEW_HOSTS = 5
-"""Below so many the spread from host to host is hardly known, and a report says so."""
+"""Fewest hosts for a usable estimate of their spread; a report warns below it."""
 
 _EFFICIENCY = 3 / math.pi
 _LEAST_VARIANCE = 1e-12
@@ -54,7 +53,7 @@ class HostEstimate:
 
     @property
     def is_outlier(self) -> bool:
-        """True if the other hosts do not account for this one."""
+        """True if this host is an outlier among the hosts."""
         return self.outlier_p <= OUTLIER_LEVEL
 
 
@@ -78,13 +77,13 @@ class AcrossHosts:
     q_p: float
     """p of "all hosts have the same true ratio"."""
     i_squared: float
-    """Share of the hosts' spread that is not the noise of their blocks, 0 to 1."""
+    """Share of the spread between hosts that is not noise of their blocks, 0 to 1."""
     prediction: tuple[float, float] | None
-    """Interval in which the true ratio of one further such host lies; None below three hosts."""
+    """Interval of the true ratio of one further such host; None below three hosts."""
 
     @property
     def outliers(self) -> tuple[str, ...]:
-        """Names of the hosts that the others do not account for."""
+        """Names of the hosts that are outliers."""
         return tuple(host.name for host in self.hosts if host.is_outlier)
 
 
@@ -108,9 +107,9 @@ def across_hosts(
     rows = [(name, checked(d)) for name, d in differences]
     for name, d in rows:
         if d.size < 2:
-            raise ValueError(f"host {name!r} has {d.size} block, of which no spread can be told")
+            raise ValueError(f"host {name!r} has {d.size} block, but a spread needs two")
     y = np.array([math.log(estimate(d).ratio) for _, d in rows])
-    # Of a pseudomedian of n normal differences; of heavier tails it is less than this.
+    # This holds for a pseudomedian of n normal differences; heavier tails give less.
     v = np.array(
         [max(float(np.var(d, ddof=1)) / d.size / _EFFICIENCY, _LEAST_VARIANCE) for _, d in rows]
     )
@@ -145,7 +144,7 @@ def across_hosts(
 
 
 def _tau2(y: FloatArray, v: FloatArray) -> float:
-    """Restricted maximum likelihood (Viechtbauer, J. Educational and Behavioral Statistics 30)."""
+    """Return tau² by REML (Viechtbauer, J. Educational and Behavioral Statistics 30)."""
 
     def deviance(tau2: float) -> float:
         w = 1 / (v + tau2)
@@ -170,7 +169,7 @@ def _mean(y: FloatArray, weights: FloatArray) -> tuple[float, float]:
 
 
 def _outlier_p(y: FloatArray, v: FloatArray) -> tuple[float, ...]:
-    """Return each host against a prediction from the others, Holm over the hosts.
+    """Return p of each host against a prediction from the others, adjusted by Holm.
 
     Studentised deleted residuals (Viechtbauer and Cheung, Research Synthesis Methods 1, 2010), by
     Student's t with as many degrees of freedom as the others' mean has.

@@ -1,4 +1,4 @@
-"""Noise of a single figure, from what was measured several times."""
+"""Noise of a single figure, from repeated measurements."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _NORMAL = 1.4826
 
 
 def repeat_noise(groups: Iterable[Sequence[float] | npt.NDArray[np.float64]], least: int) -> float:
-    """Return the standard deviation of one figure, from groups of figures of the same thing each.
+    """Return the standard deviation of one figure, from groups of repeated figures.
 
-    From the median absolute deviation from the groups' means, which a disturbed figure does not
-    move, with the degree of freedom that each mean takes made good. Groups of one say nothing.
-    0 if there are fewer than ``least`` deviations.
+    It comes from the median absolute deviation from the groups' means, which a disturbed figure
+    does not move, corrected for the degree of freedom of each mean. Groups of one do not count.
+    Return 0 with fewer than ``least`` deviations.
     """
     deviations = [
         np.abs(np.asarray(group) - np.mean(group)) * np.sqrt(len(group) / (len(group) - 1))

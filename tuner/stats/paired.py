@@ -49,7 +49,7 @@ class PairedEstimate:
     method: str
     """Method of the figures, in words for a report."""
     always_valid: bool = False
-    """True if interval and p hold however often one looked; else n was fixed beforehand."""
+    """True if interval and p hold for any number of looks; else n was fixed beforehand."""
 
     @property
     def is_finite(self) -> bool:
@@ -94,7 +94,7 @@ def minimum_blocks(confidence: float) -> int:
 
 
 def attained_level(n: int, level: float) -> float:
-    """Return the level that the exact two-sided test of n blocks really has: at most `level`.
+    """Return the actual level of the exact two-sided test of n blocks, at most `level`.
 
     Its p has a few possible values only, e.g. 0.03125 and then 0.0625 for n = 6. It is 0 where n
     is too small to reach `level` at all.
@@ -105,7 +105,7 @@ def attained_level(n: int, level: float) -> float:
 
 
 def signed_rank_p(differences: npt.ArrayLike) -> float:
-    """Exact two-sided p of the hypothesis that every difference is symmetric about 0.
+    """Return the exact two-sided p of "every difference is symmetric about 0".
 
     Without ties this is Wilcoxon's signed-rank test. With ties or zeros it is the sign-flip
     permutation test of the midranks, conditional on them, zeros being ranked but signless (Pratt
@@ -166,7 +166,7 @@ def estimate(differences: npt.ArrayLike, confidence: float = 0.95) -> PairedEsti
 
 
 def pseudomedians(values: npt.ArrayLike) -> FloatArray:
-    """Median of the means of each two values and of each with itself (Hodges and Lehmann 1963).
+    """Return the median of all Walsh averages (Hodges and Lehmann 1963).
 
     The centre that the signed-rank test is about. It takes 29 % of the values to move it at will,
     and for normal ones it has 95 % of the mean's efficiency, where the median has 64 %.
@@ -183,13 +183,13 @@ def pseudomedians(values: npt.ArrayLike) -> FloatArray:
 
 
 def midranks(values: FloatArray) -> FloatArray:
-    """Ranks from 1; equal values share the mean of the ranks that they take up together."""
+    """Return ranks from 1; equal values share the mean of their ranks."""
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(count) - (count - 1) / 2)[place], dtype=np.float64)
 
 
 def _signed_rank(d: FloatArray) -> tuple[float, bool]:
-    """Exact two-sided p, and whether ties or zeros were among the differences."""
+    """Return the exact two-sided p, and whether the differences have ties or zeros."""
     d = np.round(d, _TIE_DECIMALS)
     ranks = midranks(np.abs(d))
     nonzero = d != 0
@@ -232,7 +232,7 @@ def _pairs(n: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
 
 
 def checked(differences: npt.ArrayLike) -> FloatArray:
-    """The differences as an array of shape (n,); ValueError unless n > 0 and all are finite."""
+    """Return the differences with shape (n,); raise ValueError if empty or not finite."""
     d = np.asarray(differences, dtype=np.float64)
     if d.ndim != 1 or d.size == 0:
         raise ValueError(

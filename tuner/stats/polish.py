@@ -1,10 +1,9 @@
-"""Levels of the arms of one block, what a whole round shared taken out: the median polish.
+"""Levels of the arms of one block, without the effects of rounds: the median polish.
 
-The difference to the baseline within a round cancels what disturbed the round, and brings in the
-noise of the baseline's window. A server nearer to its limit is noisier, and the baseline often is
-the one: then the median of the differences is that of the round in which the baseline was in the
-middle, and a candidate's other windows have no say. All arms of a round tell better what it shared.
-So a block of the search is read as
+The difference to the baseline within a round cancels what disturbed the round, and adds the noise
+of the baseline's window. A server near its limit is noisier, and the baseline often is: then the
+median of the differences comes from the round with the baseline in the middle, and a candidate's
+other windows do not count. All arms of a round estimate its effect better. The model of a block is
 
     y = arm + round + noise
 
@@ -24,7 +23,7 @@ _SETTLED = 1e-6
 
 
 def arm_levels(values: npt.ArrayLike) -> FloatArray:
-    """Return the level of each arm, up to a constant that they have in common.
+    """Return the level of each arm, up to a common constant.
 
     Args:
         values: ln figures, shape (arms, rounds), NaN where not measured; every arm and every round

@@ -45,7 +45,7 @@ class PooledSigma:
     """Degrees of freedom: the instances of every block, less one per block."""
 
     def upper_limit(self, confidence: float = 0.80) -> float:
-        """Return One-sided upper confidence limit of sigma_d, by the chi-square of normal noise.
+        """Return the one-sided upper confidence limit of sigma_d, by chi-square of normal noise.
 
         Planned with the plain estimate, about half of all studies come out too small. Planned with
         the upper limit of a pilot, the wanted power is reached with at least this confidence
@@ -62,7 +62,7 @@ class PooledSigma:
         return self.sigma_d * math.sqrt(df / float(special.chdtri(df, confidence)))
 
     def half_width(self, blocks: int) -> float:
-        """The A/A half-width: how far a 95 % interval of `blocks` blocks reaches, as a fraction.
+        """Return the A/A half-width of a 95 % interval of `blocks` blocks, as a fraction.
 
         For identical arms, as the t-interval of this noise; infinite where the exact interval
         would be. 0.03 means about 3 % to either side. A margin below it could not be decided.
@@ -106,7 +106,7 @@ def pooled_sigma(groups: Sequence[npt.ArrayLike]) -> PooledSigma:
 def minimum_detectable_effect(
     sigma_d: float, n: int, margin: float = 0.0, level: float = LEVEL
 ) -> float:
-    """The smallest effect that n blocks detect with 80 % probability, as a fraction in (0, 1].
+    """Return the smallest effect that n blocks detect with 80 % probability, in (0, 1].
 
     An effect of 0.10 is a ratio of 0.90, or of 1/0.90 the other way round. "Detected" means that
     the exact two-sided test at `level` rejects, in the sense of the interval lying beyond `margin`
@@ -159,9 +159,9 @@ def blocks_needed(sigma_d: float, effect: float, margin: float = 0.0, level: flo
 
 
 def largest_sigma(effect: float, n: int, level: float = LEVEL) -> float:
-    """The noise with which n blocks just detect `effect`: `minimum_detectable_effect` inverted.
+    """Return the noise at which n blocks just detect `effect`.
 
-    0 with fewer than 6 blocks, which detect nothing at any noise.
+    The inverse of `minimum_detectable_effect`. 0 with fewer than 6 blocks, which detect nothing.
 
     Raises:
         ValueError: `effect` is not in (0, 1).
@@ -177,7 +177,7 @@ def _nominal_blocks(sigmas_per_effect: float, level: float) -> float:
 
 
 def _detectable_sigmas(n: int, level: float) -> float:
-    """The detectable shift of the differences' centre, in units of their standard deviation."""
+    """Return the detectable shift of the centre, in standard deviations of the differences."""
     least = minimum_blocks(1 - level)
     if n < least:
         return math.inf

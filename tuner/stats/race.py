@@ -16,13 +16,13 @@ from scipy import special
 DROP_LEVEL = 0.10
 """One-sided level of the look that drops a candidate from its block."""
 DROP_ROUNDS = 4
-"""Rounds before the look: the fewest at which a sign test can reach 10 % at all (2^-4 = 6 %)."""
+"""Rounds before the look: the fewest for a sign test at 10 % (2^-4 = 6 %)."""
 PAIRING_CORRELATION = 0.5
 """Var(candidate - baseline) = 2 sigma^2 (1 - rho): pairing pays off above rho = 0.5."""
 
 
 def sign_test_p(wins: int, rounds: int) -> float:
-    """Return One-sided p of at least `wins` in `rounds` fair coin tosses: the exact sign test.
+    """Return the one-sided p of at least `wins` in `rounds` fair coin tosses: the exact sign test.
 
     Raises:
         ValueError: `wins` is not between 0 and `rounds`.
@@ -83,8 +83,8 @@ def neighbour_correlation(groups: Sequence[npt.ArrayLike]) -> float:
 
     The intraclass correlation of a one-way analysis of variance (Shrout and Fleiss 1979, ICC(1)):
     each group holds the ln values of one block's k identical instances, k equal for all. Where it
-    exceeds `PAIRING_CORRELATION`, a candidate is scored by its difference from the baseline of its
-    block; else by its own ln value, whose noise is then the smaller one.
+    exceeds `PAIRING_CORRELATION`, a candidate's score is its difference from the baseline of its
+    block; else it is its own ln value, which then has less noise.
 
     Raises:
         ValueError: fewer than two groups, fewer than two instances, or groups of unequal size.

@@ -1,8 +1,8 @@
-"""True if a confirmation on another day or host agrees with the first one.
+"""The comparison of a confirmation with its repetition on another day or host.
 
-The criterion is that both point the same way and that their intervals overlap: fixed beforehand,
-and the same for all studies. Overlap alone would let a wide interval agree with everything, so the
-width is said; the same way alone would call a gain of 50 % and one of 2 % the same finding.
+The criterion is that both point the same way and that their intervals overlap. It is fixed
+beforehand and the same for all studies. With overlap alone a wide interval would agree with
+everything, and with direction alone a gain of 50 % would agree with one of 2 %.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def replication(original: Interval, again: Interval, *, objective: str = "p99") 
     """Compare a confirmation with the one that it repeats.
 
     Args:
-        original: of the first confirmation.
-        again: of the second, on fresh blocks.
-        objective: names the figure in the sentence.
+        original: ratio of the first confirmation.
+        again: ratio of the second, on fresh blocks.
+        objective: name of the figure in the sentence.
     """
     same_way = (original.ratio < 1) == (again.ratio < 1)
     overlap = original.low <= again.high and again.low <= original.high

@@ -1,4 +1,4 @@
-"""Looking after every block and stopping when the claim is safe: an always-valid test and interval.
+"""An always-valid test and interval, for a look after every block.
 
 If nothing differs by more than a shift of theta, x = d - theta is symmetric about 0 by design,
 given everything before it, and so for every stake lambda
@@ -7,9 +7,8 @@ given everything before it, and so for every stake lambda
 
 given |x|, the two signs are equally likely, and e^y + e^-y = 2 cosh y. Products of such factors
 are martingales that start at 1. A mixture over stakes is one too, and by Ville's inequality it
-reaches 1 / alpha at *any* time with a probability of at most alpha: who stops there may look as
-often as he likes. No variance is assumed, none is estimated, and a burst costs at most what its
-sign is worth.
+reaches 1 / alpha at *any* time with a probability of at most alpha, so a study may look after every
+block. No variance is assumed or estimated, and a burst counts for no more than its sign.
 
 The usual supermartingale exp(lambda x - lambda^2 x^2 / 2) of symmetric increments (de la Pena,
 Annals of Probability 27, 1999) has the larger e^(y^2 / 2) in place of cosh y, so it is the weaker
@@ -19,7 +18,7 @@ form of `normal_mixture_log_e`. The martingale used here is also the simpler one
 factor, 2 / (1 + exp(-2 lambda x)), falls as theta rises, so what is not rejected is an interval by
 itself; the closed form lets go of values of theta that lie far enough out.
 
-Upwards and downwards are watched by one mixture each, at alpha / 2.
+Each direction has a mixture of its own, at alpha / 2.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from tuner.stats.paired import FloatArray, PairedEstimate, checked, estimate, mi
 from tuner.stats.words import counted
 
 SEQUENTIAL_COST = 1.6
-"""Blocks that the always-valid test needs at most for one of the fixed design, at equal power."""
+"""Upper bound for blocks of the always-valid test per block of the fixed design, equal power."""
 
 _STAKES = 64
 
@@ -153,7 +152,7 @@ def log_mixtures(x: FloatArray, rho: float) -> FloatArray:
 
 
 def _interval(d: FloatArray, rho: float, confidence: float) -> tuple[float, float]:
-    """Ends of the interval for theta: what neither direction's mixture rejects at alpha / 2."""
+    """Return the interval of theta that neither mixture rejects at alpha / 2."""
     if d.size < minimum_blocks(confidence):
         return -math.inf, math.inf
     limit = math.log(2 / (1 - confidence))

@@ -1,13 +1,13 @@
-"""A Gaussian process: figures of some configurations predict those of similar ones.
+"""A Gaussian process that predicts figures of configurations from those of similar ones.
 
-A look is noisy and a search has few of them, yet each says something of every configuration that
-shares settings with the one that was measured. The model is that of Kriging (Rasmussen and
+A look is noisy and a search has few of them, but each carries information about all configurations
+with common settings. The model is that of Kriging (Rasmussen and
 Williams, Gaussian Processes for Machine Learning, 2006):
 
     figure = f(configuration) + own + noise,   cov f(a), f(b) = s² exp(-sum of weight x distance)
 
 with one weight for each parameter, so that a parameter that changes nothing separates nothing
-(automatic relevance determination), and an effect of its own for what settings do not explain.
+(automatic relevance determination), and an own effect of each configuration for the remainder.
 The kernel with plain distances is the Matérn one of order 1/2 in each parameter, which suits
 settings that are choices as well as numbers. Weights, s² and the own effects' variance are the most
 probable ones under wide priors; the noise of a look is known from repeated looks, up to a factor.
@@ -28,7 +28,7 @@ _WEIGHT = (math.log(0.5), 1.5)
 """Mean and standard deviation of the prior of a weight's logarithm: the middle is a correlation of
 exp(-0.5) between the ends of a parameter's range."""
 _OWN_SD = 0.03
-"""Standard deviation that settings do not explain, ln units, within a factor of e^0.5."""
+"""Standard deviation of own effects, ln units, within a factor of e^0.5."""
 _NOISE_LOG_SD = 0.5
 """Uncertainty of the noise's variance: standard deviation of its logarithm."""
 _ITERATIONS = 40
@@ -39,11 +39,11 @@ class Surrogate:
     """A fitted model; see ``fit``."""
 
     weights: FloatArray
-    """By parameter, per unit of distance."""
+    """Weight of each parameter, per unit of distance."""
     spread: float
     """Variance of f."""
     own: float
-    """Variance of the effects of a configuration's own."""
+    """Variance of own effects."""
     middle: float
     _solved: FloatArray
     """Inverse covariance of the figures, times their deviations from the middle."""
@@ -51,7 +51,7 @@ class Surrogate:
     """Lower Cholesky factor of that covariance."""
 
     def posterior(self, across: FloatArray, among: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return mean and covariance of the values of configurations that were not measured.
+        """Return mean and covariance of the values of unmeasured configurations.
 
         Args:
             across: their distances to the measured ones, shape (new, measured, parameters).
@@ -76,7 +76,7 @@ class Surrogate:
 
 
 def fit(distances: FloatArray, values: npt.ArrayLike, variances: npt.ArrayLike) -> Surrogate:
-    """Fit the model to what was measured.
+    """Fit the model to measured figures.
 
     Args:
         distances: of the configurations to each other, by parameter, 0 to 1, shape (n, n, p).
@@ -84,7 +84,7 @@ def fit(distances: FloatArray, values: npt.ArrayLike, variances: npt.ArrayLike) 
         variances: of the noise of each figure, shape (n,).
 
     Raises:
-        ValueError: shapes do not fit, or there is nothing.
+        ValueError: the shapes do not match, or there are no figures.
     """
     y, noise = np.asarray(values, dtype=np.float64), np.asarray(variances, dtype=np.float64)
     if not len(y) or distances.shape[:2] != (len(y), len(y)) or noise.shape != y.shape:

@@ -22,7 +22,7 @@ LEAST_MARGIN = 0.03
 """A difference of less than 3 % is never claimed as a gain."""
 
 WIDEST_EQUIVALENCE = 0.10
-"""On a host whose margin is wider nothing is called equivalent: ±30 % is no equality."""
+"""Widest margin for *equivalent*: arms that may differ by ±30 % are not equal."""
 
 
 class VerdictKind(StrEnum):
@@ -33,12 +33,12 @@ class VerdictKind(StrEnum):
     EQUIVALENT = "equivalent"
     INCONCLUSIVE = "inconclusive"
     VIOLATED = "violated"
-    """A constraint is shown not to hold, for any gain in the objective."""
+    """The candidate is shown to violate a constraint; its objective does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of a confirmation, with what it rests on."""
+    """The outcome of a confirmation, with its basis."""
 
     kind: VerdictKind
     estimate: PairedEstimate
@@ -91,7 +91,7 @@ def judge(
     rho: float | None = None,
     family: int = 1,
 ) -> Verdict:
-    """The verdict on the differences d = ln(candidate) - ln(baseline) of the protocol's blocks.
+    """Judge the differences d = ln(candidate) - ln(baseline) of the protocol's blocks.
 
     Args:
         differences: one per block.
@@ -100,8 +100,8 @@ def judge(
             differences.
         objective: names the figure in the sentence.
         larger_is_better: turns the direction round.
-        rho: None for a number of blocks that was fixed beforehand; else that of the always-valid
-            test (see `tuner.stats.sequential`), whose verdict may be asked for after every block.
+        rho: None for a number of blocks fixed beforehand; else the parameter of the always-valid
+            test (see `tuner.stats.sequential`), which allows a verdict after every block.
         family: number of candidates that are judged in the same blocks. Each gets intervals of
             1 - 0.05 / k and 1 - 0.10 / k (Bonferroni), which hold at once for all of them, so the
             best one may be picked afterwards.
@@ -178,7 +178,7 @@ def decide(
 
 
 def _detectable_change(reduction: float, *, larger_is_better: bool) -> str:
-    """The detectable improvement in words: the reciprocal of a reduction where more is better."""
+    """Return the detectable improvement in words, as an increase where more is better."""
     if reduction >= 1:
         return "no change of any size"
     if not larger_is_better:
@@ -221,7 +221,7 @@ def _reason(
 def _figures(ratio: PairedEstimate, objective: str, family: int) -> str:
     change = abs(ratio.ratio - 1)
     if change < 0.0005:
-        than = f"{objective} is as the baseline's"
+        than = f"{objective} is the same as the baseline's"
     else:
         than = (
             f"{objective} is {percent(change)} {'lower' if ratio.ratio < 1 else 'higher'} "

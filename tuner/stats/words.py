@@ -1,4 +1,4 @@
-"""Figures as a report writes them: no digit that the data does not carry."""
+"""Formatting of figures, without digits that the data does not support."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def percent(fraction: float) -> str:
 
 
 def signed_percent(fraction: float) -> str:
-    """Return `+3.0 %` for 0.03; what rounds to nothing is `+0.0 %`."""
+    """Return `+3.0 %` for 0.03, and `+0.0 %` for values that round to 0."""
     return f"{100 * fraction:+z.1f} %"
 
 

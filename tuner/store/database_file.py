@@ -103,7 +103,7 @@ def _check_header(path: Path) -> None:
     with path.open("rb") as file:
         head = file.read(100)
     if len(head) < 100 or not head.startswith(_MAGIC):
-        raise ValueError("it is no SQLite database")
+        raise ValueError("it is not an SQLite database")
     if head[18:20] != b"\x01\x01":
         raise ValueError("it keeps a write-ahead log, which no record does")
     journal = _journal(path)

@@ -83,7 +83,7 @@ def read_record(
     here: str,
     hosts: Mapping[str, StudyHost],
     *,
-    told: SearchFigureCache,
+    cache: SearchFigureCache,
 ) -> Record:
     """Return the whole record.
 
@@ -92,7 +92,7 @@ def read_record(
         trials: without their figures, in their order.
         blocks: of all hosts.
         here: the host as which it is read: calibration and protocol are its own, and of the
-            blocks that are no search those that it measured. Empty: as nobody in particular.
+            blocks that are not search those that it measured. Empty: as nobody in particular.
         hosts: that share it, as far as they were read.
         told: cached figures of the blocks from earlier reading.
     """
@@ -102,7 +102,7 @@ def read_record(
     place = own or header
     if here:
         blocks = [b for b in blocks if b.phase == "search" or b.host == here]
-    search = told.of(blocks, goals)
+    search = cache.of(blocks, goals)
     losses = trial_losses(search, goals.first)
     second = trial_losses(search, goals.second) if goals.second else {}
     calibration = own.calibration if own else maybe(attrs.get("calibration"), Calibration)

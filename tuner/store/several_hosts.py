@@ -290,7 +290,7 @@ class Sharing:
         attrs: Mapping[str, Any],
         names: Sequence[str],
         alone: Sequence[Block],
-        told: SearchFigureCache,
+        cache: SearchFigureCache,
     ) -> Record:
         """Return the record of several hosts as of the last look: as one, or as no particular host.
 
@@ -325,7 +325,7 @@ class Sharing:
         chosen = self.chosen()
         trials = shared_trials(header.baseline, shared, chosen, here, over=over)
         blocks.sort(key=lambda block: block.number)
-        record = read_record(attrs, trials, blocks, here, hosts, told=told)
+        record = read_record(attrs, trials, blocks, here, hosts, cache=cache)
         values = [*(t for s in shared for t in s.begun.trials), *chosen]
         configurations = {
             t.digest: ConfigurationRecord(t.space, t.digest, t.values, "") for t in values

@@ -132,7 +132,7 @@ class SingleHostWriter:
         import optuna
 
         infeasible = state == "infeasible"
-        told = {**(excess or {}), VALID_CONSTRAINT: 1.0 if infeasible else -1.0}
+        constraints = {**(excess or {}), VALID_CONSTRAINT: 1.0 if infeasible else -1.0}
         with unless_ended():
             trial = self._racing(number)
             trial.set_user_attr("state", state)
@@ -140,8 +140,8 @@ class SingleHostWriter:
             # Some are there already if the study was killed between this write and the next.
             # Optuna warns of those that another worker has just written; they are there.
             with contextlib.suppress(UserWarning):
-                for name in told.keys() - trial.constraints.keys():
-                    trial.set_constraint(name, told[name])
+                for name in constraints.keys() - trial.constraints.keys():
+                    trial.set_constraint(name, constraints[name])
             values = [mean_loss(losses)] + ([] if second is None else [mean_loss(second)])
             if all(map(math.isfinite, values)) and not infeasible:
                 self._search.tell(number, values, skip_if_finished=True)

@@ -57,7 +57,7 @@ def open_storage(url: Storage, say: Say = no_message, *, writing: bool = True) -
             database.
 
     Raises:
-        StoreError: it cannot be opened, or is no file that a record may be in. No message holds its
+        StoreError: it cannot be opened, or its file cannot hold a record. Messages omit its
             password.
     """
     if not isinstance(url, str):
@@ -186,7 +186,7 @@ def _database(url: str, options: dict[str, Any], *, writing: bool) -> Any:
     import optuna
     import sqlalchemy
 
-    # Optuna formats the URL; a brace in a password is no field.
+    # Optuna formats the URL; a brace in a password is not a field.
     template = url.replace("{", "{{").replace("}", "}}")
     for attempt in range(1, _OPENING_ATTEMPTS + 1):
         try:
@@ -237,7 +237,7 @@ def _proxy(url: str) -> Any:
     except ValueError:
         host, port = None, 0
     if not host or parts.path not in {"", "/"}:
-        raise StoreError(f"{without_secret(url)} is no proxy's address; write grpc://HOST:PORT")
+        raise StoreError(f"{without_secret(url)} is not a proxy's address; write grpc://HOST:PORT")
     import optuna
 
     try:
@@ -275,7 +275,7 @@ class _RetryingStorage:
         return functools.partial(self._ask, found)
 
     def _ask(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        began, wait_s, told = time.monotonic(), _FIRST_WAIT_S, False
+        began, wait_s, reported = time.monotonic(), _FIRST_WAIT_S, False
         while True:
             try:
                 found = method(*args, **kwargs)
@@ -287,12 +287,12 @@ class _RetryingStorage:
                     f"the storage does not answer ({_first_line(error)}); asked again in"
                     f" {wait_s:.1f} s, for up to {(PATIENCE_S - waited_s) / 60:.0f} min"
                 )
-                told = True
+                reported = True
                 # Spread, so that a thousand workers do not all come back in the same instant.
                 time.sleep(wait_s * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
             else:
-                if told:
+                if reported:
                     self._say("the storage answers again")
                 return found
 

@@ -88,7 +88,7 @@ class Store:
         self._blocks = blocks
         self._clock = clock
         self._unchecked = where
-        self._told = SearchFigureCache()
+        self._cache = SearchFigureCache()
         self._alone = SingleHostWriter(storage, search, blocks)
         self.sharing = Sharing(storage, search, blocks, self._goals)
         """View of other workers on this record."""
@@ -447,9 +447,9 @@ class Store:
         blocks = self._alone.blocks(self.sharing.look())
         if names:
             read = [self.host] if self.host else names
-            return self.sharing.record(attrs, read, blocks, self._told)
+            return self.sharing.record(attrs, read, blocks, self._cache)
         trials = read_trials(self._search.get_trials(deepcopy=False))
-        return read_record(attrs, trials, blocks, "", {}, told=self._told)
+        return read_record(attrs, trials, blocks, "", {}, cache=self._cache)
 
     def importance(
         self, trials: Sequence[optuna.trial.FrozenTrial] | None = None
@@ -485,7 +485,7 @@ def list_names(url: Storage, *, writing: bool = False) -> list[str]:
 
     Args:
         url: of the storage.
-        writing: an empty database is no error, and is made ready for studies.
+        writing: an empty database is not an error, and is made ready for studies.
 
     Raises:
         StoreError: the storage cannot be read.

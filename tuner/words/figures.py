@@ -1,4 +1,4 @@
-"""Figures and names as all reports write them."""
+"""Formatting of figures and names, the same in all reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tuner.space.configuration import Value
 from tuner.stats.paired import PairedEstimate
 
 UNKNOWN = "–"
-"""In place of a figure that the record does not hold."""
+"""Placeholder for a figure that is not in the record."""
 
 PHASE_NAMES: Mapping[Phase, str] = {
     "capacity": "capacity",
@@ -27,7 +27,7 @@ PHASE_NAMES: Mapping[Phase, str] = {
 
 
 def figure(value: float, unit: str) -> str:
-    """A value in its unit, three significant digits: ``85.1 µs``, ``1.24 ms``, ``5,000/s``."""
+    """Format a value with its unit, three digits: ``85.1 µs``, ``1.24 ms``, ``5,000/s``."""
     if not math.isfinite(value):
         return UNKNOWN
     if unit == "µs":
@@ -41,7 +41,7 @@ def figure(value: float, unit: str) -> str:
 
 
 def duration_us(value: float) -> str:
-    """Return Microseconds, milliseconds or seconds, whichever has one to three digits."""
+    """Format a duration in µs, ms or s, in the unit that leaves one to three digits."""
     for limit, scale, unit in ((1e3, 1.0, "µs"), (1e6, 1e3, "ms")):
         if float(f"{value:.3g}") < limit:
             return f"{significant(value / scale)} {unit}"
@@ -49,7 +49,7 @@ def duration_us(value: float) -> str:
 
 
 def significant(value: float) -> str:
-    """Three significant digits, never in exponent form: ``0.083``, ``85.1``, ``1,240``."""
+    """Format three significant digits without an exponent: ``0.083``, ``85.1``, ``1,240``."""
     if value == 0:
         return "0"
     digits = 2 - math.floor(math.log10(abs(float(f"{value:.3g}"))))
@@ -62,7 +62,7 @@ def ratio(value: float) -> str:
 
 
 def interval(estimate: PairedEstimate) -> str:
-    """Return the interval of a ratio, or that there is none."""
+    """Format the interval of a ratio; ``not finite yet`` if it has no bound."""
     if not estimate.is_finite:
         return "not finite yet"
     return f"{estimate.low:.3f} to {estimate.high:.3f}"

@@ -1,4 +1,4 @@
-"""Words that the command line shares."""
+"""Output on the terminal: styles, durations and line breaks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OWN_CODES: ContextVar[bool] = ContextVar("_OWN_CODES", default=False)
 
 @contextlib.contextmanager
 def own_codes() -> Iterator[None]:
-    """Let control sequences through to the terminal: what is written is tuner's own.
+    """Let control sequences through to the terminal while tuner writes its own.
 
     Text from elsewhere must be printable already (``tuner.reading.printable``).
     """
@@ -30,12 +30,12 @@ def own_codes() -> Iterator[None]:
 
 
 def writes_own_codes() -> bool:
-    """Return whether control sequences that are written now are tuner's own."""
+    """Return whether the control sequences written now are tuner's own."""
     return _OWN_CODES.get()
 
 
 class OwnCodes:
-    """A stream of control sequences that are tuner's own, for whoever takes a file."""
+    """A stream that writes tuner's own control sequences, for functions that need a file."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -56,13 +56,13 @@ def say_styled(line: str, *, err: bool = False) -> None:
 
 
 def say_data(text: str) -> None:
-    """Print text for another program on standard output: exact, but on a terminal."""
+    """Print text for another program on standard output, escaped only on a terminal."""
     with contextlib.nullcontext() if sys.stdout.isatty() else own_codes():
         click.echo(text, nl=False)
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as people say them: ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Format seconds in words: ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -73,12 +73,12 @@ def duration(seconds: float) -> str:
 
 
 def wrapped(text: str, first: int, further: int) -> list[str]:
-    """Return text for standard error: broken between words on a terminal, in one line elsewhere.
+    """Return text for standard error, wrapped on a terminal and as one line elsewhere.
 
     Args:
-        text: what to say.
-        first: columns that stand before its first line.
-        further: columns before each further line, which is indented by as many.
+        text: the message.
+        first: columns already used in its first line.
+        further: indentation of each further line, columns.
     """
     if not sys.stderr.isatty():
         return [text]
@@ -95,12 +95,12 @@ def wrapped(text: str, first: int, further: int) -> list[str]:
 
 
 def output_width() -> float:
-    """Columns that a line on standard output may have: those of a terminal, else any number."""
+    """Return the columns of the terminal on standard output; infinite if it is not a terminal."""
     return shutil.get_terminal_size().columns - 1 if sys.stdout.isatty() else math.inf
 
 
 def fitted(line: str, width: float) -> list[str]:
-    """Return a line, broken between words where it is longer than ``width`` columns."""
+    """Return a line, wrapped if it is longer than ``width`` columns."""
     if len(line) <= width:
         return [line]
     depth = len(line) - len(line.lstrip())
@@ -114,4 +114,4 @@ def fitted(line: str, width: float) -> list[str]:
 
 
 _LEAST_COLUMNS = 40
-"""However narrow the terminal is."""
+"""Lower limit for the width of wrapped text, columns."""

@@ -1,8 +1,8 @@
 """Arrival processes: independent, constant, recorded, or a profile of rates.
 
-A pattern says how arrivals are spread, and the study says how many there are: recorded instants
-are stretched, and a profile is scaled, so that their mean is the study's rate. So the same burst
-is offered to every configuration at the same load point.
+A pattern sets the spread of arrivals, and the study their rate: recorded instants are stretched,
+and a profile is scaled, so that their mean is the study's rate. So every configuration gets the
+same bursts at the same load point.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ PROCESSES: tuple[Process, ...] = get_args(Process)
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Recorded instants, of which every window replays a stretch."""
+    """Recorded instants; every window replays a stretch of them."""
 
     path: str
     offsets_s: tuple[float, ...]
-    """Ascending, the first is 0; the last is when the recording starts over."""
+    """Ascending offsets, seconds, from 0; after the last one the recording starts over."""
 
     @property
     def rate_per_s(self) -> float:
@@ -49,17 +49,17 @@ class Step:
     """Length relative to the other pieces of the window."""
     start: float
     end: float
-    """Rate at its beginning and end, relative to the other pieces."""
+    """Rates at its beginning and end, relative to the other pieces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Rates one after another over every window: a ladder, or ramps."""
+    """A sequence of rates over every window: a ladder, or ramps."""
 
     steps: tuple[Step, ...]
 
     def pieces(self, rate_per_s: float, duration_s: float) -> list[tuple[float, float, float]]:
-        """(seconds, rate at the beginning, rate at the end) with this mean over the window."""
+        """Return (seconds, first rate, last rate) of each piece, with this mean over the window."""
         whole = sum(step.share for step in self.steps)
         mean = sum(step.share * (step.start + step.end) / 2 for step in self.steps) / whole
         lasts = [round(step.share / whole * duration_s, 9) for step in self.steps]
@@ -124,7 +124,7 @@ def _profile(node: Node) -> Profile:
 
 
 def read_instants(path: Path) -> tuple[float, ...]:
-    """Return Seconds, one per line, ascending from anywhere; ``#`` begins a comment.
+    """Read instants in seconds, one per line, ascending; ``#`` begins a comment.
 
     Returns:
         Offsets from the first.
@@ -142,7 +142,7 @@ def read_instants(path: Path) -> tuple[float, ...]:
     except OSError as error:
         raise DefinitionError(f"cannot be read: {error.strerror}", path=str(path)) from None
     if len(found) < 2 or found[-1] <= found[0]:
-        raise DefinitionError("two different instants are needed at least", path=str(path))
+        raise DefinitionError("at least two different instants are needed", path=str(path))
     return tuple(instant - found[0] for instant in found)
 
 

@@ -1,7 +1,7 @@
-"""From the tally of an access log to a workload's YAML: what was asked most, as often as it was.
+"""A workload's YAML from the tally of an access log: its most frequent requests.
 
-The lab does not have the site that wrote the log. It serves files of the sizes that were seen, or,
-behind a proxy, one body of the typical size; what neither can answer is left out and counted.
+The lab does not have the log's site. It serves files of the same sizes or, behind a proxy, one body
+of the typical size. Requests that neither can answer are left out and counted.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from tuner.workload.workload import INDEX, LARGEST_BACKEND_BODY, LARGEST_SITE, S
 
 Serve = Literal["site", "backend"]
 _SERVED_AS_200 = (200, 206, 304)
-"""A range and a confirmation are of a file that is there."""
+"""Statuses of an existing file, including ranges and revalidations."""
 _PLACEHOLDER = "{}"
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """A workload from a log, with what became of the rest."""
+    """A workload from a log, with counts of the omitted requests."""
 
     text: str
     """The YAML."""
     requests: int
     """Kinds of requests in it."""
     covered: int
-    """Requests of the log that they stand for."""
+    """Number of requests in the log that they represent."""
     left_out: tuple[tuple[str, int], ...]
-    """Why requests are not in it, and how many."""
+    """Reasons for omitted requests, with their counts."""
 
 
 def make_mix(tally: LogTally, *, name: str, source: str, serve: Serve | None, top: int) -> Mix:
-    """Return the workload that asks what the log's clients asked most.
+    """Return a workload of the most frequent requests of the log.
 
     Args:
-        tally: of the log.
-        name: the workload's.
-        source: where the log came from, for the file's comment.
-        serve: what answers; None: a site if nothing but GET and HEAD is common.
-        top: most kinds of requests.
+        tally: counts of the log.
+        name: name of the workload.
+        source: origin of the log, for the file's comment.
+        serve: kind of server; None for a site if GET and HEAD prevail.
+        top: limit for kinds of requests.
     """
     ranked = sorted(tally.kinds.items(), key=lambda item: (-item[1].count, item[0]))
     reading = sum(kind.count for (method, _), kind in ranked if method in {"GET", "HEAD"})
@@ -79,24 +79,24 @@ def make_mix(tally: LogTally, *, name: str, source: str, serve: Serve | None, to
 
 
 def _unfit(method: str, target: str, kind: Kind, serve: Serve, files: dict[str, int]) -> str:
-    """Why the lab cannot answer as the log's server did; a file is set up where one is needed."""
+    """Return why the lab cannot serve a request, or ""; add a file to the site if it needs one."""
     if not TARGET.fullmatch(target):
-        return "targets with characters that must be escaped"
+        return "targets with characters that need escaping"
     if serve == "backend":
         return "" if kind.status < 400 else "answers with an error, which the backend does not give"
     if method not in {"GET", "HEAD"}:
         return "methods that no file answers (--as backend keeps them)"
     if kind.status == 404:
-        return "" if _file(target) not in files else "files that were there at one time only"
+        return "" if _file(target) not in files else "files that existed only part of the time"
     if kind.status not in _SERVED_AS_200:
         return "statuses that no file answers with"
     path = _file(target)
     if path in files:
         return ""
     if not SITE_PATH.fullmatch(path):
-        return "paths that are no plain file names"
+        return "paths that are not plain file names"
     if any(p.startswith(path + "/") or path.startswith(p + "/") for p in files):
-        return "paths that are a file and a folder"
+        return "paths that are both a file and a folder"
     if sum(files.values()) + kind.size_bytes > LARGEST_SITE:
         return f"files beyond {LARGEST_SITE >> 20} MB in all"
     files[path] = kind.size_bytes

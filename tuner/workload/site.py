@@ -1,4 +1,4 @@
-"""The static site of a workload: the same bytes everywhere, of exactly the size asked for.
+"""The static site of a workload: the same bytes on every host, of exact sizes.
 
 Text is made of words rather than of one letter, so that compression, where a configuration
 allows it, has about as much to do as on a real page.
@@ -39,7 +39,7 @@ class SiteFile:
     """One file of the site."""
 
     path: str
-    """As a request names it: ``/index.html``."""
+    """Path in a request: ``/index.html``."""
     size_bytes: int
     kind: FileKind
 
@@ -59,7 +59,7 @@ def content(file: SiteFile) -> bytes:
     before, after = _FRAMES[file.kind]
     room = file.size_bytes - len(before) - len(after)
     if room < 0:
-        # Too small to be well-formed; the size is what matters.
+        # Too small to be well-formed; only the size matters.
         return (before + after)[: file.size_bytes]
     filler = _noise(file.path) if file.kind == "binary" else _words(file.path)
     return before + _take(filler, room) + after

@@ -1,4 +1,4 @@
-"""The wire: the protocol that a workload asks for, and the one agreed on."""
+"""The wire: the requested protocol, and the negotiated one."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Tls:
     """The client's side of TLS, as a workload asks for it."""
 
     server_name: str = "localhost"
-    """Asked for by SNI, and held against the certificate."""
+    """Name for SNI and for the check of the certificate."""
     ca_file: str = ""
-    """PEM of what is trusted; empty: the authority of the lab, which signs its certificates."""
+    """PEM file of trusted authorities; empty: the authority of the lab."""
     verify: bool = True
     resume: bool = True
-    """True if later connections resume the session of an earlier one."""
+    """True to resume earlier sessions in later connections."""
     version: str = ""
     cipher: str = ""
     group: str = ""
@@ -44,9 +44,9 @@ class Wire:
     tls: Tls | None = None
     """None: cleartext; HTTP/2 is then spoken with prior knowledge (RFC 9113, 3.3)."""
     streams: int = 1
-    """Requests that a connection may carry at the same time."""
+    """Most concurrent requests on a connection."""
     requests_per_connection: int | None = None
-    """Requests after which a connection is closed and opened again: handshake load."""
+    """Requests per connection before it is opened anew, for a load of handshakes."""
 
     @property
     def words(self) -> str:
@@ -71,14 +71,14 @@ class NegotiatedTerms:
     cipher: str = ""
     group: str = ""
     full: int = 0
-    """TLS handshakes made in full, from the preparations on."""
+    """Full TLS handshakes since the preparations."""
     resumed: int = 0
     handshakes: int = 0
     """Connections opened during the measured part."""
     handshake_p50_us: float = 0.0
     handshake_p99_us: float = 0.0
-    """From the first packet until a request could be sent, during the measured part or, where
-    none was opened then, before it."""
+    """p99 from the first packet until a request could be sent, in the measured part or, if no
+    connection was opened in it, before it."""
     blocked: int = 0
     """Requests that waited on a shared connection because the client could not write yet."""
     blocked_p99_us: float = 0.0
@@ -88,12 +88,12 @@ CLEARTEXT = NegotiatedTerms()
 
 
 def unlike(asked: Wire, protocol: str, agreed: NegotiatedTerms) -> str:
-    """Return the difference between asked and agreed terms, in words; empty if none.
+    """Describe the difference between requested and negotiated terms; empty if none.
 
     Args:
         asked: by the workload.
-        protocol: by ALPN's name; empty where no connection came to it.
-        agreed: what else the window reported; what it left out is not held against it.
+        protocol: its ALPN name; empty if no connection was established.
+        agreed: other terms reported by the window; missing ones are ignored.
     """
     tls = asked.tls or Tls()
     pairs = [
@@ -103,14 +103,14 @@ def unlike(asked: Wire, protocol: str, agreed: NegotiatedTerms) -> str:
         ("group", tls.group, agreed.group),
     ]
     return "; ".join(
-        f"asked for {what} {wanted}, and {found} was agreed on"
+        f"asked for {what} {wanted}, but {found} was negotiated"
         for what, wanted, found in pairs
         if wanted and found and _plain(wanted) != _plain(found)
     )
 
 
 def _plain(name: str) -> str:
-    """One spelling of a name: libraries write TLS13_AES_…, TLS_AES_… and TLSv1.3, TLSv1_3."""
+    """Normalise a name: libraries write TLS13_AES_… and TLS_AES_…, TLSv1.3 and TLSv1_3."""
     return re.sub(r"[^a-z0-9]", "", name.lower()).replace("tls13", "tls").replace("tlsv1", "tls1")
 
 
@@ -118,12 +118,11 @@ def read_wire(keys: Mapping[str, Node], folder: Path) -> Wire:
     """Return the connections of a workload's file.
 
     Args:
-        keys: those of ``protocol``, ``tls``, ``streams`` and ``requests_per_connection`` that
-            are given.
-        folder: where paths count from.
+        keys: the given ones of ``protocol``, ``tls``, ``streams`` and ``requests_per_connection``.
+        folder: base of relative paths.
 
     Raises:
-        DefinitionError: they do not go together.
+        DefinitionError: the keys contradict each other.
     """
     protocol = _protocol(keys["protocol"]) if "protocol" in keys else "http1"
     tls = _tls(keys["tls"], folder) if "tls" in keys else None
@@ -149,7 +148,7 @@ def _tls(node: Node, folder: Path) -> Tls | None:
     )
     ca = str(folder / keys["ca"].text()) if "ca" in keys else ""
     if ca and not Path(ca).is_file():
-        raise keys["ca"].error(f"there is no file {ca}")
+        raise keys["ca"].error(f"{ca} does not exist; name a PEM file")
     wanted = {name: found.text() for name, found in expect.items()}
     return Tls(
         server_name=keys["server_name"].text() if "server_name" in keys else "localhost",

@@ -1,4 +1,4 @@
-"""A workload: what is asked of the server, and what a right answer looks like."""
+"""A workload: the requests to the server, and the expected answers."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Request:
     headers: tuple[tuple[str, str], ...]
     body: bytes
     expect_status: int | None
-    """None: any status is right."""
+    """Expected status; None: any."""
     expect_length: int | None
     """Bytes of the response's body; None: not checked."""
     expect_sha256: str | None
     """SHA-256 of the response's body, 64 hex digits; None: not checked."""
     checked: Checked = "sample"
-    """On which answers the hash is checked; status and length are on all."""
+    """Answers with a check of the hash; status and length are checked on all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class Backend:
     body: bytes
     content_type: str
     count: int = 1
-    """Number of identical ones; the server under test spreads its requests over them."""
+    """Number of identical servers behind the server under test."""
     serves_site: bool = False
-    """True if it answers with the site's files; there is no single body then."""
+    """True if it answers with the site's files instead of a single body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +78,23 @@ class Workload:
     connections: int
     arrival: Arrival
     timeout_s: float
-    """A request without an answer after this long is an error."""
+    """Time after which a request without an answer is an error."""
     site: tuple[SiteFile, ...]
     backend: Backend | None
     """Set if the server under test is a proxy."""
     own_site: bool = False
-    """True if the files are the user's own, where the server under test has them."""
+    """True to ask for the user's own files, on the server under test."""
 
 
 def load_workload(name_or_path: str) -> Workload:
-    """Read a built-in workload by name, or any by the path of its YAML file.
+    """Read a built-in workload by name, or a YAML file by its path.
 
-    What the site or the backend will answer is known, so status 200, length and hash are
-    expected of every answer unless the file says otherwise: a configuration that changes what
-    clients get is found out, however fast it is.
+    The answers of site and backend are known, so every answer must have status 200 and the right
+    length and hash, unless the file sets other values. This exposes a configuration that changes
+    what clients get.
 
     Raises:
-        DefinitionError: there is no such workload, or its file is wrong.
+        DefinitionError: the workload does not exist, or its file is wrong.
     """
     path = _find(name_or_path)
     if _is_log(path):
@@ -127,7 +127,7 @@ def _find(name_or_path: str) -> Path:
     if name_or_path not in known:
         raise DefinitionError(
             f"there is no workload {quoted(name_or_path)}; built in: {', '.join(known)}"
-            f"{did_you_mean(name_or_path, known)} (a file of your own is named by a path "
+            f"{did_you_mean(name_or_path, known)} (name a file of your own by a path "
             "that ends with .yaml)",
             path="--workload",
         )
@@ -176,8 +176,8 @@ def _site(node: Node) -> tuple[SiteFile, ...]:
         path = keys["path"].text()
         if not SITE_PATH.fullmatch(path):
             raise keys["path"].error(
-                f"{quoted(path)} is no plain path; allowed: letters, digits, '.', '_', '-' between "
-                "slashes, such as /css/site.css"
+                f"{quoted(path)} is not a plain path; allowed: letters, digits, '.', '_', '-'"
+                " between slashes, such as /css/site.css"
             )
         if path in files:
             raise keys["path"].error(f"{quoted(path)} is given twice")
@@ -209,17 +209,17 @@ def _backend(node: Node) -> Backend:
         raise node.error("what it answers is missing: a 'body', or 'serves: site'")
     body = keys["body"].text()
     if "size" in keys:
-        # Blanks are the one padding that leaves JSON what it is.
+        # Spaces are the only padding that keeps JSON valid.
         body = body.ljust(keys["size"].size(0, LARGEST_BACKEND_BODY))
     if any(ord(char) < 32 and char not in "\t\n\r" for char in body) or "\x7f" in body:
-        raise keys["body"].error("control characters are not allowed, but for tabs and line ends")
+        raise keys["body"].error("control characters are not allowed, except tabs and line ends")
     data = body.encode()
     if len(data) > LARGEST_BACKEND_BODY:
         raise keys["body"].error(f"{len(data)} bytes; allowed: {LARGEST_BACKEND_BODY}")
     media = keys["content_type"].text() if "content_type" in keys else "application/json"
     if not _MEDIA_TYPE.fullmatch(media):
         raise keys["content_type"].error(
-            f"{quoted(media)} is no media type such as application/json"
+            f"{quoted(media)} is not a media type such as application/json"
         )
     return Backend(data, media, count)
 
@@ -227,7 +227,7 @@ def _backend(node: Node) -> Backend:
 def _requests(
     node: Node, answers: Mapping[str, bytes] | None, backend: Backend | None, folder: Path
 ) -> list[Request]:
-    """Return the requests of one entry: one, or those of a file of URLs, which share its weight."""
+    """Return the request of an entry, or those of its file of URLs, which share its weight."""
     entries = node.entries()
     if "urls" not in entries:
         return [_request(node, answers, backend, folder)]
@@ -248,9 +248,9 @@ def _requests(
 
 
 def read_urls(path: Path) -> list[tuple[str, str, float, int]]:
-    """A file of URLs: ``[METHOD] TARGET [WEIGHT]`` in each line; ``#`` begins a comment line.
+    """Read lines of ``[METHOD] TARGET [WEIGHT]``; ``#`` begins a comment line.
 
-    TARGET is a path, or a URL whose scheme and host are left out: the server is the study's.
+    TARGET is a path or a URL; scheme and host of a URL are ignored.
 
     Returns:
         Method, path, weight and line number of each.
@@ -288,7 +288,7 @@ def _body(keys: Mapping[str, Node], folder: Path) -> bytes:
     if "body_file" not in keys:
         return keys["body"].text().encode() if "body" in keys else b""
     if "body" in keys:
-        raise keys["body"].error("a body and a body_file; one request has one body")
+        raise keys["body"].error("both body and body_file are given; leave one out")
     path = folder / keys["body_file"].text()
     try:
         return read_input(path, BODY_BYTES)
@@ -305,7 +305,7 @@ def _request(
     )
     method = keys["method"].text() if "method" in keys else "GET"
     if not _TOKEN.fullmatch(method):
-        raise keys["method"].error(f"{quoted(method)} is no HTTP method such as GET")
+        raise keys["method"].error(f"{quoted(method)} is not an HTTP method such as GET")
     path = keys["path"].text()
     if not TARGET.fullmatch(path):
         raise keys["path"].error(
@@ -315,16 +315,16 @@ def _request(
     status, length, sha256, checked = _expect(keys.get("expect"))
     fixed = backend is not None and not backend.serves_site
     answer = backend.body if backend and fixed else _lookup(path, answers or {})
-    # What the user's own files hold is not known here, so only the status is expected.
+    # The content of the user's own files is unknown here, so only the status is expected.
     if answer is None and status is None and answers is not None:
         raise keys["path"].error(
-            f"the site has no {quoted(path)}; it has: {', '.join(answers)} (to ask for what is not "
-            "there, say what to expect: expect: {status: 404})"
+            f"the site has no {quoted(path)}; it has: {', '.join(answers)} (for a missing file "
+            "add the expected status: expect: {status: 404})"
         )
     if status is None:
         status = 200
     headers = _headers(keys["headers"]) if "headers" in keys else ()
-    # HEAD has the length in a header and no body to look at.
+    # The answer to HEAD has the length in a header and no body.
     free = "expect" in keys and "body" in keys["expect"].entries()
     if answer is not None and status == 200 and method != "HEAD" and not free:
         length = len(answer) if length is None else length
@@ -372,7 +372,7 @@ def _headers(node: Node) -> tuple[tuple[str, str], ...]:
     for name, value in node.entries().items():
         text = value.text()
         if not _TOKEN.fullmatch(name):
-            raise value.error(f"{quoted(name)} is no header name")
+            raise value.error(f"{quoted(name)} is not a header name")
         if name.lower() in _SET_BY_GENERATOR:
             raise value.error(f"{quoted(name)} is set by the load generator")
         if not _FIELD_VALUE.fullmatch(text):

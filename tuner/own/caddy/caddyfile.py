@@ -100,7 +100,7 @@ def with_imports(text: str, file: str, folder: str, home: Home) -> str:
 
 
 def inlined(texts: Mapping[str, str], file: str, home: Home) -> str:
-    """A file with what it imports in place; imports with arguments stay, as they are no copies."""
+    """A file with what it imports in place; imports with arguments stay, as they are not copies."""
     text = texts[file]
     lines = parse(text, file)
     alone = {line.words[1].start for _, line in spots(lines) if len(line.words) == 2}

@@ -102,7 +102,7 @@ class InPlaceCaddy(server.OwnCaddy):
         """The texts of the files that differ from those found, by path without the first slash.
 
         Raises:
-            DefinitionError: a Caddyfile cannot say it, or a file is no UTF-8.
+            DefinitionError: a Caddyfile cannot say it, or a file is not UTF-8.
         """
         changed = self.changed(configuration)
         if isinstance(changed, InexpressibleError):
@@ -158,5 +158,5 @@ def _parsed(text: str) -> Socket | str:
         return "it is asked over TCP and IPv4"
     address, _, port = rest.rpartition(":")
     if not port.isdigit():
-        return "it is no single port"
+        return "it is not a single port"
     return socket_of(address.strip("[]"), int(port))

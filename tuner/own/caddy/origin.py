@@ -219,7 +219,7 @@ def _anchors(texts: Mapping[str, str], main: str, config: Json, home: Home) -> d
         for kind, number in _marks(place, value):
             if number < len(known) and known[number][0] == kind:
                 found[place] = known[number][1]
-    # A place that is another thing without the marks is no place of the user's.
+    # A place that is another thing without the marks is not a place of the user's.
     return {
         place: line for place, line in found.items() if look(config, place, ABSENT) is not ABSENT
     }
@@ -270,9 +270,9 @@ def _config(text: str, file: str, home: Home) -> Json:
             config = json.loads(text)
         except ValueError as error:
             line = getattr(error, "lineno", None)
-            raise DefinitionError(f"is no JSON: {error}", path=file, line=line) from None
+            raise DefinitionError(f"is not JSON: {error}", path=file, line=line) from None
         if not isinstance(config, dict):
-            raise DefinitionError("is no configuration of Caddy: not an object", path=file)
+            raise DefinitionError("is not a configuration of Caddy: not an object", path=file)
         return config
     unset = caddyfile.unset(text, home)
     try:

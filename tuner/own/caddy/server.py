@@ -98,7 +98,7 @@ class OwnCaddy(OfKind):
 
     own: CaddyOwnConfiguration
     bound: BoundSpace
-    told: dict[str, Mapping[str, str] | InexpressibleError] = field(
+    cached: dict[str, Mapping[str, str] | InexpressibleError] = field(
         default_factory=dict, compare=False
     )
     """The changed files by configuration, since to ask Caddy takes time."""
@@ -157,7 +157,7 @@ class OwnCaddy(OfKind):
         """The patch of the user's files, or JSON where they cannot say it, and the environment."""
         origin = self.own.origin
         files = {}
-        # Only what differs: what the lab's cores decided (GOMAXPROCS) is no advice for the user's.
+        # Only what differs: what the lab's cores decided (GOMAXPROCS) is not advice for the user's.
         before = self._environment(self.bound.baseline)
         variables = {
             name: value
@@ -197,12 +197,12 @@ class OwnCaddy(OfKind):
     def changed(self, configuration: Configuration) -> Mapping[str, str] | InexpressibleError:
         """Return the user's files that change, or why they cannot say it."""
         digest = configuration.digest
-        if digest not in self.told:
+        if digest not in self.cached:
             try:
-                self.told[digest] = change_texts(self.own.origin, self.changes(configuration))
+                self.cached[digest] = change_texts(self.own.origin, self.changes(configuration))
             except InexpressibleError as error:
-                self.told[digest] = error
-        return self.told[digest]
+                self.cached[digest] = error
+        return self.cached[digest]
 
     def changes(self, configuration: Configuration) -> list[JsonChange]:
         """Return the changes that turn the user's configuration into another one."""
@@ -270,8 +270,8 @@ def _notes(made: OwnCaddy, carried: CaddyLabConfiguration) -> tuple[str, ...]:
         for name, (said, needed) in made.bound.raised.items()
     ]
     # Paths of the trial are nobody's.
-    told = (re.sub(r"/\S*/tuner-[^/\s]+/site\S*", "the workload's site", n) for n in carried.notes)
-    return (*notes, *raised, *told)
+    shown = (re.sub(r"/\S*/tuner-[^/\s]+/site\S*", "the workload's site", n) for n in carried.notes)
+    return (*notes, *raised, *shown)
 
 
 def _check_protocol(origin: Origin, found: CaddyServing, wire: Wire) -> None:

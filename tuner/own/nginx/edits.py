@@ -31,7 +31,7 @@ class Insert:
     name: str
     args: tuple[str, ...]
     block: tuple[tuple[str, ...], ...] | None = None
-    """The words of each directive in it; None: it is no block."""
+    """The words of each directive in it; None: it is not a block."""
 
 
 @dataclass(frozen=True, slots=True)

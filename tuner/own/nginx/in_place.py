@@ -95,7 +95,7 @@ class InPlaceNginx(nginx.OwnNginx):
         """The texts of the files that differ from those found, by path without the first slash.
 
         Raises:
-            DefinitionError: one of them is no UTF-8, so that it could not be sent as it is.
+            DefinitionError: one of them is not UTF-8, so that it could not be sent as it is.
         """
         own = self.own
         proof = Insert(

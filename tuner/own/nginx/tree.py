@@ -88,7 +88,7 @@ class Tree:
     """The main file."""
     directives: tuple[Directive, ...]
     texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Every file that was read, as it is; bytes that are no UTF-8 as lone surrogates."""
+    """Every file that was read, as it is; bytes that are not UTF-8 as lone surrogates."""
     notes: tuple[str, ...] = ()
     """Notes on files found elsewhere than the configuration says."""
 
@@ -134,7 +134,7 @@ def parse(path: str | Path, files: Files = HERE) -> Tree:
         files: where all of them lie.
 
     Raises:
-        DefinitionError: a file cannot be read, or is no configuration of Nginx; with its line.
+        DefinitionError: a file cannot be read, or is not a configuration of Nginx; with its line.
     """
     reader = _Reader(Path(path).absolute(), files)
     directives = reader.file(str(reader.main), None, 0)
@@ -272,7 +272,7 @@ def _crossplane(path: str, text: str) -> Any:
     for error in payload["errors"]:
         message = error["error"].split(f" in {copy}")[0].strip()
         raise DefinitionError(
-            f"is no configuration of Nginx: {message or 'it ends within a directive'}",
+            f"is not a configuration of Nginx: {message or 'it ends within a directive'}",
             path=path,
             line=error["line"],
         )

@@ -191,7 +191,7 @@ def _check_address(
     if "$" in target:
         raise UnplaceableError(f"{where}, which is another for each request")
     if not target.startswith("http://") or target.startswith("http://unix:"):
-        raise UnplaceableError(f"{where}, which is no address in cleartext{remedy}")
+        raise UnplaceableError(f"{where}, which is not an address in cleartext{remedy}")
     if any(
         part in word for found in serving.tree.walk() for word in found.args for part in _OF_ADDRESS
     ):
