@@ -230,5 +230,5 @@ def test_what_a_template_of_ones_own_may_be_forced_to_is_taken_note_of(tmp_path:
         "ssl_early_data"
     ]
     path.write_text(text.format("nginx/static"), encoding="utf-8")
-    with pytest.raises(DefinitionError, match="no parameter of nginx/mine that needs"):
+    with pytest.raises(DefinitionError, match="not a parameter of nginx/mine that needs"):
         bind_space(str(path), TLS, ("ssl_early_data",))
