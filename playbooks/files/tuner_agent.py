@@ -267,7 +267,7 @@ class Agent:
         """What the kernel counts of these processes and of the host."""
         return counters(pids)
 
-    def told(self):
+    def window(self):
         """What was kept since the last time."""
         return {
             "samples": drain(self.sampler.samples),

@@ -68,7 +68,7 @@ def test_what_a_killed_study_borrowed_is_given_back_by_the_next_command(
         tuner("studies")
         assert local.strays()
         done = tuner("compare", "stock", "stock")
-        assert "and put the kernel's settings back" in done.err
+        assert "and restored the kernel's settings" in done.err
         assert saved.exists() is left
         assert local.claims() == []
 

@@ -281,6 +281,6 @@ def test_the_next_command_restores_what_a_dead_study_left(
     assert (web.root / GUARD / "saved.json").exists()
     again = started(study.folder, study.hosts, "measure", "stock", "--workload", "none")
     said = again.process.communicate(timeout=PATIENCE_S)[1]
-    assert "gave the service its own files back" in said
+    assert "restored the service's own files" in said
     assert not (web.root / GUARD / "saved.json").exists()
     assert "asked to by" in (web.root / GUARD / "log").read_text()

@@ -14,7 +14,7 @@ import pytest
 from tuner.hosts.agent import Agent
 from tuner.hosts.counters import RemoteCounters, read
 from tuner.hosts.inventory import Host
-from tuner.hosts.proc import tells_waits
+from tuner.hosts.proc import reports_waits
 
 
 def test_this_process_is_seen_to_work() -> None:
@@ -62,7 +62,7 @@ def test_fields_count_from_behind_the_name(tmp_path: Path) -> None:
     assert read([7], proc=tmp_path).processes[7].queued_s == 2.0
 
 
-@pytest.mark.skipif(not tells_waits(), reason="this kernel has no schedstat")
+@pytest.mark.skipif(not reports_waits(), reason="this kernel has no schedstat")
 def test_two_processes_on_one_core_wait_for_each_other() -> None:
     """By the kernel's own count: each waited while the other one ran."""
     core = min(os.sched_getaffinity(0))
@@ -135,5 +135,5 @@ def test_another_host_is_asked_the_same(tmp_path: Path) -> None:
     assert found.processes.keys() == here.processes.keys()
     assert found.behind.keys() == here.behind.keys()
     assert found.processes[os.getpid()].descriptors
-    assert (found.processes[os.getpid()].queued_s is None) is not tells_waits()
+    assert (found.processes[os.getpid()].queued_s is None) is not reports_waits()
     assert found.host.sent_bytes <= here.host.sent_bytes

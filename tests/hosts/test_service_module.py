@@ -62,7 +62,7 @@ def test_a_service_is_called_like_one(service: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_no_such_change_is_sent(path: str) -> None:
     """Whatever a record calls its files; the message says what can be done instead."""
-    with pytest.raises(StoreError, match=r"is not a file below /etc/nginx.*tuner export"):
+    with pytest.raises(StoreError, match=r"is not below /etc/nginx.*tuner export"):
         ServiceChange("mine", "nginx", {path: "text"}, ("nginx", "-t"), below="/etc/nginx")
 
 

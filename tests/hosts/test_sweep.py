@@ -70,7 +70,8 @@ def test_what_was_started_is_stopped_and_told(tmp_path: Path, start: Start) -> N
     left = dead(tmp_path, server.pid)
     (done,) = sweep(Need(tmp_path / "new", CPUS), never)
     assert done == (
-        f"stopped what the dead study {left.study} had left running: server (process {server.pid})"
+        f"stopped processes that the dead study {left.study} had left: server"
+        f" (process {server.pid})"
     )
     assert server.wait() == -signal.SIGTERM
     assert not Path(left.lab).exists()

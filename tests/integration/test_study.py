@@ -227,7 +227,7 @@ def test_what_a_killed_study_leaves_is_found_and_stopped(story: Story) -> None:
     assert story.codes["kill"] == -signal.SIGKILL
     assert any("nginx" in words for words in story.left["kill"])
     assert not any("loadgen" in words for words in story.left["kill"])
-    assert "stopped what the dead study" in story.said["sigterm"]
+    assert "stopped processes that the dead study" in story.said["sigterm"]
 
 
 def test_a_killed_study_leaves_nothing_outside_its_folder(story: Story) -> None:

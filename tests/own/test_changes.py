@@ -113,7 +113,7 @@ def _check(
     _, again = served(folder)
     (folder / "nginx.conf").write_text(text)
     active = configuration.values
-    assert {name: again.said[name] for name in active} == active
-    other = {name for name in active if again.said[name] != bound.said[name]}
+    assert {name: again.configured[name] for name in active} == active
+    other = {name for name in active if again.configured[name] != bound.configured[name]}
     raised = bound.raised.keys()
     assert other - raised == {change.name for change in expected} - raised

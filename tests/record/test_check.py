@@ -97,14 +97,14 @@ def test_a_name_that_is_none_is_refused(refusal: Callable[..., str], name: str) 
 @pytest.mark.parametrize("name", ["own//etc/cron.d/evil", "own/../../etc/passwd", "/own/x"])
 def test_no_further_file_leaves_its_folder(refusal: Callable[..., str], name: str) -> None:
     """Whatever is put behind the folder of the user's own files."""
-    assert "no relative path" in refusal(chosen("more", {name: "evil"}))
+    assert "not a relative path" in refusal(chosen("more", {name: "evil"}))
 
 
 @pytest.mark.parametrize(
     ("kernel", "words"),
     [
         ({"kernel.core_pattern": "|/tmp/evil"}, "setting of the network"),
-        ({"net.core.somaxconn": "1\nkernel.core_pattern = |/tmp/evil"}, "no line"),
+        ({"net.core.somaxconn": "1\nkernel.core_pattern = |/tmp/evil"}, "not a line"),
     ],
 )
 def test_no_setting_but_the_networks_reaches_the_kernel(
@@ -128,7 +128,7 @@ def test_no_setting_but_the_networks_reaches_the_kernel(
         (placed("blocks", ..., "number", value=-3), "number"),
         (placed("protocol", "alpha", value=0), "alpha"),
         (placed("protocol", "blocks", value=10**30), "blocks"),
-        (placed("protocol", "candidate", value="nothing hex"), "no digest"),
+        (placed("protocol", "candidate", value="nothing hex"), "not a digest"),
         (placed("started_unix_s", value=1e12), "started_unix_s"),
         (placed("definition", "objective", value="p9" * 2_000), "definition"),
         (placed("definition", "objective", value="no such figure"), "unknown objective"),

@@ -257,7 +257,7 @@ def test_an_abandoned_block_is_ended_and_its_slow_worker_discards_the_rest(
     made.host.measure = sleepy  # type: ignore[method-assign,assignment]
     with pytest.raises(LeaseLostError, match="discarded"):
         run_block(made.bench(slow), spec)
-    assert ended == ["block 0 of a had been cut short; its 1 windows are kept"]
+    assert ended == ["block 0 of a was interrupted; its 1 windows are kept"]
     (block,) = whole(storage).blocks
     assert (block.state, block.reason, len(block.windows)) == ("failed", "interrupted", 1)
 
@@ -313,7 +313,7 @@ def test_what_an_abandoned_block_began_is_free_at_once(storage: Storage) -> None
         assert other.sharing.orphans(other.record()) == set()
         clock.now += 100.0
         ended += other.sharing.reap()
-    assert ended == ["block 0 of a had been cut short; its 0 windows are kept"]
+    assert ended == ["block 0 of a was interrupted; its 0 windows are kept"]
     assert other.sharing.orphans(other.record()) == {trial}
 
 
@@ -393,7 +393,7 @@ def test_a_killed_workers_block_is_taken_over_by_the_other(url: str) -> None:
         thread.join()
     (cut,) = (b for b in before.blocks if (b.host, b.state) == ("a", "running"))
     assert wrong == []
-    assert f"block {cut.number} of a had been cut short" in " ".join(made.progress.notes)
+    assert f"block {cut.number} of a was interrupted" in " ".join(made.progress.notes)
     record = whole(url)
     assert windows(before) <= windows(record)
     (left,) = (b for b in record.blocks if b.number == cut.number)

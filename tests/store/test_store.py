@@ -322,9 +322,9 @@ class TestStore:
             Store.open(storage, NAME)
 
     def test_a_record_that_was_cut_short_before_it_began_is_said(self, storage: Storage) -> None:
-        """It has nothing to go on with."""
+        """It has nothing to resume."""
         optuna.create_study(study_name=NAME, storage=storage)
-        with pytest.raises(StoreError, match="cut short before it began"):
+        with pytest.raises(StoreError, match="interrupted before its start"):
             Store.open(storage, NAME)
 
     def test_names_are_of_studies_not_of_their_blocks(
@@ -346,7 +346,7 @@ class TestStore:
         store.add_window(number, measured)
         clock.now = 9_999.0
         again = reopen()
-        assert again.recover() == ["block 0 had been cut short; its 1 windows are kept"]
+        assert again.recover() == ["block 0 was interrupted; its 1 windows are kept"]
         (block,) = again.record().blocks
         assert (block.state, block.reason) == ("failed", "interrupted")
         assert block.windows == (measured,)

@@ -92,7 +92,7 @@ def _refuse_unplaced(settings: LabSettings, bound: BoundSpace, main: str) -> Non
             reason = reasons.get(name, "has no place in this configuration")
             raise DefinitionError(f"{name} {reason}", path=main)
         searched = settings.space.parameter(name).role != "fixed"
-        if searched and placed[name].role == "fixed" and bound.said[name] != value:
+        if searched and placed[name].role == "fixed" and bound.configured[name] != value:
             raise DefinitionError(f"{name} is needed as it is by other settings", path=main)
 
 
@@ -113,7 +113,7 @@ def _notes(settings: LabSettings, bound: BoundSpace) -> tuple[str, ...]:
     others = [
         f"{name} {bound.space.parameter(name).format(value)}"
         f" (in the study {bound.space.parameter(name).format(settings.baseline[name])})"
-        for name, value in bound.said.items()
+        for name, value in bound.configured.items()
         if name not in settings.wanted and settings.baseline.get(name, value) != value
     ]
     return (f"stays as the host has it: {', '.join(others)}",) if others else ()

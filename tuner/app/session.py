@@ -28,7 +28,7 @@ from tuner.errors import DefinitionError, HostError
 from tuner.goals.goals import Goals
 from tuner.hosts.ansible import KernelLoan
 from tuner.hosts.deployer import InstanceSpec
-from tuner.hosts.proc import tells_waits
+from tuner.hosts.proc import reports_waits
 from tuner.judge.forecast import Forecast, forecast
 from tuner.judge.plan import Design
 from tuner.load.generator import LoadGenerator
@@ -190,7 +190,7 @@ def preflight(
             *notes.preflight_notes(host, cores, workload, generator, space, watch=watch),
             *(() if kernel is None else (notes.kernel_note(space, _loan(definition).lease_s),)),
             *([notes.in_place_note(_lease_s(definition))] if definition.in_place else []),
-            *([] if definition.inventory or tells_waits() else [notes.NO_SCHEDSTAT]),
+            *([] if definition.inventory or reports_waits() else [notes.NO_SCHEDSTAT]),
             *([notes.KEPT_STALLS] if definition.stalls == KEEP else []),
         ),
         backend=premises.detect_backend(found) if workload.backend else None,

@@ -1,6 +1,6 @@
-"""Files that the unprivileged account of the instances may read.
+"""Access checks for the unprivileged account of the instances.
 
-The agent runs this file on other hosts, so it stands on the standard library of Python 3.8 alone.
+The agent runs this file on other hosts, so it needs only the standard library of Python 3.8.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""tuner's side of ``playbooks/files/tuner_agent.py``: questions to a host between two windows."""
+"""The client of ``playbooks/files/tuner_agent.py``: requests to a host between two windows."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ _BOOT = (
     " module = sys.modules.setdefault(name, types.ModuleType(name))\n"
     " exec(compile(sys.stdin.buffer.read(size), name, 'exec'), vars(module))"
 )
-"""Modules under their own names, the last of which is what runs."""
+"""Loader of modules under their own names; the last one is the program."""
 _PATIENCE_S = 30.0
-"""Longest time that an answer may take; then the connection is taken for dead."""
+"""Time limit for an answer; after it the connection counts as dead."""
 _VALIDATION_S = 70.0
-"""Longest time that a validator may take: it may resolve names and open many files."""
+"""Time limit for a validator, which may resolve names and open many files."""
 _FIRST_PORT, _LAST_PORT = 18_080, 28_000
-"""Below Linux's default range of ephemeral ports, so that no client holds one by chance."""
+"""Ports below Linux's default range of ephemeral ports, which clients use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The processes of a program, all together, at one instant."""
+    """Use of all processes of a program, at one instant."""
 
     pids: tuple[int, ...]
     cpu_s: float
-    """CPU time since they started, s."""
+    """CPU time since their start, s."""
     rss_bytes: int
     """Resident memory; shared pages count for each process."""
 
 
 class Agent:
-    """One channel to one host, opened at the first question.
+    """A channel to one host, opened at the first request.
 
     Args:
-        host: where.
+        host: the host.
         control_path: socket of the shared SSH connection.
     """
 
@@ -63,15 +63,15 @@ class Agent:
     def ask(
         self, what: str, patience_s: float = _PATIENCE_S, **arguments: object
     ) -> dict[str, Any]:
-        """Return one question and its answer.
+        """Send one request and return its answer.
 
         Raises:
-            HostError: the host is gone, does not answer in time, or could not do it.
+            HostError: the host is gone, does not answer in time, or reports an error.
         """
         process = self._running()
         assert process.stdin is not None  # noqa: S101 - Popen was given pipes
         assert process.stdout is not None  # noqa: S101 - likewise
-        # A watchdog: SSH itself notices a dead peer, but not one that is alive and silent.
+        # SSH notices a dead peer, but not a silent one, so a watchdog is needed.
         watchdog = threading.Timer(patience_s, process.kill)
         watchdog.start()
         try:
@@ -79,17 +79,21 @@ class Agent:
             process.stdin.flush()
             line = process.stdout.readline()
         except OSError as error:
-            raise UnreachableError(f"{self._host.name} went away: {self._last_words()}") from error
+            raise UnreachableError(
+                f"the connection to {self._host.name} was lost: {self._last_words()}"
+            ) from error
         finally:
             watchdog.cancel()
         if not line:
-            raise UnreachableError(f"{self._host.name} went away: {self._last_words()}")
+            raise UnreachableError(
+                f"the connection to {self._host.name} was lost: {self._last_words()}"
+            )
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise HostError(f"{self._host.name}: {what}: {answer['error']}")
         return answer
 
-    def said(
+    def run_command(
         self,
         command: Sequence[str],
         stdin: str | None = None,
@@ -98,7 +102,7 @@ class Agent:
         environment: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> tuple[int, str, str]:
-        """Exit code, standard output and standard error of a command there."""
+        """Run a command there; return exit code, standard output and standard error."""
         answer = self.ask(
             "run",
             patience_s,
@@ -113,23 +117,23 @@ class Agent:
     def overlaid(
         self, contents: Mapping[str, bytes], command: Sequence[str], program: str = ""
     ) -> dict[str, Any]:
-        """Run a command there that sees other contents in some files; see ``tuner.hosts.overlaid``.
+        """Run a command there with other contents in some files; see ``tuner.hosts.overlaid``.
 
         Args:
-            contents: by absolute path.
+            contents: contents by absolute path.
             command: program and arguments.
-            program: what one process of the service runs (``PROGRAM run``), whose account and
-                environment the command gets; empty: the agent's own.
+            program: program of the service's process (``PROGRAM run``); the command gets its
+                account and environment. Empty: those of the agent.
 
         Raises:
-            HostError: no single process runs the program.
+            HostError: not exactly one process runs the program.
         """
         encoded = {path: base64.b64encode(text).decode() for path, text in contents.items()}
         given = {"contents": encoded, "command": list(command), "program": program}
         return self.ask("overlaid", _VALIDATION_S, **given)
 
     def usage(self, program: str) -> Usage:
-        """Return what all processes of a program use there.
+        """Return the use of all processes of a program there.
 
         Raises:
             HostError: the host is gone.
@@ -138,7 +142,7 @@ class Agent:
         return Usage(tuple(answer["pids"]), answer["cpu_ns"] / 1e9, answer["rss_bytes"])
 
     def which(self, name: str) -> str | None:
-        """Return path of a program there."""
+        """Return the path of a program there; None if missing."""
         found: str | None = self.ask("which", name=name)["path"]
         return found
 
@@ -147,17 +151,17 @@ class Agent:
         self.ask("put", path=path, content=base64.b64encode(content).decode())
 
     def take(self, path: str) -> bytes:
-        """Read a file, which is removed."""
+        """Read and remove a file."""
         return base64.b64decode(self.ask("take", path=path)["content"])
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[str]:
-        """A new folder, which is taken away."""
+        """Create a folder, and remove it at the end."""
         path: str = self.ask("folder")["path"]
         try:
             yield path
         finally:
-            # If the channel broke, the agent removed it itself.
+            # If the channel broke, the agent has removed it.
             with contextlib.suppress(HostError):
                 self.ask("remove", path=path)
 
@@ -173,7 +177,7 @@ class Agent:
         return base64.b64decode(answer["content"])
 
     def log_end(self, path: str) -> bytes:
-        """See ``tuner.hosts.log_end``, of a log there."""
+        """Call ``tuner.hosts.log_end`` there."""
         return base64.b64decode(self.ask("log_end", path=path)["content"])
 
     def matches(self, pattern: str) -> list[str]:
@@ -189,10 +193,10 @@ class Agent:
         return bool(self.ask("readable", path=path)["may"])
 
     def free_ports(self, address: str, count: int) -> Sequence[int]:
-        """Return consecutive ports of that address on which nothing listens.
+        """Return consecutive ports of an address without listeners.
 
         Raises:
-            HostError: there are none in the range that tuner uses, or the address is not its own.
+            HostError: there are none in tuner's range, or the address is not the host's.
         """
         first = self.ask("ports", address=address, first=_FIRST_PORT, last=_LAST_PORT, count=count)[
             "first"
@@ -206,13 +210,13 @@ class Agent:
         return range(first, first + count)
 
     def take_cores(self, cpus: Collection[int], mine: LockHolder) -> LockAttempt:
-        """See ``tuner.hosts.locks``, of cores there; held for as long as the channel lasts."""
+        """Call ``tuner.hosts.locks.take_cores`` there; the locks last as long as the channel."""
         answer = self.ask("take_cores", cpus=sorted(cpus), mine=list(mine))
         self._cores = (tuple(cpus), mine) if answer["cpu"] < 0 else None
         return LockAttempt(answer["cpu"], LockHolder(*answer["holder"]), tuple(answer["unusable"]))
 
     def clocks(self) -> dict[str, ClockReading]:
-        """Its clocks, ``monotonic_ns`` and ``unix_ns``, each between two instants of ours."""
+        """Read its clocks ``monotonic_ns`` and ``unix_ns``, each between two instants of ours."""
         asked_ns = time.monotonic_ns()
         answer = self.ask("clock")
         answered_ns = time.monotonic_ns()
@@ -221,13 +225,13 @@ class Agent:
         }
 
     def close(self) -> None:
-        """End the channel; what the agent started and made goes with it."""
+        """Close the channel; the agent then stops and removes all of its own."""
         process, self._process = self._process, None
         if process is None:
             return
         for stream in (process.stdin, process.stdout):
             if stream is not None:
-                # The other end may be gone already.
+                # The other end may have closed already.
                 try:
                     stream.close()
                 except OSError:
@@ -241,7 +245,7 @@ class Agent:
             process.stderr.close()
 
     def _running(self) -> subprocess.Popen[bytes]:
-        """Return the channel: opened again where it broke, because the host may be back."""
+        """Return the channel, reopened if it broke, because the host may be back."""
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.close()
@@ -265,11 +269,11 @@ class Agent:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # Ctrl-C is tuner's: the channel is needed to clean up behind it.
+                # Ctrl-C is for tuner alone: it needs the channel for cleaning up.
                 start_new_session=True,
             )
         except OSError as error:
-            raise HostError(f"{command[0]} does not start: {error}") from error
+            raise HostError(f"{command[0]} cannot be started: {error}") from error
         self._process = process
         try:
             assert process.stdin is not None  # noqa: S101 - Popen was given pipes
@@ -287,7 +291,7 @@ class Agent:
         """Take the cores that the lost channel held.
 
         Raises:
-            HostError: another study was faster.
+            HostError: another study took them.
         """
         self._cores = None
         taken = self.take_cores(cpus, mine)
@@ -302,8 +306,8 @@ class Agent:
     def _last_words(self) -> str:
         process = self._process
         if process is None or process.stderr is None:
-            return "no words"
+            return "no message"
         process.kill()
         words = process.stderr.read().decode(errors="replace").strip()
         self.close()
-        return words or "no words (ended after a silence?)"
+        return words or "no message (ended after a silence?)"

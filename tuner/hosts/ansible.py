@@ -1,4 +1,4 @@
-"""The deployer over Ansible: one playbook run for each block, here as on another host."""
+"""The deployer over Ansible: one playbook run for each block, on any host."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tuner.hosts.playbooks import LOCAL_INVENTORY, Playbooks
 __all__ = ["KERNEL_FOLDER", "LOCAL_INVENTORY", "AnsibleDeployer", "KernelLoan"]
 
 KERNEL_FOLDER = "/run/tuner-kernel"
-"""Folder in which a target keeps its former kernel settings until it reboots."""
+"""Folder for a target's former kernel settings, until it reboots."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelLoan:
-    """Terms on which a target lends its kernel's settings."""
+    """Terms for changes of a target's kernel settings."""
 
     lease_s: float = 300.0
-    """The target puts the old settings back by itself this long after the last sign of life."""
+    """Time after the last sign of life at which the target restores the old settings."""
     folder: str = KERNEL_FOLDER
 
 
@@ -34,23 +34,22 @@ Started = Callable[[Iterable[str], Iterable[int]], None]
 
 
 def _nothing(_programs: Iterable[str], _pids: Iterable[int]) -> None:
-    """For those who keep no list of what was started."""
+    """Ignore what was started."""
 
 
 class AnsibleDeployer:
     """Deploys blocks through ``playbooks/`` with one Ansible run each.
 
     Args:
-        lab: folder on the target in which everything lives that is started.
+        lab: folder on the target for everything that is started.
         work: folder on this machine for Ansible's own files.
         user: unprivileged account for the instances when Ansible runs as root there.
         inventory: an Ansible inventory as data, or the path of one; by default this machine.
         target: pattern of the host that serves.
         backend: pattern of the host behind a proxy; by default the target.
-        settings: more of Ansible's settings, as environment variables.
-        loan: for ``switch``; None if the kernel's settings are not touched.
-        started: called with the programs before they are started, and again with the processes
-            that run since.
+        settings: further settings of Ansible, as environment variables.
+        loan: terms for ``switch``; None to leave the kernel's settings alone.
+        started: callback with the programs before their start, and again with their processes.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class AnsibleDeployer:
 
     @property
     def backends_dir(self) -> Path:
-        """Folder of the backends, which live as long as the study."""
+        """Folder of the backends, which run for the whole study."""
         return self._lab / "backends"
 
     @property
@@ -108,7 +107,7 @@ class AnsibleDeployer:
         )
 
     def deploy_backends(self, backends: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
-        """Start what stands behind the servers; they stay until ``stop``."""
+        """Start the backends of the servers, which run until ``stop``."""
         return self._deploy((self._backend,), self.backends_dir, backends)
 
     def deploy(self, instances: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
@@ -121,7 +120,7 @@ class AnsibleDeployer:
         variables = self._wanted(self.instances_dir, [instance])
         settings = self._work / "kernel.json"
         settings.write_text(json.dumps(dict(instance.kernel)))
-        # After a failure the state is unknown: the next call begins anew.
+        # After a failure the state is unknown, so the next call starts anew.
         continues, self._switched = self._switched, False
         results = self._play(
             "switch.yml",
@@ -174,12 +173,12 @@ class AnsibleDeployer:
         return states
 
     def _wanted(self, folder: Path, instances: Sequence[InstanceSpec]) -> dict[str, Any]:
-        """Return the instances in the form that the Ansible module takes."""
+        """Return the instances as arguments of the Ansible module."""
         self._work.mkdir(parents=True, exist_ok=True)
         wanted = self._work / "instances.json"
         data = [asdict(instance) for instance in instances]
         for entry in data:
-            # What concerns other deployers.
+            # These fields are for other deployers.
             for key in ("kernel", "live_host", "live_adapted", "program", "error_log"):
                 del entry[key]
         wanted.write_text(json.dumps(data))
@@ -196,7 +195,7 @@ class AnsibleDeployer:
         try:
             return self._playbooks.run(playbook, {"tuner_hosts": host_pattern(hosts), **variables})
         except OSError as error:
-            # Ansible's own files lie there; its errors name none of them.
+            # Ansible's own files lie there; its errors do not name them.
             raise HostError(f"{self._work} cannot be written: {error.strerror or error}") from error
 
 
@@ -212,5 +211,5 @@ def _states(
     }
     missing = [i.instance for i in instances if i.instance not in states]
     if missing:
-        raise HostError(f"the deployment said nothing of {', '.join(missing)}")
+        raise HostError(f"the deployment returned no result for {', '.join(missing)}")
     return states

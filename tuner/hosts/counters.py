@@ -14,12 +14,12 @@ from tuner.measurement.resources import CounterReading, HostCounters, ProcessCou
 def read(
     pids: Iterable[int], behind: Iterable[int] = (), proc: Path = Path("/proc")
 ) -> CounterReading:
-    """Read the counters of this machine's processes; one that is gone is left out.
+    """Read the counters of this machine's processes, without those that have ended.
 
     Args:
         pids: the processes of server and generator.
-        behind: those of the backend.
-        proc: where the kernel shows them; another folder in tests.
+        behind: processes of the backend.
+        proc: the kernel's folder for them; another one in tests.
     """
     first, second = set(pids), set(behind)
     answer = counters([*first, *second], str(proc))
@@ -27,7 +27,7 @@ def read(
 
 
 class RemoteCounters:
-    """The same over the channels to other hosts.
+    """The same counters over the channels to other hosts.
 
     Args:
         target: agent of the host that serves.
@@ -39,7 +39,7 @@ class RemoteCounters:
         self._backend = backend
 
     def __call__(self, pids: Sequence[int], behind: Sequence[int]) -> CounterReading:
-        """See ``tuner.phases.watch.ReadCounters``.
+        """Implement ``tuner.phases.watch.ReadCounters``.
 
         Raises:
             HostError: one of the hosts is gone.
@@ -62,6 +62,6 @@ def _reading(
 
 
 def _processes(answer: Mapping[str, Any], wanted: set[int]) -> dict[int, ProcessCounters]:
-    # Keys of JSON are texts.
+    # Keys in JSON are texts.
     found = {int(pid): numbers for pid, numbers in answer["processes"].items()}
     return {pid: ProcessCounters(**found[pid]) for pid in found.keys() & wanted}

@@ -1,4 +1,4 @@
-"""The port: deploy a block's instances side by side, and take them away again."""
+"""The port for deployments: start a block's instances side by side, and remove them."""
 
 from __future__ import annotations
 
@@ -9,57 +9,56 @@ from typing import Literal, Protocol
 
 @dataclass(frozen=True, slots=True)
 class InstanceSpec:
-    """One instance to start: everything is decided, the host only carries it out."""
+    """One instance to start, with every decision already made."""
 
     instance: str
     """Label, unique in the block: ``baseline``, ``c1``, …"""
     directory: str
-    """Folder of its own on the target; made anew."""
+    """Its own folder on the target, created anew."""
     files: Mapping[str, str]
     """Text by path relative to ``directory``."""
     folders: tuple[str, ...]
-    """Folders to make in it."""
+    """Folders to create in it."""
     validate: tuple[str, ...]
-    """Command that refuses a bad configuration; its output says why."""
+    """Command that refuses a bad configuration and prints the reason."""
     start: tuple[str, ...]
-    """Command that starts it and returns when it listens."""
+    """Command that starts it and returns once it listens."""
     pid_file: str
     """Absolute path of the file that holds the main process's id."""
     live_url: str
     """URL at which the running instance reports its configuration."""
     live_token: str
-    """Expected answer there: the configuration's digest."""
+    """Expected answer at ``live_url``: the configuration's digest."""
     environment: Mapping[str, str]
     cpus: tuple[int, ...]
-    """CPUs that the instance is confined to."""
+    """CPUs for the instance."""
     kernel: Mapping[str, str] = field(default_factory=dict)
-    """Settings of the host's kernel by name, which hold while it runs; only for ``switch``."""
+    """Kernel settings while it runs, by name; only for ``switch``."""
     open_files: int = 0
-    """Least limit of open files, where the host allows it."""
+    """Minimum limit of open files, if the host allows it."""
     live_header: str = ""
-    """Header of the answer at ``live_url`` that is the token; empty: the body is."""
+    """Header with the token in the answer at ``live_url``; empty: the body is the token."""
     live_host: str = ""
-    """Name to ask for at ``live_url``; empty: the URL's own."""
+    """Host name for ``live_url``; empty: the URL's own."""
     live_socket: str = ""
-    """Absolute path of a socket of administration, or empty: where GET ``/config/`` tells the
-    configuration that is running, which must hold the token too.
+    """Absolute path of an admin socket, or empty. GET ``/config/`` on it returns the running
+    configuration, which must also contain the token.
     """
     error_log: str = ""
-    """Absolute path of the log in which it says why requests failed; empty: there is none that is
-    this instance's alone.
+    """Absolute path of the log of failed requests; empty if the instance has no log of its own.
     """
     live_adapted: tuple[str, ...] = ()
-    """Command on the target, or empty: tells the JSON that Caddy must tell as running instead."""
+    """Command on the target that prints the JSON that Caddy must report instead; or empty."""
     program: str = ""
-    """Program of the service's process, whose account runs ``validate``; empty: as it comes."""
+    """Program of the service; ``validate`` runs with its account. Empty: the default account."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceState:
-    """Outcome of a deployment for one instance.
+    """The outcome of a deployment for one instance.
 
-    ``refused`` is the configuration's fault (the validator's words are in ``message``),
-    ``failed`` the host's or the server's: it did not start, or not with this configuration.
+    ``refused`` is the configuration's fault (``message`` has the validator's output). ``failed``
+    is the host's or the server's: it did not start, or not with this configuration.
     """
 
     instance: str
@@ -72,31 +71,30 @@ class Deployer(Protocol):
     """Runs instances on a target; one call of ``deploy`` is one block."""
 
     def deploy(self, instances: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
-        """Stop what the previous call started, then start these side by side.
+        """Stop the instances of the previous call, then start these side by side.
 
-        Every instance is validated before any is started, started afresh, and proved live.
+        Every instance is validated before any starts, started anew, and proved live.
 
         Raises:
-            HostError: the host is gone, or the deployment itself broke.
+            HostError: the host is gone, or the deployment itself failed.
         """
         ...
 
     def switch(self, instance: InstanceSpec) -> InstanceState:
-        """Run this instance alone, under its own settings of the kernel, in place of what ran.
+        """Stop what ran, and run this instance alone with its own kernel settings.
 
-        It is started afresh after the kernel was set, because some settings count only when a
-        socket is opened. A setting that the kernel refuses is the configuration's fault, and so
-        ``refused``. The target puts the old settings back by itself if nothing is heard of this
-        deployer for a while.
+        It starts anew after the kernel is set, because some settings apply only to new sockets.
+        A setting that the kernel refuses is the configuration's fault: ``refused``. The target
+        restores the old settings by itself if it does not hear from this deployer for a while.
 
         Raises:
-            HostError: the host is gone, the deployment broke, or the settings of the last call
-                did not hold until this one.
+            HostError: the host is gone, the deployment failed, or the settings of the last call did
+                not last until this one.
         """
         ...
 
     def stop(self) -> None:
-        """Stop everything that was started, remove its folders, put the kernel's settings back.
+        """Stop all instances, remove their folders, and restore the kernel's settings.
 
         Safe to call twice.
         """

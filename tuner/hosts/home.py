@@ -17,7 +17,7 @@ class ServiceHome:
         program: path of the program that the service runs.
 
     Raises:
-        HostError: nothing runs it, or several processes do.
+        HostError: not exactly one process runs it.
     """
 
     remedy = "in the environment of the service"
@@ -32,7 +32,7 @@ class ServiceHome:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """See ``Home``; kept in memory only."""
+        """Implement ``Home``; the values stay in memory only."""
         return self._variables
 
     def read(self, path: str) -> bytes:
@@ -46,7 +46,7 @@ class ServiceHome:
     def run(self, *arguments: str, cwd: str) -> tuple[int, str, str]:
         """Implement ``Home``."""
         command = (self._program, *arguments)
-        return self._agent.said(command, environment=self._variables, cwd=cwd)
+        return self._agent.run_command(command, environment=self._variables, cwd=cwd)
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[str]:

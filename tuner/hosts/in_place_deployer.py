@@ -1,4 +1,4 @@
-"""The deployer of a study in place: the host's own service runs one configuration after another."""
+"""The deployer of a study in place, on the host's own service."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tuner.hosts.inventory import Host
 from tuner.hosts.service import Proof, RunningConfiguration, ServiceChange, Services
 
 SERVICE = "tuner_service"
-"""Variable of a host: what its service is called, where that is not the server's name."""
+"""Variable of a host for the name of its service, if it is not the server's."""
 
 
 def owner_of(study: Path) -> str:
-    """Return the owner of a change: the same for every process that runs the study."""
+    """Return the owner of a change, the same for every process of a study."""
     return f"{socket.gethostname()}:{study.resolve()}"
 
 
 class InPlaceDeployer:
-    """Puts files in the place of the service's own, one configuration at a time.
+    """A deployer that replaces the service's files, one configuration at a time.
 
     Args:
-        services: what changes them.
-        host: whose service it is.
-        owner: as ``owner_of`` says.
-        service: its name.
-        lease_s: the host puts its own files back this long after the last sign of life.
+        services: changes services on hosts.
+        host: host of the service.
+        owner: result of ``owner_of``.
+        service: name of the service.
+        lease_s: time after the last sign of life at which the host restores its own files.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class InPlaceDeployer:
         self._switched = False
 
     def deploy(self, instances: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
-        """See ``Deployer.deploy``: a service runs one configuration, not several side by side.
+        """Implement ``Deployer.deploy`` for one instance, since a service runs one configuration.
 
         Raises:
-            HostError: there is more than one.
+            HostError: there are several instances.
         """
         if len(instances) > 1:
             raise HostError(
@@ -55,12 +55,11 @@ class InPlaceDeployer:
         return {spec.instance: self.switch(spec) for spec in instances}
 
     def switch(self, instance: InstanceSpec) -> InstanceState:
-        """See ``Deployer.switch``: validated, restarted, and asked which configuration it runs.
+        """Implement ``Deployer.switch``: validate, restart, and check the running configuration.
 
-        Restarted, since a reload keeps sockets and leaves old workers behind: every window is of
-        a start of its own.
+        A reload would keep sockets and old workers, so the service restarts for every window.
         """
-        # After a failure the state is unknown: the next call begins anew.
+        # After a failure the state is unknown, so the next call starts anew.
         continues, self._switched = self._switched, False
         changed = self._services.change(
             self._host,
@@ -81,10 +80,10 @@ class InPlaceDeployer:
         return InstanceState(instance.instance, changed.state, changed.message, changed.pids)
 
     def stop(self) -> None:
-        """See ``Deployer.stop``: the service has its own files and its own state again.
+        """Implement ``Deployer.stop``: restore the service's own files and state.
 
         Raises:
-            HostError: the host cannot be reached; it then does so by itself.
+            HostError: the host cannot be reached; it then restores them by itself.
         """
         self._switched = False
         self._services.restore([self._host], self._owner)

@@ -1,7 +1,7 @@
-"""An ordinary Ansible inventory, read by Ansible itself: who serves, who offers the load.
+"""An ordinary Ansible inventory, read by Ansible itself: targets, generators, backends.
 
-``ansible-inventory --list`` resolves groups, variables and vault as every playbook would, so that
-nothing of Ansible's rules is written a second time here.
+``ansible-inventory --list`` resolves groups, variables and vault as playbooks do, so Ansible's
+rules are not repeated here.
 https://docs.ansible.com/ansible/latest/cli/ansible-inventory.html
 """
 
@@ -25,11 +25,11 @@ from tuner.reading.inputs import INVENTORY_BYTES, open_input
 
 TARGETS, GENERATORS, BACKENDS = "targets", "generators", "backends"
 ALIVE = (
-    # A peer that says nothing for 15 s is gone: no study waits for ever.
+    # A peer that is silent for 15 s is gone: no study waits forever.
     *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", "ConnectTimeout=10"),
 )
 SSH_ARGS = ("-o", "ControlMaster=auto", "-o", "ControlPersist=60s", *ALIVE)
-"""For Ansible's own connections: one TCP connection for all its tasks."""
+"""Options for Ansible's own connections: one TCP connection for all its tasks."""
 _PATIENCE_S = 60
 _KEPT = 1_000
 _NAME = re.compile(r"\w[\w.@%+=/-]*")
@@ -39,7 +39,7 @@ _SELECTING = frozenset({"all", "ungrouped"})
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One host of an inventory, with its variables as Ansible resolved them."""
+    """One host of an inventory, with its resolved variables."""
 
     name: str
     variables: Mapping[str, Any]
@@ -56,7 +56,7 @@ class Host:
 
     @property
     def address(self) -> str:
-        """Address of its instances: ``tuner_address``, or the one that Ansible connects to."""
+        """Address of its instances: ``tuner_address``, or Ansible's address for the host."""
         return str(self.variables.get("tuner_address") or self.connects_to)
 
     @property
@@ -68,12 +68,12 @@ class Host:
 
     @property
     def is_local(self) -> bool:
-        """True if Ansible would not leave this machine for it."""
+        """True if Ansible uses a local connection."""
         return self.variables.get("ansible_connection") == "local"
 
     @property
     def python(self) -> str:
-        """Its Python, as far as the inventory names one."""
+        """Its Python interpreter, if the inventory names one."""
         named = str(self.variables.get("ansible_python_interpreter", "auto"))
         return "python3" if named.startswith("auto") else named
 
@@ -83,19 +83,18 @@ class Host:
         return str(self.variables.get("ansible_become", False)).lower() in {"true", "yes", "1"}
 
     def command(self, *words: str, control_path: str, master: bool = False) -> list[str]:
-        """Return the command that runs ``words`` there, with standard streams tied through.
+        """Return the command that runs ``words`` there, connected to our standard streams.
 
-        The same settings that Ansible's own SSH connection reads from the inventory
+        It uses the settings that Ansible's own SSH connection reads from the inventory
         (https://docs.ansible.com/ansible/latest/collections/ansible/builtin/ssh_connection.html).
 
         Args:
             words: program and arguments.
             control_path: socket of the shared connection.
-            master: whether this command makes the connection that others share. It ends with
-                the command, so nothing is left behind.
+            master: whether this command opens the shared connection, which ends with the command.
 
         Raises:
-            DefinitionError: a setting that asks for a password at a prompt.
+            DefinitionError: a setting asks for a password at a prompt.
         """
         given = self.variables
         inner = [*self._become(), *words]
@@ -104,8 +103,8 @@ class Host:
         for key in ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password"):
             if given.get(key):
                 raise DefinitionError(
-                    f"host {self.name} has {key}: load and measurements need a connection that"
-                    " asks nothing; give it a key (ansible_ssh_private_key_file, or an agent)",
+                    f"host {self.name} has {key}: load and measurements need a connection"
+                    " without prompts; use a key (ansible_ssh_private_key_file, or an agent)",
                     path="--inventory",
                 )
         port = given.get("ansible_port", given.get("ansible_ssh_port"))
@@ -124,7 +123,7 @@ class Host:
         return [*command, "--", self.connects_to, shlex.join(inner)]
 
     def _host_key_checking(self) -> object:
-        """On, unless the user turned it off where Ansible users do."""
+        """Return the user's Ansible setting; on by default."""
         for key in ("ansible_ssh_host_key_checking", "ansible_host_key_checking"):
             if key in self.variables:
                 return self.variables[key]
@@ -136,7 +135,7 @@ class Host:
         method = str(self.variables.get("ansible_become_method", "sudo"))
         if method not in {"sudo", "ansible.builtin.sudo"}:
             raise DefinitionError(
-                f"host {self.name} becomes by {method!r}; load and measurements know sudo only",
+                f"host {self.name} has ansible_become_method {method!r}; tuner supports sudo only",
                 path="--inventory",
             )
         return ["sudo", "-n", "-u", str(self.variables.get("ansible_become_user", "root")), "--"]
@@ -144,7 +143,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The hosts of a study by what they do."""
+    """The hosts of a study by their role."""
 
     path: str
     targets: tuple[Host, ...]
@@ -163,7 +162,7 @@ class Inventory:
 
     @property
     def backend(self) -> Host:
-        """The host behind a proxy: the target itself where there is none of its own."""
+        """The host behind a proxy; by default the target itself."""
         return self.backends[0] if self.backends else self.target
 
     @property
@@ -174,22 +173,22 @@ class Inventory:
 
 
 def read_inventory(path: str, *, generators: bool = True) -> Inventory:
-    """Read an inventory of Ansible's: a file, a folder, or a script.
+    """Read an Ansible inventory: a file, a folder, or a script.
 
     Args:
-        path: what ``ansible-playbook -i`` would take.
-        generators: whether at least one generator is needed.
+        path: an argument of ``ansible-playbook -i``.
+        generators: whether at least one generator is required.
 
     Raises:
-        DefinitionError: it is not there, cannot be read, or has no host where one is needed.
+        DefinitionError: it is missing, cannot be read, or lacks a required host.
     """
     if not Path(path).exists():
         raise DefinitionError("there is no such inventory", path=path)
     if not Path(path).is_dir():
         open_input(path, INVENTORY_BYTES).close()
-    command = [_beside_python("ansible-inventory"), "-i", str(Path(path).resolve()), "--list"]
+    command = [_next_to_python("ansible-inventory"), "-i", str(Path(path).resolve()), "--list"]
     environment = {**os.environ, "ANSIBLE_DEPRECATION_WARNINGS": "0", **configuration_file()}
-    # A file that cannot be read shall not look like an empty inventory.
+    # An unreadable file must not look like an empty inventory.
     environment["ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED"] = "1"
     try:
         done = subprocess.run(
@@ -210,7 +209,7 @@ def read_inventory(path: str, *, generators: bool = True) -> Inventory:
 
 
 def parse_inventory(listing: Mapping[str, Any], path: str, *, generators: bool = True) -> Inventory:
-    """Return the hosts by group, from what ``ansible-inventory --list`` prints.
+    """Return the hosts by group, from the output of ``ansible-inventory --list``.
 
     Raises:
         DefinitionError: a group is missing or empty.
@@ -225,8 +224,8 @@ def parse_inventory(listing: Mapping[str, Any], path: str, *, generators: bool =
         both = listing.keys() & set(entry.get("hosts", ()))
         if group != "_meta" and both:
             raise DefinitionError(
-                f"{min(both)!r} is the name of a host and of a group, so Ansible cannot tell which"
-                " is meant; rename one",
+                f"{min(both)!r} is the name of a host and of a group, which is"
+                " ambiguous for Ansible; rename one",
                 path=path,
             )
     found = {group: members(group) for group in (TARGETS, GENERATORS, BACKENDS)}
@@ -275,7 +274,7 @@ def host_pattern(names: Iterable[str]) -> str:
     """Return Ansible's pattern for these hosts, and no others.
 
     Raises:
-        DefinitionError: a name that Ansible reads as more than the name of a host.
+        DefinitionError: Ansible would read a name as a pattern.
     """
     plain = tuple(dict.fromkeys(names))
     for name in plain:
@@ -308,9 +307,9 @@ def _is_address(name: str) -> bool:
 
 
 def configuration_file() -> dict[str, str]:
-    """Return ``ANSIBLE_CONFIG`` for a run in another folder: what Ansible would find from here.
+    """Return ``ANSIBLE_CONFIG`` for a run in another folder: the file that Ansible finds here.
 
-    Like Ansible, it leaves out a file in a folder that everybody can write to.
+    Like Ansible, ignore a file in a world-writable folder.
     https://docs.ansible.com/ansible/latest/reference_appendices/config.html#avoiding-security-risks-with-ansible-cfg-in-the-current-directory
     """
     here = Path("ansible.cfg")
@@ -322,7 +321,7 @@ def configuration_file() -> dict[str, str]:
 
 
 def _names(listing: Mapping[str, Any], group: str) -> list[str]:
-    """Hosts of a group and of the groups in it."""
+    """Return the hosts of a group and of its child groups."""
     entry = listing.get(group, {})
     names = list(entry.get("hosts", ()))
     for child in entry.get("children", ()):
@@ -330,7 +329,7 @@ def _names(listing: Mapping[str, Any], group: str) -> list[str]:
     return names
 
 
-def _beside_python(name: str) -> str:
-    """Return Ansible's command of this Python's environment, or what the PATH has."""
+def _next_to_python(name: str) -> str:
+    """Return Ansible's command from this Python's environment, or from the PATH."""
     beside = Path(sys.executable).parent / name
     return str(beside) if beside.is_file() else name

@@ -1,4 +1,4 @@
-"""Kernel settings of a target as found, before anything is changed."""
+"""Kernel settings of a target before any change."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tuner.space.kernel import ALGORITHMS, OPEN_FILES, KernelState
 
 
 def names_to_look_at(names: Collection[str]) -> list[str]:
-    """Return the kernel's names of what a space is about, and of what its choices depend on."""
+    """Return the kernel's names of a space's settings, and of those that their choices need."""
     return [*(name for name in names if name != OPEN_FILES), ALGORITHMS]
 
 
 def look(names: Collection[str]) -> KernelState:
-    """Look at this machine, by the program that other targets get (see ``seen``).
+    """Read the settings of this machine with the program for other targets (see ``seen``).
 
     Args:
-        names: ``net.core.somaxconn``.
+        names: names such as ``net.core.somaxconn``.
 
     Raises:
         DefinitionError: this process may not change any of them.
@@ -45,13 +45,13 @@ def seen(found: Mapping[str, Any]) -> KernelState:
     """Return the kernel settings that ``tuner_kernel`` read, if a study can change any.
 
     Raises:
-        DefinitionError: it cannot; the message says why, and the way out.
+        DefinitionError: it cannot; the message has the reason and a way out.
     """
     if not found["root"]:
         raise DefinitionError(
             "the kernel's settings belong to the whole host and need root: run tuner as root"
-            " (sudo; ansible_become for a target of an inventory), or leave the layer out; without"
-            " it nothing of the kernel is touched",
+            " (sudo; ansible_become for a target of an inventory), or leave the layer out,"
+            " which keeps the kernel unchanged",
             path="--layer",
         )
     texts = {**found["texts"], OPEN_FILES: str(_open_files(found["open_files"]))}
@@ -67,5 +67,5 @@ def seen(found: Mapping[str, Any]) -> KernelState:
 
 
 def _open_files(limit: int) -> int:
-    """Return the limit as a number: -1 is without limit, up to what the kernel has room for."""
+    """Return the limit as a number; -1, unlimited, becomes the kernel's maximum."""
     return limit if limit >= 0 else 1_048_576

@@ -1,4 +1,4 @@
-"""This machine: its facts, free ports, a folder for the lab, and what a dead study left behind."""
+"""This machine: facts, free ports, a folder for the lab, and claims of studies."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from tuner.paths import data_dir, state_dir
 
 _FIRST_PORT = 18_080
 _LAST_PORT = 28_000
-"""Below Linux's default range of ephemeral ports, so that no client holds one by chance."""
+"""Last port to use, below Linux's default range of ephemeral ports, which clients use."""
 _PORTS_APART = 64
-"""More than a block has instances."""
+"""Distance between labs' ports; more than the instances of a block."""
 _UNPRIVILEGED = "nobody"
 
 
 def facts() -> HostFacts:
-    """Return the facts of this machine, read by the code that reads other hosts."""
+    """Return the facts of this machine, with the code for other hosts."""
     program = data_dir("playbooks") / "module_utils" / "tuner_host.py"
     return host_facts(runpy.run_path(str(program))["facts"]())
 
 
 def host_facts(found: Mapping[str, Any]) -> HostFacts:
-    """Return the facts of a host from what was read on it; further keys are ignored."""
+    """Return the facts of a host from the module's result; ignore further keys."""
     known = {field.name: found[field.name] for field in fields(HostFacts)}
     return HostFacts(**{**known, "cpus": tuple(known["cpus"])})
 
 
 def free_ports(count: int) -> Sequence[int]:
-    """Return consecutive ports on loopback on which nothing listens.
+    """Return consecutive loopback ports without listeners.
 
     Raises:
-        HostError: there are none in the range that tuner uses.
+        HostError: there are none in tuner's range.
     """
-    # Labs that run at the same time begin at different places: between this look and the start of
-    # a server, another lab's would take the port.
+    # Concurrent labs start at different ports, because another lab could take a port between this
+    # check and the start of a server.
     own = _FIRST_PORT + os.getpid() * _PORTS_APART % (_LAST_PORT - _FIRST_PORT)
     for start in (own, _FIRST_PORT):
         first = start
@@ -58,14 +58,14 @@ def free_ports(count: int) -> Sequence[int]:
 
 
 def lab_user() -> str:
-    """Return the account that instances run as: nobody where tuner is root, else tuner's own."""
+    """Return the account for instances: nobody if tuner is root, else tuner's own."""
     return _UNPRIVILEGED if os.geteuid() == 0 else ""
 
 
 def lab_folder(study: Path) -> Path:
-    """Return the folder of a study's instances: its own, or one that their account can reach.
+    """Return the folder of a study's instances, which their account can reach.
 
-    As root the instances run as ``nobody``, who cannot enter a study below a closed home folder;
+    As root the instances run as ``nobody``, which cannot enter a study below a private home folder;
     the lab is then in the system's folder for temporary files.
     """
     inside = study.resolve() / "lab"
@@ -77,30 +77,30 @@ def lab_folder(study: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A note that a study runs here, so that another process can find what it left."""
+    """A note that a study runs here, so that another process can find its leftovers."""
 
     pid: int
     started: int
-    """Start time of the process in clock ticks since boot: process ids are used again."""
+    """Start time of the process, clock ticks since boot; process ids are reused."""
     study: str
     lab: str
     work: str
     kernel: bool = False
-    """True if it borrowed the kernel's settings."""
+    """True if it changes the kernel's settings."""
     inventory: str = ""
     """Inventory of the lab's hosts; empty: this machine."""
     in_place: bool = False
-    """True if the target's own service stands in the lab's place."""
+    """True if the study runs on the target's own service."""
     cpus: tuple[int, ...] = ()
-    """CPUs of this machine that the lab may use; empty in claims of older versions: any."""
+    """CPUs of this machine for the lab; empty (any) in claims of older versions."""
     programs: tuple[str, ...] = ()
-    """Paths of the programs that were started here."""
+    """Paths of the programs started here."""
     processes: tuple[tuple[int, int], ...] = ()
-    """Processes started here: process id, and start time as in ``started``."""
+    """Processes started here: process id and start time as in ``started``."""
 
     @property
     def alive(self) -> bool:
-        """True if the process that made the claim runs."""
+        """True if the claim's process is running."""
         return start_time(self.pid) == self.started
 
 
@@ -113,10 +113,10 @@ def claim(
     inventory: str = "",
     in_place: bool = False,
 ) -> Claim:
-    """Note that this process runs a study; ``release`` it once the lab is stopped.
+    """Claim a study for this process; ``release`` the claim once the lab is stopped.
 
     Raises:
-        HostError: another live process runs this study, or the note cannot be written.
+        HostError: another live process runs this study, or the claim cannot be written.
     """
     mine = Claim(
         os.getpid(),
@@ -137,7 +137,7 @@ def claim(
 
 
 def keep(found: Claim) -> None:
-    """Write a claim to the disk in one step.
+    """Write a claim to disk atomically.
 
     Raises:
         HostError: it cannot be written.
@@ -152,13 +152,13 @@ def keep(found: Claim) -> None:
         with contextlib.suppress(OSError):
             draft.unlink()
         raise HostError(
-            f"{path} cannot be written: {error.strerror}; make room there, or name another folder:"
-            " XDG_STATE_HOME"
+            f"{path} cannot be written: {error.strerror}; free space there, or set another folder"
+            " in XDG_STATE_HOME"
         ) from error
 
 
 def with_started(found: Claim, programs: Iterable[str], pids: Iterable[int]) -> Claim:
-    """Return a claim with what was started for it just now; what has ended is forgotten."""
+    """Return a claim with newly started processes, and without those that have ended."""
     new = [(pid, start_time(pid)) for pid in pids]
     running = [each for each in (*found.processes, *new) if start_time(each[0]) == each[1]]
     names = (*found.programs, *(os.path.realpath(name) for name in programs))
@@ -170,7 +170,7 @@ def with_started(found: Claim, programs: Iterable[str], pids: Iterable[int]) -> 
 
 
 def strays() -> list[Claim]:
-    """Claims whose process is dead: their labs may still run."""
+    """Return the claims of dead processes, with labs that may still run."""
     return [found for found in claims() if not found.alive]
 
 
@@ -194,7 +194,7 @@ def _read_claim(path: Path) -> Claim:
 
 
 def release(found: Claim) -> None:
-    """Forget a claim, once its lab was stopped."""
+    """Remove a claim, once its lab is stopped."""
     claim_path(found).unlink(missing_ok=True)
 
 

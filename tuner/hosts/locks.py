@@ -1,11 +1,11 @@
 """Locks on files, which the kernel releases when their holder dies (flock(2)).
 
-Two uses: one lock for each core, so that no two studies measure on it at the same time, and one
-for each study's folder. The files of the cores lie in a folder that every account of the machine
-can write to, so what stands there is not trusted: a link, a pipe or a closed file is passed over
-with a note, and the holder's own words are cut and stripped before anybody prints them.
+Each core has a lock, so that two studies do not measure on it at the same time, and each study's
+folder has one. Every account of the machine can write to the folder of the core locks, so its
+content is not trusted: links, pipes and unreadable files are skipped with a note, and the holder's
+text is cut and stripped before it is printed.
 
-The agent runs this file on other hosts, so it stands on the standard library of Python 3.8 alone.
+The agent runs this file on other hosts, so it needs only the standard library of Python 3.8.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class LockHolder(NamedTuple):
     """The process that holds a lock, and its study."""
 
     pid: int = 0
-    """Id of the process that holds the lock; 0: unknown."""
+    """Id of the process with the lock; 0: unknown."""
     study: str = ""
     folder: str = ""
     tuner: str = ""
-    """Host, process id and start time of the tuner that measures, which may be elsewhere."""
+    """Host, process id and start time of the measuring tuner, which may run elsewhere."""
 
     @property
     def words(self) -> str:
@@ -50,7 +50,7 @@ class LockHolder(NamedTuple):
 
 
 class Locks:
-    """Locks that are held until they are released, or the process ends."""
+    """Locks that are held until their release or the end of the process."""
 
     def __init__(self) -> None:
         self._held: list[tuple[int, str]] = []
@@ -59,12 +59,12 @@ class Locks:
         """Take one lock.
 
         Args:
-            path: of its file, which is made if there is none.
-            mine: written into the file, for others to read.
-            mode: of a file that is made.
+            path: its file, created if missing.
+            mine: content of the file, for other processes.
+            mode: mode of a created file.
 
         Returns:
-            None if the lock is held now; else who holds it.
+            None if the lock is held now; else its holder.
 
         Raises:
             OSError: the file cannot serve as a lock.
@@ -83,10 +83,10 @@ class Locks:
                 raise
             if there:
                 break
-            # Its last holder removed the file between our two steps.
+            # The last holder removed the file between our two steps.
             os.close(descriptor)
-        # A file of another account may be closed to us, and a disk full: the lock holds all the
-        # same, it only does not tell whose it is.
+        # Writing fails for another account's file or on a full disk. The lock still holds, without
+        # its holder's name.
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps(mine._replace(pid=os.getpid())).encode(), 0)
@@ -94,7 +94,7 @@ class Locks:
         return None
 
     def add(self, others: Locks) -> None:
-        """Hold what others held."""
+        """Take over the locks of ``others``."""
         held, others._held = others._held, []
         self._held += held
 
@@ -102,7 +102,7 @@ class Locks:
         """Release all locks.
 
         Args:
-            remove: whether to remove the files too.
+            remove: whether to remove the files as well.
         """
         held, self._held = self._held, []
         for descriptor, path in held:
@@ -118,7 +118,7 @@ class LockAttempt(NamedTuple):
     """The outcome of an attempt to lock some cores."""
 
     cpu: int = -1
-    """The core that another study holds; -1: none."""
+    """The core that another study has locked; -1: none."""
     holder: LockHolder = LockHolder()
     unusable: tuple[str, ...] = ()
     """Files that cannot serve as locks, each with its reason."""
@@ -127,16 +127,16 @@ class LockAttempt(NamedTuple):
 def take_cores(
     locks: Locks, cpus: Iterable[int], mine: LockHolder, folder: str = ""
 ) -> LockAttempt:
-    """Take the locks of some cores of this machine: all of them, or none.
+    """Take the locks of some cores of this machine, all or none.
 
-    A core that the same tuner holds already is passed over. So is one whose file cannot serve as
-    a lock, since any account can put such a file there.
+    Cores that the same tuner already holds are skipped. So are cores with a file that cannot
+    serve as a lock, because any account can put such a file there.
 
     Args:
-        locks: take what is taken.
+        locks: collection for the new locks.
         cpus: the cores.
-        mine: written into the files.
-        folder: of the files; by default the machine's.
+        mine: content of the files.
+        folder: folder of the files; by default the machine's.
     """
     folder = folder or cores_folder()
     unusable = []
@@ -171,7 +171,7 @@ def cores_folder() -> str:
 
 
 def _opened(path: str, mode: int) -> int:
-    """Open a lock's file, which is made if there is none.
+    """Open a lock's file, and create it if it is missing.
 
     Raises:
         OSError: it is not a file that can be locked.
@@ -191,23 +191,23 @@ def _opened(path: str, mode: int) -> int:
         try:
             made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags, mode)
         except FileExistsError:
-            continue  # Another process was faster, or it is a link that leads nowhere.
-        # Whatever the umask: other accounts lock the same file.
+            continue  # Another process was faster, or the file is a dangling link.
+        # Other accounts lock the same file, so the umask must not apply.
         os.fchmod(made, mode)
         return made
 
 
 def _regular(descriptor: int) -> int:
-    """Return the descriptor of a file that has one name, or close it.
+    """Return the descriptor of a regular file with a single name, or close it.
 
     Raises:
-        OSError: it is something else.
+        OSError: it is another kind of file.
     """
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1:
         return descriptor
     os.close(descriptor)
-    raise OSError(errno.EINVAL, "no file that can be locked")
+    raise OSError(errno.EINVAL, "not a file that can be locked")
 
 
 def _is_at(descriptor: int, path: str) -> bool:
@@ -218,9 +218,9 @@ def _is_at(descriptor: int, path: str) -> bool:
 
 
 def _holder(descriptor: int) -> LockHolder:
-    """Return who holds a lock, as far as that can be known.
+    """Return the holder of a lock, as far as it is known.
 
-    The kernel's word comes before the file's, which anybody may have written.
+    The kernel's answer takes precedence over the file's content, which anyone can write.
     """
     pid = _kernels_pid(descriptor)
     with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
@@ -231,10 +231,10 @@ def _holder(descriptor: int) -> LockHolder:
 
 
 def _plain(said: Any) -> LockHolder:
-    """Return what a lock's file says, fit to be printed.
+    """Return the holder from a lock's file, with printable texts.
 
     Raises:
-        ValueError, TypeError: it says something else.
+        ValueError, TypeError: the content has another form.
     """
     pid, *texts = said
     if type(pid) is not int or not all(type(text) is str for text in texts):

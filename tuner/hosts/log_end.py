@@ -1,6 +1,6 @@
 """The end of a log.
 
-The agent runs this file on other hosts, so it stands on the standard library of Python 3.8 alone.
+The agent runs this file on other hosts, so it needs only the standard library of Python 3.8.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import os
 import stat
 
 MOST_BYTES = 32 * 1024
-"""Some two hundred lines: more would take its time between two windows."""
+"""About two hundred lines; more would take too long between two windows."""
 
 
 def log_end(path: str) -> bytes:
-    """Return the last whole lines of a file, at most 32 KiB; nothing if there is none.
+    """Return the last whole lines of a file, at most 32 KiB; empty if it is missing.
 
-    The folder belongs to the account of the server that is under test, so what lies there may be
-    anything: only a plain file is read, and no link is followed.
+    The folder belongs to the account of the server under test, which can put anything there: only
+    regular files are read, and links are not followed.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -1,9 +1,9 @@
-"""A command that sees other contents in some files than the host has: in a mount namespace.
+"""A command with other contents in some files, by a mount namespace.
 
-The drafts are bound over the files in a namespace of the command's own (mount_namespaces(7)), so
-the host's files do not change for a moment, and nothing is left when the command ends.
+Drafts are bound over the files in the command's own namespace (mount_namespaces(7)), so the host's
+files never change, and nothing remains when the command ends.
 
-The agent runs this file on other hosts, so it stands on the standard library of Python 3.8 alone.
+The agent runs this file on other hosts, so it needs only the standard library of Python 3.8.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ def run_overlaid(
     environment: Mapping[str, str] | None = None,
     timeout_s: float = 60.0,
 ) -> Mapping[str, Any]:
-    """Run a command in whose eyes existing files have these contents.
+    """Run a command that sees these contents in existing files.
 
     Args:
-        contents: by absolute path; each file exists.
+        contents: contents by absolute path of existing files.
         command: program and arguments.
-        like: process whose account, groups and folder the command gets; 0: this one's.
-        environment: of the command; None: this process's.
-        timeout_s: longest time that it may take.
+        like: process with the account, groups and folder for the command; 0: this process.
+        environment: environment of the command; None: this process's.
+        timeout_s: time limit for the command.
 
     Returns:
-        ``code`` and ``said``, or ``unavailable``: why there can be no such namespace here.
+        ``code`` and ``said``, or ``unavailable``: why such a namespace is impossible here.
     """
     with tempfile.TemporaryDirectory(prefix="tuner-") as folder:
         trouble = Path(folder, "trouble")
@@ -77,7 +77,7 @@ def run_overlaid(
 
 
 def _draft(folder: str, path: str, content: bytes) -> str:
-    """Write a draft, with owner and mode of the file that it stands for."""
+    """Write a draft, with owner and mode of the original file."""
     found = Path(path).stat()
     handle, draft = tempfile.mkstemp(dir=folder)
     with os.fdopen(handle, "wb") as stream:
@@ -89,10 +89,10 @@ def _draft(folder: str, path: str, content: bytes) -> str:
 
 
 def _bind(drafts: Mapping[str, str]) -> None:
-    """Enter a mount namespace in which the drafts are the files.
+    """Enter a mount namespace with the drafts in place of the files.
 
     Raises:
-        OSError: that is not allowed here.
+        OSError: the namespace is not allowed here.
     """
     libc = ctypes.CDLL(None, use_errno=True)
 
@@ -102,7 +102,7 @@ def _bind(drafts: Mapping[str, str]) -> None:
             raise OSError(number, f"{what}: {os.strerror(number)}")
 
     checked(libc.unshare(_CLONE_NEWNS), "unshare")
-    # Else the host would see the mounts as well (mount_namespaces(7), "Shared subtrees").
+    # Otherwise the host would see the mounts as well (mount_namespaces(7), "Shared subtrees").
     checked(libc.mount(b"none", b"/", None, _MS_PRIVATE_RECURSIVE, None), "mount --make-rprivate")
     for path, draft in drafts.items():
         bound = libc.mount(os.fsencode(draft), os.fsencode(path), None, _MS_BIND, None)

@@ -1,7 +1,7 @@
 """Playbooks through ansible-runner: variables in, each host's last result out.
 
-ansible-runner has forty options; a handful are used. It is wrapped here so that nothing else knows
-of it. https://ansible.readthedocs.io/projects/runner/
+ansible-runner has forty options, of which tuner uses a handful. No other module uses it.
+https://ansible.readthedocs.io/projects/runner/
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ LOCAL_INVENTORY: Mapping[str, Any] = {
     }
 }
 _PATTERNS = frozenset({"tuner_hosts", "tuner_servers", "tuner_generators", "tuner_loadgen_hosts"})
-"""Variables that name the hosts of a play (``hosts:`` in ``playbooks/``)."""
+"""Variables with the hosts of a play (``hosts:`` in ``playbooks/``)."""
 _KEPT_OUTPUT = 2_000
-"""Characters of Ansible's own output that an error message quotes: its last words."""
+"""Limit for the end of Ansible's output in an error message, characters."""
 _PATIENCE_S = 600
-"""Longest time that a playbook may take: installing a package over a slow line is the longest."""
+"""Time limit for a playbook; installing a package over a slow line takes the longest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,15 @@ class PlaybookResult:
 
 @dataclass(frozen=True, slots=True)
 class Playbooks:
-    """Runs what lies in ``playbooks/``.
+    """A runner of ``playbooks/``.
 
-    The only way from tuner to Ansible. Variables travel as a file of data (`unsafe_yaml`),
-    so none of them is evaluated as a template, whatever it holds.
+    This is the only way from tuner to Ansible. Variables are passed as a file of data
+    (`unsafe_yaml`), so Ansible never evaluates their content as a template.
 
     Args:
         work: folder on this machine for Ansible's own files.
         inventory: an Ansible inventory as data, or the path of one; by default this machine.
-        settings: more of Ansible's settings, as environment variables.
+        settings: further settings of Ansible, as environment variables.
     """
 
     work: Path
@@ -78,11 +78,11 @@ class Playbooks:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, playbook: str, variables: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-        """Run one playbook; by host, the result of its last task that had one.
+        """Run one playbook; return the last result of each host.
 
         Raises:
             HostError: a task failed, or a host cannot be reached.
-            Interrupted: a signal came meanwhile.
+            Interrupted: a signal arrived during the run.
         """
         played = self.play(playbook, variables)
         if played.words:
@@ -91,13 +91,13 @@ class Playbooks:
         return played.results
 
     def play(self, playbook: str, variables: Mapping[str, Any]) -> PlaybookResult:
-        """Run one playbook, whose failure on a host is that host's own affair.
+        """Run one playbook; a failure on a host is part of the result.
 
         Raises:
-            DefinitionError: a variable that names hosts would select others.
-            Interrupted: a signal came meanwhile.
+            DefinitionError: a variable with hosts is a pattern for others.
+            Interrupted: a signal arrived during the run.
         """
-        # Imported here: it costs a noticeable part of a second, which --help need not pay.
+        # Imported here, because it takes noticeable time that --help must not spend.
         import ansible_runner
 
         results: dict[str, Mapping[str, Any]] = {}
@@ -146,10 +146,10 @@ class Playbooks:
 
 
 def _prepared(private: Path, variables: Mapping[str, Any]) -> Path:
-    """Return ansible-runner's folder, empty but for the variables.
+    """Return ansible-runner's folder with nothing but the variables.
 
-    ansible-runner takes options, environment and plugins from files in its folder, and a study's
-    folder may come from someone else.
+    ansible-runner reads options, environment and plugins from files in its folder, and a study's
+    folder may come from an untrusted source.
     """
     shutil.rmtree(private, ignore_errors=True)
     environment = private / "env"
@@ -159,30 +159,30 @@ def _prepared(private: Path, variables: Mapping[str, Any]) -> Path:
 
 
 def _end(runner: Runner) -> str:
-    """Return why ``ansible-playbook`` ended where no task says so."""
+    """Return why ``ansible-playbook`` ended, if no task reports a reason."""
     if runner.status == "timeout":
         return f"it took longer than {_PATIENCE_S} s"
     with runner.stdout as stream:
         said: str = stream.read()[-_KEPT_OUTPUT:].strip()
     if runner.rc is None:
-        # A signal ended it: pexpect, by which ansible-runner starts it, then has no exit code.
-        return f"ansible-playbook was killed{f'; its last words: {said}' if said else ''}"
-    return said or f"ansible-playbook ended with exit code {runner.rc} and no words"
+        # After a signal pexpect, with which ansible-runner starts it, has no exit code.
+        return f"ansible-playbook was killed{f'; its last output: {said}' if said else ''}"
+    return said or f"ansible-playbook ended with exit code {runner.rc} and no output"
 
 
 def end_workers(private: Path) -> None:
-    """Kill the processes that outlive a playbook that was ended.
+    """Kill the processes that outlive an ended playbook.
 
     ansible-runner kills the group of ``ansible-playbook``. Its workers have sessions of their own
-    since ansible-core 2.19 (``WorkerProcess._detach``), and what they run would go on: it would
+    since ansible-core 2.19 (``WorkerProcess._detach``). Without a kill they would continue and
     start instances after everything was stopped.
 
     Args:
-        private: ansible-runner's folder, by whose file of variables they are known.
+        private: ansible-runner's folder; its file of variables identifies them.
     """
     variables = f"@{private / 'env' / 'extravars'}".encode()
     for entry in Path("/proc").iterdir():
-        # Gone in the meantime, or another's.
+        # It has ended, or belongs to another account.
         with suppress(OSError):
             if entry.name.isdigit() and variables in (entry / "cmdline").read_bytes().split(b"\0"):
                 os.killpg(int(entry.name), signal.SIGKILL)
@@ -190,11 +190,11 @@ def end_workers(private: Path) -> None:
 
 @contextmanager
 def _stoppable() -> Iterator[Callable[[], bool]]:
-    """Let a signal end the playbook, not tuner in the middle of it; gives whether one came.
+    """Let a signal end the playbook instead of tuner; yield a function that reports one.
 
-    Without a callback of ours, ansible-runner would put handlers of its own in place and leave
-    them there: tuner could not be interrupted any more once its first playbook had run. What
-    the caller ignores (while a lab is taken down) stays ignored.
+    Without a callback, ansible-runner would install its own handlers and leave them in place:
+    after its first playbook tuner could no longer be interrupted. Signals that the caller ignores
+    (while it removes a lab) stay ignored.
     """
     came = threading.Event()
     kept = {}
@@ -210,14 +210,14 @@ def _stoppable() -> Iterator[Callable[[], bool]]:
 
 
 def _environment(playbooks: Path, private: Path) -> dict[str, str]:
-    """Ansible's settings: those that make a run short, and its files under the study's folder."""
+    """Return Ansible's settings for short runs, with its files below the study's folder."""
     bins = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
     return {
         "PATH": os.pathsep.join(bins),
         "ANSIBLE_LIBRARY": str(playbooks / "library"),
         "ANSIBLE_MODULE_UTILS": str(playbooks / "module_utils"),
         "ANSIBLE_HOME": str(private / "home"),
-        # A module's result may hold facts: they must not stand in for variables of a playbook.
+        # Facts in a module's result must not replace variables of a playbook.
         "ANSIBLE_INJECT_FACT_VARS": "0",
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_PIPELINING": "1",
@@ -233,9 +233,9 @@ def _environment(playbooks: Path, private: Path) -> dict[str, str]:
 
 
 def _temporary(folder: Path) -> dict[str, str]:
-    """Return settings that keep what Ansible unpacks on this machine in a folder, made here.
+    """Return settings for Ansible's temporary files, in a folder that is created here.
 
-    Killed, it would leave modules in the system's folder for temporary files and in the user's own.
+    By default, a killed run leaves modules in the system's and in the user's temporary folder.
     """
     folder.mkdir(mode=0o700)
     return {"TMPDIR": str(folder), "ANSIBLE_REMOTE_TEMP": str(folder)}
@@ -263,4 +263,4 @@ def _sets_remote_temporary() -> bool:
 
 
 _PATHS = ("ANSIBLE_VAULT_PASSWORD_FILE", "ANSIBLE_PRIVATE_KEY_FILE")
-"""Named from the user's folder; playbooks run in another."""
+"""Settings with paths relative to the user's folder, while playbooks run in another."""

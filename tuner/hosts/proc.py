@@ -1,7 +1,7 @@
 """Counters of processes and of a host as plain data, read from /proc: see proc(5).
 
-The agent runs this file on other hosts, so it stands on the standard library of Python 3.8 alone.
-One reading takes about a tenth of a millisecond per process. It is for the gaps between windows.
+The agent runs this file on other hosts, so it needs only the standard library of Python 3.8.
+One reading takes about a tenth of a millisecond per process, for use between windows.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ SECTOR_BYTES = 512
 """Unit of /proc/diskstats, for disks of any sector size (kernel, iostats.rst)."""
 _BLOCK = Path("/sys/block")
 _LAYERS = re.compile(r"(loop|ram|zram|dm-|md|sr|fd)")
-"""Block devices that are virtual, or lie above disks that are counted already."""
+"""Block devices that are virtual, or layers above disks that already count."""
 _SWITCHES = ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
 
 
 def counters(pids: Iterable[int], proc: str = "/proc") -> dict[str, Any]:
-    """Counters of processes and host; a process that is gone is left out.
+    """Return counters of processes and host, without processes that have ended.
 
     Args:
         pids: the processes.
-        proc: where the kernel shows them; another folder in tests.
+        proc: the kernel's folder for them; another one in tests.
 
     Returns:
         ``at_s`` on the monotonic clock; ``processes``, by id, and ``host``, with the fields of
@@ -42,10 +42,10 @@ def counters(pids: Iterable[int], proc: str = "/proc") -> dict[str, Any]:
 
 def _process(folder: Path) -> dict[str, Any] | None:
     try:
-        # The name in brackets may hold anything, so fields count from behind it.
+        # The name in brackets may hold any character, so fields are counted after it.
         fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
         if fields[0] in "ZX":
-            return None  # it has ended, and nobody has asked for its exit code yet
+            return None  # a zombie
         status = _fields(folder / "status")
         waits, preemptions, threads, queued_s = _threads(folder)
         ticks = os.sysconf("SC_CLK_TCK")
@@ -68,11 +68,11 @@ def _process(folder: Path) -> dict[str, Any] | None:
 
 
 def _threads(folder: Path) -> tuple[int, int, int, float | None]:
-    """Voluntary and involuntary context switches over all threads, how many those are, their waits.
+    """Return voluntary and involuntary context switches, number and waits of all threads.
 
-    /proc/PID/status counts those of the main thread alone, and so does /proc/PID/schedstat, whose
-    second field is the time that was spent runnable and waiting for a core (kernel,
-    sched-stats.rst). A kernel without it (CONFIG_SCHED_INFO) tells nothing: None.
+    /proc/PID/status counts the main thread alone, and so does /proc/PID/schedstat. The second field
+    of the latter is the time spent runnable and waiting for a core (kernel, sched-stats.rst). It is
+    None for a kernel without it (CONFIG_SCHED_INFO).
     """
     waits = preemptions = threads = 0
     queued_s: float | None = 0.0
@@ -92,13 +92,13 @@ def _threads(folder: Path) -> tuple[int, int, int, float | None]:
     return waits, preemptions, threads, queued_s
 
 
-def tells_waits(proc: str = "/proc") -> bool:
-    """Return whether the kernel tells how long a process waits for a core."""
+def reports_waits(proc: str = "/proc") -> bool:
+    """Return whether the kernel reports how long a process waits for a core."""
     return (Path(proc) / "self" / "schedstat").exists()
 
 
 def _input_output(path: Path) -> dict[str, int]:
-    """Bytes from and to storage; shown to the process's owner and to root only."""
+    """Return bytes from and to storage, which only the process's owner and root can read."""
     try:
         return _fields(path)
     except OSError:

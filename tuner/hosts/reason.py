@@ -1,4 +1,4 @@
-"""The most telling words of a failed Ansible task."""
+"""The reason of a failed Ansible task, in its most specific words."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _EMPTY_WORDS = re.compile(
     | )""",
     re.DOTALL,
 )
-"""Messages of Ansible's that name no cause; what the program wrote does."""
+"""Messages of Ansible without a cause; the program's output has it."""
 _WRAPPERS = re.compile(r"^(?:Task failed: |Action failed: |Module failed: )+")
-"""Ansible-core 2.19 begins messages so, one for each layer that the error came through."""
+"""Prefixes of ansible-core 2.19, one for each layer above the error."""
 _STREAMS = ("module_stderr", "stderr", "module_stdout", "stdout")
 _UNAVAILABLE = "(traceback unavailable)"
 
@@ -26,7 +26,7 @@ def reason(result: Mapping[str, Any]) -> str:
     """Return why a task failed, in one line or a few, never empty.
 
     Args:
-        result: the task's result as Ansible's callbacks get it.
+        result: the task's result in Ansible's callbacks.
     """
     items = [item for item in result.get("results", ()) if _failed(item)]
     if items:
@@ -36,7 +36,7 @@ def reason(result: Mapping[str, Any]) -> str:
     message = _WRAPPERS.sub("", str(result.get("msg", "")).strip())
     if not _EMPTY_WORDS.fullmatch(message):
         return message
-    words = [word for word in (_what(result), _exit(result), _said(result)) if word]
+    words = [word for word in (_subject(result), _exit(result), _output(result)) if word]
     return ": ".join(words) or message or "Ansible gave no reason; its result was empty or too long"
 
 
@@ -44,8 +44,8 @@ def _failed(item: object) -> bool:
     return isinstance(item, Mapping) and bool(item.get("failed") or item.get("unreachable"))
 
 
-def _said(result: Mapping[str, Any]) -> str:
-    """Return the last line that the program or module wrote, errors before output."""
+def _output(result: Mapping[str, Any]) -> str:
+    """Return the last line of the program's errors, or else of its output."""
     for stream in _STREAMS:
         last = _last_line(result.get(stream))
         if last:
@@ -58,8 +58,8 @@ def _last_line(text: object) -> str:
     return str(text or "").strip().rpartition("\n")[2].strip()
 
 
-def _what(result: Mapping[str, Any]) -> str:
-    """Return what failed, where the result names it."""
+def _subject(result: Mapping[str, Any]) -> str:
+    """Return what failed, if the result names it."""
     if "assertion" in result:
         return f"this does not hold: {result['assertion']}"
     command = result.get("cmd")
@@ -72,7 +72,7 @@ def _exit(result: Mapping[str, Any]) -> str:
     code = result.get("rc")
     if not isinstance(code, int) or not code:
         return ""
-    # As a shell tells it (sh(1)), and as Python does (subprocess).
+    # The conventions of the shell (sh(1)) and of Python (subprocess).
     number = code - 128 if code > 128 else -code
     with contextlib.suppress(ValueError):
         return f"killed by {signal.Signals(number).name}"

@@ -1,4 +1,4 @@
-"""The hosts of a study that are not this machine: facts, provision, and the generator's place."""
+"""The remote hosts of a study: facts, provision, and the generator."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ from tuner.machine.facts import SERVER_NAMES, HostFacts
 from tuner.space.kernel import KernelState
 
 _SOCKETS = "tuner-ssh-"
-"""Begins the name of a folder for sockets; the process's id follows."""
+"""Prefix of a folder for sockets, before the process id."""
 _PRIORITY = -20
 _PREFERRED = (
     f"echo {_PRIORITY} 2>/dev/null >/proc/self/autogroup;"
     f' renice -n {_PRIORITY} $$ >/dev/null 2>&1; exec "$@"'
 )
-"""Let other processes wait for the generator, where that is allowed: see docs/instrument.md."""
+"""Shell prefix that raises the generator's priority if allowed: see docs/instrument.md."""
 _MACHINES = {3: "i686", 40: "armv7l", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 """ELF's e_machine (elf(5)) by the names of uname(1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFacts:
-    """One host as ``playbooks/facts.yml`` found it."""
+    """Facts of one host from ``playbooks/facts.yml``."""
 
     host: HostFacts
     machine: str
-    """Architecture, by the name of ``uname -m``."""
+    """Architecture in the notation of ``uname -m``."""
     programs: Mapping[str, str | None]
-    """Paths of the servers that are there."""
+    """Paths of the servers on the host; None for missing ones."""
     loadgen: str
-    """Path of tuner-loadgen, present or to be copied."""
+    """Path of tuner-loadgen, existing or to be copied."""
     loadgen_sha256: str
-    """SHA-256 of the file there; empty if there is none."""
+    """SHA-256 of that file; empty if it is missing."""
 
 
 class Connections:
-    """The channels to the hosts of one study: one SSH connection each, shared by all that runs.
+    """The channels to the hosts of one study, with one shared SSH connection each.
 
     Args:
         inventory: the hosts.
-        hosts: those to be reached; None: the ones that a study uses.
+        hosts: hosts to connect to; None: those of a study.
     """
 
     def __init__(self, inventory: Inventory, hosts: Sequence[Host] | None = None) -> None:
-        # Short, because the path of a socket has room for some 100 characters (unix(7)).
+        # The name is short, because a socket's path is limited to some 100 characters (unix(7)).
         _sweep_sockets()
         self._folder = Path(tempfile.mkdtemp(prefix=f"{_SOCKETS}{os.getpid()}-"))
         reached = inventory.in_use if hosts is None else hosts
@@ -66,7 +66,7 @@ class Connections:
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """Ansible's settings, so that its connections end with these."""
+        """Ansible's settings that put its sockets here, so that its connections end with these."""
         return {"ANSIBLE_SSH_CONTROL_PATH_DIR": str(self._folder / "a")}
 
     def path(self, host: Host) -> str:
@@ -78,7 +78,7 @@ class Connections:
         return self._agents[host.name]
 
     def close(self) -> None:
-        """End all connections, Ansible's among them."""
+        """Close all connections, including Ansible's."""
         for agent in self._agents.values():
             agent.close()
         _end_connections(self._folder)
@@ -93,7 +93,7 @@ def _end_connections(folder: Path) -> None:
 
 
 def _sweep_sockets() -> None:
-    """Remove what a tuner left that was killed; its own connections ended with it."""
+    """Remove sockets of killed tuners; their own connections have ended."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_SOCKETS}*"):
         pid = folder.name.removeprefix(_SOCKETS).partition("-")[0]
         with contextlib.suppress(OSError):
@@ -127,7 +127,7 @@ def look(playbooks: Playbooks, host: Host, names: Collection[str]) -> KernelStat
     """Return the kernel settings of a host.
 
     Raises:
-        DefinitionError: nothing of it can be changed there.
+        DefinitionError: none of the settings can be changed there.
         HostError: it cannot be reached.
     """
     wanted = {"tuner_hosts": pattern([host]), "tuner_kernel_names": names_to_look_at(names)}
@@ -142,10 +142,10 @@ def provision(
     loadgen: Path,
     program: str,
 ) -> None:
-    """Bring the server's package where it is missing, and tuner-loadgen.
+    """Install the server's package and tuner-loadgen where they are missing.
 
     Raises:
-        HostError: that did not work; the words are Ansible's.
+        HostError: the installation failed; the message is Ansible's.
     """
     playbooks.run(
         "provision.yml",
@@ -165,13 +165,13 @@ def pattern(hosts: Sequence[Host]) -> str:
 
 
 def checksum(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def refuse_machine(binary: Path, host: str, machine: str) -> None:
-    """Nothing, if the program runs on a host of that architecture.
+    """Raise HostError unless the program runs on a host of that architecture.
 
     Raises:
         HostError: it was built for another one.

@@ -1,4 +1,4 @@
-"""A service's own files on other hosts: changed with a way back, kept, or restored."""
+"""A service's own files on other hosts: reversible changes, kept or restored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tuner.hosts.playbooks import Playbooks
 from tuner.render.systemd import Unit
 
 SERVICE_FOLDER = "/var/lib/tuner"
-"""Folder in which a host keeps the former files, and the log of changes."""
+"""Folder on a host for the former files and the log of changes."""
 Outcome = Literal["live", "refused", "failed"]
 
 
@@ -24,11 +24,11 @@ class Proof:
     """An answer that only a service with the new files gives."""
 
     url: str
-    """As the host itself reaches it."""
+    """URL for requests from the host itself."""
     host: str
-    """Name that is asked for."""
+    """Host name in the request."""
     token: str
-    """Body of the answer."""
+    """Expected body of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class RunningConfiguration:
     """The configuration that Caddy must report at its admin endpoint."""
 
     adapted: tuple[str, ...]
-    """Command on the host that reports it."""
+    """Command on the host that prints it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +44,29 @@ class ServiceChange:
     """A change of the files of a service."""
 
     owner: str
-    """Owner of the change: the study's name."""
+    """Owner of the change; the study's name."""
     service: str
     files: Mapping[str, str]
-    """Text by absolute path."""
+    """Texts by absolute path."""
     validate: tuple[str, ...]
     """Command that refuses a bad configuration; its output says why."""
     how: Literal["reload", "restart"] = "reload"
     lease_s: float = 300.0
-    """The host puts its own files back this long after the last sign of life."""
+    """Time after the last sign of life at which the host restores its own files."""
     live: Proof | RunningConfiguration | None = None
-    """None: a service that runs is taken to run with the files."""
+    """None: a running service counts as running with the files."""
     pid_file: str = ""
-    """File of the main process's id; empty: its processes are not asked for."""
+    """File with the main process's id; empty if its processes are not needed."""
     program: str = ""
-    """Program of a process whose account runs the commands; empty: root runs them."""
+    """Program of the service; commands run with its account. Empty: as root."""
     continues: bool = False
-    """True if those of the last change must have stayed until this one."""
+    """True if the files of the last change must still be in place."""
     expected: Mapping[str, str] = field(default_factory=dict)
-    """SHA-256 of files as they were when the change was planned, by path; others may be any."""
+    """SHA-256 of files at planning time, by path; other files are not checked."""
     below: str = "/"
-    """Folder of the service's configuration, outside of which the host changes no file."""
+    """Folder of the service's configuration; the host changes no file outside."""
     unit: Unit | None = None
-    """The environment of its process, where systemd runs; elsewhere that stays as it is."""
+    """Environment of its process under systemd; elsewhere it is unchanged."""
 
     def __post_init__(self) -> None:
         """Raise `StoreError` for a file that does not belong to the service's configuration."""
@@ -74,8 +74,8 @@ class ServiceChange:
             plain = os.path.normpath(path) == path and path.isprintable()
             if not plain or not Path(path).is_relative_to(self.below):
                 raise StoreError(
-                    f"{path!r} is not a file below {self.below}, where the configuration of"
-                    f" {self.service} lies, so it is not changed; change it by hand (tuner export"
+                    f"{path!r} is not below {self.below}, the folder of {self.service}'s"
+                    " configuration, so tuner does not change it; change it by hand (tuner export"
                     " NAME --diff)"
                 )
 
@@ -91,9 +91,9 @@ class ServiceChangeResult:
 
     state: Outcome
     message: str
-    """Why; of a service that is live, what of the change was left out."""
+    """The reason; for a live service, the omitted parts of the change."""
     pids: tuple[int, ...] = ()
-    """Processes of the service, where it is live and they were asked for."""
+    """Processes of a live service, if requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,11 @@ class Restoration:
 
 
 class Services:
-    """Changes services through ``playbooks/service.yml`` and ``playbooks/restore.yml``.
+    """A client of ``playbooks/service.yml`` and ``playbooks/restore.yml``.
 
     Args:
-        playbooks: what runs them.
-        work: folder on this machine for what is sent.
+        playbooks: runner of the playbooks.
+        work: folder on this machine for files to send.
     """
 
     def __init__(self, playbooks: Playbooks, work: Path) -> None:
@@ -122,7 +122,7 @@ class Services:
         """Back up, replace, validate, take over: one Ansible run.
 
         Raises:
-            HostError: the host is gone, or something else than the configuration is wrong.
+            HostError: the host is gone, or failed for another reason than the configuration.
         """
         path, unit_path = self._work / "files.json", self._work / "unit.json"
         path.write_text(json.dumps(dict(change.files)))
@@ -151,26 +151,26 @@ class Services:
         return ServiceChangeResult(result["service"], result["message"], tuple(result["pids"]))
 
     def keep(self, hosts: Sequence[Host]) -> None:
-        """The change stays; ``restore`` still knows the old files.
+        """Make the change permanent; ``restore`` still has the old files.
 
         Raises:
-            HostError: a host is gone, or put its own files back, since nobody was heard in time.
+            HostError: a host is gone, or restored its own files after its time limit.
         """
         became = self._ask(hosts, "kept")
         gone = [name for name, result in became.items() if result["service"] != "kept"]
         if gone:
             raise HostError(
-                f"{', '.join(gone)} gave itself its own files back, since it had not been told in"
-                " time that they stay; probe less (--probes), or change fewer hosts at once"
+                f"{', '.join(gone)} restored its own files, because the change was not confirmed in"
+                " time; probe less (--probes), or change fewer hosts at once"
             )
 
     def restore(self, hosts: Sequence[Host], owner: str = "") -> Mapping[str, Sequence[str]]:
-        """Return the old files and the service's state; by host, what was put back.
+        """Restore the old files and the service's state; return the restored files by host.
 
         Args:
-            hosts: safe for those on which nothing was changed.
-            owner: another owner's change is left alone. Empty matches any owner; a trailing blank
-                matches by prefix.
+            hosts: hosts, including unchanged ones.
+            owner: owner of the changes; "" matches any owner, a trailing space matches by
+                prefix.
 
         Raises:
             HostError: a host is gone, or its service does not start.
@@ -179,7 +179,7 @@ class Services:
         return {name: result["restored"] for name, result in results.items()}
 
     def give_back(self, hosts: Sequence[Host], owner: str) -> Restoration:
-        """Return the same as ``restore``, on as many hosts as it can be done.
+        """Restore as ``restore`` does, on as many hosts as possible.
 
         Raises:
             HostError: Ansible itself failed.

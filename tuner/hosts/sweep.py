@@ -1,9 +1,9 @@
-"""Leftovers of dead studies on this machine: found by their claims, stopped by identity.
+"""Leftovers of dead studies on this machine, found by their claims.
 
-A process is stopped if it is one that the study started (by process id and start time, so that an
-id that is used again is another process), if it came from one of those, or if it runs one of the
-study's programs in the study's lab. An editor that has a file of the lab open is none of these.
-No playbook is involved, so the stop works on a full disk and without a working Ansible.
+The sweep stops a process if the study started it (by process id and start time, because ids are
+reused), if it descends from one of those, or if it runs one of the study's programs in the study's
+lab. It does not stop an editor with an open file of the lab.
+The stop uses no playbook, so it works on a full disk and without a working Ansible.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tuner.hosts.playbooks import end_workers
 from tuner.paths import data_dir
 
 Restore = Callable[[local.Claim], None]
-"""Takes down what a dead study left on other hosts."""
+"""Callback that removes leftovers of a dead study on other hosts."""
 _PATIENCE_S = 10.0
-"""For this long a process may take to end by itself; then it is killed."""
+"""Time for a process to end by itself before it is killed."""
 _NAMED = 4
-"""Processes that a message names."""
+"""Most processes that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The cores and folders that a command is about to use."""
+    """The cores and folders that a command needs."""
 
     study: Path
     """Folder of the study."""
@@ -49,7 +49,7 @@ class Need:
     """Path of the inventory; empty: this machine."""
 
     def concerns(self, stray: local.Claim) -> bool:
-        """Return whether what a dead study left is in the way."""
+        """Return whether the leftovers of a dead study are in the way."""
         if stray.study == str(self.study.resolve()):
             return True
         if stray.inventory:
@@ -59,7 +59,7 @@ class Need:
 
 
 def sweep(need: Need, restore: Restore) -> list[str]:
-    """Stop what dead studies left in the way; what was done, in words.
+    """Stop leftovers of dead studies that are in the way; return notes of the actions.
 
     Tuners that start together take turns: one sweeps, the next finds nothing left.
     """
@@ -74,10 +74,10 @@ def sweep(need: Need, restore: Restore) -> list[str]:
 
 
 def stop_lab(claim: local.Claim) -> list[str]:
-    """Stop the processes of a study's lab on this machine; what they were, in words.
+    """Stop the processes of a study's lab on this machine; return their descriptions.
 
     Raises:
-        HostError: some do not end.
+        HostError: some processes do not end.
     """
     end_workers(Path(claim.work) / "ansible")
     stopped = _stop(_processes(claim))
@@ -93,15 +93,15 @@ def _swept(stray: local.Claim, restore: Restore) -> str:
         if stray.inventory:
             end_workers(Path(stray.work) / "ansible")
             restore(stray)
-            words = f"stopped what {study} had left on its hosts"
-            words += ", and gave the service its own files back" * stray.in_place
+            words = f"stopped processes that {study} had left on its hosts"
+            words += ", and restored the service's own files" * stray.in_place
         else:
             stopped = stop_lab(stray)
-            words = f"stopped what {study} had left running" if stopped else f"cleared up {study}"
+            words = f"stopped processes that {study} had left" if stopped else f"cleared up {study}"
             words += f": {_listed(stopped)}" if stopped else ""
-            words += ", and put the kernel's settings back" * stray.kernel
+            words += ", and restored the kernel's settings" * stray.kernel
     except (HostError, DefinitionError) as error:
-        return f"what {study} left could not be stopped yet: {error}"
+        return f"processes that {study} left could not be stopped yet: {error}"
     shutil.rmtree(stray.work, ignore_errors=True)
     local.release(stray)
     return words
@@ -114,7 +114,7 @@ def _listed(stopped: list[str]) -> str:
 
 @contextlib.contextmanager
 def _alone_with(stray: local.Claim) -> Iterator[bool]:
-    """Hold a claim's lock; whether the claim is still there, and its process dead."""
+    """Hold a claim's lock; yield whether the claim still exists and its process is dead."""
     try:
         descriptor = os.open(local.claim_path(stray), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -128,7 +128,7 @@ def _alone_with(stray: local.Claim) -> Iterator[bool]:
 
 
 def _processes(claim: local.Claim) -> list[tuple[int, int]]:
-    """Return the processes that a study has left: id and start time."""
+    """Return id and start time of the processes that a study left."""
     recorded = [each for each in claim.processes if local.start_time(each[0]) == each[1]]
     program = data_dir("playbooks") / "module_utils" / "tuner_processes.py"
     family = runpy.run_path(str(program))["family"]
@@ -140,13 +140,13 @@ def _processes(claim: local.Claim) -> list[tuple[int, int]]:
 
 
 def _in_lab(claim: local.Claim) -> Iterator[int]:
-    """Yield processes of the study's programs that were started in its lab.
+    """Yield processes of the study's programs in its lab.
 
-    A server that was being started as tuner died is in no list yet.
+    They include servers that were starting when tuner died and are not in the claim yet.
     """
     prefix = claim.lab.rstrip("/") + "/"
     for entry in Path("/proc").iterdir():
-        # Gone in the meantime, or another account's.
+        # It has ended, or belongs to another account.
         with contextlib.suppress(OSError):
             if not entry.name.isdigit():
                 continue
@@ -162,10 +162,10 @@ def _in_lab(claim: local.Claim) -> Iterator[int]:
 
 
 def _stop(processes: Iterable[tuple[int, int]]) -> list[str]:
-    """Stop processes: ask first, then kill; name and id of each.
+    """Stop processes with SIGTERM, then SIGKILL; return their names and ids.
 
     Raises:
-        HostError: some do not end.
+        HostError: some processes do not end.
     """
     with contextlib.ExitStack() as stack:
         running: dict[int, tuple[int, str]] = {}
@@ -173,7 +173,7 @@ def _stop(processes: Iterable[tuple[int, int]]) -> list[str]:
             with contextlib.suppress(OSError):
                 handle = os.pidfd_open(pid)
                 stack.callback(os.close, handle)
-                # Only now: behind this handle the id cannot become another process.
+                # With this handle open, the id cannot be reused.
                 if local.start_time(pid) == started:
                     running[handle] = pid, f"{_name(pid)} (process {pid})"
         stopped = [words for _, words in running.values()]
@@ -185,11 +185,11 @@ def _stop(processes: Iterable[tuple[int, int]]) -> list[str]:
             if not running:
                 return stopped
         words = ", ".join(words for _, words in running.values())
-        raise HostError(f"{words} cannot be stopped; stop it by hand")
+        raise HostError(f"{words} cannot be stopped; stop it manually")
 
 
 def _left(running: dict[int, tuple[int, str]]) -> dict[int, tuple[int, str]]:
-    """Wait for processes to end; those that have not."""
+    """Wait for processes to end; return those that have not."""
     deadline = time.monotonic() + _PATIENCE_S
     left = dict(running)
     poll = select.poll()
@@ -210,10 +210,10 @@ def _name(pid: int) -> str:
 
 
 def _restore_kernel(owner: str) -> None:
-    """Have the kernel's guard put back what a study has borrowed, if it still holds.
+    """Let the kernel's guard restore settings that a study changed.
 
     Raises:
-        HostError: the guard cannot do it; it tries again by itself.
+        HostError: the guard failed; it tries again by itself.
     """
     folder = Path(KERNEL_FOLDER)
     try:
@@ -226,6 +226,6 @@ def _restore_kernel(owner: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0:
         raise HostError(
-            f"the kernel's settings: {done.stdout.strip() or done.stderr.strip()}; put them back:"
+            f"the kernel's settings: {done.stdout.strip() or done.stderr.strip()}; restore them:"
             f" python3 {folder}/guard.py {folder} restore"
         )

@@ -1,6 +1,6 @@
-"""Turns: a study's folder and the machine's cores, for one tuner at a time.
+"""Locks on a study's folder and on cores, for one tuner at a time.
 
-Both are locks of the kernel's (``tuner.hosts.locks``): they end with their holder, however it ends.
+Both are kernel locks (``tuner.hosts.locks``), which end with their holder.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from tuner.hosts.local import start_time
 from tuner.hosts.locks import VARIABLE, LockAttempt, LockHolder, Locks, take_cores
 
 LOCK = ".lock"
-"""Name of the lock in a study's folder, while a tuner measures for it."""
+"""Name of the lock in a study's folder."""
 Say = Callable[[str], None]
 TakeCores = Callable[[Collection[int], LockHolder], LockAttempt]
 _LOOK_S = 0.5
-"""Between two looks whether a lock is free."""
+"""Time between two checks of a lock."""
 
 
 class HostLocks:
     """The locks that one command holds while it measures.
 
     Args:
-        folder: of the study.
-        wait: whether to wait for a lock that another holds, and not to refuse.
-        say: called with what is waited for, and with locks that cannot be used.
+        folder: folder of the study.
+        wait: whether to wait for a busy lock instead of refusing.
+        say: called with what blocks, and with locks that cannot be used.
     """
 
     def __init__(self, folder: Path, *, wait: bool, say: Say) -> None:
@@ -49,10 +49,10 @@ class HostLocks:
         """Description of this command for others."""
 
     def take_study(self) -> None:
-        """Take the study's folder, which is made if there is none.
+        """Lock the study's folder, and create it if it is missing.
 
         Raises:
-            HostError: another tuner has it.
+            HostError: another tuner has locked it.
             OSError: it cannot be written.
         """
         path = self._folder / LOCK
@@ -68,15 +68,15 @@ class HostLocks:
         self._when_free(take)
 
     def take_here(self, cpus: Collection[int]) -> None:
-        """Take cores of this machine.
+        """Lock cores of this machine.
 
         Raises:
-            HostError: another study has them.
+            HostError: another study has locked them.
         """
         self.take_cores(cpus, lambda cpus, mine: take_cores(self._cores, cpus, mine), "")
 
     def take_cores(self, cpus: Collection[int], take: TakeCores, host: str) -> None:
-        """Take cores of a host.
+        """Lock cores of a host.
 
         Args:
             cpus: the cores.
@@ -84,7 +84,7 @@ class HostLocks:
             host: its name; empty: this machine.
 
         Raises:
-            HostError: another study has them.
+            HostError: another study has locked them.
         """
         passed_over: dict[str, None] = {}
 
@@ -106,7 +106,7 @@ class HostLocks:
             )
 
     def end(self) -> None:
-        """Give everything back; a folder that was made and holds nothing is removed."""
+        """Release all locks, and remove a created folder if it is empty."""
         self._cores.release()
         self._study.release(remove=True)
         made, self._made = self._made, []
@@ -120,10 +120,10 @@ class HostLocks:
         self._made = missing or self._made
 
     def _when_free(self, take: Callable[[], tuple[str, str]]) -> None:
-        """Call until nobody else holds it, or refuse at once.
+        """Call ``take`` until it succeeds, or refuse at once.
 
         Raises:
-            HostError: another tuner holds it, and this one is not to wait.
+            HostError: another tuner holds the lock, and waiting is off.
         """
         reported = ""
         while True:
@@ -141,7 +141,7 @@ class HostLocks:
 
 
 def _since(pid: int) -> str:
-    """Return when a process started, in words; empty if that cannot be known."""
+    """Return when a process started, in words; empty if unknown."""
     ticks = start_time(pid) if pid else 0
     if not ticks:
         return ""

@@ -17,7 +17,7 @@ from tuner.measurement.stalls import Span, StallRule
 from tuner.measurement.window import RawWindow
 
 _READINGS = 2
-"""Readings of a clock that count: right before the window, and right after it."""
+"""Readings of a clock per window: right before and right after it."""
 
 
 class Clocks:
@@ -28,12 +28,12 @@ class Clocks:
         self._generator: deque[ClockReading] = deque(maxlen=_READINGS)
 
     def read(self, target: Agent, generator: Agent) -> None:
-        """Take a reading of each: the target's monotonic clock, the generator's of 1970."""
+        """Read the target's monotonic clock and the generator's Unix time."""
         self._target.append(target.clocks()["monotonic_ns"])
         self._generator.append(generator.clocks()["unix_ns"])
 
     def ahead(self) -> Difference:
-        """Return the target's clock less the generator's, since the first of the readings.
+        """Return the target's clock minus the generator's, since the first reading.
 
         Raises:
             InstrumentError: the readings contradict each other.
@@ -49,13 +49,13 @@ class Clocks:
 
 
 class RemoteWatch:
-    """The onlooker at a remote target: its ticker, and the server's processes.
+    """The observer of a remote target: its ticker, and the server's processes.
 
     Args:
         target: agent of the host that serves.
         generator: agent of the host that offers the load.
-        ticker: command of the ticker on the target; empty where cores are not watched.
-        rule: what counts as a stall.
+        ticker: command of the ticker on the target; empty if cores are not watched.
+        rule: the stall rule.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class RemoteWatch:
             header = self._target.ask("watch", command=list(self._ticker))
             self._realtime, self._ticking = bool(header["realtime"]), True
         self._target.ask("follow", pids=sorted({p for pids in self._pids.values() for p in pids}))
-        self._steal_s = self._target.ask("told")["steal_s"]
+        self._steal_s = self._target.ask("window")["steal_s"]
         self.go_on()
 
     def go_on(self) -> None:
@@ -88,13 +88,13 @@ class RemoteWatch:
         self._clocks.read(self._target, self._generator)
 
     def completed(self, window: RawWindow) -> RawWindow:
-        """See ``Onlooker.completed``.
+        """Implement ``Onlooker.completed``.
 
         Raises:
             HostError: the target is gone.
         """
         self._clocks.read(self._target, self._generator)
-        answer = self._target.ask("told")
+        answer = self._target.ask("window")
         if self._ticker and not answer["ticks"]:
             self._ticking = False
             raise HostError("the ticker on the target ended; are its cores still there?")
@@ -103,7 +103,7 @@ class RemoteWatch:
         try:
             clock = self._clocks.ahead()
         except InstrumentError as error:
-            # A clock was set: this window cannot be judged, the next ones can.
+            # A clock was set: this window cannot be judged, but later ones can.
             return replace(window, faults=(*window.faults, str(error)))
         used = _used(
             answer["samples"],
@@ -121,7 +121,7 @@ class RemoteWatch:
         )
 
     def _spans(self, answer: dict[str, Any], clock: Difference, start_ns: int) -> tuple[Span, ...]:
-        """Stalls of the target's cores on the window's own time."""
+        """Return the stalls of the target's cores in the window's time."""
         # With real-time priority a late wake-up is a stall of any length.
         coarse_us = 0.0 if self._realtime else max(answer["resolution_us"], self._rule.gap_us)
         spans = [(start, end) for start, end in answer["stalls"]]
@@ -133,7 +133,7 @@ def _used(
 ) -> tuple[float | None, int | None]:
     """Return CPU time and memory of some processes between two instants of the target's clock.
 
-    Between two samples the CPU time is taken to grow evenly: they are 50 ms apart.
+    CPU time is interpolated linearly between two samples, which are 50 ms apart.
     """
     rows = [
         (at_ns, sum(cpu[str(p)] for p in pids), sum(rss[str(p)] for p in pids))

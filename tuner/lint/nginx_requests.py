@@ -46,7 +46,7 @@ def _small_directio(tree: Tree, _: LintFacts) -> Found:
 
 def _nopush(tree: Tree, _: LintFacts) -> Found:
     for spot in spots(tree, "tcp_nopush"):
-        if spot.directive.args == ("on",) and not spot.says("sendfile", "on"):
+        if spot.directive.args == ("on",) and not spot.has("sendfile", "on"):
             block = Directive("", (), "", 0, spot.levels[-1])
             below = inside(block, ScopedDirective(block, spot.levels[:-1]), "sendfile")
             if not any(one.directive.args == ("on",) for one in below):
@@ -56,7 +56,7 @@ def _nopush(tree: Tree, _: LintFacts) -> Found:
 def _nodelay(tree: Tree, _: LintFacts) -> Found:
     for spot in spots(tree, "tcp_nodelay"):
         # Pushed as one stream, header and file have no small packet before the last.
-        pushed = spot.says("sendfile", "on") and spot.says("tcp_nopush", "on")
+        pushed = spot.has("sendfile", "on") and spot.has("tcp_nopush", "on")
         if spot.directive.args == ("off",) and not pushed:
             yield spot.directive, "the end of an answer waits for the client's acknowledgement"
 

@@ -34,7 +34,7 @@ class ScopedDirective:
         found = self.all_of(name)
         return found[-1] if found else None
 
-    def says(self, name: str, *args: str) -> bool:
+    def has(self, name: str, *args: str) -> bool:
         """Return whether the one that counts here has exactly these arguments."""
         found = self.one(name)
         return found is not None and found.args == args

@@ -73,7 +73,7 @@ def _fastcgi(tree: Tree, _: LintFacts) -> Found:
         and any(one.args != ("0",) for one in spot.directive.children("keepalive"))
     }
     for spot in spots(tree, "fastcgi_pass"):
-        if kept.intersection(spot.directive.args) and not spot.says("fastcgi_keep_conn", "on"):
+        if kept.intersection(spot.directive.args) and not spot.has("fastcgi_keep_conn", "on"):
             yield spot.directive, "the upstream keeps connections, and FastCGI is told to close"
 
 

@@ -66,17 +66,17 @@ class BoundSpace:
     space: Space
     """Without the parameters that cannot be changed in this configuration."""
     baseline: Configuration
-    said: Mapping[str, Value]
+    configured: Mapping[str, Value]
     """Value of each parameter: configured, or compiled in."""
 
     @property
     def raised(self) -> Mapping[str, tuple[str, str]]:
         """Settings that the load forces on the baseline: configured and needed value."""
         return {
-            name: (parameter.format(self.said[name]), parameter.format(value))
+            name: (parameter.format(self.configured[name]), parameter.format(value))
             for name, value in self.baseline.items
             for parameter in (self.space.parameter(name),)
-            if value != self.said[name]
+            if value != self.configured[name]
         }
 
 
@@ -103,18 +103,18 @@ def bind(
     Raises:
         DefinitionError: nothing of the space is left.
     """
-    said: dict[str, Value] = {}
+    configured: dict[str, Value] = {}
     lost: dict[str, str] = {}
     needed: set[str] = set()
     for group in groups_of(space, groups):
         try:
             texts = group.read(scope)
-            said.update(_values(space, group, texts))
+            configured.update(_values(space, group, texts))
             needed.update(name for name, text in texts.items() if isinstance(text, FixedValue))
         except UnplaceableError as error:
             lost.update(dict.fromkeys(names_of(space, group), f"stays as you have it: {error}"))
     for parameter in space.parameters:
-        if parameter.name not in said and parameter.name not in lost:
+        if parameter.name not in configured and parameter.name not in lost:
             lost[parameter.name] = unplaced.get(
                 parameter.name, "cannot be looked for in a file of yours"
             )
@@ -122,7 +122,7 @@ def bind(
             if name in lost and parameter.name not in lost:
                 lost[parameter.name] = f"depends on {name}, which is left out"
     kept = tuple(
-        _own(found, said[found.name], stays=found.name in needed)
+        _own(found, configured[found.name], stays=found.name in needed)
         for found in space.parameters
         if found.name not in lost
     )
@@ -138,7 +138,7 @@ def bind(
         orders=tuple(order for order in space.orders if not order.names & lost.keys()),
         left_out=(*space.left_out, *lost.items()),
     )
-    values = {found.name: said[found.name] for found in kept}
+    values = {found.name: configured[found.name] for found in kept}
     baseline = bound.complete(values, Configuration.of(space.name, {}))
     return BoundSpace(bound, baseline, MappingProxyType(values))
 
@@ -162,7 +162,9 @@ def changed(
         apart: groups whose parameters need nothing of each other: only what changes is wanted.
     """
     values = configuration.values
-    before = (reference.values, bound.space.inactive(reference)) if reference else (bound.said, {})
+    before = (
+        (reference.values, bound.space.inactive(reference)) if reference else (bound.configured, {})
+    )
     changes = {change.name for change in changes_between(before[0], values, before[1])}
     for group in groups_of(bound.space, groups):
         names = [name for name in names_of(bound.space, group) if name in values]

@@ -22,7 +22,7 @@ class RemotePrograms(Protocol):
         """Return path of a program there."""
         ...
 
-    def said(self, command: Sequence[str], stdin: str | None) -> tuple[int, str, str]:
+    def run_command(self, command: Sequence[str], stdin: str | None) -> tuple[int, str, str]:
         """Exit code, standard output and standard error of a command there."""
         ...
 
@@ -81,7 +81,7 @@ def ask(*command: str, stdin: str | None = None) -> tuple[str, str]:
     words = " ".join(command)
     host = _HOST.get()
     if host is not None:
-        code, out, err = host.said(command, stdin)
+        code, out, err = host.run_command(command, stdin)
         if code != 0:
             raise HostError(f"{words} failed: {err.strip() or out.strip()}")
         return out, err

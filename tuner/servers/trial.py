@@ -32,7 +32,9 @@ class TrialHost(Protocol):
         """Write a file, and the folders that it lies in."""
         ...
 
-    def said(self, command: Sequence[str], *, cwd: str | None = None) -> tuple[int, str, str]:
+    def run_command(
+        self, command: Sequence[str], *, cwd: str | None = None
+    ) -> tuple[int, str, str]:
         """Exit code, standard output and standard error of a command."""
         ...
 
@@ -51,7 +53,9 @@ class LocalTrialHost:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_bytes(content)
 
-    def said(self, command: Sequence[str], *, cwd: str | None = None) -> tuple[int, str, str]:
+    def run_command(
+        self, command: Sequence[str], *, cwd: str | None = None
+    ) -> tuple[int, str, str]:
         """Implement ``TrialHost``."""
         done = subprocess.run(
             command, cwd=cwd, capture_output=True, text=True, errors="replace", check=False
@@ -95,11 +99,11 @@ def refusal(spec: InstanceSpec, *, strict: bool = False, on: TrialHost = HERE) -
     """
     directory = Path(spec.directory)
     folders = [str(directory / name) for name in spec.folders]
-    on.said(("mkdir", "-p", spec.directory, *folders))
+    on.run_command(("mkdir", "-p", spec.directory, *folders))
     for name, text in spec.files.items():
         on.put(str(directory / name), text.encode())
     variables = (f"{name}={value}" for name, value in spec.environment.items())
-    code, out, err = on.said(("env", *variables, *spec.validate), cwd=spec.directory)
+    code, out, err = on.run_command(("env", *variables, *spec.validate), cwd=spec.directory)
     said = (err or out).strip()
     warned = strict and "[warn]" in said
     return said if code or warned else ""

@@ -1,8 +1,8 @@
-"""A record's SQLite file: checked before anything trusts it, and opened so that it cannot do harm.
+"""A record's SQLite file, checked before use and opened safely.
 
-A file may come from anywhere, and SQLite runs what a schema holds: triggers, views and expressions
-(https://www.sqlite.org/security.html). Who only reads a record opens the file for reading, so that
-nothing is created, upgraded or rolled back in it.
+A file may come from anywhere, and SQLite runs triggers, views and expressions of its schema
+(https://www.sqlite.org/security.html). Commands that only read a record open the file read-only, so
+that nothing is created, upgraded or rolled back in it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from urllib.parse import quote
 from tuner.record.check import reading
 
 MOST_BYTES = 512 << 20
-"""Size limit of a file: ten hours of windows take a fifth of it."""
+"""Size limit of a file; ten hours of windows need a fifth of it."""
 MOST_VALUES = 10_000_000
-"""JSON values in a file, each of which takes some 100 bytes of memory."""
+"""Limit for JSON values in a file; each takes some 100 bytes of memory."""
 _LONGEST_VALUE = 64 << 20
 _MAGIC = b"SQLite format 3\0"
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
@@ -33,14 +33,14 @@ _JSON = ("study_user_attributes", "trial_user_attributes")
 
 
 def check_file(path: Path, *, writing: bool) -> None:
-    """See that a file is a record's, whole, and of a size that can be read.
+    """Check that a file is a complete record of a readable size.
 
     Args:
-        path: of the file.
-        writing: what a killed process left half written is rolled back first.
+        path: path of the file.
+        writing: whether to roll back a killed process's unfinished write first.
 
     Raises:
-        StoreError: names the file and what is wrong with it.
+        StoreError: the check fails; the message names the file and the reason.
     """
     with reading(str(path)):
         _check_header(path)
@@ -53,12 +53,12 @@ def check_file(path: Path, *, writing: bool) -> None:
 
 @contextlib.contextmanager
 def settled(path: Path) -> Iterator[Path]:
-    """Give the file to be read: a copy if a killed process left its last write half done.
+    """Yield a file to read: a copy if a killed process left an unfinished write.
 
-    Rolling that back is a write, which the next command that writes does in the file itself.
+    A rollback is a write, so the next writing command does it in the file itself.
     """
     with reading(str(path)):
-        # Before anything rolls back what a journal tells.
+        # This check comes before any rollback from a journal.
         _check_header(path)
         whole = not _needs_rollback(path)
     if whole:
@@ -74,7 +74,7 @@ def settled(path: Path) -> Iterator[Path]:
 
 
 def connect(path: Path, *, writing: bool) -> sqlite3.Connection:
-    """Open a file; its schema is not trusted, and no value is larger than a record's can be."""
+    """Open a file with an untrusted schema and a limit for the size of values."""
     mode = "rw" if writing else "ro"
     connection = sqlite3.connect(
         f"file:{quote(str(path.absolute()))}?mode={mode}",
@@ -90,13 +90,13 @@ def connect(path: Path, *, writing: bool) -> sqlite3.Connection:
 
 
 def connector(path: Path, *, writing: bool) -> Callable[[], sqlite3.Connection]:
-    """Return what opens the file anew for every connection of a pool."""
+    """Return a function that opens the file for each connection of a pool."""
     return lambda: connect(path, writing=writing)
 
 
 def _check_header(path: Path) -> None:
     if not path.is_file():
-        raise ValueError("there is no such file")
+        raise ValueError("the file does not exist")
     size = path.stat().st_size
     if size > MOST_BYTES:
         raise ValueError(f"it is larger than {MOST_BYTES >> 20} MiB, which no record is")
@@ -108,7 +108,7 @@ def _check_header(path: Path) -> None:
         raise ValueError("it keeps a write-ahead log, which no record does")
     journal = _journal(path)
     if journal.endswith(_JOURNAL_MAGIC):
-        # SQLite deletes the file that such a journal names, whatever it is.
+        # SQLite would delete the file that such a journal names.
         raise ValueError("its journal names another file, which no record's does")
 
 
@@ -136,7 +136,7 @@ def _check_content(connection: sqlite3.Connection) -> None:
 
 
 def _roll_back(path: Path) -> None:
-    """Let SQLite take back a write that was cut short, which it does before it reads."""
+    """Let SQLite roll back an unfinished write, which it does before it reads."""
     with contextlib.closing(connect(path, writing=True)) as connection:
         _read(connection)
 
@@ -150,7 +150,7 @@ def _journal_of(path: Path) -> Path:
 
 
 def _journal(path: Path) -> bytes:
-    """The last bytes of the journal of a write that is under way or was cut short; else empty."""
+    """Return the end of the journal of an unfinished write; empty without one."""
     journal = _journal_of(path)
     try:
         with journal.open("rb") as file:
@@ -163,7 +163,7 @@ def _journal(path: Path) -> bytes:
 
 
 def _needs_rollback(path: Path) -> bool:
-    """Return whether the file cannot be read before a write that was cut short is rolled back."""
+    """Return whether the file needs a rollback before it can be read."""
     if not _journal(path):
         return False
     try:

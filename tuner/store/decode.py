@@ -1,4 +1,4 @@
-"""From Optuna's trials and attributes to the record: what the store wrote, read as plain data."""
+"""Decoding of Optuna's trials and attributes into the record."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 HOST = "host:"
-"""Attribute prefix of a host that shares the search."""
+"""Attribute prefix of hosts in a shared search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +47,13 @@ class Header(StudyStart):
 
     objective: str
     home: str = ""
-    """Name of the host whose worker began it; empty where one host measures alone."""
+    """Name of the host that began the record; empty for a single host."""
 
 
 class SearchFigureCache:
     """Cache of per-block search figures; those of a finished block are computed once.
 
-    The record is read again before every block, and a block that has ended never changes.
+    The record is read before every block, and finished blocks never change.
     """
 
     def __init__(self) -> None:
@@ -88,12 +88,12 @@ def read_record(
     """Return the whole record.
 
     Args:
-        attrs: of the search.
-        trials: without their figures, in their order.
-        blocks: of all hosts.
-        here: the host as which it is read: calibration and protocol are its own, and of the
-            blocks that are not search those that it measured. Empty: as nobody in particular.
-        hosts: that share it, as far as they were read.
+        attrs: attributes of the search.
+        trials: trials in their order, without figures.
+        blocks: blocks of all hosts.
+        here: the host to read for: the record has its calibration, its protocol, and the other
+            blocks that it measured. Empty: no particular host.
+        hosts: hosts of a shared record that were read.
         told: cached figures of the blocks from earlier reading.
     """
     header = msgspec.convert(attrs["header"], Header)
@@ -156,12 +156,12 @@ def read_record(
 
 
 def maybe(value: object, kind: type[_T]) -> _T | None:
-    """Return a part of the record that may not be there yet."""
+    """Return an optional part of the record."""
     return None if value is None else msgspec.convert(value, kind)
 
 
 def read_host(attrs: Mapping[str, Any]) -> StudyHost:
-    """Return one of several hosts, from what is its own."""
+    """Return one of several hosts, from its own attributes."""
     return replace(
         msgspec.convert(attrs["facts"], StudyHost),
         calibration=maybe(attrs.get("calibration"), Calibration),
@@ -171,20 +171,20 @@ def read_host(attrs: Mapping[str, Any]) -> StudyHost:
 
 
 def _home(header: Header, hosts: Mapping[str, StudyHost]) -> str:
-    """Return the host that stands for the study where one must: the first that began to confirm."""
+    """Return the representative host of the study: the first that began to confirm."""
     confirming = [name for name, host in hosts.items() if host.protocol]
     return header.home if header.home in confirming or not confirming else confirming[0]
 
 
 def read_block(frozen: optuna.trial.FrozenTrial) -> Block:
-    """Return a block with its windows, as far as it has come."""
+    """Return a block with its windows so far."""
     attrs = frozen.user_attrs
     windows = [msgspec.convert(v, Measurement) for k, v in attrs.items() if k.startswith(WINDOW)]
     interrupted = frozen.state.is_finished() and "state" not in attrs
     windows.sort(key=lambda window: window.started_unix_s)
     started = attrs["started_unix_s"]
-    # What was cut short ended with its last window: the time until it was taken up again was not
-    # spent on the study.
+    # An interrupted block ended with its last window: the pause until its resumption does not
+    # count.
     last = windows[-1].started_unix_s + windows[-1].duration_s if windows else started
     ended = attrs.get("ended_unix_s", last)
     state: BlockState = "failed" if interrupted else attrs.get("state", "running")
@@ -210,7 +210,7 @@ def read_trials(trials: Sequence[optuna.trial.FrozenTrial]) -> list[Trial]:
 
 def _trial(frozen: optuna.trial.FrozenTrial) -> Trial:
     attrs = frozen.user_attrs
-    # A trial whose end was under way when the study was killed has not ended.
+    # A trial with an unfinished end, because the study was killed, is still open.
     ended = frozen.state.is_finished()
     return Trial(
         number=frozen.number,
@@ -233,14 +233,14 @@ def shared_trials(
     *,
     over: bool,
 ) -> list[Trial]:
-    """Return the trials that the blocks of several hosts tell of, without their figures.
+    """Return the trials in the blocks of several hosts, without figures.
 
     Args:
-        baseline: its digest; it is the first trial.
-        shared: blocks, in their order.
-        chosen: what this worker means to try and has no block of yet.
-        here: this worker's host.
-        over: the search has ended, and no block of it runs.
+        baseline: digest of the baseline, the first trial.
+        shared: blocks in their order.
+        chosen: configurations that this worker will try, without a block yet.
+        here: host of this worker.
+        over: whether the search has ended and none of its blocks runs.
     """
     begun = [(s.begun.host, trial) for s in shared for trial in s.begun.trials]
     begun += [(here, trial) for trial in chosen]
@@ -270,7 +270,7 @@ def shared_trials(
 
 
 def _ends(block: SharedBlock) -> Iterator[tuple[str, tuple[TrialState, str]]]:
-    """Yield digests of the configurations that are out of the race after a block, and why."""
+    """Yield digests of configurations that a block eliminates, with the reason."""
     ended = block.ended
     if ended is None or ended.state != "complete" or block.begun.phase != "search":
         return

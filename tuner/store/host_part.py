@@ -1,14 +1,14 @@
-"""Layout of a shared record: what all hosts share, and what each host owns.
+"""Layout of a shared record: the common part, and the part of each host.
 
-``NAME/blocks`` has a trial for every block of all hosts, of two attributes: how it began, with the
-configurations that it is the first to try, and how it ended, with the figures that a search needs.
-``NAME/on/HOST`` has another one with the block's windows, an attribute each, written as they end;
-the host's facts, calibration and protocol are attributes of that study. Only its own
-host and whoever reads the whole record: every worker learns of every block, so what a block weighs
-counts once for each of them, and its windows weigh a hundred times what a search needs to know.
+``NAME/blocks`` has a trial for every block of all hosts, with two attributes: its start, with the
+configurations that it is the first to try, and its end, with the figures for the search.
+``NAME/on/HOST`` has another trial with the block's windows, one attribute each, written as they
+end. The host's facts, calibration and protocol are attributes of that study. Only its own host and
+readers of the whole record read it: every worker reads every block of the common part, and the
+windows are a hundred times larger than what a search needs.
 
-A trial is no more than its configuration, and its number follows from that: two workers that
-propose the same at the same time mean the same trial, and the storage is not asked.
+A trial is only its configuration, which determines its number: two workers with the same proposal
+at the same time mean the same trial, without a request to the storage.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import optuna
 
 BEGUN, ENDED, RENEWED = "begun", "ended", "renewed"
-"""Attributes of a shared block; the last is the number of its windows, as of some of them."""
+"""Attributes of a shared block; the last is a recent number of its windows."""
 CONFIGURATION = "configuration:"
 WINDOW = "window:"
 _BLOCK = "block"
@@ -44,7 +44,7 @@ _BLOCK = "block"
 
 @dataclass(frozen=True, slots=True)
 class BegunTrial:
-    """A configuration that a block is the first to try."""
+    """A configuration with the block that first tries it."""
 
     space: str
     digest: str
@@ -54,7 +54,7 @@ class BegunTrial:
 
 @dataclass(frozen=True, slots=True)
 class BlockStart:
-    """A block as it began."""
+    """The start of a block."""
 
     phase: Phase
     index: int
@@ -65,7 +65,7 @@ class BlockStart:
     instances: tuple[BlockInstance, ...]
     trials: tuple[BegunTrial, ...]
     mark: str
-    """Mark that identifies a block written twice, because the answer to the first time was lost."""
+    """Unique mark that identifies a block written twice after a lost answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ class BlockEnd:
     ended_unix_s: float
     instances: tuple[BlockInstance, ...]
     figures: Figures = field(default_factory=Figures)
-    """Figures of a shared block; else they follow from its windows."""
+    """Figures of a shared block; for a single host they follow from its windows."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedBlock:
-    """A shared block: what all workers know of it."""
+    """A shared block, with the part that all workers read."""
 
     number: int
     running: bool
@@ -91,7 +91,7 @@ class SharedBlock:
     ended: BlockEnd | None
 
     def block(self, windows: Sequence[Measurement] | None) -> Block:
-        """Return it as a block of the record: with its windows, or with its figures alone."""
+        """Return the block for the record, with its windows or with its figures alone."""
         begun, ended = self.begun, self.ended
         state: BlockState = ended.state if ended else "running" if self.running else "failed"
         return Block(
@@ -119,12 +119,12 @@ def last_s(begun: BlockStart, windows: Iterable[Measurement]) -> float:
 
 
 def number_of(digest: str) -> int:
-    """Return a trial's number where several hosts share a study, below 2**48."""
+    """Return a trial's number in a shared study, below 2**48."""
     return int(digest, 16)
 
 
 def read_shared(frozen: optuna.trial.FrozenTrial) -> SharedBlock | None:
-    """Return a shared block; None for one that was begun and withdrawn, or is one host's alone."""
+    """Return a shared block; None for a withdrawn one, or one of a single host."""
     attrs = frozen.user_attrs
     if BEGUN not in attrs:
         return None
@@ -140,13 +140,13 @@ def read_shared(frozen: optuna.trial.FrozenTrial) -> SharedBlock | None:
 
 
 class HostPart:
-    """One host's own part of a record: its facts, and the windows of its blocks.
+    """The part of one host in a record: its facts, and the windows of its blocks.
 
     Args:
-        storage: Optuna's.
-        study: name of the study that is shared.
-        host: whose part it is.
-        begin: whether it is begun if it is not there; KeyError otherwise.
+        storage: Optuna's storage.
+        study: name of the shared study.
+        host: name of the host.
+        begin: whether to create a missing part; otherwise raise KeyError.
     """
 
     def __init__(self, storage: Any, study: str, host: str, *, begin: bool) -> None:
@@ -166,20 +166,20 @@ class HostPart:
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """Attributes of the host itself."""
+        """Attributes of the host."""
         found: dict[str, Any] = self._storage.get_study_user_attrs(self._id)
         return found
 
     def keep(self, key: str, value: object) -> None:
-        """Keep something of the host itself."""
+        """Store an attribute of the host."""
         self._storage.set_study_user_attr(self._id, key, value)
 
     def begin(self, block: int, texts: Iterable[ConfigurationRecord]) -> int:
-        """Make room for a block's windows; where it is.
+        """Create the trial for a block's windows; return its index.
 
         Args:
             block: number of the block.
-            texts: of the configurations that it is the first to try.
+            texts: texts of the configurations that it is the first to try.
         """
         import optuna
 
@@ -191,20 +191,20 @@ class HostPart:
         return made
 
     def add_window(self, place: int, window: Measurement) -> None:
-        """Keep one window; UpdateFinishedTrialError if the block was ended by another worker."""
+        """Store a window; raise UpdateFinishedTrialError if another worker ended the block."""
         self._storage.set_trial_user_attr(
             place, WINDOW + window.window_id, msgspec.to_builtins(window)
         )
 
     def close(self, place: int) -> None:
-        """No more windows: from here on the storage refuses them."""
+        """Close a block; the storage refuses further windows."""
         import optuna
 
         with unless_ended():
             self._storage.set_trial_state_values(place, optuna.trial.TrialState.COMPLETE, [0.0])
 
     def shut(self, block: int) -> list[Measurement]:
-        """Refuse a block's further windows; those that are there."""
+        """Close a block by its number; return its windows."""
         for frozen in self._trials():
             if frozen.user_attrs[_BLOCK] == block and not frozen.state.is_finished():
                 number = frozen.number
@@ -219,7 +219,7 @@ class HostPart:
         }
 
     def texts(self) -> dict[str, ConfigurationRecord]:
-        """Configurations that blocks of this host were the first to try, by digest."""
+        """Return texts of the configurations that blocks of this host first tried, by digest."""
         return {
             key.removeprefix(CONFIGURATION): msgspec.convert(value, ConfigurationRecord)
             for found in self._attrs(CONFIGURATION).values()

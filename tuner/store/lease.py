@@ -1,12 +1,11 @@
-"""Leases: whether a holder is still there, decided without comparing two clocks.
+"""Leases: detection of dead holders without comparing clocks.
 
-A lease is something that its holder changes again and again. A watcher that has seen it unchanged
-for the lease's time, on a clock of its own, knows that it ran out. No host's clock needs to be
-right, and none is sent to another (Gray and Cheriton 1989 need bounded drift only; this is the way
-of DynamoDB's lock client).
+A holder changes its lease repeatedly. A watcher that has seen it unchanged for the lease's time, on
+its own clock, knows that the lease has expired. No clock needs to be right, and no time is sent to
+another host (Gray and Cheriton 1989 need bounded drift only; DynamoDB's lock client does the same).
 
-The time between two looks counts for a third of the lease at most: while the storage does not
-answer, a holder cannot renew, and a watcher that slept through it must not take that for a death.
+The time between two checks counts for a third of the lease at most: a holder cannot renew while the
+storage does not answer, and a watcher that waited meanwhile must not take it for dead.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 
 LEAST_LOOKS = 3
-"""Looks after the first one that must find a lease unchanged."""
+"""Checks after the first one that must find a lease unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease as one look finds it."""
+    """The state of a lease at one check."""
 
     state: Hashable
-    """Anything that is different after every renewal."""
+    """Value that changes with every renewal."""
     lease_s: float
 
 
@@ -37,16 +36,16 @@ class _LeaseState:
 
 @dataclass(slots=True)
 class LeaseWatch:
-    """One watcher's memory of the leases that it looks at."""
+    """One watcher's memory of leases."""
 
     clock: Callable[[], float] = time.monotonic
     _seen: dict[int, _LeaseState] = field(default_factory=dict)
 
     def expired(self, leases: Mapping[int, Lease]) -> set[int]:
-        """Look at all leases; the keys of those that ran out.
+        """Check all leases; return the keys of expired ones.
 
         Args:
-            leases: all that are held now; what is not among them is forgotten.
+            leases: all current leases; others are forgotten.
         """
         now = self.clock()
         self._seen = {key: seen for key, seen in self._seen.items() if key in leases}

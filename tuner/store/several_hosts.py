@@ -1,10 +1,9 @@
-"""One record, several workers, each for a host of its own.
+"""A shared record for several workers, each with its own host.
 
-Optuna's numbers decide what two workers begin at once, which the storage gives out one
-by one: of two that claim the same, the lower number has it. A block is a lease
-(``tuner.store.lease``), renewed while its windows arrive. A worker that finds an abandoned block
-ends it; from then on the storage itself refuses what its former holder writes. The layout is in
-``tuner.store.host_part``.
+The storage assigns Optuna's numbers one by one, and they resolve conflicts: of two workers with the
+same claim, the lower number wins. A block is a lease (``tuner.store.lease``), renewed while its
+windows arrive. A worker that finds an abandoned block ends it; from then on the storage refuses
+writes of its former holder. ``tuner.store.host_part`` describes the layout.
 """
 
 from __future__ import annotations
@@ -55,16 +54,16 @@ if TYPE_CHECKING:
     import optuna
 
 LEASE_S = 120.0
-"""Least time for which a block is its worker's without a sign of life: a deployment may take it."""
+"""Minimum lease of a block without a sign of life; a deployment may take this long."""
 ORPHAN_S = 30.0
-"""So long a trial that another worker began, and that no block measures, is left to that worker."""
+"""Grace period before taking over another worker's trial that no block measures."""
 _RENEWALS = 6
-"""In a lease's time, if windows arrive: every one of them would be a write for little."""
+"""Renewals in a lease's time; fewer than windows, to save writes."""
 
 
 @dataclass(slots=True)
 class _OpenBlock:
-    """A block that this worker measures."""
+    """A block that this worker is measuring."""
 
     trial_id: int
     place: int
@@ -75,13 +74,13 @@ class _OpenBlock:
 
 
 class Sharing:
-    """A worker's view of the others; alone until it joins.
+    """A worker's view of the others; without a host until it joins.
 
     Args:
         storage: Optuna's.
         search: Optuna's study of the configurations.
-        blocks: that of the blocks.
-        goals: of the study: which figures of a block the others need.
+        blocks: Optuna's study of the blocks.
+        goals: goals of the study, which determine the shared figures of a block.
     """
 
     def __init__(
@@ -102,9 +101,9 @@ class Sharing:
         self._chosen: dict[int, BegunTrial] = {}
         self._texts: dict[str, ConfigurationRecord] = {}
         self.host = ""
-        """The host that this worker measures on; empty while it is alone."""
+        """This worker's host; empty until it joins."""
         self.pause: Callable[[], None] = functools.partial(time.sleep, 2.0)
-        """Waits a while for the others."""
+        """Wait for other workers."""
 
     @writes
     def join(
@@ -114,11 +113,11 @@ class Sharing:
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[], None] | None = None,
     ) -> None:
-        """Measure on one of several hosts from here on; a former worker of it is shut out.
+        """Join as the worker of one host; a former worker of that host loses access.
 
         Args:
-            host: its facts; what was learnt of it earlier stays in the record.
-            clock: by which the leases of others run out.
+            host: facts of the host; earlier results stay in the record.
+            clock: clock for the leases of others.
             pause: see ``pause``.
         """
         self.host = host.name
@@ -129,7 +128,7 @@ class Sharing:
             del facts[learnt]
         self.own.keep("facts", facts)
         self.own.keep("worker", self._token)
-        # Last: readers of the record look for the hosts that are named here.
+        # Last, because readers of the record look for the hosts in this list.
         self._search.set_user_attr(HOST + host.name, host.joined_unix_s)
 
     def part(self, host: str) -> HostPart:
@@ -142,14 +141,14 @@ class Sharing:
 
     @property
     def own(self) -> HostPart:
-        """Part of this worker's host."""
+        """The part of this worker's host."""
         return self.part(self.host)
 
     def check_worker(self) -> None:
-        """See that this host is still this worker's.
+        """Check that this worker still owns its host.
 
         Raises:
-            StoreError: another worker for it has begun since.
+            StoreError: another worker for the host has begun.
         """
         if self.host and self.own.attrs.get("worker") != self._token:
             raise StoreError(
@@ -159,9 +158,9 @@ class Sharing:
 
     @writes
     def choose(self, digests: Sequence[str]) -> tuple[str, ...]:
-        """Fix what all hosts confirm; the choice that stands, which may be another worker's.
+        """Fix the configurations to confirm on all hosts; return the final choice.
 
-        Two that choose at once choose alike: both from a search in which nothing runs any more.
+        Concurrent choices agree, because both come from the same finished search.
         """
         if not self.host:
             return tuple(digests)
@@ -171,14 +170,14 @@ class Sharing:
 
     @writes
     def end_search(self) -> None:
-        """Say to the other workers that the search's time is over: they begin no further block."""
+        """Signal the end of the search to other workers, which then begin no further block."""
         if self.host and "search_ended" not in self._search.user_attrs:
             self._search.set_user_attr("search_ended", self.host)
 
     # --- blocks and trials of several hosts ---------------------------------------------------
 
     def open_trial(self, configuration: Configuration, origin: Origin) -> int:
-        """Return mean to try a configuration; the storage learns of it with its first block."""
+        """Register a configuration to try; its first block writes it to the storage."""
         number = number_of(configuration.digest)
         self._chosen[number] = BegunTrial(
             configuration.space, configuration.digest, configuration.values, origin
@@ -186,14 +185,14 @@ class Sharing:
         return number
 
     def add_text(self, text: ConfigurationRecord) -> None:
-        """Keep the text of a configuration that is to be tried until its first block."""
+        """Keep the text of a configuration until its first block."""
         self._texts[text.digest] = text
 
     def open_block(self, begun: BlockStart) -> int:
-        """Begin a block of this host; its number.
+        """Begin a block of this host; return its number.
 
         Raises:
-            ClaimedError: another worker began to measure one of its trials first.
+            ClaimedError: another worker claimed one of its trials first.
         """
         import optuna
 
@@ -208,7 +207,7 @@ class Sharing:
         mine = [f.number for f in running if _begun(f).get("mark") == begun.mark]
         number = min(mine)
         if len(mine) > 1:
-            # It was written again because the answer to the first time was lost.
+            # It was written twice, because the first answer was lost.
             trial_id = self._id_of(number)
             for again in sorted(mine)[1:]:
                 self._end(self._id_of(again), None)
@@ -223,7 +222,7 @@ class Sharing:
         return number
 
     def add_window(self, block: int, window: Measurement) -> None:
-        """Keep one window, and renew the block's lease from time to time."""
+        """Store a window, and renew the block's lease periodically."""
         held = self._open[block]
         self.own.add_window(held.place, window)
         held.windows.append(window)
@@ -233,7 +232,7 @@ class Sharing:
             self._storage.set_trial_user_attr(held.trial_id, RENEWED, len(held.windows))
 
     def close_block(self, block: int, ended: BlockEnd) -> None:
-        """End a block of this host; its figures follow from its windows."""
+        """End a block of this host, with figures from its windows."""
         held = self._open.pop(block)
         shared = SharedBlock(block, running=True, begun=held.begun, ended=None)
         ended = replace(ended, figures=self._figures(shared, held.windows))
@@ -261,18 +260,18 @@ class Sharing:
         return found
 
     def chosen(self) -> tuple[BegunTrial, ...]:
-        """Configurations that this worker will try and that have no block yet."""
+        """Configurations that this worker will try, without a block yet."""
         return tuple(self._chosen.values())
 
     # --- looking at the others ----------------------------------------------------------------
 
     def look(self) -> list[optuna.trial.FrozenTrial]:
-        """Return all blocks as the storage has them now."""
+        """Return all blocks from the storage."""
         self._seen = self._blocks.get_trials(deepcopy=False)
         return self._seen
 
     def shared(self) -> list[SharedBlock]:
-        """The shared blocks, as of the last look, in their order; one that ended is read once."""
+        """Return the shared blocks of the last look, in order; finished ones are read once."""
         found = []
         for frozen in self._seen:
             if frozen.number not in self._ended:
@@ -292,19 +291,19 @@ class Sharing:
         alone: Sequence[Block],
         cache: SearchFigureCache,
     ) -> Record:
-        """Return the record of several hosts as of the last look: as one, or as no particular host.
+        """Return the record of several hosts as of the last look, for one host or for none.
 
-        A worker reads of the others no more than their blocks' figures.
+        A worker reads only the figures of other workers' blocks.
 
         Args:
             attrs: of the search.
-            names: of the hosts whose parts are read.
-            alone: blocks that were written before anybody joined.
-            told: see ``read_record``.
+            names: names of the hosts to read.
+            alone: blocks from before the first join.
+            cache: see ``read_record``.
         """
         here, shared = self.host, self.shared()
         parts = {name: self.part(name) for name in names}
-        # Of a search a worker needs no windows, not even its own.
+        # A search needs no windows, not even the worker's own.
         whole = {
             s.number
             for s in shared
@@ -338,16 +337,16 @@ class Sharing:
 
     @writes
     def reap(self, *, look: bool = True) -> list[str]:
-        """End the blocks of other hosts whose lease ran out.
+        """End the blocks of other hosts with an expired lease.
 
-        Their windows are kept: finished rounds of a search count, and everything not measured
-        is free to be measured by another worker.
+        Their windows stay: finished rounds of a search count, and other workers may measure the
+        rest.
 
         Args:
-            look: at the storage as it is now; else as of the last look.
+            look: whether to read the storage again.
 
         Returns:
-            What was done, in words.
+            Descriptions of the actions.
         """
         if not self.host:
             return []
@@ -371,10 +370,10 @@ class Sharing:
         )
 
     def orphans(self, record: Record) -> set[int]:
-        """Return trials that were begun and that no worker measures: free to be measured here.
+        """Return begun trials that no worker measures, which this one may take.
 
-        Those that this host began, those of a block whose worker is gone, and those of other hosts
-        that have been so for a while: a block that was not valid is repeated by its own worker.
+        They are this host's own, those in a block of a dead worker, and after a grace period those
+        of other hosts, because a worker repeats its own invalid blocks.
         """
         cut = {i.trial for b in record.blocks if b.reason == "interrupted" for i in b.instances}
         begun = [
@@ -391,7 +390,7 @@ class Sharing:
         return [f for f in (self.look() if look else self._seen) if not f.state.is_finished()]
 
     def abandon(self, frozen: optuna.trial.FrozenTrial) -> str:
-        """End a block whose worker is gone; return the outcome in words."""
+        """End a block of a dead worker; return a description."""
         shared = read_shared(frozen)
         if shared is not None:
             return self._abandon_shared(shared)
@@ -409,7 +408,7 @@ class Sharing:
     def _abandon_shared(self, shared: SharedBlock) -> str:
         number, host = shared.number, shared.begun.host
         of = f" of {host}" if host != self.host else ""
-        # First, so that what is counted below is all that there will be.
+        # First, so that the count below is final.
         windows = self.part(host).shut(number)
         trial_id = self._id_of(number)
         if shared.ended is not None:
@@ -432,21 +431,21 @@ class Sharing:
 
 
 def _cut_short(number: int, of: str, windows: int) -> str:
-    return f"block {number}{of} had been cut short; its {windows} windows are kept"
+    return f"block {number}{of} was interrupted; its {windows} windows are kept"
 
 
 def _begun(frozen: optuna.trial.FrozenTrial) -> Mapping[str, Any]:
-    """Return the beginning of a block, shared or not."""
+    """Return the start of a block, shared or not."""
     found: Mapping[str, Any] = frozen.user_attrs.get(BEGUN, frozen.user_attrs)
     return found
 
 
 def host_of(block: optuna.trial.FrozenTrial) -> str:
-    """Return the host that measures a block; empty for one that measures alone."""
+    """Return the host of a block; empty for a single host."""
     found: str = _begun(block).get("host", "")
     return found
 
 
 def trials_of(block: optuna.trial.FrozenTrial) -> set[int]:
-    """Return numbers of the trials that a block measures."""
+    """Return the numbers of a block's trials."""
     return {i["trial"] for i in _begun(block)["instances"] if i["trial"] is not None}

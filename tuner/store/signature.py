@@ -1,10 +1,9 @@
-"""True if a record was made here: a keyed hash of it, by a key that only this user can read.
+"""Signatures of records: keyed hashes with a key that only this user can read.
 
-Two hashes stand in a record. One is of how it began, written when it begins; the other is of all
-that a verdict and an exported configuration rest on, written whenever a command that measured ends.
-Records are exchanged, so the second holds for a record in a file as well, which leaves out what
-``tuner.record.file.small`` leaves out. There is no key management: another user, or another
-machine, has another key (HMAC: RFC 2104).
+A record has two hashes. One covers its start and is written then. The other covers everything
+behind a verdict and an exported configuration, and every measuring command writes it at its end.
+The second also holds for an exchanged file, without the parts that ``tuner.record.file.small``
+drops. There is no key management: each user and machine has its own key (HMAC: RFC 2104).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from tuner.record.file import small
 from tuner.record.model import Record, RecordSignatures
 
 Maker = Literal["here", "changed", "elsewhere"]
-"""``changed``: begun here, and changed since it was signed; so is one whose command was killed."""
+"""``changed``: begun here, but changed since its signature, or its command was killed."""
 
 _KEY_BYTES = 32
 _BEGINNING = (
@@ -36,11 +35,11 @@ _BEGINNING = (
 )
 _LEFT_OUT = ("signed", "applied", "here")
 _COMPUTED = ("losses", "second", "excess", "effects")
-"""Attributes of a trial that are computed from the blocks; their last digit varies with NumPy."""
+"""Computed attributes of a trial, which vary in the last digit with NumPy."""
 
 
 def made_here(record: Record) -> Maker:
-    """Return who made a record: this user, or somebody else, as far as its hashes tell."""
+    """Return the origin of a record by its hashes: this user or another one."""
     try:
         key = read_key()
     except OSError:
@@ -51,14 +50,14 @@ def made_here(record: Record) -> Maker:
 
 
 def sign_beginning(record: Record) -> RecordSignatures:
-    """Return the hash of how a record began; raises OSError if there can be no key."""
+    """Return the hash of a record's start; raise OSError if no key can be created."""
     return RecordSignatures(begun=_hash(_beginning(record), _key()))
 
 
 def sign(record: Record) -> RecordSignatures:
-    """Return both hashes of a record that was begun here, else what it has already.
+    """Return both hashes of a record that began here, or the existing ones of another.
 
-    A record that was begun elsewhere stays so, whatever is measured for it here.
+    A record from elsewhere stays one, even after measurements here.
 
     Raises:
         OSError: the key cannot be read.
@@ -69,12 +68,12 @@ def sign(record: Record) -> RecordSignatures:
 
 
 def key_file() -> Path:
-    """Return where the key is kept, in the user's own state."""
+    """Return the path of the key in the user's state folder."""
     return state_dir() / "key"
 
 
 def read_key() -> bytes | None:
-    """Return this user's key; None if there is none yet.
+    """Return this user's key; None if it does not exist yet.
 
     Raises:
         OSError: it cannot be read, or others can read it as well.
@@ -89,12 +88,12 @@ def read_key() -> bytes | None:
     except FileNotFoundError:
         return None
     if len(key) != _KEY_BYTES:
-        raise OSError(f"{path} holds no key; remove it")
+        raise OSError(f"{path} does not contain a key; remove it")
     return key
 
 
 def _key() -> bytes:
-    """This user's key, made at its first use; of two processes that make one, one wins."""
+    """Return this user's key, created at first use; of two concurrent creators one wins."""
     known = read_key()
     if known is not None:
         return known
@@ -105,7 +104,7 @@ def _key() -> bytes:
         handle = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_bytes(_KEY_BYTES))
-        # Unlike a rename, this does not replace another process's key, and never shows half of one.
+        # Unlike a rename, a link does not replace another process's key, and is atomic.
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(own)
     finally:

@@ -1,7 +1,7 @@
 """Writer of a record for a single host; for several: ``tuner.store.several_hosts``.
 
-A trial of ``NAME`` is a configuration with its losses, a trial of ``NAME/blocks`` a block, of which
-every window is an attribute.
+A trial of ``NAME`` is a configuration with its losses; a trial of ``NAME/blocks`` is a block with
+its windows as attributes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 VALID_CONSTRAINT = "accepted by the server"
-"""Name of the constraint by which samplers and dashboards know what is infeasible."""
+"""Name of the constraint that marks infeasible trials for samplers and dashboards."""
 
 
 class SingleHostWriter:
-    """The writer of a single host, with the trials that it has open.
+    """The writer of a single host, with its open trials.
 
     Args:
         storage: Optuna's.
@@ -48,7 +48,7 @@ class SingleHostWriter:
         self._finished: dict[int, Block] = {}
 
     def open_block(self, begun: BlockStart) -> int:
-        """Begin a block; its number."""
+        """Begin a block; return its number."""
         return self._create(
             self._blocks,
             self._blocks_id,
@@ -63,7 +63,7 @@ class SingleHostWriter:
         )
 
     def add_window(self, block: int, window: Measurement) -> None:
-        """Keep one window."""
+        """Store a window."""
         self._block_trials[block].set_user_attr(
             WINDOW + window.window_id, msgspec.to_builtins(window)
         )
@@ -92,7 +92,7 @@ class SingleHostWriter:
         parameters: Mapping[str, Value],
         distributions: Mapping[str, BaseDistribution],
     ) -> int:
-        """Begin a trial; its number. Dimensions whose value lies outside are left out."""
+        """Begin a trial without dimensions outside their domain; return its number."""
         inside = {
             name: domain
             for name, domain in distributions.items()
@@ -113,7 +113,7 @@ class SingleHostWriter:
 
     def report_loss(self, trial: int, block: int, loss: float) -> None:
         """Show a trial's loss in a block to Optuna's tools."""
-        # Optuna takes intermediate values of one objective only.
+        # Optuna accepts intermediate values only for one objective.
         if len(self._search.directions) == 1:
             with unless_ended():
                 self._racing(trial).report(loss, step=block)
@@ -137,8 +137,8 @@ class SingleHostWriter:
             trial = self._racing(number)
             trial.set_user_attr("state", state)
             trial.set_user_attr("message", message)
-            # Some are there already if the study was killed between this write and the next.
-            # Optuna warns of those that another worker has just written; they are there.
+            # Some exist already if the study was killed between this write and the next.
+            # Optuna warns about those that another worker has just written.
             with contextlib.suppress(UserWarning):
                 for name in constraints.keys() - trial.constraints.keys():
                     trial.set_constraint(name, constraints[name])
@@ -151,7 +151,7 @@ class SingleHostWriter:
         self._search_trials.pop(number, None)
 
     def blocks(self, trials: Sequence[optuna.trial.FrozenTrial]) -> list[Block]:
-        """Return the blocks as plain data; one that has ended never changes, so it is read once."""
+        """Return the blocks as plain data; finished ones never change and are read once."""
         blocks = []
         for frozen in trials:
             if "instances" not in frozen.user_attrs:
@@ -163,7 +163,7 @@ class SingleHostWriter:
         return blocks
 
     def _racing(self, number: int) -> optuna.Trial:
-        """Return a trial to be written to; an earlier process may have begun it."""
+        """Return a trial for writing, which an earlier process may have begun."""
         import optuna
 
         if number not in self._search_trials:
@@ -183,7 +183,7 @@ class SingleHostWriter:
         params: Mapping[str, Value] | None = None,
         distributions: Mapping[str, BaseDistribution] | None = None,
     ) -> int:
-        """Begin a trial of either study in one write: a crash leaves the whole of it or nothing."""
+        """Begin a trial of either study in one atomic write."""
         import optuna
 
         template = optuna.trial.create_trial(

@@ -1,7 +1,7 @@
-"""Optuna storages by their URL: opened, asked again while they do not answer.
+"""Optuna storages by URL, with retries while they do not answer.
 
-``sqlite:///FILE`` serves one host. Several share ``postgresql+psycopg://…``, or reach it through
-Optuna's proxy, ``grpc://HOST:PORT``. A password in a URL goes to the database and nowhere else.
+``sqlite:///FILE`` is for one host. Several share ``postgresql+psycopg://…``, directly or through
+Optuna's proxy, ``grpc://HOST:PORT``. A password in a URL is passed only to the database.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Storage: TypeAlias = "str | BaseStorage"
 Say = Callable[[str], None]
 
 PATIENCE_S = 600.0
-"""Time for which a storage that does not answer is asked again; a restart takes seconds."""
+"""Total time of retries for a storage that does not answer; a restart takes seconds."""
 DEFAULT_PROXY_PORT = 13_000
-"""Optuna's own."""
+"""Optuna's default."""
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 15.0
 _OPENING_ATTEMPTS = 5
@@ -44,17 +44,16 @@ _PASSWORDS = (
 
 
 def no_message(_: str) -> None:
-    """For those who do not want to hear of retries."""
+    """Ignore messages about retries."""
 
 
 def open_storage(url: Storage, say: Say = no_message, *, writing: bool = True) -> Any:
-    """Open a storage; one that is given is given back.
+    """Open a storage; return a storage object unchanged.
 
     Args:
-        url: what ``--storage`` holds.
-        say: called when the storage does not answer and is asked again.
-        writing: without it nothing is created or changed, not even the tables of an empty
-            database.
+        url: value of ``--storage``.
+        say: called with messages about retries.
+        writing: False to create and change nothing, not even tables of an empty database.
 
     Raises:
         StoreError: it cannot be opened, or its file cannot hold a record. Messages omit its
@@ -73,7 +72,7 @@ def open_storage(url: Storage, say: Say = no_message, *, writing: bool = True) -
         check_file(path, writing=True)
         opened = _database(url, {"creator": connector(path, writing=True)}, writing=True)
     else:
-        # A copy that had to be made lives as long as the storage.
+        # A temporary copy lives as long as the storage.
         with contextlib.ExitStack() as stack:
             readable = stack.enter_context(settled(path))
             check_file(readable, writing=False)
@@ -83,7 +82,7 @@ def open_storage(url: Storage, say: Say = no_message, *, writing: bool = True) -
 
 
 def refuse_unshared(url: str | None) -> None:
-    """Say why several hosts cannot share this storage, and which they can.
+    """Raise DefinitionError if several hosts cannot share this storage.
 
     Raises:
         DefinitionError: it is SQLite, or none.
@@ -101,7 +100,7 @@ def refuse_unshared(url: str | None) -> None:
 
 
 def refuse_secret(url: str) -> None:
-    """Refuse a password where everybody on this machine can read it.
+    """Raise DefinitionError for a password on the command line.
 
     Raises:
         DefinitionError: the URL holds one.
@@ -118,18 +117,18 @@ def refuse_secret(url: str) -> None:
 
 
 def without_secret(url: Storage) -> str:
-    """Return a storage as messages may name it."""
+    """Return a storage's name for messages, without its password."""
     return scrubbed(url) if isinstance(url, str) else "this storage"
 
 
 def scrubbed(text: str) -> str:
-    """Return text in which the password of every URL is three stars."""
+    """Return text with ``***`` for the password of every URL."""
     in_front, as_option = _PASSWORDS
     return as_option.sub(r"\g<key>***", in_front.sub(r"\g<user>:***@", text))
 
 
 def _file_of(url: str) -> Path | None:
-    """The file of a SQLite storage; None for any other, and for options that only SQLite knows."""
+    """Return the file of a SQLite storage; None for others, and for SQLite's special URLs."""
     import sqlalchemy
 
     try:
@@ -142,7 +141,7 @@ def _file_of(url: str) -> Path | None:
 
 
 def _has_content(path: Path) -> bool:
-    """Return whether there is anything in a file; SQLite begins a new database in an empty one."""
+    """Return whether a file has content; SQLite creates a database in an empty one."""
     try:
         return path.stat().st_size > 0
     except OSError:
@@ -150,10 +149,10 @@ def _has_content(path: Path) -> bool:
 
 
 def _create_file(url: str, path: Path) -> None:
-    """Create a database with Optuna's tables, which appears under its name as a whole.
+    """Create a database with Optuna's tables atomically.
 
-    Whoever opens a record while it begins then finds either no file or a complete one. Of several
-    processes that create the same file, the first wins and the others open its file.
+    Other processes find either no file or a complete one. Of several processes that create the same
+    file, the first wins and the others open its file.
 
     Raises:
         StoreError: the database cannot be created.
@@ -173,7 +172,7 @@ def _create_file(url: str, path: Path) -> None:
 def _options(url: str, *, writing: bool) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if not url.startswith("sqlite"):
-        # A connection that died while it waited, as after a restart, is replaced unseen.
+        # The pool replaces connections that died while idle, as after a restart.
         options = {"pool_pre_ping": True}
     if url.startswith("postgresql"):
         options["connect_args"] = {"application_name": "tuner", "connect_timeout": 10}
@@ -194,7 +193,7 @@ def _database(url: str, options: dict[str, Any], *, writing: bool) -> Any:
                 template, engine_kwargs=options, skip_table_creation=not writing
             )
         except (sqlalchemy.exc.IntegrityError, sqlalchemy.exc.ProgrammingError) as error:
-            # Several workers that begin at once create the tables at once; all but one fail.
+            # Of several workers that create the tables at once, all but one fail.
             if attempt == _OPENING_ATTEMPTS:
                 raise _cannot_open(url, error) from None
             time.sleep(random.uniform(0.1, 0.5) * attempt)  # noqa: S311 - no secret
@@ -204,7 +203,7 @@ def _database(url: str, options: dict[str, Any], *, writing: bool) -> Any:
         ) as error:
             raise _cannot_open(url, error) from None
         else:
-            # Dropping a storage drops its connections, also the pooled ones.
+            # Dropping a storage also drops its pooled connections.
             weakref.finalize(made, made.engine.dispose)
             return optuna.storages.get_storage(made)
     raise AssertionError  # pragma: no cover - the loop returns or raises
@@ -212,7 +211,7 @@ def _database(url: str, options: dict[str, Any], *, writing: bool) -> Any:
 
 def _cannot_open(url: str, error: Exception) -> StoreError:
     cause = error.__cause__ or error
-    # The database's own words in one line, without the statement that failed.
+    # The database's message in one line, without the failed statement.
     own = getattr(cause, "orig", None) or getattr(error, "orig", None) or error
     words = scrubbed(" ".join(str(own).split()))
     try:
@@ -258,10 +257,10 @@ def _proxy(url: str) -> Any:
 
 
 class _RetryingStorage:
-    """A storage that is asked again while it does not answer, with growing pauses.
+    """A storage that retries requests with growing pauses while it does not answer.
 
-    What Optuna asks a storage may be asked twice, but for the creation of a trial: whoever creates
-    one marks it, and finds it by its mark if it is there twice (see ``tuner.store.store``).
+    All of Optuna's requests can be repeated except the creation of a trial: its creator marks a
+    trial and finds duplicates by the mark (see ``tuner.store.store``).
     """
 
     def __init__(self, storage: Any, say: Say) -> None:
@@ -284,11 +283,11 @@ class _RetryingStorage:
                 if not may_answer_again(error) or waited_s > PATIENCE_S:
                     raise
                 self._say(
-                    f"the storage does not answer ({_first_line(error)}); asked again in"
+                    f"the storage does not answer ({_first_line(error)}); retrying in"
                     f" {wait_s:.1f} s, for up to {(PATIENCE_S - waited_s) / 60:.0f} min"
                 )
                 reported = True
-                # Spread, so that a thousand workers do not all come back in the same instant.
+                # Random, so that a thousand workers do not all retry at the same instant.
                 time.sleep(wait_s * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
             else:
@@ -298,7 +297,7 @@ class _RetryingStorage:
 
 
 def may_answer_again(error: BaseException) -> bool:
-    """Return whether a storage failed for now, and the same request may succeed later."""
+    """Return whether a storage failed temporarily, so that a retry may succeed."""
     import sqlalchemy
 
     cause = error.__cause__ or error
@@ -307,7 +306,7 @@ def may_answer_again(error: BaseException) -> bool:
     if isinstance(cause, sqlalchemy.exc.TimeoutError):
         return True
     if isinstance(cause, sqlalchemy.exc.PendingRollbackError):
-        # Optuna asks again by itself when reading trials fails, in the transaction that has failed.
+        # Optuna itself retries a failed read of trials in the failed transaction.
         return True
     if isinstance(cause, sqlalchemy.exc.DBAPIError):
         return cause.connection_invalidated
@@ -323,7 +322,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def failed(error: BaseException) -> bool:
-    """Return whether an exception is a storage's own, for any kind of storage."""
+    """Return whether an exception comes from a storage, of any kind."""
     import optuna
     import sqlalchemy
 
@@ -332,9 +331,9 @@ def failed(error: BaseException) -> bool:
 
 
 def writes(method: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Say plainly that the record cannot be written: a full disk, a database that is gone.
+    """Turn errors of the storage in a write into a `StoreError`, such as for a full disk.
 
-    What the storage refuses because another worker has ended it is a lease that was lost.
+    A write to a block that another worker ended raises `LeaseLostError`.
     """
 
     @functools.wraps(method)
@@ -352,7 +351,7 @@ def writes(method: Callable[_P, _T]) -> Callable[_P, _T]:
             if not failed(error):
                 raise
             cause = error.__cause__ or error
-            # The database's own words, without the statement and all that it held.
+            # The database's message, without the statement and its values.
             words = scrubbed(str(getattr(cause, "orig", None) or cause))
             raise StoreError(
                 f"the record cannot be written: {words}; what was written so far is kept, and the"

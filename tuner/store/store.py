@@ -2,12 +2,12 @@
 
 Two Optuna studies make one record. ``NAME`` is the search: its trials are the configurations,
 their intermediate values the losses by block. ``NAME/blocks`` holds a trial for every block, with
-one user attribute for every window, written as the window ends; the life of a block (RUNNING,
-COMPLETE, FAIL) is Optuna's own. Only Optuna's public interface is used, so that SQLite,
-PostgreSQL and the gRPC proxy all serve, and optuna-dashboard opens the record as it is.
+one user attribute for every window, written as the window ends. The states of a block (RUNNING,
+COMPLETE, FAIL) are Optuna's own. Only Optuna's public interface is used, so that SQLite, PostgreSQL
+and the gRPC proxy all work, and optuna-dashboard opens the record directly.
 
-``tuner.store.single_host`` writes where one host measures, ``tuner.store.several_hosts`` where
-several workers share a record.
+``tuner.store.single_host`` writes for a single host, ``tuner.store.several_hosts`` for workers that
+share a record.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ def sqlite_url(folder: Path) -> str:
 
 
 class Store:
-    """One study's record, open for reading and writing.
+    """A study's record, open for reading and writing.
 
     Args:
-        storage: where it is.
+        storage: Optuna's storage.
         search: Optuna's study of the configurations.
         blocks: that of the blocks.
         clock: Unix time in seconds; source of all timestamps.
-        where: name of a record that was there before, and is checked when it is read first; empty
-            for one that is begun here.
+        where: name of an existing record, which is checked at its first reading; empty for a new
+            one.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Store:
 
     @property
     def host(self) -> str:
-        """Name of the host whose worker this is; empty where one host measures alone."""
+        """Name of this worker's host; empty for a single host."""
         return self.sharing.host
 
     @property
@@ -116,14 +116,14 @@ class Store:
         say: Say = no_message,
         first: StudyHost | None = None,
     ) -> Store:
-        """Begin a record.
+        """Create a record.
 
         Args:
-            url: of the storage.
-            header: what is known by now.
+            url: URL of the storage.
+            header: facts known at the start.
             clock: as for ``Store``.
-            say: called when the storage does not answer and is asked again.
-            first: the first of several hosts that share it; None if there is one only.
+            say: called with messages about retries.
+            first: the first of several hosts; None for a single host.
 
         Raises:
             StoreError: the name is taken in this storage, or the storage cannot be opened.
@@ -146,8 +146,8 @@ class Store:
             )
         except optuna.exceptions.DuplicatedStudyError as error:
             raise StoreError(
-                f"a study called {header.name!r} is already in {without_secret(url)}; go on with"
-                " it by --resume, or choose another --name"
+                f"a study called {header.name!r} is already in {without_secret(url)}; resume"
+                " it with --resume, or choose another --name"
             ) from error
         name_losses(search, goals)
         _name_values(blocks, ["share of the block's time in measuring windows"])
@@ -155,7 +155,7 @@ class Store:
         made = cls(storage, search, blocks, clock)
         if first:
             made.sharing.join(first)
-        # Last: a record without it was cut short before it began.
+        # Last, because it marks a complete start of the record.
         search.set_user_attr("schema_version", SCHEMA_VERSION)
         return made
 
@@ -169,18 +169,17 @@ class Store:
         *,
         writing: bool = True,
     ) -> Store:
-        """Open an existing record, written here or elsewhere.
+        """Open an existing record from here or elsewhere.
 
         Args:
-            url: of the storage.
-            name: of the study.
+            url: URL of the storage.
+            name: name of the study.
             clock: as for ``Store``.
-            say: called when the storage does not answer and is asked again.
-            writing: without it nothing is created or changed in the storage.
+            say: called with messages about retries.
+            writing: False to create and change nothing in the storage.
 
         Raises:
-            StoreError: there is none of that name, its schema is not this version's, or it is
-                damaged.
+            StoreError: the record does not exist, has another schema, or is damaged.
         """
         optuna = _optuna()
         storage = open_storage(url, say, writing=writing)
@@ -193,8 +192,8 @@ class Store:
             found = search.user_attrs.get("schema_version")
             if found is None:
                 raise StoreError(
-                    f"{where} was cut short before it began: there is nothing to go on"
-                    " with; remove it, or choose another --name"
+                    f"{where} was interrupted before its start and cannot be"
+                    " resumed; remove it, or choose another --name"
                 )
             blocks = optuna.load_study(
                 storage=storage, study_name=f"{name}/blocks", sampler=_no_sampler()
@@ -212,12 +211,12 @@ class Store:
     def add_configuration(
         self, configuration: ConfigurationRecord, *, proposed: bool = False
     ) -> None:
-        """Keep a configuration's values and text, once.
+        """Store a configuration's values and text once.
 
         Args:
-            configuration: with its text.
-            proposed: it is one of a search's many; of several hosts it is kept with the block that
-                tries it first, because every worker reads what is kept with the study.
+            configuration: the configuration with its text.
+            proposed: whether a search proposed it. With several hosts its first block stores it,
+                because every worker reads all attributes of the study.
         """
         if self.host and proposed:
             self.sharing.add_text(configuration)
@@ -228,11 +227,11 @@ class Store:
 
     @writes
     def set_calibration(self, calibration: Calibration) -> None:
-        """Keep what was learnt of the baseline."""
+        """Store the calibration of the baseline."""
         self._keep("calibration", msgspec.to_builtins(calibration))
 
     def _keep(self, key: str, value: object) -> None:
-        """Keep what is one host's own."""
+        """Store an attribute of this host."""
         if self.host:
             self.sharing.own.keep(key, value)
         else:
@@ -258,33 +257,33 @@ class Store:
 
     @writes
     def set_original(self, original: Original) -> None:
-        """Keep the confirmation that this study repeats."""
+        """Store the confirmation that this study repeats."""
         self._search.set_user_attr("original", msgspec.to_builtins(original))
 
     @writes
     def set_contest(self, contest: Contest) -> None:
-        """Keep what a contest is planned to be, before its first block."""
+        """Store the plan of a contest, before its first block."""
         self._search.set_user_attr("contest", msgspec.to_builtins(contest))
 
     @writes
     def add_applied(self, applied: Applied) -> None:
-        """Keep what was changed on a host."""
+        """Store the changes of a host."""
         so_far = self._search.user_attrs.get("applied", [])
         self._search.set_user_attr("applied", [*so_far, msgspec.to_builtins(applied)])
 
     @writes
     def set_signed(self, signed: RecordSignatures) -> None:
-        """Keep the hashes by which the user knows the record again."""
+        """Store the signatures of the record."""
         self._search.set_user_attr("signed", msgspec.to_builtins(signed))
 
     @writes
     def set_importance(self, importance: Mapping[str, float]) -> None:
-        """Keep the parameters' importance."""
+        """Store the importance of the parameters."""
         self._search.set_user_attr("importance", dict(importance))
 
     @writes
     def set_ended(self) -> None:
-        """Say that the study came to its end."""
+        """Mark the study as finished."""
         self._keep("ended_unix_s", self._clock())
 
     # --- blocks -----------------------------------------------------------------------------
@@ -299,13 +298,13 @@ class Store:
         *,
         lease_s: float = LEASE_S,
     ) -> int:
-        """Begin a block; its number.
+        """Begin a block; return its number.
 
         Args:
-            lease_s: time that it may go without a window before others take it for abandoned.
+            lease_s: time without a window after which others may take over.
 
         Raises:
-            ClaimedError: another worker began to measure one of its trials first.
+            ClaimedError: another worker claimed one of its trials first.
             StoreError: another worker took this host over.
         """
         self.sharing.check_worker()
@@ -325,10 +324,10 @@ class Store:
 
     @writes
     def add_window(self, block: int, window: Measurement) -> None:
-        """Keep one window, as soon as it has ended.
+        """Store a window as soon as it ends.
 
         Raises:
-            LeaseLostError: the block was taken for abandoned and ended by another worker.
+            LeaseLostError: another worker took over the block and ended it.
         """
         self._writer.add_window(block, window)
 
@@ -341,7 +340,7 @@ class Store:
         instances: Sequence[BlockInstance],
         measured_share: float,
     ) -> None:
-        """End a block. A block that is not ``complete`` keeps its windows and its reason.
+        """End a block; an incomplete one keeps its windows and its reason.
 
         Raises:
             LeaseLostError: as ``add_window``.
@@ -359,16 +358,16 @@ class Store:
         parameters: Mapping[str, Value],
         distributions: Mapping[str, BaseDistribution],
     ) -> int:
-        """Begin a trial with a configuration that was chosen elsewhere; its number.
+        """Begin a trial of a configuration; return its number.
 
-        Of several hosts nothing is written before the block that tries it first, and the number
-        follows from the configuration: see ``tuner.store.host_part``.
+        With several hosts the first block of the trial writes it, and the configuration determines
+        the number: see ``tuner.store.host_part``.
 
         Args:
-            configuration: what will run.
-            origin: who proposed it.
-            parameters: the searched dimensions, as Optuna knows them.
-            distributions: their domains; dimensions whose value lies outside are left out.
+            configuration: configuration of the trial.
+            origin: source of the proposal.
+            parameters: values by Optuna's dimension.
+            distributions: their domains; values outside are left out.
         """
         if self.host:
             return self.sharing.open_trial(configuration, origin)
@@ -377,7 +376,7 @@ class Store:
     @writes
     def report_loss(self, trial: int, block: int, loss: float) -> None:
         """Show a trial's loss in a block to Optuna's tools; the record itself is the windows."""
-        # With several hosts the blocks hold everything.
+        # With several hosts the blocks have all losses.
         if not self.host:
             self._alone.report_loss(trial, block, loss)
 
@@ -392,18 +391,18 @@ class Store:
         second: Mapping[int, float] | None = None,
         excess: Mapping[str, float] | None = None,
     ) -> None:
-        """End a trial with the mean of its losses; one that has ended stays as it is.
+        """End a trial with the mean of its losses; an ended trial stays unchanged.
 
-        Of several hosts nothing is written: what became of a trial follows from its blocks. An
-        infeasible one is stored as violating a constraint, so that every sampler knows.
+        With several hosts nothing is written, because the state follows from the blocks. An
+        infeasible trial is stored with a violated constraint, for every sampler.
 
         Args:
-            number: of the trial.
-            state: what becomes of it.
-            losses: by block number.
-            message: why.
-            second: losses of the second objective, where there are two.
-            excess: how far beyond each limit; stored as constraints too.
+            number: number of the trial.
+            state: final state.
+            losses: losses by block number.
+            message: reason of the state.
+            second: losses of the second objective, if there is one.
+            excess: excess over each limit, also stored as constraints.
         """
         if not self.host:
             self._alone.close_trial(number, state, losses, message, second=second, excess=excess)
@@ -411,24 +410,24 @@ class Store:
     # --- recovery and reading ---------------------------------------------------------------
 
     def recover(self) -> list[str]:
-        """After a crash or an interruption: end orphaned blocks, take orphaned trials up again.
+        """End orphaned blocks after a crash or an interruption, and resume their trials.
 
-        Every window that had ended is kept. A trial that was racing goes on racing. Of several
-        hosts only the blocks of this one are ended: the others may be running.
+        All finished windows are kept, and racing trials continue. With several hosts only the
+        blocks of this one end, because the others may be running.
 
         Returns:
-            What was done, in words.
+            Descriptions of the actions.
         """
         mine = [f for f in self.sharing.running() if host_of(f) == self.host]
         done = [(f.user_attrs.get("state"), self.sharing.abandon(f)) for f in mine]
-        # One that was complete but for its last write lost nothing.
+        # A block without only its last write is complete.
         return [words for state, words in done if state != "complete"]
 
     def record(self) -> Record:
-        """Return the whole record as plain data; as this host sees it once it has joined.
+        """Return the whole record as plain data, for this worker's host if it has joined.
 
         Raises:
-            StoreError: it is damaged, or was written by another version.
+            StoreError: the record is damaged, or of another version.
         """
         with reading(self._unchecked or f"the record of {self._search.study_name!r}"):
             record = self._read()
@@ -454,12 +453,12 @@ class Store:
     def importance(
         self, trials: Sequence[optuna.trial.FrozenTrial] | None = None
     ) -> Mapping[str, float]:
-        """Return share of each parameter in the spread of the losses (PED-ANOVA, Watanabe 2023).
+        """Return the share of each parameter in the spread of losses (PED-ANOVA, Watanabe 2023).
 
-        Of the first objective. Empty where there are too few finished trials to say.
+        It is for the first objective, and empty with too few finished trials.
 
         Args:
-            trials: to be used instead of the stored ones, which several hosts do not have.
+            trials: trials instead of the stored ones, which do not exist with several hosts.
         """
         optuna = _optuna()
         study = self._search
@@ -469,7 +468,7 @@ class Store:
         several = len(study.directions) > 1
         target = (lambda trial: trial.values[0]) if several else None
         with warnings.catch_warnings():
-            # Of too few trials Optuna warns, and calls all parameters equally important.
+            # With too few trials Optuna warns and returns equal importances.
             warnings.simplefilter("error", UserWarning)
             try:
                 found: Mapping[str, float] = optuna.importance.get_param_importances(
@@ -484,8 +483,8 @@ def list_names(url: Storage, *, writing: bool = False) -> list[str]:
     """Return the names of the studies in a storage.
 
     Args:
-        url: of the storage.
-        writing: an empty database is not an error, and is made ready for studies.
+        url: URL of the storage.
+        writing: whether to accept an empty database and create its tables.
 
     Raises:
         StoreError: the storage cannot be read.
@@ -498,7 +497,7 @@ def list_names(url: Storage, *, writing: bool = False) -> list[str]:
 
 
 def name_losses(search: optuna.Study, goals: Goals) -> None:
-    """Say in an Optuna study what the values of its trials are."""
+    """Set the names of the objectives' values in an Optuna study."""
     _name_values(
         search, [f"ln({o.text} / baseline's), smaller is better" for o in goals.objectives]
     )
@@ -506,20 +505,20 @@ def name_losses(search: optuna.Study, goals: Goals) -> None:
 
 def _name_values(study: optuna.Study, names: Sequence[str]) -> None:
     with warnings.catch_warnings():
-        # Experimental since 3.2; without it, dashboards would show "objective 0".
+        # Experimental since 3.2; without it dashboards show "objective 0".
         warnings.simplefilter("ignore", _optuna().exceptions.ExperimentalWarning)
         study.set_metric_names(list(names))
 
 
 def _optuna() -> Any:
-    """Optuna, imported late: it costs most of a second, which ``--help`` need not pay."""
+    """Import Optuna late, because it takes most of a second that ``--help`` must not spend."""
     import optuna
 
-    # Its warnings of rows that it cannot read hold the rows.
+    # Its warnings about unreadable rows contain the rows.
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 
 
 def _no_sampler() -> Any:
-    """The cheapest sampler: proposals are made in tuner.search, never by the record's studies."""
+    """Return the cheapest sampler; tuner.search makes proposals, not the record's studies."""
     return _optuna().samplers.RandomSampler()

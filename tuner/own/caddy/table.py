@@ -43,7 +43,7 @@ class CaddyScope:
         """Return the value at a place of the configuration."""
         return look(self.origin.config, place)
 
-    def said(self, owners: Sequence[Place], place: Place) -> Json:
+    def setting(self, owners: Sequence[Place], place: Place) -> Json:
         """Return the one value that several owners have at a place.
 
         Raises:
@@ -126,7 +126,7 @@ class Transport:
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
-        found = scope.said(scope.proxies(), ("transport", self.field))
+        found = scope.setting(scope.proxies(), ("transport", self.field))
         return {self.name: None if found is None else str(found)}
 
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
@@ -147,7 +147,7 @@ class Compression:
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
-        found = scope.said(scope.proxies(), ("transport", "compression"))
+        found = scope.setting(scope.proxies(), ("transport", "compression"))
         return {self.names[0]: "off" if found is False else "on"}
 
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
@@ -167,7 +167,7 @@ class KeepAlive:
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
-        kept = scope.said(scope.proxies(), ("transport", "keep_alive")) or {}
+        kept = scope.setting(scope.proxies(), ("transport", "keep_alive")) or {}
         if kept.get("enabled") is False:
             where = written((*scope.proxies()[0], "transport", "keep_alive"))
             raise UnplaceableError(f"{where} is off; take `keepalive off` out to have it searched")
@@ -202,7 +202,7 @@ class Flush:
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
-        found = scope.said(scope.proxies(), ("flush_interval",))
+        found = scope.setting(scope.proxies(), ("flush_interval",))
         if found not in (None, -1):
             raise UnplaceableError(f"flush_interval is {seconds(found)}, which the search has not")
         return {self.names[0]: "on" if found == -1 else "off"}
@@ -222,7 +222,7 @@ class Policy:
 
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
-        found = scope.said(scope.proxies(), ("load_balancing", "selection_policy"))
+        found = scope.setting(scope.proxies(), ("load_balancing", "selection_policy"))
         return {self.names[0]: found.get("policy") if found else None}
 
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
@@ -265,7 +265,7 @@ class Level:
         owners = scope.serving.passed.encodes
         if not owners:
             return {self.name: None}
-        formats = scope.said(owners, ("encodings",)) or {}
+        formats = scope.setting(owners, ("encodings",)) or {}
         if self.format not in formats:
             raise UnplaceableError(f"{written(owners[0])} does not compress with {self.format}")
         level = (formats[self.format] or {}).get("level")
@@ -275,7 +275,7 @@ class Level:
         """Implement ``Group``."""
         text, owners = wanted[self.name], scope.serving.passed.encodes
         value = int(text) if text.isdigit() else text
-        formats = scope.said(owners, ("prefer",)) or list(scope.said(owners, ("encodings",)))
+        formats = scope.setting(owners, ("prefer",)) or list(scope.setting(owners, ("encodings",)))
         setting = Setting(self.format, (text,), formats=tuple(formats))
         yield JsonChange(owners, ("encodings", self.format, "level"), value, setting)
 
@@ -289,7 +289,7 @@ class MinimumLength:
     def read(self, scope: CaddyScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""
         owners = scope.serving.passed.encodes
-        found = scope.said(owners, ("minimum_length",)) if owners else None
+        found = scope.setting(owners, ("minimum_length",)) if owners else None
         # Caddy takes a 0 for its default.
         return {self.names[0]: str(found) if found else None}
 
