@@ -23,7 +23,7 @@ def test_what_is_plainly_wrong_ends_with_exit_code_1(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert f"{path}:5: wrong: the end of an answer waits" in done.output
     assert "[nodelay-off]" in done.output
-    assert "way out  leave it out: on by default" in done.output
+    assert "way out  remove it; the default is on" in done.output
 
 
 def test_the_same_for_programs(tmp_path: Path) -> None:

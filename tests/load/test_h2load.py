@@ -47,7 +47,7 @@ def test_a_row_of_another_kind_is_an_error(text: str) -> None:
     ("requests", "words"),
     [
         ((replace(GET, method="DELETE"),), "sends GET and POST, not DELETE"),
-        ((replace(GET, body=b"x"),), "sends POST if there is a body"),
+        ((replace(GET, body=b"x"),), "sends POST with a body"),
         ((GET, replace(GET, headers=(("A", "b"),))), "one set of headers"),
         ((replace(GET, expect_status=404),), "every status but 2xx and 3xx"),
         ((GET, replace(GET, weight=1e-6)), "make the list too long"),

@@ -46,13 +46,13 @@ def go(_: RawWindow) -> Next:
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("read plan; echo 'I know nothing'", "wrote no JSON: 'I know nothing"),
+        ("read plan; echo 'I know nothing'", "wrote a line that is not JSON: 'I know nothing"),
         (
             "read plan; echo 'plan: too many windows' >&2; exit 2",
             "too early: plan: too many windows",
         ),
         ("read plan; exit 0", "ended too early: exit code 0"),
-        ("exit 1", "tuner-loadgen (ended too early|went away)"),
+        ("exit 1", "tuner-loadgen (ended too early|was lost)"),
     ],
 )
 def test_a_generator_that_breaks_its_protocol_is_an_error(

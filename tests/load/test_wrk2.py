@@ -179,7 +179,7 @@ def window(folder: Path, program: str, mode: Mode = "open") -> RawWindow:
     [
         ("echo 'bad URL' >&2; exit 1", "ended with 1 and no report: bad URL"),
         ("echo done; exit 0", "ended with 0 and no report: done"),
-        ("echo 'tuner-report {'", "hook wrote no JSON"),
+        ("echo 'tuner-report {'", "hook wrote a line that is not JSON"),
     ],
 )
 def test_a_wrk2_that_says_nothing_is_an_error(tmp_path: Path, program: str, words: str) -> None:

@@ -62,7 +62,7 @@ def test_relatives_of_nginx_tell_a_version_too(words: str, version: str) -> None
 
 def test_a_program_that_tells_no_version_is_not_nginx() -> None:
     """The message quotes it."""
-    with pytest.raises(HostError, match=r"does not tell a version: 'hello"):
+    with pytest.raises(HostError, match=r"does not print a version: 'hello"):
         nginx.parse_build("hello", "/bin/hello")
 
 

@@ -1,6 +1,6 @@
 """Rules for Caddy's configurations, over the JSON that ``caddy adapt`` makes of a Caddyfile.
 
-The JSON knows no lines, so a place is a path in it, as the admin API writes it
+The JSON has no lines, so a place is a path in the admin API's notation
 (https://caddyserver.com/docs/api).
 """
 
@@ -26,18 +26,18 @@ _HIGH_LEVEL = 6
 _SHORT_IDLE_NS = 15_000_000_000
 
 Place = tuple[str, Any]
-"""Path, and what stands there."""
+"""A path with its value."""
 Found = Iterator[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class CaddyRule:
-    """One rule: what it looks for, and what it has to say about it."""
+    """A rule: a check, with its explanation and remedy."""
 
     id: str
     severity: Severity
     check: Callable[[tuple[Place, ...], LintFacts], Found]
-    """Yields the path and what is wrong there."""
+    """Yields paths and problems."""
     why: str
     remedy: str
     link: str
@@ -59,11 +59,11 @@ def lint_own(own: OwnConfiguration, facts: LintFacts) -> tuple[Finding, ...]:
 
 
 def lint(config: Mapping[str, Any], file: str, facts: LintFacts) -> tuple[Finding, ...]:
-    """Return all that the rules find.
+    """Return the findings of all rules.
 
     Args:
         config: Caddy's JSON.
-        file: what the user calls it.
+        file: the user's name for it.
         facts: server and host.
     """
     places = tuple(_walk("", config))
@@ -129,7 +129,7 @@ def _few_idle(places: tuple[Place, ...], facts: LintFacts) -> Found:
             yield (
                 f"{path}/keep_alive/max_idle_conns_per_host",
                 (
-                    f"{idle} idle connections are kept for each upstream; by itself Caddy keeps"
+                    f"{idle} idle connections are kept for each upstream; Caddy's default is"
                     f" {_IDLE_PER_HOST}"
                 ),
             )
@@ -167,7 +167,7 @@ def _short_idle(places: tuple[Place, ...], _: LintFacts) -> Found:
 def _full_duplex(places: tuple[Place, ...], _: LintFacts) -> Found:
     for path, value in places:
         if path.endswith("/enable_full_duplex") and value is True:
-            yield path, "answers begin before requests were read"
+            yield path, "answers may begin before requests are read"
 
 
 RULES: tuple[CaddyRule, ...] = (
@@ -177,23 +177,23 @@ RULES: tuple[CaddyRule, ...] = (
         _keepalive_off,
         "A connection for each request costs about half of a proxy's throughput where answers are"
         " small",
-        "leave keepalive off out of the transport",
+        "remove keepalive off from the transport",
         _JSON + "servers/routes/handle/reverse_proxy/transport/http/keep_alive/",
     ),
     CaddyRule(
         "few-idle-connections",
         "doubtful",
         _few_idle,
-        "Above so many requests at a time, each opens and closes a connection",
-        "keepalive_idle_conns_per_host 32; or more, up to the requests at a time",
+        "Above that number of concurrent requests, each one opens and closes a connection",
+        "keepalive_idle_conns_per_host 32; or more, up to the number of concurrent requests",
         _DOCS + "caddyfile/directives/reverse_proxy#the-http-transport",
     ),
     CaddyRule(
         "flush-each-piece",
         "doubtful",
         _flush,
-        "A write for each piece, and a client that goes away does not cancel the upstream's work",
-        "leave flush_interval out, but where answers are streams",
+        "Each piece costs a write, and a disconnected client does not cancel the upstream's work",
+        "remove flush_interval, except where answers are streams",
         _DOCS + "caddyfile/directives/reverse_proxy#streaming",
     ),
     CaddyRule(
@@ -208,24 +208,24 @@ RULES: tuple[CaddyRule, ...] = (
         "debug-log",
         "wrong",
         _debug,
-        "It is for finding faults, and slows everything down",
-        "take `debug` out of the global options",
+        "It is for debugging, and slows everything down",
+        "remove `debug` from the global options",
         _DOCS + "caddyfile/options#debug",
     ),
     CaddyRule(
         "short-idle-timeout",
         "doubtful",
         _short_idle,
-        "Clients that come back open a connection and shake hands anew",
-        "leave `timeouts idle` out: 5 minutes",
+        "Returning clients need a new connection and handshake",
+        "remove `timeouts idle`; the default is 5 minutes",
         _DOCS + "caddyfile/options#timeouts",
     ),
     CaddyRule(
         "full-duplex",
         "doubtful",
         _full_duplex,
-        "Clients that send all before they read may wait for ever",
-        "take enable_full_duplex out",
+        "Clients that send everything before they read may wait forever",
+        "remove enable_full_duplex",
         _DOCS + "caddyfile/options#enable-full-duplex",
     ),
 )

@@ -1,4 +1,4 @@
-"""Reads a configuration and applies all rules for its server."""
+"""Lint of a configuration with all rules for its server."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Rules(Protocol):
 
         Args:
             path: the main file.
-            facts: the server and host that it is for.
-            program: of the server; may be empty unless ``needs_program``.
+            facts: facts of its server and host.
+            program: the server's program; may be empty unless ``needs_program``.
 
         Raises:
-            DefinitionError: it cannot be read, or is not a configuration; with its line.
+            DefinitionError: it cannot be read, or is not a configuration, with its line.
         """
         ...
 
@@ -41,14 +41,14 @@ class Rules(Protocol):
 RULES: Mapping[str, Rules] = {
     name: cast("Rules", module) for name, module in catalog.modules("tuner.lint.{}_rules").items()
 }
-"""By the server's name."""
+"""Rules by the server's name."""
 
 
 def rules(server: str) -> Rules:
     """Return the rules for a server.
 
     Raises:
-        DefinitionError: there are none.
+        DefinitionError: the server has no rules.
     """
     if server not in RULES:
         raise DefinitionError(
@@ -58,5 +58,5 @@ def rules(server: str) -> Rules:
 
 
 def lint_own(server: str, own: OwnConfiguration, facts: LintFacts) -> Sequence[Finding]:
-    """Return the findings on a configuration that was read; none for a server without rules."""
+    """Return the findings on a parsed configuration; none for a server without rules."""
     return RULES[server].lint_own(own, facts) if server in RULES else ()

@@ -12,13 +12,13 @@ Severity = Literal["wrong", "doubtful"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """A problem in a configuration."""
 
     rule: str
-    """``sendfile-under-tls``."""
+    """Name of the rule, such as ``sendfile-under-tls``."""
     severity: Severity
-    """``wrong``: it does not do what it was written for, or does harm; ``doubtful``: it may be
-    meant, and costs."""
+    """``wrong``: it has no effect, or does harm; ``doubtful``: it may be intended, but has a
+    cost."""
     file: str
     line: int | None
     """1-based; None where the format has no lines."""
@@ -28,7 +28,7 @@ class Finding:
     why: str
     remedy: str
     link: str
-    """The server's own documentation."""
+    """URL of the server's documentation."""
 
     @property
     def where(self) -> str:
@@ -38,7 +38,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class LintFacts:
-    """The server and the host that a configuration is for."""
+    """Facts of the server and the host of a configuration."""
 
     version: tuple[int, ...]
     cores: int

@@ -1,4 +1,4 @@
-"""Rules for how Nginx serves a request: the client's connection, files, compression and logs."""
+"""Rules for Nginx's handling of requests: connections, files, compression and logs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MORE_REQUESTS = (1, 19, 10)
 _FEW_REQUESTS = 1000
 _HIGH_LEVEL = 6
 _SMALL_BYTES = 512 << 10
-"""Files below it are read in one go, and from the page cache if they are asked for at all often."""
+"""Smaller files are read at once, and from the page cache if they are requested often."""
 _SIZE = re.compile(r"(\d+)([kmg]?)", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -34,14 +34,14 @@ def _no_keepalive(tree: Tree, _: LintFacts) -> Found:
         value = spot.directive.args[0] if spot.directive.args else ""
         upstream = any(one.name == "server" for one in spot.levels[-1] if one.block is None)
         if value in ("0", "0s") and not upstream:
-            yield spot.directive, "every request needs a connection of its own"
+            yield spot.directive, "every request needs its own connection"
 
 
 def _small_directio(tree: Tree, _: LintFacts) -> Found:
     for spot in spots(tree, "directio"):
         size = _SIZE.fullmatch(spot.directive.args[0]) if spot.directive.args else None
         if size and int(size[1]) * _UNITS[size[2].lower()] < _SMALL_BYTES:
-            yield spot.directive, f"files of {size[0]} and more are read past the page cache"
+            yield spot.directive, f"files of {size[0]} and more bypass the page cache"
 
 
 def _nopush(tree: Tree, _: LintFacts) -> Found:
@@ -55,7 +55,7 @@ def _nopush(tree: Tree, _: LintFacts) -> Found:
 
 def _nodelay(tree: Tree, _: LintFacts) -> Found:
     for spot in spots(tree, "tcp_nodelay"):
-        # Pushed as one stream, header and file have no small packet before the last.
+        # As one stream, header and file have no small packet before the last one.
         pushed = spot.has("sendfile", "on") and spot.has("tcp_nopush", "on")
         if spot.directive.args == ("off",) and not pushed:
             yield spot.directive, "the end of an answer waits for the client's acknowledgement"
@@ -71,7 +71,7 @@ def _high_level(tree: Tree, _: LintFacts) -> Found:
 def _compressed_twice(tree: Tree, _: LintFacts) -> Found:
     for spot in spots(tree, "gzip_types"):
         if "*" in spot.directive.args:
-            yield spot.directive, "pictures, archives and videos are compressed once more"
+            yield spot.directive, "pictures, archives and videos are compressed again"
 
 
 def _log_per_request(tree: Tree, _: LintFacts) -> Found:
@@ -79,7 +79,7 @@ def _log_per_request(tree: Tree, _: LintFacts) -> Found:
         named = spot.directive.args[:1]
         cached = spot.one("open_log_file_cache")
         if named and "$" in named[0] and (cached is None or cached.args == ("off",)):
-            yield spot.directive, "a log whose name is a variable is opened for every line"
+            yield spot.directive, "a log with a variable in its name is opened for every line"
 
 
 def _debug_log(tree: Tree, _: LintFacts) -> Found:
@@ -93,7 +93,7 @@ RULES: tuple[NginxRule, ...] = (
         "few-keepalive-requests",
         "doubtful",
         _few_requests,
-        "Each close costs the client a connection and a handshake, which shows at p99.9",
+        "Each close costs the client a connection and a handshake, which is visible at p99.9",
         "keepalive_requests 1000; or more",
         HTTP + "keepalive_requests",
     ),
@@ -101,7 +101,7 @@ RULES: tuple[NginxRule, ...] = (
         "no-keepalive",
         "doubtful",
         _no_keepalive,
-        "A handshake, and under TLS a second one, before every answer",
+        "Every answer needs a handshake, and under TLS a second one",
         "keepalive_timeout 75s; or what clients need",
         HTTP + "keepalive_timeout",
     ),
@@ -109,7 +109,7 @@ RULES: tuple[NginxRule, ...] = (
         "nopush-without-sendfile",
         "wrong",
         _nopush,
-        "It is about packets that sendfile makes, and has no effect without it",
+        "It affects only packets of sendfile, and has no effect without it",
         "sendfile on;",
         HTTP + "tcp_nopush",
     ),
@@ -118,7 +118,7 @@ RULES: tuple[NginxRule, ...] = (
         "doubtful",
         _small_directio,
         "Each request reads the disk again, in the worker, and sendfile is off for such files",
-        "directio 4m; or more, or leave it out",
+        "directio 4m; or more, or remove it",
         HTTP + "directio",
     ),
     NginxRule(
@@ -126,30 +126,30 @@ RULES: tuple[NginxRule, ...] = (
         "wrong",
         _nodelay,
         "Small answers wait for up to 40 ms (Nagle's algorithm against delayed acknowledgements)",
-        "leave it out: on by default",
+        "remove it; the default is on",
         HTTP + "tcp_nodelay",
     ),
     NginxRule(
         "high-compression",
         "doubtful",
         _high_level,
-        "Above 5 or so each level costs much time for few bytes",
-        "gzip_comp_level 5; or less, or files that are compressed beforehand (gzip_static)",
+        "Above about 5 each level costs much time and saves few bytes",
+        "gzip_comp_level 5; or less, or precompressed files (gzip_static)",
         DOCS + "http/ngx_http_gzip_module.html#gzip_comp_level",
     ),
     NginxRule(
         "compressed-twice",
         "doubtful",
         _compressed_twice,
-        "They cost as much time as text, and get no smaller",
-        "gzip_types with the types of text that are served",
+        "They cost as much time as text, and do not get smaller",
+        "gzip_types with the served types of text",
         DOCS + "http/ngx_http_gzip_module.html#gzip_types",
     ),
     NginxRule(
         "log-opened-per-request",
         "doubtful",
         _log_per_request,
-        "Each line costs an open and a close besides the write",
+        "Each line costs an open and a close in addition to the write",
         "open_log_file_cache max=100;",
         DOCS + "http/ngx_http_log_module.html#open_log_file_cache",
     ),
@@ -157,7 +157,7 @@ RULES: tuple[NginxRule, ...] = (
         "debug-log",
         "wrong",
         _debug_log,
-        "It is for finding faults, and slows everything down",
+        "It is for debugging, and slows everything down",
         "error_log … warn;",
         CORE + "error_log",
     ),

@@ -1,4 +1,4 @@
-"""The form of a rule for Nginx's configurations."""
+"""The type of rules for Nginx's configurations."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Found = Iterator[tuple[Directive, str]]
 
 @dataclass(frozen=True, slots=True)
 class NginxRule:
-    """One rule: what it looks for, and what it has to say about it."""
+    """A rule: a check, with its explanation and remedy."""
 
     id: str
     severity: Severity
     check: Callable[[Tree, LintFacts], Found]
-    """Yields the directive and what is wrong with it."""
+    """Yields directives and problems."""
     why: str
     remedy: str
     link: str

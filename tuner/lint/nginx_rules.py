@@ -1,7 +1,7 @@
 """Rules for Nginx's configurations.
 
-Each is a pure function over the parsed tree. It finds what is plainly so; what only a measurement
-can tell is left to one.
+Each is a pure function of the parsed tree. It finds certain mistakes; questions that need a
+measurement are left to one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PAGES = {
     "worker_priority": CORE + "worker_priority",
     "lingering_close": HTTP + "lingering_close",
 }
-"""Page of each directive whose rule is about several."""
+"""Documentation page of each directive in rules about several."""
 
 
 needs_program = False
@@ -53,7 +53,7 @@ def lint_own(own: OwnConfiguration, facts: LintFacts) -> tuple[Finding, ...]:
 
 
 def lint(tree: Tree, facts: LintFacts) -> tuple[Finding, ...]:
-    """Return all that the rules find, in the order of the files."""
+    """Return the findings of all rules, in the order of the files."""
     found: dict[tuple[str, str, int, str], Finding] = {}
     for rule in RULES:
         for directive, what in rule.check(tree, facts):
@@ -80,7 +80,7 @@ def lint(tree: Tree, facts: LintFacts) -> tuple[Finding, ...]:
 def _obsolete(tree: Tree, _: LintFacts) -> Found:
     for spot in spots(tree, *_OBSOLETE):
         name = spot.directive.name
-        yield spot.directive, f"{name} is ignored since 1.19.7; {_OBSOLETE[name]} counts"
+        yield spot.directive, f"{name} is ignored since 1.19.7; use {_OBSOLETE[name]}"
 
 
 def _harmful(tree: Tree, _: LintFacts) -> Found:
@@ -105,16 +105,16 @@ RULES: tuple[NginxRule, ...] = (
         "obsolete",
         "wrong",
         _obsolete,
-        "It says something that does not happen",
-        "take it out",
+        "It has no effect",
+        "remove it",
         DOCS + "http/ngx_http_v2_module.html",
     ),
     NginxRule(
         "harmful",
         "wrong",
         _harmful,
-        "It looks like tuning, and costs what no load test shows",
-        "take it out",
+        "It looks like tuning, but has costs that no load test shows",
+        "remove it",
         DOCS + "dirindex.html",
     ),
 )

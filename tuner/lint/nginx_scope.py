@@ -1,7 +1,7 @@
-"""Scope of directives: Nginx's blocks inherit from those around them.
+"""Scope of directives: Nginx's blocks inherit from enclosing ones.
 
-A directive of an inner block replaces the outer one of its name; one that may stand several times
-(``proxy_set_header``) is inherited only where the inner block has none of that name.
+A directive of an inner block replaces the outer one of its name. A repeatable directive
+(``proxy_set_header``) is inherited only if the inner block has none of that name.
 https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_set_header
 """
 
@@ -15,14 +15,14 @@ from tuner.own.nginx.tree import Directive, Tree
 
 @dataclass(frozen=True, slots=True)
 class ScopedDirective:
-    """A directive with the blocks around it."""
+    """A directive with its enclosing blocks."""
 
     directive: Directive
     levels: tuple[tuple[Directive, ...], ...]
-    """Directives of each block around it, outermost first; the last holds the directive."""
+    """Directives of each enclosing block, outermost first; the last contains the directive."""
 
     def all_of(self, name: str) -> tuple[Directive, ...]:
-        """The directives of a name that count here, in their order; empty if there is none."""
+        """Return the directives of a name in effect here, in order; empty without any."""
         for level in reversed(self.levels):
             found = tuple(one for one in level if one.name == name)
             if found:
@@ -30,23 +30,23 @@ class ScopedDirective:
         return ()
 
     def one(self, name: str) -> Directive | None:
-        """Return the one that counts here; None: as compiled in."""
+        """Return the directive in effect here; None for the compiled-in default."""
         found = self.all_of(name)
         return found[-1] if found else None
 
     def has(self, name: str, *args: str) -> bool:
-        """Return whether the one that counts here has exactly these arguments."""
+        """Return whether the directive in effect here has exactly these arguments."""
         found = self.one(name)
         return found is not None and found.args == args
 
 
 def spots(tree: Tree, *names: str) -> Iterator[ScopedDirective]:
-    """Yield every directive of these names, wherever it stands."""
+    """Yield all directives of these names, in any block."""
     yield from _spots((), tree.directives, names)
 
 
 def inside(block: Directive, around: ScopedDirective, *names: str) -> Iterator[ScopedDirective]:
-    """Those below one block."""
+    """Yield the directives of these names below one block."""
     yield from _spots(around.levels, block.block or (), names)
 
 
@@ -63,7 +63,7 @@ def _spots(
 
 
 def number(directive: Directive | None) -> int | None:
-    """Return the only argument as an integer; None if it is none."""
+    """Return the only argument as an integer; None if it is not one."""
     if directive is None or len(directive.args) != 1 or not directive.args[0].isdigit():
         return None
     return int(directive.args[0])

@@ -1,4 +1,4 @@
-"""Rules for Nginx's TLS: what it costs, and what of it is kept."""
+"""Rules for Nginx's TLS: costs, and caches of sessions."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def _sendfile_tls(tree: Tree, facts: LintFacts) -> Found:
         elif not facts.kernel_tls:
             yield (
                 directive,
-                "the kernel's TLS is asked for and not loaded, so sendfile has no effect",
+                "the kernel's TLS is requested but not loaded, so sendfile has no effect",
             )
 
 
 def _builtin_cache(tree: Tree, _: LintFacts) -> Found:
     for spot in spots(tree, "ssl_session_cache"):
         if any(arg.partition(":")[0] == "builtin" for arg in spot.directive.args):
-            yield spot.directive, "sessions are kept in a cache of each worker's own"
+            yield spot.directive, "each worker has its own cache of sessions"
 
 
 def _full_handshakes(tree: Tree, _: LintFacts) -> Found:
@@ -56,7 +56,7 @@ RULES: tuple[NginxRule, ...] = (
         "sendfile-under-tls",
         "doubtful",
         _sendfile_tls,
-        "What is encrypted passes through the server's memory, so output_buffers count instead",
+        "Encrypted data passes through the server's memory, so output_buffers applies instead",
         "ssl_conf_command Options KTLS; with the kernel's TLS loaded, if a measurement favours it",
         _SSL + "ssl_conf_command",
     ),
@@ -64,7 +64,7 @@ RULES: tuple[NginxRule, ...] = (
         "builtin-cache",
         "doubtful",
         _builtin_cache,
-        "A client that comes back to another worker is unknown there, and memory is fragmented",
+        "Another worker does not know a returning client, and memory is fragmented",
         "ssl_session_cache shared:SSL:10m; alone",
         _SSL + "ssl_session_cache",
     ),
@@ -72,7 +72,7 @@ RULES: tuple[NginxRule, ...] = (
         "full-handshakes",
         "doubtful",
         _full_handshakes,
-        "Every connection needs a full handshake: the dearest thing that a server does",
+        "Every connection needs a full handshake, a server's most expensive operation",
         "ssl_session_cache shared:SSL:10m;",
         _SSL + "ssl_session_cache",
     ),

@@ -1,4 +1,4 @@
-"""Rules for what stands behind Nginx: connections that are kept, answers that are passed on."""
+"""Rules for Nginx's upstreams: kept connections, and forwarded answers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tuner.own.nginx.tree import Directive, Tree
 _PROXY = DOCS + "http/ngx_http_proxy_module.html#"
 _UPSTREAM = DOCS + "http/ngx_http_upstream_module.html#"
 _KEPT_BY_DEFAULT = (1, 29, 7)
-"""Since then connections to upstreams are kept, over HTTP/1.1, unless a configuration says no."""
+"""First version that keeps connections to upstreams, over HTTP/1.1, by default."""
 _BALANCING = ("least_conn", "ip_hash", "hash", "random", "least_time")
 _TARGET = re.compile(r"https?://([^/:$]+|\[[^\]]+\])(?=[/:]|$)")
 
 
 def _passes(tree: Tree) -> Iterator[tuple[ScopedDirective, Directive | None]]:
-    """Yield every ``proxy_pass`` to a name that is known here, with the upstream that it means."""
+    """Yield every ``proxy_pass`` to a known name, with its upstream."""
     named = {
         spot.directive.args[0]: spot.directive
         for spot in spots(tree, "upstream")
@@ -40,7 +40,7 @@ def _no_upstream_keepalive(tree: Tree, facts: LintFacts) -> Found:
 
 
 def _kept(tree: Tree, facts: LintFacts) -> Iterator[ScopedDirective]:
-    """Yield every ``proxy_pass`` whose upstream keeps connections."""
+    """Yield every ``proxy_pass`` to an upstream that keeps connections."""
     for spot, upstream in _passes(tree):
         if upstream is None or facts.version >= _KEPT_BY_DEFAULT:
             continue
@@ -52,17 +52,20 @@ def _old_http(tree: Tree, facts: LintFacts) -> Found:
     for spot in _kept(tree, facts):
         version = spot.one("proxy_http_version")
         if version is None or version.args == ("1.0",):
-            yield spot.directive, "the upstream keeps connections, and is spoken to in HTTP/1.0"
+            yield spot.directive, "the upstream keeps connections, but requests to it use HTTP/1.0"
 
 
 def _connection_header(tree: Tree, facts: LintFacts) -> Found:
     for spot in _kept(tree, facts):
         headers = [one for one in spot.all_of("proxy_set_header") if len(one.args) == 2]
         values = [one.args[1] for one in headers if one.args[0].lower() == "connection"]
-        # What upgrades WebSockets, a word or a variable, does not ask to close.
+        # A word or a variable for upgrades to WebSockets does not request a close.
         if not values or values[-1].lower() == "close":
             sent = values[-1] if values else "close"
-            yield spot.directive, f"the upstream keeps connections, and is sent Connection: {sent}"
+            yield (
+                spot.directive,
+                f"the upstream keeps connections, but requests to it have Connection: {sent}",
+            )
 
 
 def _fastcgi(tree: Tree, _: LintFacts) -> Found:
@@ -74,7 +77,10 @@ def _fastcgi(tree: Tree, _: LintFacts) -> Found:
     }
     for spot in spots(tree, "fastcgi_pass"):
         if kept.intersection(spot.directive.args) and not spot.has("fastcgi_keep_conn", "on"):
-            yield spot.directive, "the upstream keeps connections, and FastCGI is told to close"
+            yield (
+                spot.directive,
+                "the upstream keeps connections, but FastCGI requests ask for a close",
+            )
 
 
 def _keepalive_first(tree: Tree, _: LintFacts) -> Found:
@@ -84,13 +90,13 @@ def _keepalive_first(tree: Tree, _: LintFacts) -> Found:
             if child.name == "keepalive":
                 seen = child
             elif child.name in _BALANCING and seen is not None:
-                yield seen, f"keepalive stands before {child.name}, which replaces it"
+                yield seen, f"keepalive comes before {child.name}, which replaces it"
 
 
 def _buffering_off(tree: Tree, _: LintFacts) -> Found:
     for spot in spots(tree, "proxy_buffering", "fastcgi_buffering"):
         if spot.directive.args == ("off",):
-            yield spot.directive, "answers are passed on only as fast as the client reads"
+            yield spot.directive, "answers are forwarded only as fast as the client reads"
 
 
 RULES: tuple[NginxRule, ...] = (
@@ -108,7 +114,7 @@ RULES: tuple[NginxRule, ...] = (
         "upstream-keepalive-http-1.0",
         "wrong",
         _old_http,
-        "HTTP/1.0 ends with the connection, so none is ever kept",
+        "HTTP/1.0 closes connections, so none is kept",
         "proxy_http_version 1.1;",
         _PROXY + "proxy_http_version",
     ),
@@ -116,8 +122,8 @@ RULES: tuple[NginxRule, ...] = (
         "upstream-keepalive-connection-header",
         "wrong",
         _connection_header,
-        "The header asks the upstream to close, so no connection is ever kept; and where an inner"
-        " block sets any header, those of the outer one are gone",
+        "The header asks the upstream to close, so no connection is kept. If an inner block sets"
+        " any header, it does not inherit the outer ones",
         'proxy_set_header Connection ""; in the same block as the other proxy_set_header',
         _UPSTREAM + "keepalive",
     ),
@@ -125,7 +131,7 @@ RULES: tuple[NginxRule, ...] = (
         "upstream-keepalive-fastcgi",
         "wrong",
         _fastcgi,
-        "The application closes after each answer unless it is told not to, so none is ever kept",
+        "By default the application closes after each answer, so no connection is kept",
         "fastcgi_keep_conn on;",
         _UPSTREAM + "keepalive",
     ),
@@ -133,7 +139,7 @@ RULES: tuple[NginxRule, ...] = (
         "keepalive-before-balancing",
         "wrong",
         _keepalive_first,
-        "A balancing method that comes later replaces keepalive",
+        "A later balancing method replaces keepalive",
         "put keepalive last in the upstream",
         _UPSTREAM + "keepalive",
     ),
@@ -141,7 +147,7 @@ RULES: tuple[NginxRule, ...] = (
         "buffering-off",
         "doubtful",
         _buffering_off,
-        "An upstream is held as long as the slowest client reads",
+        "An upstream is occupied for as long as the slowest client reads",
         "buffering on, and off only where answers are streams",
         _PROXY + "proxy_buffering",
     ),

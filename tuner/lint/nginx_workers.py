@@ -10,7 +10,7 @@ from tuner.lint.nginx_scope import number, option, spots
 from tuner.own.nginx.tree import Directive, Tree
 
 _USUAL_FILES = 1024
-"""The soft limit that systemd and login shells give a process that asks for none."""
+"""The default soft limit of systemd and login shells."""
 _HTTP2_DIRECTIVE = (1, 25, 1)
 _SLOW_EVENTS = ("select", "poll")
 
@@ -50,7 +50,7 @@ def _connections_unsaid(tree: Tree, _: LintFacts) -> Found:
         for directive, need, said in _wanted_files(tree):
             if need > _USUAL_FILES:
                 unsaid = (
-                    f"{said}, and no worker_rlimit_nofile: the service's own limit holds, often"
+                    f"{said}, and no worker_rlimit_nofile: the service's own limit applies, often"
                     f" {_USUAL_FILES}"
                 )
                 yield directive, unsaid
@@ -67,13 +67,13 @@ def _one_worker(tree: Tree, facts: LintFacts) -> Found:
 def _slow_events(tree: Tree, _: LintFacts) -> Found:
     for spot in spots(tree, "use"):
         if spot.directive.args and spot.directive.args[0] in _SLOW_EVENTS:
-            yield spot.directive, "every event costs a look at every connection"
+            yield spot.directive, "every event scans all connections"
 
 
 def _no_workers(tree: Tree, _: LintFacts) -> Found:
     for found in tree.children("master_process"):
         if found.args == ("off",):
-            yield found, "one process does everything, whatever worker_processes says"
+            yield found, "one process does everything, regardless of worker_processes"
 
 
 def _few_masks(tree: Tree, facts: LintFacts) -> Found:
@@ -90,7 +90,7 @@ def _reuseport(tree: Tree, facts: LintFacts) -> Found:
     if _workers(tree, facts) == 1:
         for spot in spots(tree, "listen"):
             if "reuseport" in spot.directive.args and "quic" not in spot.directive.args:
-                yield spot.directive, "a listening socket for each worker, and there is one worker"
+                yield spot.directive, "each worker has a listening socket, but there is one worker"
 
 
 def _quic(tree: Tree, facts: LintFacts) -> Found:
@@ -107,7 +107,7 @@ def _unannounced(tree: Tree, _: LintFacts) -> Found:
     if not any("alt-svc" in arg.lower() for one in tree.walk() for arg in one.args):
         for spot in spots(tree, "listen"):
             if "quic" in spot.directive.args:
-                yield spot.directive, "QUIC is spoken, and nothing tells clients so"
+                yield spot.directive, "QUIC is available, but not announced to clients"
                 return
 
 
@@ -136,7 +136,7 @@ RULES: tuple[NginxRule, ...] = (
         "connections-above-files",
         "wrong",
         _connections,
-        "A worker that has no file left refuses connections (accept() failed: too many open files)",
+        "A worker without free files refuses connections (accept() failed: too many open files)",
         "worker_rlimit_nofile of twice worker_connections, or fewer connections",
         CORE + "worker_rlimit_nofile",
     ),
@@ -144,7 +144,7 @@ RULES: tuple[NginxRule, ...] = (
         "connections-without-file-limit",
         "doubtful",
         _connections_unsaid,
-        "Whether a worker can hold so many is up to whoever starts it (LimitNOFILE, ulimit -n)",
+        "The limit of a worker's open files depends on its start (LimitNOFILE, ulimit -n)",
         "worker_rlimit_nofile of twice worker_connections",
         CORE + "worker_rlimit_nofile",
     ),
@@ -152,7 +152,7 @@ RULES: tuple[NginxRule, ...] = (
         "one-worker",
         "doubtful",
         _one_worker,
-        "A worker is one thread; the other cores do nothing",
+        "A worker is one thread; the other cores stay idle",
         "worker_processes auto;",
         CORE + "worker_processes",
     ),
@@ -160,23 +160,23 @@ RULES: tuple[NginxRule, ...] = (
         "slow-events",
         "wrong",
         _slow_events,
-        "epoll tells which connections have something to do, and Nginx chooses it by itself",
-        "leave use out",
+        "epoll reports only connections with events, and Nginx chooses it by default",
+        "remove use",
         CORE + "use",
     ),
     NginxRule(
         "no-workers",
         "wrong",
         _no_workers,
-        "It is for those who develop Nginx: one core, and no reload without loss",
-        "leave master_process out",
+        "It is for developers of Nginx: it uses one core, and reloads lose connections",
+        "remove master_process",
         CORE + "master_process",
     ),
     NginxRule(
         "few-masks",
         "wrong",
         _few_masks,
-        "Workers beyond the last mask have that mask too, and wait for each other",
+        "Workers beyond the last mask share that mask, and wait for each other",
         "worker_cpu_affinity auto; or a mask for each worker",
         CORE + "worker_cpu_affinity",
     ),
@@ -184,15 +184,15 @@ RULES: tuple[NginxRule, ...] = (
         "reuseport-one-worker",
         "doubtful",
         _reuseport,
-        "There is nothing to spread, and a reload to fewer sockets resets what waits in them",
-        "leave reuseport out, or have more workers",
+        "There is nothing to spread, and a reload to fewer sockets resets waiting connections",
+        "remove reuseport, or use more workers",
         HTTP + "reuseport",
     ),
     NginxRule(
         "quic-without-reuseport",
         "wrong",
         _quic,
-        "The packets of a connection reach workers that do not know it",
+        "Packets of a connection reach workers that do not know the connection",
         "listen … quic reuseport; once for each address",
         DOCS + "quic.html",
     ),
@@ -200,7 +200,7 @@ RULES: tuple[NginxRule, ...] = (
         "quic-unannounced",
         "doubtful",
         _unannounced,
-        "Clients go on over TCP, unless a DNS record of type HTTPS tells them",
+        "Clients stay on TCP, unless a DNS record of type HTTPS announces it",
         "add_header Alt-Svc 'h3=\":443\"; ma=86400';",
         DOCS + "quic.html",
     ),
@@ -208,7 +208,7 @@ RULES: tuple[NginxRule, ...] = (
         "backlog-above-somaxconn",
         "wrong",
         _backlog,
-        "The kernel silently takes the smaller number",
+        "The kernel silently uses the smaller number",
         "sysctl net.core.somaxconn of at least as much, or a smaller backlog",
         HTTP + "listen",
     ),
@@ -216,7 +216,7 @@ RULES: tuple[NginxRule, ...] = (
         "listen-http2",
         "doubtful",
         _listen_http2,
-        "It is deprecated since 1.25.1 and warned about at every start",
+        "It is deprecated since 1.25.1, and Nginx warns at every start",
         "http2 on; as a directive of the server",
         DOCS + "http/ngx_http_v2_module.html#http2",
     ),
@@ -224,8 +224,8 @@ RULES: tuple[NginxRule, ...] = (
         "accept-mutex",
         "doubtful",
         _accept_mutex,
-        "The kernel wakes one worker at a time since Linux 4.5; turns only add a wait",
-        "leave it out: off since 1.11.3",
+        "Since Linux 4.5 the kernel wakes one worker at a time; turns only add a wait",
+        "remove it; the default is off since 1.11.3",
         CORE + "accept_mutex",
     ),
 )

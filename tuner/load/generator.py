@@ -1,4 +1,4 @@
-"""The port: what every load generator must do, over any protocol."""
+"""The port for load generators."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from tuner.workload.workload import Workload
 Mode = Literal["open", "closed"]
 
 HOST = "localhost"
-"""Host name that every generator uses, whatever the server's address."""
+"""Host name that every generator uses, independent of the server's address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One live instance, as the generator sees it."""
+    """One live instance, from the generator's side."""
 
     instance: str
     address: str
     """``host:port``."""
     pids: tuple[int, ...] = ()
-    """Processes whose CPU time and memory belong to the instance, where they can be read."""
+    """Processes of the instance for CPU time and memory, if they can be read."""
     host: str = ""
-    """Host header and name of TLS, for generators that can ask several hosts by their own names;
-    empty: as the workload says."""
+    """Host header and TLS name, for generators that can use different names for several hosts;
+    empty: the workload's."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """One window to be measured."""
+    """One window to measure."""
 
     window_id: str
     instance: str
@@ -46,7 +46,7 @@ class WindowSpec:
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """The windows of one block, in the order in which they are to be measured."""
+    """The windows of one block, in the order of measurement."""
 
     workload: Workload
     endpoints: tuple[Endpoint, ...]
@@ -62,7 +62,7 @@ class Next:
 
 
 class LoadGenerator(Protocol):
-    """Offers the load of a plan, window by window."""
+    """A generator that offers the load of a plan, window by window."""
 
     @property
     def name(self) -> str:
@@ -75,39 +75,39 @@ class LoadGenerator(Protocol):
         ...
 
     def refuses(self, workload: Workload, mode: Mode) -> str:
-        """Why it cannot offer this load, in words; empty if it can.
+        """Return why it cannot offer this load, in words; empty if it can.
 
-        Asked before anything is started, so that no study begins with the wrong tool.
+        Called before anything starts, so that no study begins with the wrong tool.
         """
         ...
 
     def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
         """Measure the windows in order and call ``after`` with each as it ends.
 
-        The windows of instances that ``after`` drops, all of them the plan's, are skipped.
-        Nothing is measured while ``after`` runs, so that its own work disturbs no window.
+        Skip the windows of instances that ``after`` drops, which must be in the plan. Nothing is
+        measured while ``after`` runs, so its work does not disturb a window.
 
         Raises:
             InstrumentError: the generator is missing, died, or broke its protocol; or ``after``
-                drops what is not in the plan.
+                drops an instance that is not in the plan.
         """
         ...
 
 
 @runtime_checkable
 class ShowsProcesses(Protocol):
-    """A generator whose processes on this machine are known while a plan runs."""
+    """A generator that lists its processes on this machine while a plan runs."""
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Their ids; empty while nothing runs."""
+        """Ids of the processes; empty while no plan runs."""
         ...
 
 
 @runtime_checkable
 class WatchesStalls(Protocol):
-    """A generator that can look for stalls of the host without any load."""
+    """A generator that can detect stalls of the host without load."""
 
     def stalls(self, duration_s: float) -> Mapping[str, Any]:
-        """Watch the host's cores for this time."""
+        """Watch the host's cores for a duration."""
         ...

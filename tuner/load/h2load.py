@@ -1,8 +1,8 @@
-"""The adapter for h2load (https://nghttp2.org/documentation/h2load.1.html), where the user has it.
+"""The adapter for h2load (https://nghttp2.org/documentation/h2load.1.html), if installed.
 
-For saturation and as a second opinion on a protocol. Its open loop is refused: ``--rps`` sends in
-bursts of ten milliseconds and more, and times from the submit, so what a request waited before
-that is in no figure.
+It is for saturation and for a second opinion on a protocol. tuner refuses its open loop: ``--rps``
+sends in bursts of ten milliseconds and more and times from the submit, so its figures omit the
+earlier wait of a request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ H2LOAD = Instrument(
     load="h2load",
     modes=("closed",),
     tells_stalls=False,
-    checks="nothing but statuses",
+    checks="statuses only",
     label="closed loop, from the submit, in whole µs",
     resolution_us=1.0,
 )
@@ -39,7 +39,7 @@ H2LOAD = Instrument(
 _HINT = "install nghttp2 (Debian, Ubuntu: apt-get install nghttp2-client), or use --load native"
 _OPEN_LOOP = (
     "is used for saturation only: it paces an open loop in bursts of 10 ms or more and times from"
-    " the submit, so a latency from it leaves out what requests waited before; use --load native,"
+    " the submit, so its latencies omit the wait before it; use --load native,"
     " or --objective throughput"
 )
 _PATIENCE_S = 10.0
@@ -57,14 +57,14 @@ _PROTOCOLS = {"h2c": "h2", "h3": "http/3"}
 
 
 class H2loadGenerator:
-    """Runs h2load on this machine, once for every window.
+    """A generator that runs h2load on this machine, once per window.
 
     Args:
-        cores: which CPUs offer the load.
-        binary: path of h2load; by default what the PATH has under that name.
+        cores: CPUs for the load.
+        binary: path of h2load; by default from the PATH.
 
     Raises:
-        InstrumentError: there is none.
+        InstrumentError: h2load is missing.
     """
 
     def __init__(self, cores: CoreSplit, binary: Path | None = None) -> None:
@@ -97,27 +97,27 @@ class H2loadGenerator:
             return _OPEN_LOOP
         wire = workload.wire
         if wire.protocol == "http3" or wire.requests_per_connection:
-            return f"does not do what the workload asks: {wire.words}"
+            return f"does not support the workload's protocol: {wire.words}"
         first, *others = workload.requests or (None,)
         if any(_shape(other) != _shape(first) for other in others):
             return "sends all requests with one method, one set of headers and one body"
         if first is not None and first.method not in {"GET", "POST"}:
             return f"sends GET and POST, not {first.method}"
         if first is not None and (first.method == "POST") != bool(first.body):
-            return "sends POST if there is a body, and GET if there is none"
+            return "sends POST with a body and GET without one"
         if _copies(workload.requests) > _MOST_LINES:
-            return "mixes requests by listing them, and these weights make the list too long"
+            return "needs a list of all requests in a mix, and these weights make the list too long"
         if any(
             r.expect_status is None or not 200 <= r.expect_status < 400 for r in workload.requests
         ):
-            return "calls every status but 2xx and 3xx an error"
+            return "counts every status except 2xx and 3xx as an error"
         return ""
 
     def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
-        """See ``LoadGenerator.run``.
+        """Implement ``LoadGenerator.run``.
 
         Raises:
-            InstrumentError: besides, a window that it refuses.
+            InstrumentError: also for a window that it refuses.
         """
         for mode in {spec.mode for spec in plan.windows}:
             refusal = self.refuses(plan.workload, mode)
@@ -150,7 +150,7 @@ class H2loadGenerator:
     def _ended(
         self, command: list[str], endpoint: Endpoint, lasts_s: float, folder: Path
     ) -> program.CompletedProgram:
-        """Return one run to its end. Once in hundreds h2load 1.52 does not end by itself."""
+        """Run h2load; repeat a run that hangs, as h2load 1.52 does once in hundreds of runs."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return program.run(
@@ -169,26 +169,26 @@ class H2loadGenerator:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """h2load's account of single requests: columns of one length, in the order of their start."""
+    """h2load's log of single requests: columns of equal length, in the order of their start."""
 
     started_us: NDArray[np.int64]
-    """Since the epoch."""
+    """Start times since the epoch, µs."""
     status: NDArray[np.int64]
-    """-1 for a stream that failed."""
+    """Statuses; -1 for a failed stream."""
     took_us: NDArray[np.int64]
 
 
 def read_log(text: str) -> Log:
-    """Read what ``--log-file`` wrote; more columns may follow the three.
+    """Read the file of ``--log-file``; further columns may follow the three.
 
     Raises:
-        InstrumentError: a row holds something else.
+        InstrumentError: a row has another form.
     """
     try:
         rows = [tuple(map(int, line.split("\t")[:3])) for line in text.splitlines() if line]
         table = np.array(rows, np.int64).reshape(len(rows), 3)
     except ValueError as error:
-        raise InstrumentError(f"h2load's log holds a row that is not its own: {error}") from error
+        raise InstrumentError(f"h2load's log has an invalid row: {error}") from error
     table = table[np.argsort(table[:, 0], kind="stable")]
     return Log(table[:, 0], table[:, 1], table[:, 2])
 
@@ -218,7 +218,7 @@ def _raw(
     }
     summary = {what: int(number) for number, what in _NUMBERS.findall(ended.out)}
     if not count:
-        # It says nothing of connections that could not be made, and ends well.
+        # It does not report failed connections, and exits with 0.
         errors["connect_failed"] = workload.connections
     traffic = _TRAFFIC.search(ended.out)
     found = _PROTOCOL.search(ended.out)
@@ -244,7 +244,7 @@ def _raw(
         server_spans=(),
         realtime=False,
         steal_s=ended.steal_s,
-        # Of warm-up and window together; the load is the same in both.
+        # These cover warm-up and window, which have the same load.
         generator_cpu_s=ended.cpu_s * share,
         generator_busy_share=min(1.0, ended.cpu_s / ended.elapsed_s / threads),
         server_cpu_s=None if ended.server_cpu_s is None else ended.server_cpu_s * share,
@@ -257,7 +257,7 @@ def _raw(
 
 
 def _agreed(text: str) -> NegotiatedTerms:
-    """Return the protocol and cipher that it prints for the first connection."""
+    """Return protocol and cipher of the first connection, from h2load's output."""
     terms = dict(_AGREED.findall(text))
     return NegotiatedTerms(
         tls_version=terms.get("TLS Protocol", ""),
@@ -267,7 +267,7 @@ def _agreed(text: str) -> NegotiatedTerms:
 
 
 def _standstill(completed_ns: NDArray[np.int64], lasted_s: float) -> tuple[str, ...]:
-    """Return whether it went on to the end: over HTTP/2 it opens no connection again."""
+    """Return a fault if h2load stopped early: over HTTP/2 it does not reopen connections."""
     if not len(completed_ns):
         return ()
     still_s = lasted_s - int(completed_ns.max()) / 1e9
@@ -275,8 +275,8 @@ def _standstill(completed_ns: NDArray[np.int64], lasted_s: float) -> tuple[str, 
         return ()
     return (
         (
-            f"h2load stood still for the last {still_s:.2f} s: it does not open again what the"
-            " server closed (keepalive_requests?); let connections live longer, or use --load"
+            f"h2load stood still for the last {still_s:.2f} s: it does not reopen connections that"
+            " the server closed (keepalive_requests?); let connections live longer, or use --load"
             " native"
         ),
     )
@@ -301,7 +301,7 @@ def _times(requests: tuple[Request, ...]) -> list[int]:
 
 
 def _uris(workload: Workload, seed: int) -> list[str]:
-    """The mix as the list that every connection goes through, in an order drawn from the seed."""
+    """Return the mix as a list for every connection, in a random order from the seed."""
     requests = workload.requests
     paths = [
         request.path
@@ -315,7 +315,7 @@ def _uris(workload: Workload, seed: int) -> list[str]:
 
 
 def _protocol(wire: Wire) -> list[str]:
-    """h2load does not verify certificates."""
+    """Return the options for the protocol; h2load does not verify certificates."""
     if wire.protocol == "http1":
         return ["--h1"]
     return [f"-m{wire.streams}", "--npn-list=h2"]

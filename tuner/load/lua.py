@@ -1,7 +1,7 @@
-r"""The Lua that wrk2 runs: which request comes next, and what is written at the end.
+r"""The Lua script for wrk2: the choice of requests, and the report at the end.
 
-Nothing of a workload becomes code: texts are written as Lua strings with every byte but plain
-characters escaped (Lua 5.1, 2.1: ``\ddd``).
+No part of a workload becomes code: texts are Lua strings with all bytes except plain characters
+escaped (Lua 5.1, 2.1: ``\ddd``).
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def script(requests: Sequence[Request], seed: int) -> str:
     """Return the script of one window.
 
     Args:
-        requests: the mix; an empty one asks for ``/``.
-        seed: of the choice between requests.
+        requests: the mix; an empty one requests ``/``.
+        seed: seed for the choice between requests.
     """
     return _mix(requests, seed) + _DONE
 

@@ -1,7 +1,7 @@
-"""The adapter for tuner-loadgen: one process per plan, one JSON line per window.
+"""The adapter for tuner-loadgen, with one process per plan and one JSON line per window.
 
-After every window the process receives whether to continue, so that nothing of tuner's own work
-(reading samples, the record, the decision to drop a candidate) happens while a window runs.
+After every window the process waits for tuner's answer, so that none of tuner's own work (reading
+samples, the record, the decision to drop a candidate) runs during a window.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from tuner.workload.workload import Workload
 _MAGIC = b"TNRS0001"
 _PRIORITY = -20
 _SILENCE_S = 30.0
-"""Longest silence beyond what the window itself may take; then the process is ended."""
+"""Longest silence in addition to the window's own time, before tuner ends the process."""
 
 Put = Callable[[str, str], str]
-"""Put a text under this name next to the generator; where it finds it."""
+"""Function that writes a named text on the generator's host and returns its path."""
 
 
 class NativeGenerator:
-    """Runs ``tuner-loadgen plan`` on this machine, or wherever ``place`` is.
+    """A generator that runs ``tuner-loadgen plan`` on the host of ``place``.
 
     Args:
-        binary: path of tuner-loadgen, where it runs.
-        cores: which CPUs offer the load and which serve; the ticker watches the latter.
-        rule: the stall rule, whose gap is what the generator reports as a stall.
-        place: where it runs; by default here.
+        binary: path of tuner-loadgen on its host.
+        cores: CPUs for the load and for the server; the ticker watches the latter.
+        rule: the stall rule; the generator reports gaps from its length on as stalls.
+        place: host of the generator; by default this machine.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class NativeGenerator:
         return NATIVE
 
     def refuses(self, workload: Workload, mode: Mode) -> str:  # noqa: ARG002 - the port's signature
-        """See ``LoadGenerator.refuses``: it was made for every load that a workload can ask."""
+        """Implement ``LoadGenerator.refuses``: it supports all workloads."""
         return ""
 
     def stalls(self, duration_s: float) -> Mapping[str, Any]:
@@ -141,7 +141,7 @@ class NativeGenerator:
     def _process(
         self, patience_s: float
     ) -> Iterator[tuple[subprocess.Popen[str], Callable[[], None]]]:
-        """The generator with a watchdog: ``touch`` says that it is alive."""
+        """Run the generator with a watchdog, which ``touch`` resets."""
         try:
             process = subprocess.Popen(
                 self._place.command("plan", "-", "--control"),
@@ -152,9 +152,9 @@ class NativeGenerator:
                 text=True,
             )
         except OSError as error:
-            raise InstrumentError(f"{self._binary} does not start: {error}") from error
+            raise InstrumentError(f"{self._binary} cannot be started: {error}") from error
         _prefer(process.pid)
-        # On another host it is SSH's own process that runs here.
+        # For another host the process here is SSH's own.
         self._pids = (process.pid,) if isinstance(self._place, LocalGeneratorHost) else ()
         alive = threading.Event()
         done = threading.Event()
@@ -189,16 +189,16 @@ class NativeGenerator:
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         except OSError as error:
-            raise InstrumentError(f"{self._binary} does not start: {error}") from error
+            raise InstrumentError(f"{self._binary} cannot be started: {error}") from error
         if done.returncode != 0:
             raise InstrumentError(f"{' '.join(command)}: {done.stderr.strip()}")
         return done.stdout.strip()
 
 
 def _prefer(pid: int) -> None:
-    """Let other processes wait for the generator, where that is allowed (sched(7)).
+    """Raise the generator's priority if that is allowed (sched(7)).
 
-    With autogroups niceness counts within one session only, so the session's is set as well.
+    With autogroups niceness applies only within a session, so the session's is set as well.
     """
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, pid, _PRIORITY)
@@ -206,7 +206,7 @@ def _prefer(pid: int) -> None:
 
 
 def _instance(wire: Wire, endpoint: Endpoint) -> dict[str, Any]:
-    """Return one instance of the plan; what is not asked for is left out."""
+    """Return one instance as fields of the plan, without unused ones."""
     fields: dict[str, Any] = {
         "id": endpoint.instance,
         "address": endpoint.address,
@@ -226,7 +226,7 @@ def _instance(wire: Wire, endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _asked(workload: Workload, spec: WindowSpec, put: Put) -> dict[str, Any]:
-    """Return one window of the plan."""
+    """Return one window as fields of the plan."""
     fields = {
         "id": spec.window_id,
         "instance": spec.instance,
@@ -263,7 +263,7 @@ def _schedule(arrival: Arrival, spec: WindowSpec, put: Put) -> dict[str, Any]:
     )
     if not len(instants):
         raise InstrumentError(
-            f"the recording {arrival.path} holds a pause longer than a window of"
+            f"the recording {arrival.path} has a pause longer than a window of"
             f" {spec.duration_s:g} s at {spec.rate_per_s:,.0f}/s; raise --rate or --time"
         )
     text = "".join(f"{instant:.9f}\n" for instant in instants)
@@ -295,7 +295,9 @@ def _write(process: subprocess.Popen[str], text: str) -> None:
         process.stdin.write(text + "\n")
         process.stdin.flush()
     except OSError as error:
-        raise InstrumentError(f"tuner-loadgen went away: {_last_words(process)}") from error
+        raise InstrumentError(
+            f"the connection to tuner-loadgen was lost: {_last_words(process)}"
+        ) from error
 
 
 def _lines(process: subprocess.Popen[str]) -> Iterator[Mapping[str, Any]]:
@@ -304,14 +306,16 @@ def _lines(process: subprocess.Popen[str]) -> Iterator[Mapping[str, Any]]:
         try:
             yield json.loads(line)
         except json.JSONDecodeError as error:
-            raise InstrumentError(f"tuner-loadgen wrote no JSON: {line[:200]!r}") from error
+            raise InstrumentError(
+                f"tuner-loadgen wrote a line that is not JSON: {line[:200]!r}"
+            ) from error
 
 
 def _last_words(process: subprocess.Popen[str]) -> str:
     process.kill()
     assert process.stderr is not None  # noqa: S101 - Popen was given a pipe
     words = process.stderr.read().strip()
-    return words or f"exit code {process.wait()}, no words (killed after a silence?)"
+    return words or f"exit code {process.wait()}, no message (killed after a silence?)"
 
 
 def _close(stream: IO[str] | None) -> None:
@@ -319,7 +323,7 @@ def _close(stream: IO[str] | None) -> None:
         try:
             stream.close()
         except OSError:
-            # The other end is gone; there is nothing left to be lost.
+            # The other end is gone, so nothing can be lost.
             return
 
 
@@ -333,10 +337,10 @@ def _control(answer: Next) -> str:
 
 
 def _window(line: Mapping[str, Any], place: GeneratorHost) -> RawWindow:
-    """Return one line of the generator's output as plain data; its samples are read and removed."""
+    """Parse one line of the generator's output; read and remove its samples."""
     stalls = line["stalls"]
     if line["samples"] is None:
-        # The generator goes on without them and says why.
+        # The generator continues without them and reports why.
         words = "; ".join(line["warnings"]) or "no reason given"
         raise InstrumentError(f"the generator could not write its samples: {words}")
     try:
@@ -347,7 +351,7 @@ def _window(line: Mapping[str, Any], place: GeneratorHost) -> RawWindow:
         window_id=line["id"],
         instance=line["instance"],
         mode=line["mode"],
-        # A profile and a recording have no single rate; what was offered is their mean.
+        # A profile and a recording have no single rate, so this is their mean.
         rate_per_s=line["rate_per_s"] or _mean_rate_per_s(line),
         connections=line["connections"],
         duration_s=line["duration_s"],
@@ -381,7 +385,7 @@ def _mean_rate_per_s(line: Mapping[str, Any]) -> float:
 
 
 def _agreed(line: Mapping[str, Any]) -> NegotiatedTerms:
-    """TLS and handshakes, as far as this version of the generator reports them."""
+    """Return TLS terms and handshakes, as far as this version of the generator reports them."""
     tls = line.get("tls") or {}
     opened = line.get("handshakes") or {}
     during, before = opened.get("during", {}), opened.get("before", {})
@@ -415,7 +419,7 @@ def read_samples(path: Path) -> Samples:
 
 
 def parse_samples(body: bytes, path: str) -> Samples:
-    """Columns from the bytes of a samples file.
+    """Parse the bytes of a samples file into columns.
 
     Raises:
         InstrumentError: it is cut short, or of another format.

@@ -1,4 +1,4 @@
-"""The place of the native generator: this machine, or another one."""
+"""The host of the native generator: this machine or another one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tuner.paths import temporary
 
 
 class GeneratorHost(Protocol):
-    """The place where a generator runs: this machine or another host."""
+    """The host of a generator: this machine or another one."""
 
     @property
     def watches_server(self) -> bool:
-        """True if the generator sees the server's cores and processes: it is on the same host."""
+        """True if the generator is on the server's host and can watch its cores and processes."""
         ...
 
     def command(self, *arguments: str) -> list[str]:
@@ -23,15 +23,15 @@ class GeneratorHost(Protocol):
         ...
 
     def folder(self) -> contextlib.AbstractContextManager[str]:
-        """Return a folder there, for the time of a plan."""
+        """Return a temporary folder there, for a plan."""
         ...
 
     def put(self, folder: str, name: str, content: bytes) -> str:
-        """Write a file in such a folder; its path there."""
+        """Write a file into such a folder; return its path there."""
         ...
 
     def finds(self, path: Path, folder: str) -> str:
-        """Return the path there of a file that is here: a copy in the folder, if one is needed."""
+        """Return the path there of a local file, which is copied to the folder if necessary."""
         ...
 
     def taken(self, path: str) -> bytes:

@@ -1,7 +1,7 @@
-"""Running somebody else's load generator for one window, and what that cost both sides.
+"""Running a third-party load generator for one window, with the CPU time of both sides.
 
-wrk2 and h2load take everything on their command line and say everything when they end, so
-one window is one process. It runs on the generator's CPUs, and is ended if it does not end.
+wrk2 and h2load take all input on the command line and report at their end, so one window is one
+process. It runs on the generator's CPUs, with a time limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEPT_WORDS = 500
 
 
 class HungProgramError(InstrumentError):
-    """A program that did not end by itself; it was ended."""
+    """A program that exceeded its time limit and was ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +37,16 @@ class CompletedProgram:
     started_unix_s: float
     elapsed_s: float
     cpu_s: float
-    """Its own CPU time, with all its threads."""
+    """CPU time of the program with all its threads."""
     server_cpu_s: float | None
-    """CPU time of the server's processes meanwhile; None where they cannot be read."""
+    """CPU time of the server's processes during the run; None if unreadable."""
     server_rss_bytes: int | None
     steal_s: float
-    """Time that the hypervisor took from any CPU meanwhile (proc(5), /proc/stat)."""
+    """Time that the hypervisor took from any CPU during the run (proc(5), /proc/stat)."""
 
     @property
     def words(self) -> str:
-        """The last of what it said."""
+        """End of its error output, or else of its output."""
         return (self.err.strip() or self.out.strip())[-_KEPT_WORDS:] or f"exit code {self.code}"
 
 
@@ -54,7 +54,7 @@ def find(name: str, hint: str) -> Path:
     """Return the program on the PATH.
 
     Raises:
-        InstrumentError: it is not there; ``hint`` says how to get it.
+        InstrumentError: it is missing; ``hint`` is the way to install it.
     """
     found = shutil.which(name)
     if found is None:
@@ -73,15 +73,15 @@ def run(
     """Run a program on some CPUs to its end.
 
     Args:
-        command: the program and its arguments.
-        cpus: what it is confined to, with all its threads.
-        pids: the server's processes, whose cost is watched.
-        patience_s: time after which it is ended.
-        folder: where it runs.
+        command: program and arguments.
+        cpus: CPUs for the program.
+        pids: the server's processes, for their CPU time.
+        patience_s: time limit.
+        folder: working folder.
 
     Raises:
-        StuckError: it did not end.
-        InstrumentError: it does not start.
+        HungProgramError: it exceeded its time limit.
+        InstrumentError: it cannot be started.
     """
     steal, own, servers = _stolen_s(), _children_cpu_s(), _cpu_s(pids)
     started_unix_s, begun = time.time(), time.monotonic()
@@ -97,7 +97,7 @@ def run(
                 errors="replace",
             )
     except OSError as error:
-        raise InstrumentError(f"{command[0]} does not start: {error}") from error
+        raise InstrumentError(f"{command[0]} cannot be started: {error}") from error
     with process:
         try:
             out, err = process.communicate(timeout=patience_s)
@@ -141,7 +141,7 @@ def _children_cpu_s() -> float:
 
 
 def _cpu_s(pids: Sequence[int]) -> float | None:
-    """User and system time of processes, fields 14 and 15 of /proc/PID/stat (proc(5))."""
+    """Return user and system time of processes, fields 14 and 15 of /proc/PID/stat (proc(5))."""
     total = 0
     for pid in pids:
         try:

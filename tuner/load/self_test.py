@@ -17,21 +17,21 @@ _UNFIT = 1
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """Its figures, as ``docs/instrument.md`` explains them. None: it could not be measured."""
+    """The figures of a self-test, see ``docs/instrument.md``; None: not measured."""
 
     fit: bool
     above_us: float | None
-    """Differences of p99 above this, between two windows, are not the instrument's."""
+    """Largest p99 difference between two windows due to the generator, µs."""
     noise_us: float | None
     pacing_us: float | None
     reasons: tuple[str, ...]
-    """Why it is not fit."""
+    """Reasons why the generator is not fit for use."""
     floor_p50_us: float | None
     floor_p99_us: float | None
     worst_error: float | None
     """Largest error of a percentile against theory, as a share."""
     open_per_s: float | None
-    """Highest offered rate that one thread held."""
+    """Highest offered rate that one thread sustained."""
     closed_per_s: float
     shared_core: bool
 
@@ -42,24 +42,24 @@ def self_test(binary: Path, cores: CoreSplit, for_s: float) -> SelfTest:
     Progress goes to standard error. Takes about ``for_s`` seconds.
 
     Raises:
-        InstrumentError: it does not start, or broke off without a report.
+        InstrumentError: it cannot be started, or ended without a report.
     """
-    # One thread on the first of the server's cores: the test measures the generator, not the host.
+    # The server has one thread on one core, because the test measures the generator, not the host.
     command = [str(binary), "self-test", "--json", "--for", f"{for_s:g}"]
     command += ["--cpus", _list(cores.generator), "--server-cpus", _list(cores.server[:1])]
     try:
-        # In a session of its own, so that it may take precedence over other processes.
+        # In its own session, so that it can take precedence over other processes.
         done = subprocess.run(
             command, stdout=subprocess.PIPE, text=True, check=False, start_new_session=True
         )
     except OSError as error:
-        raise InstrumentError(f"{binary} does not start: {error}") from error
+        raise InstrumentError(f"{binary} cannot be started: {error}") from error
     if done.returncode not in {0, _UNFIT}:
         raise InstrumentError(f"{' '.join(command)} ended with exit code {done.returncode}")
     try:
         return _read(json.loads(done.stdout))
     except (ValueError, KeyError, TypeError) as error:
-        raise InstrumentError(f"{' '.join(command)} gave no report: {error!r}") from error
+        raise InstrumentError(f"{' '.join(command)} printed no report: {error!r}") from error
 
 
 def _list(cpus: tuple[int, ...]) -> str:

@@ -1,4 +1,4 @@
-"""The windows of a plan one after another, for generators that measure one at a time."""
+"""Measurement of a plan's windows in sequence, for generators of single windows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def in_turn(
     measure: Callable[[Endpoint, WindowSpec], RawWindow],
     after: Callable[[RawWindow], Next],
 ) -> None:
-    """Measure what ``after`` leaves of the plan.
+    """Measure the windows of a plan, without instances that ``after`` drops.
 
     Args:
-        plan: its windows are measured in order.
-        measure: one window of one instance.
+        plan: the windows in order.
+        measure: function that measures one window of one instance.
         after: see ``LoadGenerator.run``.
 
     Raises:

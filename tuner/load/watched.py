@@ -1,8 +1,8 @@
-"""A generator on one host and the server on another: what was seen there completes each window.
+"""A generator and a server on different hosts, with observations of the server's host.
 
-The generator sees its own cores only. What the target's cores and the server's processes did is
-reported by the target (``tuner.hosts.watch``) in the gap after the window, and laid over it by the
-clocks (``tuner.measurement.clocks``).
+The generator sees only its own cores. The target reports on its cores and the server's processes
+(``tuner.hosts.watch``) in the gap after each window, and the clocks align both
+(``tuner.measurement.clocks``).
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ class Onlooker(Protocol):
     """An observer of the server's host while the load comes from another host."""
 
     def begin(self, plan: WindowPlan) -> None:
-        """Before the first window."""
+        """Prepare for the first window."""
         ...
 
     def completed(self, window: RawWindow) -> RawWindow:
-        """Return the window with the stalls of the server's cores, and what the server used."""
+        """Return the window with the stalls and the resource use of the server."""
         ...
 
     def go_on(self) -> None:
-        """Right before the next window."""
+        """Prepare for the next window."""
         ...
 
 
 class WatchedGenerator:
-    """The native generator on another host, with an onlooker on the target.
+    """The native generator on another host, with an observer on the target.
 
     Args:
         inner: the generator.
-        onlooker: at the target.
+        onlooker: the observer on the target.
     """
 
     def __init__(self, inner: NativeGenerator, onlooker: Onlooker) -> None:
@@ -60,7 +60,7 @@ class WatchedGenerator:
         return self._inner.refuses(workload, mode)
 
     def stalls(self, duration_s: float) -> Mapping[str, Any]:
-        """See ``WatchesStalls.stalls``: of the generator's cores."""
+        """Implement ``WatchesStalls.stalls`` for the generator's cores."""
         return self._inner.stalls(duration_s)
 
     def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:

@@ -1,12 +1,11 @@
-"""The adapter for the real wrk2 (https://github.com/giltene/wrk2), where the user has it.
+"""The adapter for the real wrk2 (https://github.com/giltene/wrk2), if installed.
 
-wrk2 corrects for coordinated omission, and its clock ticks in milliseconds: `epoll_wait` sleeps
-whole milliseconds, and what it overslept is charged to the server. At 5,000 requests/s to an idle
-server its p50 is many times the true one. Its figures therefore carry a label, and no verdict
-rests on a difference that is smaller than its tick.
+wrk2 corrects for coordinated omission, but its clock ticks in milliseconds: `epoll_wait` sleeps for
+whole milliseconds, and its oversleep counts as the server's time. At 5,000 requests/s to an idle
+server its p50 is many times the true one. Its figures therefore have a label, and no verdict rests
+on a difference below its tick.
 
-A Lua hook writes what wrk2 counted as JSON; the spectrum that it prints beside it is read too,
-and both must say the same.
+A Lua hook writes wrk2's counts as JSON. tuner also reads the printed spectrum, and both must agree.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ from tuner.workload.workload import Workload
 WRK2 = Instrument(
     load="wrk2",
     tells_stalls=False,
-    checks="nothing but statuses over 399",
+    checks="statuses over 399 only",
     label="±1 ms, includes the tool's own oversleep",
     resolution_us=1_000.0,
 )
 
 _HINT = "build it from https://github.com/giltene/wrk2 and call it wrk2, or use --load native"
 _CALIBRATION_S = 10.0
-"""wrk2 empties its histograms after this time, and 5 ms for each connection more."""
+"""Time until wrk2 empties its histograms, plus 5 ms per connection."""
 _CONNECT_DELAY_S = 0.005
 """Delay between its connections (wrk.c, delayed_initial_connect)."""
 _SATURATING_PER_S = 1_000_000_000
-"""wrk2 has no closed loop. Offered this much, each connection asks again as soon as it can."""
+"""Offered rate for a closed loop, which wrk2 lacks: each connection sends without pause."""
 _STARTUP_S = 30.0
 _CORRECTED, _UNCORRECTED = "Recorded Latency", "Uncorrected Latency"
 _HEADING = re.compile(r"Latency Distribution \(HdrHistogram - (Recorded|Uncorrected) Latency")
@@ -59,14 +58,14 @@ _ERROR_KINDS = {"connect": "connect_failed", "read": "reset", "write": "write"}
 
 
 class Wrk2Generator:
-    """Runs wrk2 on this machine, once for every window.
+    """A generator that runs wrk2 on this machine, once per window.
 
     Args:
-        cores: which CPUs offer the load.
-        binary: path of wrk2; by default what the PATH has under that name.
+        cores: CPUs for the load.
+        binary: path of wrk2; by default from the PATH.
 
     Raises:
-        InstrumentError: there is none.
+        InstrumentError: wrk2 is missing.
     """
 
     def __init__(self, cores: CoreSplit, binary: Path | None = None) -> None:
@@ -75,7 +74,7 @@ class Wrk2Generator:
 
     @property
     def name(self) -> str:
-        """See ``LoadGenerator.name``. wrk2's own version is wrk's, which says little."""
+        """Implement ``LoadGenerator.name``, without wrk2's version, which is wrk's."""
         return f"wrk2 ({self._binary})"
 
     @property
@@ -86,11 +85,13 @@ class Wrk2Generator:
     def refuses(self, workload: Workload, mode: Mode) -> str:  # noqa: ARG002 - the port's signature
         """Implement ``LoadGenerator.refuses``."""
         if workload.wire != Wire():
-            return f"speaks cleartext HTTP/1.1 only, and the workload asks {workload.wire.words}"
+            return f"supports only cleartext HTTP/1.1, and the workload needs {workload.wire.words}"
         if not isinstance(workload.arrival, str):
-            return f"offers one rate in even arrivals, and the workload has {workload.arrival}"
+            return (
+                f"offers only one rate with even arrivals, and the workload has {workload.arrival}"
+            )
         if any((request.expect_status or 200) > 399 for request in workload.requests):
-            return "calls every status over 399 an error, and this workload expects one"
+            return "counts every status over 399 as an error, and this workload expects one"
         return ""
 
     def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
@@ -119,15 +120,15 @@ class Wrk2Generator:
             patience_s=lasts_s + workload.timeout_s + _STARTUP_S,
             folder=folder,
         )
-        output = _told(ended, lasts_s)
+        output = _output_of(ended, lasts_s)
         return _raw(output, ended, workload, spec, threads)
 
 
 def lasting_s(spec: WindowSpec, connections: int) -> int:
-    """Return wrk2's duration for a window: whole seconds, since it takes no others.
+    """Return wrk2's duration for a window, in whole seconds.
 
-    It empties its histograms once, after ten seconds and 5 ms for each connection. A run is
-    therefore short enough not to come there, or longer by as much.
+    wrk2 empties its histograms once, after ten seconds plus 5 ms per connection. So a run either
+    ends before that or is longer by that time.
     """
     whole_s = max(1, math.ceil(spec.warmup_s + spec.duration_s))
     if whole_s < _CALIBRATION_S:
@@ -136,7 +137,7 @@ def lasting_s(spec: WindowSpec, connections: int) -> int:
 
 
 def offered(rate_per_s: float, lasted_s: float, connections: int, threads: int) -> int:
-    """Requests that wrk2 meant to send: every connection begins 5 ms after the one before it.
+    """Return the requests that wrk2 meant to send; its connections begin 5 ms apart.
 
     Each thread opens its own share of the connections, so on average one begins half a share
     late.
@@ -150,11 +151,11 @@ class PercentileSpectrum:
     """One percentile spectrum of wrk2's text, or of the hook: latencies by rank."""
 
     ranks: tuple[int, ...]
-    """Requests that took at most each latency, ascending."""
+    """Cumulative counts of requests for each latency, ascending."""
     values_us: tuple[float, ...]
 
     def counts(self) -> HistogramCounts:
-        """Return as a histogram: what lies between two ranks counts with the higher one's value."""
+        """Return a histogram; requests between two ranks count with the higher value."""
         if not self.ranks:
             return HistogramCounts.empty()
         ranks = np.asarray(self.ranks, np.int64)
@@ -163,9 +164,9 @@ class PercentileSpectrum:
         return HistogramCounts(values[between > 0], between[between > 0])
 
     def around_us(self, share: float) -> tuple[float, float]:
-        """Bounds of the latency that this share of the requests did not exceed; NaN if empty.
+        """Return bounds of the latency at a quantile; NaN if empty.
 
-        Between two rows a spectrum says no more than that latency lies between theirs.
+        Between two rows the spectrum only bounds the latency.
         """
         if not self.ranks:
             return math.nan, math.nan
@@ -175,11 +176,11 @@ class PercentileSpectrum:
 
 
 def read_spectra(text: str) -> dict[str, PercentileSpectrum]:
-    """Return the detailed spectra of wrk2's text, by what their heading calls them.
+    """Return the detailed spectra of wrk2's text, by heading.
 
-    Rows are always in ms, independent of the summary's unit. Headings are looked
-    for, not places: without a calibration, and with ``-U``, there are other lines. Rows that hold
-    no number (``-nan`` of an empty histogram) are passed over.
+    Rows are always in ms, independent of the summary's unit. The headings locate them, because
+    other lines appear without a calibration and with ``-U``. Rows without a number (``-nan`` of
+    an empty histogram) are skipped.
     """
     found: dict[str, tuple[list[int], list[float]]] = {}
     rows: tuple[list[int], list[float]] | None = None
@@ -198,7 +199,7 @@ def read_spectra(text: str) -> dict[str, PercentileSpectrum]:
 
 @dataclass(frozen=True, slots=True)
 class _Wrk2Output:
-    """One run of wrk2, from its hook and its text."""
+    """The output of one run of wrk2, from its hook and its text."""
 
     duration_s: float
     requests: int
@@ -209,9 +210,9 @@ class _Wrk2Output:
     service: PercentileSpectrum
 
 
-def _told(ended: program.CompletedProgram, lasts_s: int) -> _Wrk2Output:
+def _output_of(ended: program.CompletedProgram, lasts_s: int) -> _Wrk2Output:
     if "unable to connect" in ended.out + ended.err:
-        # wrk2 tries once before it begins, and ends at once.
+        # wrk2 makes one attempt before it begins, and ends at once.
         nothing = PercentileSpectrum((), ())
         return _Wrk2Output(float(lasts_s), 0, 0, {"connect_refused": 1}, 0, nothing, nothing)
     line = next((row for row in ended.out.splitlines() if row.startswith(REPORT)), None)
@@ -220,17 +221,19 @@ def _told(ended: program.CompletedProgram, lasts_s: int) -> _Wrk2Output:
     try:
         report = json.loads(line.removeprefix(REPORT))
     except json.JSONDecodeError as error:
-        raise InstrumentError(f"wrk2's hook wrote no JSON: {line[:200]!r}") from error
+        raise InstrumentError(
+            f"wrk2's hook wrote a line that is not JSON: {line[:200]!r}"
+        ) from error
     return read_report(report, read_spectra(ended.out))
 
 
 def read_report(
     report: Mapping[str, Any], spectra: Mapping[str, PercentileSpectrum]
 ) -> _Wrk2Output:
-    """Return the hook's report, held against the text.
+    """Parse the hook's report, and check it against the text.
 
     Raises:
-        InstrumentError: they do not say the same.
+        InstrumentError: the two disagree.
     """
     ranks = tuple((int(rank), float(value)) for rank, value in report["ranks"])
     corrected = PercentileSpectrum(tuple(r for r, _ in ranks), tuple(v for _, v in ranks))
@@ -241,14 +244,14 @@ def read_report(
         # The histogram has three digits, and the text three decimals of a millisecond.
         if not 0.998 * low - 1 <= ours <= 1.002 * high + 1:
             raise InstrumentError(
-                f"wrk2's JSON says {ours:.0f} µs for the quantile {share}, and its text {low:.0f}"
-                f" to {high:.0f} µs: neither is believed"
+                f"wrk2's JSON has {ours:.0f} µs for the quantile {share}, and its text {low:.0f}"
+                f" to {high:.0f} µs; they disagree, so neither is used"
             )
     kinds = report["errors"]
     errors = {kind: int(kinds[key]) for key, kind in _ERROR_KINDS.items() if kinds[key]}
     if kinds["status"]:
         errors["status_over_399"] = int(kinds["status"])
-    # wrk2 keeps the latencies of failed requests among the others, and cannot tell them apart.
+    # wrk2 mixes the latencies of failed requests with the others, without a distinction.
     mixed = bool(kinds["status"])
     nothing = PercentileSpectrum((), ())
     return _Wrk2Output(
@@ -277,10 +280,10 @@ def _raw(
         if closed
         else offered(spec.rate_per_s, output.duration_s, workload.connections, threads)
     )
-    # What is in flight at the end vanishes: one request for each connection is not a lost rate.
+    # Requests in flight at the end are not reported: one per connection is not a lost rate.
     missing = max(0, meant - output.requests - workload.connections - failed)
     service = output.service.counts()
-    # A wrk2 that found nobody listening ends at once, and is idle for the rest of the window.
+    # Without a listening server wrk2 ends at once, and is idle for the rest of the window.
     lasted_s = max(ended.elapsed_s, output.duration_s)
     return RawWindow(
         window_id=spec.window_id,
@@ -312,5 +315,5 @@ def _raw(
 
 
 def _threads(connections: int, cpus: int) -> int:
-    """As many as there are CPUs, and no more than divide the connections: the rest is dropped."""
+    """Return the number of threads: at most the CPUs, and a divisor of the connections."""
     return next(n for n in range(min(cpus, connections), 0, -1) if connections % n == 0)

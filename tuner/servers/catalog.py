@@ -15,14 +15,14 @@ from tuner.servers.server import Server
 SERVERS: Mapping[str, Server] = {
     name: cast("Server", import_module(f"tuner.servers.{name}")) for name in SERVER_NAMES
 }
-"""By name: the module of that name is the adapter."""
+"""Servers by name; the module of that name is the adapter."""
 
 
 def modules(pattern: str) -> dict[str, ModuleType]:
-    """Return the modules that only some servers have, by the server's name.
+    """Return the modules of a pattern by server; servers without one are left out.
 
     Args:
-        pattern: full name of the module, with ``{}`` where the server's stands.
+        pattern: full name of the module, with ``{}`` for the server's name.
     """
     found = {}
     for name in SERVER_NAMES:
@@ -30,7 +30,7 @@ def modules(pattern: str) -> dict[str, ModuleType]:
         try:
             found[name] = import_module(module)
         except ModuleNotFoundError as error:
-            # A module that is there may lack another one, which is a defect.
+            # An existing module that lacks another one is a defect.
             if not f"{module}.".startswith(f"{error.name}."):
                 raise
     return found
@@ -43,10 +43,10 @@ def server_of_file(path: PurePath) -> str:
 
 
 def server(name: str) -> Server:
-    """Return the server of that name.
+    """Return a server by name.
 
     Raises:
-        DefinitionError: there is none.
+        DefinitionError: the name is unknown.
     """
     if name not in SERVERS:
         raise DefinitionError(

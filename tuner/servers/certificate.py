@@ -1,7 +1,7 @@
-"""A certificate for the instances of a lab, signed by an authority of the lab's own.
+"""A certificate for the instances of a lab, signed by the lab's own authority.
 
-Both are made anew for every study and live as long as its lab. P-256 throughout: what most sites
-use, and small enough not to make every handshake a measurement of RSA.
+Both are new for every study and last as long as its lab. They use P-256, as most sites do, because
+handshakes with RSA would mostly measure RSA.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _ADDRESSES = ("127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """PEM texts."""
+    """A certificate chain as PEM texts."""
 
     ca: str
-    """Certificate of the authority: what the load generator trusts."""
+    """Certificate of the authority, which the load generator trusts."""
     chain: str
-    """The server's."""
+    """Certificate of the server."""
     key: str
 
 
 def make_certificate(name: str = "localhost") -> Certificate:
-    """Return an authority, and a certificate of it for the name, ``localhost`` and the loopback."""
-    # Imported here: it costs a noticeable part of a second, which cleartext need not pay.
+    """Return an authority and its certificate for the name, ``localhost`` and the loopback."""
+    # Imported here, because it takes noticeable time that cleartext must not spend.
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -45,7 +45,7 @@ def make_certificate(name: str = "localhost") -> Certificate:
             .issuer_name(authority)
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            # An hour of grace for a target whose clock is behind.
+            # An hour of grace for a target with a slow clock.
             .not_valid_before(now - dt.timedelta(hours=1))
             .not_valid_after(now + dt.timedelta(days=_VALID_DAYS))
         )

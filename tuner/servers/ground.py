@@ -1,4 +1,4 @@
-"""The ground that instances stand on: everything about the target that no configuration decides."""
+"""The layout of a target: everything about instances that the configuration does not decide."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tuner.workload.wire import Protocol
 LIVE_PATH = "/.tuner/live"
 """Path at which an instance answers with its configuration's digest."""
 TLS_FOLDER = "tls"
-"""Folder of the certificate in an instance's own."""
+"""Folder of the certificate in an instance's folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetGround:
-    """Folders, CPUs and neighbours of the instances on one target."""
+    """The folders, CPUs and backends of the instances on one target."""
 
     binary: str
     instances_dir: Path
     backends_dir: Path
     site_dir: Path
     cpus: tuple[int, ...]
-    """CPUs that the server is confined to."""
+    """CPUs of the server."""
     backend_cpus: tuple[int, ...]
     upstreams: tuple[str, ...]
-    """``host:port`` of the backends; empty where there are none."""
+    """``host:port`` of the backends; empty without any."""
     protocol: Protocol = "http1"
     certificate: Certificate | None = None
     """Certificate of the instances; None: cleartext."""
@@ -38,7 +38,7 @@ class TargetGround:
 
     @property
     def tls_files(self) -> Mapping[str, str]:
-        """The certificate's files by their path in an instance's folder; none in cleartext."""
+        """Return the certificate's files by path in an instance's folder; none in cleartext."""
         if self.certificate is None:
             return {}
         return {
@@ -47,12 +47,12 @@ class TargetGround:
         }
 
     def place(self, directory: Path, port: int, digest: str) -> Placement:
-        """Return the place of an instance, for any server.
+        """Return the placement of an instance, for any server.
 
         Args:
-            directory: the instance's own.
-            port: at ``address``.
-            digest: what it answers as a proof.
+            directory: folder of the instance.
+            port: port at ``address``.
+            digest: expected answer as the proof.
         """
         return Placement(
             listen=f"{self.address}:{port}",

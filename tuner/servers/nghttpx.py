@@ -1,7 +1,7 @@
-"""nghttpx, the proxy of nghttp2: a terminator of TLS and HTTP/2 in front of HTTP/1.1.
+"""nghttpx, the proxy of nghttp2, which terminates TLS and HTTP/2 in front of HTTP/1.1.
 
-It has no dry run, so a configuration is tried for a moment on a socket in the instance's folder.
-It answers nothing by itself, so the proof that an instance is live is its ``server`` header.
+It has no dry run, so validation starts it briefly on a socket in the instance's folder. It has no
+endpoint of its own, so the proof of a live instance is its ``server`` header.
 https://nghttp2.org/documentation/nghttpx.1.html
 """
 
@@ -31,7 +31,7 @@ file_name = usual_place.file
 _CANDIDATES = ("nghttpx", "/usr/sbin/nghttpx", "/usr/local/bin/nghttpx")
 _CHECKED = "check.conf"
 _CHECK_SOCKET = "run/check.sock"
-# Accepting comes before the certificate is read: a moment more shows whether it continues.
+# It accepts connections before it reads the certificate, so the check waits a moment longer.
 _CHECK = """
 "$1" --conf="$2" & pid=$!
 tries=150
@@ -50,11 +50,11 @@ exit 1
 
 
 def quote_nghttpx(value: object) -> str:
-    """Write one value: a line has one, and there are no quotes.
+    """Write one value; a line holds one value without quotes.
 
     Raises:
-        DefinitionError: ``,`` and ``;`` would begin another part of the value, blanks at its ends
-            would be lost, and a control character might begin another line.
+        DefinitionError: the value has ``,`` or ``;``, which begin another part, spaces at its ends,
+            which would be lost, or a control character, which might begin another line.
     """
     text = plain_text(value, on="yes", off="no")
     if any(char in text for char in ",;") or text != text.strip():
@@ -63,7 +63,7 @@ def quote_nghttpx(value: object) -> str:
 
 
 def write_nghttpx(parameter: Parameter, value: Value) -> str:
-    """Sizes as ``64K``, times as ``75s``, switches as ``yes`` and ``no``."""
+    """Format sizes as ``64K``, times as ``75s``, switches as ``yes`` and ``no``."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = parameter.format(value)
@@ -74,10 +74,10 @@ syntax = Syntax(server=name, suffix="conf", quote=quote_nghttpx, write=write_ngh
 
 
 def detect(binary: str | None = None) -> ServerFacts:
-    """Find nghttpx and ask what it is.
+    """Find nghttpx, and return its version.
 
     Raises:
-        HostError: there is none, or it does not answer; the message says what to install.
+        HostError: it is missing or does not answer; the message names the package.
     """
     found = find(
         (binary,) if binary else _CANDIDATES,
@@ -89,7 +89,7 @@ def detect(binary: str | None = None) -> ServerFacts:
 
 
 def parse_build(text: str, binary: str) -> ServerFacts:
-    """Read the text of ``nghttpx --version``."""
+    """Parse the output of ``nghttpx --version``."""
     found = version(r"nghttp2/([0-9]+(?:\.[0-9]+)+)", text, f"{binary} --version")
     return ServerFacts(name, binary, found, (), text.strip())
 
@@ -107,7 +107,7 @@ def instance(
     """Implement ``Server.instance``."""
     directory = ground.instances_dir / label
     placement = ground.place(directory, port, configuration.digest)
-    # The same on a socket, with its own words where they are read.
+    # The same on a socket, with errors on standard error.
     check = replace(
         placement, listen=f"unix:{_CHECK_SOCKET}", run_dir=f"{placement.run_dir}/check", log_dir=""
     )
@@ -145,5 +145,5 @@ def export_files(
     server: ServerFacts,  # noqa: ARG001
     placement: Placement = EXPORT,  # noqa: ARG001
 ) -> Mapping[str, str]:
-    """See ``Server.export_files``: its file says everything."""
+    """Implement ``Server.export_files``; there are none."""
     return {}

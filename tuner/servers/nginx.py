@@ -1,7 +1,7 @@
 """Nginx: found with ``nginx -V``, validated with ``nginx -t``, proved live by its own endpoint.
 
-A rejected reload silently keeps the old configuration, so a window is never measured on a
-promise: every instance is started afresh and must answer with its configuration's digest.
+A rejected reload silently keeps the old configuration, so every instance is started anew and must
+answer with its configuration's digest.
 https://nginx.org/en/docs/switches.html
 """
 
@@ -31,10 +31,10 @@ _CANDIDATES = ("nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/
 
 
 def detect(binary: str | None = None) -> ServerFacts:
-    """Find Nginx and ask what it is.
+    """Find Nginx, and return its version and modules.
 
     Raises:
-        HostError: there is none, or it does not answer; the message says what to install.
+        HostError: it is missing or does not answer; the message names the package.
     """
     found = find(
         (binary,) if binary else _CANDIDATES,
@@ -46,9 +46,9 @@ def detect(binary: str | None = None) -> ServerFacts:
 
 
 def parse_build(text: str, binary: str) -> ServerFacts:
-    """Read the text of ``nginx -V``."""
+    """Parse the output of ``nginx -V``."""
     found = version(r"nginx version: [^/]+/([0-9.]+)", text, f"{binary} -V")
-    # What is built as a dynamic module is there only where load_module asks for it.
+    # A dynamic module is available only with load_module.
     words = re.findall(r"--with-([a-z0-9_-]+)(?![a-z0-9_-]|=dynamic)", text)
     modules = tuple(sorted({word.removesuffix("_module") for word in words}))
     return ServerFacts(name, binary, found, modules, text.strip())
@@ -91,22 +91,22 @@ def export_files(
     server: ServerFacts,  # noqa: ARG001
     placement: Placement = EXPORT,  # noqa: ARG001
 ) -> Mapping[str, str]:
-    """See ``Server.export_files``: its file says everything."""
+    """Implement ``Server.export_files``; there are none."""
     return {}
 
 
 def spec(
     label: str, text: str, ground: TargetGround, directory: Path, *, port: int, live: str
 ) -> InstanceSpec:
-    """Return an Nginx with a configuration of this text, as an instance in a folder of its own.
+    """Return an Nginx instance with this configuration in its own folder.
 
     Args:
         label: unique in the block.
-        text: of the configuration.
-        ground: what it stands on.
-        directory: the instance's own.
-        port: on the loopback.
-        live: what it answers as a proof.
+        text: text of the configuration.
+        ground: layout of the target.
+        directory: folder of the instance.
+        port: port on the loopback.
+        live: expected answer as the proof.
     """
     config = directory / file_name
     error_log = directory / "logs" / "error.log"

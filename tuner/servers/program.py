@@ -1,4 +1,4 @@
-"""Finding a server's program, and asking it something: on this machine, or ``elsewhere``."""
+"""Finding and running a server's program, on this machine or ``elsewhere``."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _PATIENCE_S = 30.0
 
 
 class RemotePrograms(Protocol):
-    """Another host, on which programs are found and asked."""
+    """Another host for finding and running programs."""
 
     def which(self, name: str) -> str | None:
-        """Return path of a program there."""
+        """Return the path of a program there; None if missing."""
         ...
 
     def run_command(self, command: Sequence[str], stdin: str | None) -> tuple[int, str, str]:
-        """Exit code, standard output and standard error of a command there."""
+        """Run a command there; return exit code, standard output and standard error."""
         ...
 
 
 _HOST: ContextVar[RemotePrograms | None] = ContextVar("host", default=None)
-"""Not an argument: no server's adapter has to know that hosts other than this one exist."""
+"""A context variable, so that adapters of servers need not know about other hosts."""
 
 
 @contextlib.contextmanager
 def elsewhere(host: RemotePrograms) -> Iterator[None]:
-    """Meanwhile programs are found and asked on that host."""
+    """Find and run programs on that host inside the block."""
     token = _HOST.set(host)
     try:
         yield
@@ -42,10 +42,10 @@ def elsewhere(host: RemotePrograms) -> Iterator[None]:
 
 
 def find(candidates: Sequence[str], missing: str) -> str:
-    """Return the first that is a program, as a path.
+    """Return the path of the first candidate that is a program.
 
     Raises:
-        HostError: none is; ``missing`` is the message.
+        HostError: there is none; ``missing`` is the message.
     """
     host = _HOST.get()
     for candidate in candidates:
@@ -59,16 +59,16 @@ def version(pattern: str, text: str, command: str) -> str:
     """Return the version that a program reports.
 
     Args:
-        pattern: finds it, as its first group.
-        text: what was said.
-        command: what was asked, for the message.
+        pattern: pattern with the version as its first group.
+        text: output of the program.
+        command: the command, for the message.
 
     Raises:
-        HostError: there is none in it.
+        HostError: the output has no version.
     """
     found = re.search(pattern, text)
     if found is None:
-        raise HostError(f"{command} does not tell a version: {text[:200]!r}")
+        raise HostError(f"{command} does not print a version: {text[:200]!r}")
     return found.group(1)
 
 
@@ -76,7 +76,7 @@ def ask(*command: str, stdin: str | None = None) -> tuple[str, str]:
     """Return a program's standard output and standard error.
 
     Raises:
-        HostError: it failed, with its words.
+        HostError: it failed; the message has its output.
     """
     words = " ".join(command)
     host = _HOST.get()

@@ -1,7 +1,7 @@
-"""The port: what tuner needs of a server, whichever it is.
+"""The port for servers: what tuner needs of each.
 
-A module of this folder is an adapter: its names are the protocol's. ``docs/servers.md`` shows how
-one is added.
+Each module of this folder is an adapter with the protocol's names. ``docs/servers.md`` shows how to
+add one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tuner.workload.wire import Wire
 
 
 class Server(Protocol):
-    """One kind of server: found, asked, given a configuration, proved live, exported."""
+    """One kind of server: detection, configuration, proof that it is live, and export."""
 
     @property
     def name(self) -> str:
-        """As users call it, and as its folders in ``templates/`` and ``spaces/`` are called."""
+        """Name for users and for its folders in ``templates/`` and ``spaces/``."""
         ...
 
     @property
@@ -44,15 +44,15 @@ class Server(Protocol):
         ...
 
     def detect(self, binary: str | None = None) -> ServerFacts:
-        """Find the program and ask what it is and can do.
+        """Find the program, and return its version and features.
 
         Raises:
-            HostError: there is none, with what to install; or it does not answer.
+            HostError: it is missing (the message names the package) or does not answer.
         """
         ...
 
     def refuses(self, server: ServerFacts, wire: Wire) -> str:
-        """Why this build cannot speak what a workload asks, in words; empty if it can."""
+        """Return why this build lacks a workload's protocol, in words; empty if it has it."""
         ...
 
     def instance(
@@ -63,7 +63,7 @@ class Server(Protocol):
         ground: TargetGround,
         port: int,
     ) -> InstanceSpec:
-        """Return a configuration as an isolated instance on a port of its own.
+        """Return a configuration as an isolated instance on its own port.
 
         Raises:
             DefinitionError: the configuration cannot be written.
@@ -73,7 +73,7 @@ class Server(Protocol):
     def export_text(
         self, configuration: Configuration, space: Space, placement: Placement = EXPORT
     ) -> str:
-        """The configuration as a user would deploy it: usual paths and ports, no trace of a lab.
+        """Return the configuration for deployment, with usual paths and ports.
 
         Raises:
             DefinitionError: the configuration cannot be written, or does not fit the placement.
@@ -87,5 +87,5 @@ class Server(Protocol):
         server: ServerFacts,
         placement: Placement = EXPORT,
     ) -> Mapping[str, str]:
-        """Return further files of an export by name; mostly none."""
+        """Return further files of an export by name; usually none."""
         ...

@@ -1,4 +1,4 @@
-"""Puts a configuration to the server's own validator, without starting anything."""
+"""Validation of a configuration by the server itself, without a start."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from tuner.servers.ground import TargetGround
 from tuner.workload.workload import Workload
 
 _NOWHERE = "127.0.0.1:9"
-"""An upstream that is never asked: the port of the discard service (RFC 863)."""
+"""An upstream without requests: the port of the discard service (RFC 863)."""
 
 
 class TrialHost(Protocol):
-    """A host on which a configuration is tried out."""
+    """A host for validating configurations."""
 
     def folder(self) -> AbstractContextManager[str]:
-        """Return a new folder, which is taken away."""
+        """Return a temporary folder."""
         ...
 
     def put(self, path: str, content: bytes) -> None:
-        """Write a file, and the folders that it lies in."""
+        """Write a file, and create its folders."""
         ...
 
     def run_command(
         self, command: Sequence[str], *, cwd: str | None = None
     ) -> tuple[int, str, str]:
-        """Exit code, standard output and standard error of a command."""
+        """Run a command; return exit code, standard output and standard error."""
         ...
 
 
@@ -67,12 +67,12 @@ HERE = LocalTrialHost()
 
 
 def trial_ground(server: ServerFacts, workload: Workload, folder: Path) -> TargetGround:
-    """Ground to validate on, below one folder.
+    """Return a layout for validation, below one folder.
 
     Args:
-        server: whose program validates.
-        workload: what instances are for; decides on TLS, protocol and upstream.
-        folder: where instances are tried out, and the caller's to take away.
+        server: facts of the validating server.
+        workload: the workload, which decides on TLS, protocol and upstream.
+        folder: folder for the instances, which the caller removes.
     """
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     tls = workload.wire.tls
@@ -93,9 +93,9 @@ def refusal(spec: InstanceSpec, *, strict: bool = False, on: TrialHost = HERE) -
     """Return the server's refusal of an instance; empty if it accepts it.
 
     Args:
-        spec: its files are written into its folder.
-        strict: a warning counts too.
-        on: where the program is.
+        spec: the instance; its files are written into its folder.
+        strict: whether a warning counts as a refusal.
+        on: host with the program.
     """
     directory = Path(spec.directory)
     folders = [str(directory / name) for name in spec.folders]

@@ -14,15 +14,15 @@ class UsualPlace:
     path: str
     """Path of its configuration file."""
     validate: str
-    """Command that refuses a bad file, whose path stands where ``%s`` is; empty: it has none."""
+    """Command that refuses a bad file, with ``%s`` for its path; empty without one."""
     service: str
-    """systemd's unit."""
+    """Name of the systemd unit."""
     image: str
-    """Official container image, without the version; empty: there is none."""
+    """Official container image, without the version; empty without one."""
     environment: str = ""
-    """The exported file of variables for its process; empty: nothing belongs there."""
+    """Exported file of variables for its process; empty without one."""
     named: tuple[str, ...] = ()
-    """Patterns of file names, in lower case, that tell its configuration from other servers'."""
+    """Lower-case patterns of file names for configurations of this server."""
 
     @property
     def file(self) -> str:
@@ -30,5 +30,5 @@ class UsualPlace:
         return self.path.rpartition("/")[2]
 
     def claims(self, path: PurePath) -> bool:
-        """Return whether a file is a configuration of this server by its name."""
+        """Return whether the name of a file is one of this server's configurations."""
         return any(fnmatchcase(path.name.lower(), pattern) for pattern in self.named)
