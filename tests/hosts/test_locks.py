@@ -23,9 +23,10 @@ MINE = LockHolder(study="mine", folder="/here/studies/mine", tuner="host 1 1")
 OTHER = "other", "/there/studies/other", "host 2 2"
 HOLD = """
 import sys
-from tuner.hosts.locks import Holder, Locks, take_cores
+from tuner.hosts.locks import LockHolder, Locks, take_cores
 locks = Locks()
-print(take_cores(locks, map(int, sys.argv[2:]), Holder(0, *sys.argv[1].split("|"))).cpu, flush=True)
+holder = LockHolder(0, *sys.argv[1].split("|"))
+print(take_cores(locks, map(int, sys.argv[2:]), holder).cpu, flush=True)
 sys.stdin.read()
 """
 

@@ -355,5 +355,5 @@ def test_the_native_generator_watches_its_cores(tmp_path: Path) -> None:
 def test_a_generator_that_does_not_start_is_an_error_of_the_instrument(path: Path) -> None:
     """With its path."""
     cores = split_cores((0, 1), backend=False)
-    with pytest.raises(InstrumentError, match=f"{path} does not start"):
+    with pytest.raises(InstrumentError, match=f"{path} cannot be started"):
         _ = NativeGenerator(path, cores, StallRule()).name

@@ -100,7 +100,7 @@ def test_two_accounts_that_differ_are_both_refused() -> None:
     """A wrk2 whose hook means something else is not guessed at."""
     ranks = [[1, 300], [50, 1_900], [90, 20_000], [99, 1_200_000], [100, 1_300_000]]
     with pytest.raises(
-        InstrumentError, match=r"JSON says 1900 µs for the quantile 0\.5, and its text 900"
+        InstrumentError, match=r"JSON has 1900 µs for the quantile 0\.5, and its text 900"
     ):
         read_report({**REPORT, "ranks": ranks}, read_spectra(TEXT))
 

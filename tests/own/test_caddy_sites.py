@@ -142,7 +142,7 @@ def test_the_lab_touches_nothing_of_the_host(tmp_path: Path) -> None:
         "is changed in the lab: a file is written",
         "the lab asks nobody for certificates",
         "the workload's backend stands behind 127.0.0.1:3000",
-        "shop.example.com is asked over TLS",
+        "requests to shop.example.com use TLS",
         "1 other servers and 1 other sites are not",
     ):
         assert words in told
@@ -188,7 +188,7 @@ def test_what_only_json_can_say_is_exported_as_json(tmp_path: Path) -> None:
     files = made.export_files(tuned, bound.space, here())
     assert set(files) == {"caddy.json"}
     assert '"read_buffer_size": 65536' in files["caddy.json"]
-    assert made.export_text(tuned, bound.space).startswith("# Only caddy.json says it: ")
+    assert made.export_text(tuned, bound.space).startswith("# Only caddy.json can express it: ")
 
 
 def test_secrets_of_the_environment_are_kept_nowhere(

@@ -31,7 +31,7 @@ from tuner.machine.facts import ServerFacts
 from tuner.hosts.deployer import InstanceSpec
 from tuner.render.render import EXPORT, Placement, render
 from tuner.servers import nginx
-from tuner.servers.ground import Ground
+from tuner.servers.ground import TargetGround
 from tuner.servers.usual_place import UsualPlace
 from tuner.space.space import Space
 from tuner.render.syntax import NGINX
@@ -52,7 +52,7 @@ def refuses(server: ServerFacts, wire: Wire) -> str:
 
 
 def instance(
-    label: str, configuration: Configuration, space: Space, ground: Ground, port: int
+    label: str, configuration: Configuration, space: Space, ground: TargetGround, port: int
 ) -> InstanceSpec:
     directory = ground.instances_dir / label
     place = ground.place(directory, port, configuration.digest)

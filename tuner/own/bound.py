@@ -1,7 +1,7 @@
-"""A space bound to the user's own configuration, whichever server reads it.
+"""A space bound to the user's own configuration, for any server.
 
-A server brings groups of parameters, which know where these stand in its configuration; what a
-value is, what is left out and why, and what counts as a change, is the same for all.
+Each server has groups of parameters, which locate them in its configuration. Values, omitted
+parameters with their reasons, and changes are the same for all servers.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ _E = TypeVar("_E")
 
 
 class UnplaceableError(Exception):
-    """A parameter cannot be found, or not be changed safely; the message says why."""
+    """A parameter that cannot be found or changed safely; the message is the reason."""
 
 
 class FixedValue(str):
-    """A value that other settings of the user's need: part of the baseline, and never changed."""
+    """A value that other settings of the user need; it is never changed."""
 
     __slots__ = ()
 
 
 class Group(Protocol[_Scope_contra, _Edit_co]):
-    """Parameters that stand in one place, or that only make sense together."""
+    """Parameters with one place, or that belong together."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters."""
+        """Names of the parameters."""
         ...
 
     def read(self, scope: _Scope_contra) -> Mapping[str, str | None]:
-        """Return values in the configuration, by parameter; None where it sets none.
+        """Return the configured values by parameter; None for unset ones.
 
         Raises:
-            UnplacedError: it says something that cannot be changed by a rule.
+            UnplaceableError: no rule can change the configured value.
         """
         ...
 
     def edits(self, scope: _Scope_contra, wanted: Mapping[str, str]) -> Iterator[_Edit_co]:
-        """Yield the changes that make it say what is wanted.
+        """Yield the changes that set the wanted values.
 
         Args:
-            scope: where the parameters stand.
-            wanted: values as users write them; names that have no effect are left out.
+            scope: the part of the configuration with the parameters.
+            wanted: values in the user's notation, without parameters that have no effect.
         """
         ...
 
@@ -64,14 +64,14 @@ class BoundSpace:
     """A space with the user's configuration as one of its baselines."""
 
     space: Space
-    """Without the parameters that cannot be changed in this configuration."""
+    """The space without parameters that cannot be changed in this configuration."""
     baseline: Configuration
     configured: Mapping[str, Value]
-    """Value of each parameter: configured, or compiled in."""
+    """Configured or compiled-in value of each parameter."""
 
     @property
     def raised(self) -> Mapping[str, tuple[str, str]]:
-        """Settings that the load forces on the baseline: configured and needed value."""
+        """Settings of the baseline that the load needs to raise: configured and needed value."""
         return {
             name: (parameter.format(self.configured[name]), parameter.format(value))
             for name, value in self.baseline.items
@@ -90,18 +90,18 @@ def bind(
 ) -> BoundSpace:
     """Read every parameter's value from a configuration.
 
-    A parameter that cannot be read or changed is left out of the space with the reason, and so is
-    what depends on it: both arms of every comparison keep what the user wrote.
+    A parameter that cannot be read or changed is left out of the space with the reason, and so are
+    those that depend on it: both arms of every comparison keep the user's setting.
 
     Args:
         space: the parameters.
-        groups: where they stand.
+        groups: groups of the server.
         scope: the configuration.
-        unplaced: parameters that stand in no configuration, with the reason.
-        path: of the configuration, for messages.
+        unplaced: parameters that cannot be in a configuration, with the reason.
+        path: path of the configuration, for messages.
 
     Raises:
-        DefinitionError: nothing of the space is left.
+        DefinitionError: no parameter of the space is left.
     """
     configured: dict[str, Value] = {}
     lost: dict[str, str] = {}
@@ -115,9 +115,7 @@ def bind(
             lost.update(dict.fromkeys(names_of(space, group), f"stays as you have it: {error}"))
     for parameter in space.parameters:
         if parameter.name not in configured and parameter.name not in lost:
-            lost[parameter.name] = unplaced.get(
-                parameter.name, "cannot be looked for in a file of yours"
-            )
+            lost[parameter.name] = unplaced.get(parameter.name, "cannot be located in your files")
         for name in _needed(parameter):
             if name in lost and parameter.name not in lost:
                 lost[parameter.name] = f"depends on {name}, which is left out"
@@ -151,15 +149,15 @@ def changed(
     reference: Configuration | None = None,
     apart: Callable[[Group[_S, _E]], bool] = lambda _: False,
 ) -> Iterator[tuple[Group[_S, _E], Mapping[str, str]]]:
-    """Yield the groups that a configuration changes, with the values wanted of each.
+    """Yield the groups that a configuration changes, with their wanted values.
 
     Args:
-        bound: the space and what the user's files say.
-        groups: where its parameters stand.
-        configuration: what is wanted.
-        reference: what counts as the user's own; by default what the files say. The baseline
-            differs from that where a floor of the lab raised a value.
-        apart: groups whose parameters need nothing of each other: only what changes is wanted.
+        bound: the space with the user's values.
+        groups: groups of the server.
+        configuration: the wanted configuration.
+        reference: the user's own configuration; by default the values of the files. The baseline
+            differs from them where a floor of the lab raised a value.
+        apart: groups of independent parameters, of which only the changed ones are wanted.
     """
     values = configuration.values
     before = (
@@ -178,7 +176,7 @@ def changed(
 
 
 def groups_of(space: Space, groups: Sequence[Group[_S, _E]]) -> Iterator[Group[_S, _E]]:
-    """Yield the groups that hold parameters of a space."""
+    """Yield the groups with parameters of a space."""
     return (group for group in groups if names_of(space, group))
 
 
@@ -200,9 +198,9 @@ def _values(
         try:
             found[name] = parameter.read(text)
         except ValueError:
-            raise UnplaceableError(f"{name} is {text}, which the search has no word for") from None
+            raise UnplaceableError(f"{name} is {text}, which the space cannot express") from None
         if parameter.kind == "choice" and text not in (*parameter.choices, *parameter.special):
-            raise UnplaceableError(f"{name} is {text}; known are {parameter.allowed}")
+            raise UnplaceableError(f"{name} is {text}; allowed: {parameter.allowed}")
     return found
 
 
@@ -213,8 +211,8 @@ def _needed(parameter: Parameter) -> list[str]:
 
 
 def _own(parameter: Parameter, value: Value, *, stays: bool) -> Parameter:
-    """The parameter with the user's value as a default, which is allowed whatever the range."""
-    # What is fixed is as the user has it, whatever baseline stands beside theirs.
+    """Return the parameter with the user's value as a default, even outside the range."""
+    # A fixed parameter has the user's value in every baseline.
     if stays or parameter.role == "fixed":
         every = dict.fromkeys((*parameter.defaults, OWN), value)
         return replace(parameter, role="fixed", defaults=every)

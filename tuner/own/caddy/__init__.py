@@ -1,1 +1,1 @@
-"""The user's own Caddy: its Caddyfile or JSON read, changed where parameters stand, and patched."""
+"""The user's own Caddy: its Caddyfile or JSON, with parameters, and patches of it."""

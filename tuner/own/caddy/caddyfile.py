@@ -1,6 +1,6 @@
-"""A Caddyfile with what it imports, its lines by where they stand, and changes of its text.
+"""A Caddyfile with its imports, positions of its lines, and changes of its text.
 
-Only what is needed to find a line and to change it. What a line means, Caddy itself says.
+The module only locates and changes lines. Caddy itself interprets them.
 """
 
 from __future__ import annotations
@@ -25,29 +25,28 @@ Spot = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A line that is wanted in the block of another, with the blocks between."""
+    """A wanted line in the block of another one, with the blocks between."""
 
     name: str
     args: tuple[str, ...] | None
-    """As they are to be written; None: the line goes."""
+    """Arguments to write; None: remove the line."""
     within: tuple[tuple[str, ...], ...] = ()
-    """Words of the blocks around it: ``(("transport", "http"),)``."""
+    """Words of the enclosing blocks: ``(("transport", "http"),)``."""
     formats: tuple[str, ...] = ()
-    """All formats of an ``encode``, in order: they stand in its line, or one by one in its block,
-    and only there with a level."""
+    """All formats of an ``encode``, in order: in its line, or in its block with levels."""
     repeated: bool = False
-    """True if lines of this name stand beside each other, each with its own arguments."""
+    """True if several lines of this name with different arguments can coexist."""
 
 
 def read(main: str, home: Home) -> dict[str, str]:
-    """Return the main file and all that it imports, by absolute path.
+    """Return the main file and its imports, by absolute path.
 
     Args:
-        main: absolute.
-        home: the host whose files they are.
+        main: absolute path of the main file.
+        home: the host of the files.
 
     Raises:
-        DefinitionError: a file cannot be read, or is not understood; with its line.
+        DefinitionError: a file cannot be read or parsed, with its line.
     """
     texts: dict[str, str] = {}
     _read(main, texts, home, 0)
@@ -55,26 +54,26 @@ def read(main: str, home: Home) -> dict[str, str]:
 
 
 def spots(lines: Sequence[Line], above: Spot = ()) -> Iterator[tuple[Spot, Line]]:
-    """Yield every line with where it stands."""
+    """Yield every line with its position."""
     for index, line in enumerate(lines):
         yield (*above, index), line
         yield from spots(line.lines, (*above, index))
 
 
 def at(lines: Sequence[Line], spot: Spot) -> Line:
-    """Return the line that stands there."""
+    """Return the line at a position."""
     line = lines[spot[0]]
     return at(line.lines, spot[1:]) if spot[1:] else line
 
 
 def change(text: str, spot: Spot, setting: Setting) -> str:
-    """The text with a setting in the block of the line at ``spot``; all else stays as it is."""
+    """Return the text with a setting in the block of the line at ``spot``."""
     line = at(parse(text), spot)
     return _applied(text, _pieces(text, line, setting))
 
 
 def change_global(text: str, words: tuple[str, ...], setting: Setting) -> str:
-    """The text with a setting in a new block of the global options, which are made if missing."""
+    """Return the text with a setting in a new block of the global options."""
     lines = parse(text)
     inner = Setting(setting.name, setting.args, (words, *setting.within))
     for line in lines:
@@ -85,13 +84,13 @@ def change_global(text: str, words: tuple[str, ...], setting: Setting) -> str:
 
 
 def with_imports(text: str, file: str, folder: str, home: Home) -> str:
-    """Return the text with its imports of files pointing below a folder, where copies of them lie.
+    """Return the text with its file imports redirected to copies below a folder.
 
     Args:
-        text: of the file.
+        text: text of the file.
         file: its absolute path.
-        folder: of the copies.
-        home: the host whose files they are.
+        folder: folder of the copies.
+        home: the host of the files.
     """
     found = _file_imports(parse(text, file), file, home)
     return _applied(
@@ -100,7 +99,7 @@ def with_imports(text: str, file: str, folder: str, home: Home) -> str:
 
 
 def inlined(texts: Mapping[str, str], file: str, home: Home) -> str:
-    """A file with what it imports in place; imports with arguments stay, as they are not copies."""
+    """Return a file with its imports inlined, except imports with arguments."""
     text = texts[file]
     lines = parse(text, file)
     alone = {line.words[1].start for _, line in spots(lines) if len(line.words) == 2}
@@ -118,12 +117,12 @@ def inlined(texts: Mapping[str, str], file: str, home: Home) -> str:
 
 
 def variables(text: str) -> set[str]:
-    """Return the names of the environment's variables that a text is put together of."""
+    """Return the names of the environment variables that a text uses."""
     return {found[1] for found in _VARIABLE.finditer(text)}
 
 
 def unset(text: str, home: Home) -> list[str]:
-    """The variables of a text that have neither a value nor one of their own to fall back."""
+    """Return the variables of a text without a value and a default."""
     bare = {found[1] for found in _VARIABLE.finditer(text) if found[2] is None}
     return sorted(name for name in bare if not home.variables.get(name))
 
@@ -139,7 +138,7 @@ def _read(path: str, texts: dict[str, str], home: Home, depth: int) -> None:
     try:
         texts[path] = home.read(path).decode("utf-8", "surrogateescape")
     except IsADirectoryError:
-        # A star means folders too, which Caddy passes over.
+        # A star also matches folders, which Caddy skips.
         return
     except OSError as error:
         raise DefinitionError(f"cannot be read: {error.strerror}", path=path) from None
@@ -157,8 +156,8 @@ def _file_imports(lines: Sequence[Line], file: str, home: Home) -> Iterator[tupl
             lambda found: home.variables.get(found[1], found[2] or ""), line.words[1].plain
         )
         pattern = os.path.normpath(Path(file).parent / wanted)
-        # A snippet goes before a file, and may stand in another one. What is put together of
-        # arguments is known to Caddy alone.
+        # A snippet takes precedence over a file, and may be defined in another one. Only Caddy can
+        # resolve names from arguments.
         if f"({wanted})" not in snippets and "{" not in wanted and home.matches(pattern):
             yield line.words[1], pattern
 
@@ -186,7 +185,7 @@ def _pieces(text: str, line: Line, setting: Setting) -> list[_Piece]:
 
 def _formats(text: str, line: Line, setting: Setting) -> list[_Piece]:
     """Return ``encode zstd gzip`` with a level: the formats move into a block."""
-    # A matcher stands before them, and stays.
+    # A matcher before them stays.
     stays = [word for word in line.words if word.plain not in setting.formats]
     args = " ".join(("", *(setting.args or ())))
     rows = [f"{name}{args if name == setting.name else ''}" for name in setting.formats]
@@ -204,7 +203,7 @@ def _nested(setting: Setting, indent: str) -> list[str]:
 
 
 def _added(text: str, line: Line, rows: Sequence[str]) -> list[_Piece]:
-    """Return lines at the end of a block, which is opened if there is none."""
+    """Return lines for the end of a block, with a new block if it is missing."""
     newline, start = _newline(text), line.words[0].start if line.words else _brace(line).start
     own = _indent_of(text, start)
     step = _step_of(text)
@@ -214,7 +213,7 @@ def _added(text: str, line: Line, rows: Sequence[str]) -> list[_Piece]:
         stop = text.find("\n", end)
         stop = len(text) if stop < 0 else stop - (text[stop - 1] == "\r")
         body = "".join(f"{newline}{own}{step}{row}" for row in rows) + f"{newline}{own}}}"
-        # A comment behind the words stays on their line.
+        # A comment after the words stays on their line.
         return [(end, end, f" {{{body}")] if end == stop else [(end, end, " {"), (stop, stop, body)]
     assert line.closed is not None  # noqa: S101 - what was opened was closed
     indent = own + step

@@ -1,7 +1,7 @@
-"""The user's own Caddy where it is: its files with other values, on its own ports.
+"""The user's own Caddy in place: its files with other values, on its own ports.
 
-Nothing is added to the files: that the service runs with them is proved by its administration,
-which tells the very JSON that Caddy makes of them.
+Nothing is added to the files: the admin endpoint proves that the service runs with them, because it
+returns the same JSON as ``caddy adapt``.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _ASIDE: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class InPlaceConfiguration(server.CaddyOwnConfiguration):
-    """A configuration that was read where it is in force."""
+    """A configuration of a running service."""
 
     def adapt(self, space: Space, server: ServerFacts) -> tuple[InPlaceCaddy, tuple[str, ...]]:
         """Implement ``OwnConfiguration.adapt``: nothing differs, so nothing is tried out here.
 
         Raises:
-            DefinitionError: nothing in it can be tuned, or it cannot be changed and asked in place.
+            DefinitionError: it has no tunable parameter, or cannot be tuned in place.
         """
         origin, found = self.origin, self.serving
         bound = bind(space, origin, found, _ASIDE)
@@ -50,7 +50,7 @@ class InPlaceConfiguration(server.CaddyOwnConfiguration):
         refuse_raised(bound, origin.file)
         if look(origin.config, ("admin", "disabled")):
             raise DefinitionError(
-                "admin off: in place, Caddy's administration proves what it runs with; let it"
+                "admin off: in place, Caddy's admin endpoint proves its configuration; let it"
                 " listen on a socket: admin unix//run/caddy/admin.sock",
                 path=origin.file,
             )
@@ -61,13 +61,13 @@ class InPlaceConfiguration(server.CaddyOwnConfiguration):
         count = len(origin.texts)
         notes = [f"own configuration: {origin.file}, {count} file{'s' * (count > 1)} of the target"]
         if found.tls:
-            notes.append(f"{found.words} is asked over TLS")
+            notes.append(f"requests to {found.words} use TLS")
         return made, tuple(notes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlaceCaddy(server.OwnCaddy):
-    """Behind ``tuner.own.server.OwnServer``: instances are the host's service with other files."""
+    """An ``OwnServer`` with the host's service as instances, with other files."""
 
     socket: Socket
     binary: str
@@ -80,7 +80,7 @@ class InPlaceCaddy(server.OwnCaddy):
         ground: TargetGround,  # noqa: ARG002 - it stands where it always stood
         port: int,  # noqa: ARG002 - its own
     ) -> InstanceSpec:
-        """See ``Server``: absolute files, and a service that is there already."""
+        """Implement ``Server``, with absolute paths and the existing service."""
         validate, adapted = caddy.service_commands(self.own.origin.file, self.binary)
         return InstanceSpec(
             instance=label,
@@ -99,10 +99,10 @@ class InPlaceCaddy(server.OwnCaddy):
         )
 
     def files(self, configuration: Configuration) -> dict[str, str]:
-        """The texts of the files that differ from those found, by path without the first slash.
+        """Return the changed files by path without the first slash.
 
         Raises:
-            DefinitionError: a Caddyfile cannot say it, or a file is not UTF-8.
+            DefinitionError: a Caddyfile cannot express it, or a file is not UTF-8.
         """
         changed = self.changed(configuration)
         if isinstance(changed, InexpressibleError):
@@ -113,15 +113,15 @@ class InPlaceCaddy(server.OwnCaddy):
 
 
 def read(wishes: OwnOptions, workload: Workload, home: Home) -> InPlaceConfiguration:
-    """Read the configuration of a host's service, and find what the workload reaches.
+    """Read the configuration of a host's service, and locate the workload's site in it.
 
     Args:
-        wishes: ``config`` is absolute.
-        workload: of the service's own content.
+        wishes: options with an absolute ``config``.
+        workload: workload for the service's own content.
         home: the host.
 
     Raises:
-        DefinitionError: at file, and line if Caddy tells it.
+        DefinitionError: an error with the file, and the line if Caddy reports it.
     """
     found = server.read(wishes, workload, home, either=True)
     name = askable([wishes.server_name, found.serving.host])
@@ -130,7 +130,7 @@ def read(wishes: OwnOptions, workload: Workload, home: Home) -> InPlaceConfigura
 
 
 def _socket(own: InPlaceConfiguration) -> Socket:
-    """Return the site's socket: the first address that another host reaches.
+    """Return the site's socket: the first address that other hosts can reach.
 
     Raises:
         DefinitionError: there is none.

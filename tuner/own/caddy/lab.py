@@ -1,8 +1,8 @@
-"""The user's Caddy in the lab: what must be another there, and what cannot be carried over.
+"""The user's Caddy in the lab: replaced settings, and omitted ones.
 
-Only what would touch the user's host, files, ports, certificates or neighbours is replaced, and
-what would keep the workload from being answered is left out. All else is served as it stands. Both
-arms of a comparison are changed alike.
+Settings that would touch the user's host, files, ports, certificates or upstreams are replaced, and
+settings that would block the workload are left out. Everything else stays. Both arms of a
+comparison change alike.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from tuner.own.caddy.serving import CaddyServing, covers, is_gate, is_http
 from tuner.own.caddy.tree import Json, Place, look, written
 
 NOBODY = "127.0.0.1:9"
-"""The port of the discard protocol (RFC 863), where nothing listens: what stands for servers
-behind the user's that the lab does not have."""
+"""The port of the discard protocol (RFC 863), without a listener: the substitute for upstreams that
+the lab does not have."""
 _GRACE_NS = 3_000_000_000
-"""Without it, an instance waits for its clients as long as they like."""
+"""Grace period of an instance's shutdown, which is unlimited by default."""
 _APPS = ("http", "tls")
 
 
 @dataclass(frozen=True, slots=True)
 class CaddyLabSlot:
-    """The place of an instance in the lab."""
+    """The environment of an instance in the lab."""
 
     address: str
     """``127.0.0.1:18080``."""
     admin: str
-    """Socket of administration, relative to the instance's folder."""
+    """Admin socket, relative to the instance's folder."""
     run_dir: str
     log_dir: str
     backends: tuple[str, ...]
-    """``127.0.0.1:18079``; empty: the workload has none."""
+    """Addresses such as ``127.0.0.1:18079``; empty if the workload has no backend."""
     root: str
-    """Document root in the place of the site's; empty: as the configuration says."""
+    """Document root instead of the site's; empty: the configuration's."""
     tls_dir: str
     """Folder of the lab's certificate; empty: cleartext."""
     keep_upstreams: bool
@@ -47,7 +47,7 @@ class CaddyLabSlot:
 
 @dataclass(frozen=True, slots=True)
 class CaddyLabConfiguration:
-    """A configuration as the lab serves it."""
+    """A configuration adapted to the lab."""
 
     config: Json
     notes: tuple[str, ...]
@@ -57,13 +57,13 @@ class CaddyLabConfiguration:
 def carry(
     origin: Origin, serving: CaddyServing, config: Json, stand: CaddyLabSlot
 ) -> CaddyLabConfiguration:
-    """Return the configuration, changed or not, as an instance of the lab.
+    """Return a configuration adapted to an instance of the lab.
 
     Args:
         origin: the user's configuration.
-        serving: what of it the workload reaches.
-        config: the same with the values of one candidate.
-        stand: where the instance stands.
+        serving: the part of it that the workload reaches.
+        config: the configuration with the values of one candidate.
+        stand: environment of the instance.
     """
     carrier = _CaddyLabBuilder(origin, serving, stand)
     made = carrier.whole(config)
@@ -90,7 +90,7 @@ _POLICY_GONE = {
 }
 
 _UNNAMED = {"default_sni": "localhost"}
-"""Whoever asks an address by no name, as for the proof, gets the lab's certificate too."""
+"""Requests without a name, as for the proof, also get the lab's certificate."""
 
 
 class _CaddyLabBuilder:
@@ -138,7 +138,7 @@ class _CaddyLabBuilder:
         return made
 
     def logging(self, logging: Mapping[str, Any]) -> Json:
-        """Return all logs into files of the lab; who logs what, and how, stays."""
+        """Return the logs with files of the lab; loggers and formats stay."""
         logs = {}
         for name, log in {"default": {}, **(logging.get("logs") or {})}.items():
             writer = log.get("writer") or {}
@@ -146,7 +146,7 @@ class _CaddyLabBuilder:
             if output == "discard":
                 logs[name] = log
                 continue
-            # The lab reads there why an instance does not start.
+            # The lab reads this log if an instance does not start.
             said = "error.log" if name == "default" else PurePath(f"{name}.log").name
             new = {"output": "file", "filename": f"{self.stand.log_dir}/{said}"}
             if output not in ("file", "stderr", "stdout"):
@@ -156,7 +156,7 @@ class _CaddyLabBuilder:
         return {"logs": logs}
 
     def server(self, server: Mapping[str, Any]) -> Json:
-        """Return the chosen server, at the lab's address, with the chosen site alone."""
+        """Return the chosen server at the lab's address, with only the chosen site."""
         place = self.serving.server
         made: dict[str, Any] = {
             key: value for key, value in server.items() if key not in _SERVER_GONE
@@ -209,7 +209,7 @@ class _CaddyLabBuilder:
         return _UNNAMED
 
     def tls(self, tls: Mapping[str, Any]) -> Json:
-        """Return the lab's certificate, and what of the sessions is the user's."""
+        """Return the lab's certificate with the user's settings for sessions."""
         folder = self.stand.tls_dir
         self.notes.append(
             f"{self.serving.words}: the lab's own certificate (ECDSA P-256) is shown instead of"
@@ -220,7 +220,7 @@ class _CaddyLabBuilder:
         return {**kept, "certificates": {"load_files": load}, "disable_ocsp_stapling": True}
 
     def logs(self, server: Mapping[str, Any]) -> Json:
-        """Return the site's log, whatever host the load generator asks for; None: there is none."""
+        """Return the site's log for any host name; None without one."""
         logs = server.get("logs")
         if logs is None:
             return None
@@ -243,7 +243,7 @@ class _CaddyLabBuilder:
     # --- routes -----------------------------------------------------------------------------
 
     def routes(self, place: Place, routes: Sequence[Mapping[str, Any]]) -> list[Json]:
-        """Return the routes that can be met at the chosen site."""
+        """Return the routes that can match at the chosen site."""
         made = []
         for index, route in enumerate(routes):
             here = (*place, index)
@@ -271,14 +271,14 @@ class _CaddyLabBuilder:
         ]
 
     def handler(self, place: Place, handler: Mapping[str, Any]) -> Iterator[Json]:
-        """Yield a handler as the lab has it; nothing if it is left out."""
+        """Yield a handler adapted to the lab; nothing if it is left out."""
         match handler.get("handler"):
             case "authentication":
                 self._say(place, "the workload has no password")
             case "reverse_proxy" if is_gate(handler):
-                self._say(place, "nobody is there to be asked whether a request may pass")
+                self._say(place, "the lab has no service that authorises requests")
             case "rate_limit":
-                self._say(place, "it would refuse the load rather than serve it")
+                self._say(place, "it would refuse the load")
             case "tracing":
                 self._say(place, "nothing leaves the lab")
             case "acme_server":
@@ -357,7 +357,7 @@ class _CaddyLabBuilder:
         return made
 
     def _match(self, found: Sequence[Mapping[str, Any]] | None) -> list[Json] | None:
-        """Return the matchers without the host, which the lab has settled; None: another site's."""
+        """Return the matchers without the host, which is fixed in the lab; None for other sites."""
         if not found:
             return []
         made = []
@@ -379,13 +379,13 @@ class _CaddyLabBuilder:
         return made or None
 
     def _inner(self, key: str, value: Json) -> Json:
-        """Return a matcher with the workload's files where it looks for some."""
+        """Return a matcher that looks for files among the workload's."""
         if key == "file" and isinstance(value, Mapping) and "root" in value and self.stand.root:
             return {**value, "root": self.stand.root}
         return value
 
     def _absolute(self, root: str) -> str:
-        # Caddy counts from where it was started; that is mostly the folder of its configuration.
+        # Caddy resolves paths from its working folder, usually that of its configuration.
         return root if "{" in root else str(Path(self.origin.file).parent / root)
 
     def _say(self, place: Place, why: str) -> None:
@@ -396,6 +396,6 @@ class _CaddyLabBuilder:
 
 
 def _live(stand: CaddyLabSlot) -> Json:
-    """Proves which configuration is running."""
+    """Return the route that proves the running configuration."""
     answer = {"handler": "static_response", "body": stand.token, "status_code": 200}
     return {"match": [{"path": [stand.live_path]}], "handle": [answer], "terminal": True}

@@ -1,7 +1,7 @@
 """The source of a Caddy configuration: the user's files, and their JSON.
 
-Caddy itself turns a Caddyfile into JSON, and tells which line makes what in it: each line that
-matters gets a mark of its own, in a copy, and the marks are looked for in the JSON.
+Caddy itself turns a Caddyfile into JSON. To map lines to JSON, each relevant line of a copy gets a
+unique mark, and the marks are searched for in the copy's JSON.
 """
 
 from __future__ import annotations
@@ -23,57 +23,57 @@ from tuner.servers.caddy import adapting
 
 _MARK = "X-Tuner-Place"
 _FIRST = 900_000_000
-"""Numbers from here on are marks: nobody has such sizes."""
+"""First number that serves as a mark; larger than any real size."""
 _ERROR = re.compile(r"^Error: (.*)$", re.MULTILINE)
 _AT = re.compile(r"(?:, at|^)?\s*(/?[^\s:,]*Caddyfile[^\s:,]*|/[^\s:,]+):(\d+)(?:: | - |,|$)?")
 
 Anchor = tuple[str, Spot]
-"""A line of a Caddyfile: the file, and where it stands there."""
+"""A line of a Caddyfile: the file, and its position there."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonChange:
-    """One setting, in the JSON and in the line that makes it."""
+    """A change of one setting, in the JSON and in its line of the Caddyfile."""
 
     owners: tuple[Place, ...]
     """Owners of the setting: handlers, or servers."""
     place: Place
     """Path in an owner."""
     value: Json
-    """``ABSENT`` takes it away."""
+    """New value; ``ABSENT`` removes the setting."""
     setting: Setting | None
-    """Setting in the Caddyfile; None: by another setting of the same owner."""
+    """Setting in the Caddyfile; None if another setting of the same owner includes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A configuration as the user has it."""
+    """The user's configuration."""
 
     file: str
     """The main file, absolute."""
     texts: Mapping[str, str]
-    """Every file that was read, as it is."""
+    """All files, unchanged, by path."""
     config: Json
-    """JSON that Caddy adapts it to."""
+    """The configuration as Caddy's JSON."""
     home: Home
-    """The host whose files they are, and its Caddy."""
+    """The host of the files, with its Caddy."""
     anchors: Mapping[Place, Anchor] = field(default_factory=lambda: MappingProxyType({}))
-    """The lines that make what stands at a place; empty for JSON."""
+    """Lines of the Caddyfile by place in the JSON; empty for JSON."""
     opaque: str = ""
-    """Why a Caddyfile cannot be patched; empty if it can."""
+    """Reason why a Caddyfile cannot be patched; empty if it can."""
 
     @property
     def is_json(self) -> bool:
-        """True if the user keeps JSON."""
+        """True if the user's configuration is JSON."""
         return PurePath(self.file).suffix == ".json"
 
     @property
     def patched(self) -> bool:
-        """True if the user's files can be patched at all."""
+        """True if the user's files can be patched."""
         return not self.opaque
 
     def twins(self, place: Place) -> tuple[Place, ...]:
-        """Return the places that the same line makes: a snippet may be imported several times."""
+        """Return the places of the same line: a snippet may be imported several times."""
         anchor = self.anchors.get(place)
         if anchor is None:
             return (place,)
@@ -85,10 +85,10 @@ def read(file: str, home: Home) -> Origin:
 
     Args:
         file: absolute.
-        home: the host that it lies on.
+        home: the host of the file.
 
     Raises:
-        DefinitionError: it cannot be read, or Caddy refuses it; with file and line if it tells.
+        DefinitionError: it cannot be read, or Caddy refuses it; with the line if known.
     """
     text = _text(file, home)
     config = _config(text, file, home)
@@ -101,7 +101,7 @@ def read(file: str, home: Home) -> Origin:
         texts, same = {file: text}, None
         why = str(error)
     else:
-        why = "its copy is not the same to Caddy"
+        why = "Caddy adapts its copy to other JSON"
     if same != config:
         return Origin(file, MappingProxyType(texts), config, home, opaque=why)
     anchors = _anchors(texts, file, config, home)
@@ -109,7 +109,7 @@ def read(file: str, home: Home) -> Origin:
 
 
 def adapted(texts: Mapping[str, str], main: str, home: Home) -> Json:
-    """The JSON that Caddy makes of some texts, as if they stood where the user's files stand.
+    """Return Caddy's JSON for texts in place of the user's files.
 
     Raises:
         DefinitionError: Caddy refuses them.
@@ -123,7 +123,7 @@ def adapted(texts: Mapping[str, str], main: str, home: Home) -> Json:
 
 
 def change_config(origin: Origin, changes: Iterable[JsonChange]) -> Json:
-    """Return the JSON with changes made, wherever the same line makes the same."""
+    """Return the JSON with changes, at all places of the same lines."""
     config = origin.config
     for change in changes:
         for owner in change.owners:
@@ -133,10 +133,10 @@ def change_config(origin: Origin, changes: Iterable[JsonChange]) -> Json:
 
 
 def change_texts(origin: Origin, changes: Iterable[JsonChange]) -> dict[str, str]:
-    """Return the user's files that change, with the changes made.
+    """Return the user's changed files.
 
     Raises:
-        UnsaidError: a Caddyfile cannot say what is wanted; only the JSON can.
+        InexpressibleError: a Caddyfile cannot express the change; only JSON can.
     """
     wanted = list(changes)
     config = change_config(origin, wanted)
@@ -157,10 +157,10 @@ def change_texts(origin: Origin, changes: Iterable[JsonChange]) -> dict[str, str
                 file, spot = anchor
                 texts[file] = caddyfile.change(texts[file], spot, change.setting)
             elif len(owner) == 4 and owner[:3] == SERVERS:
-                # At the end, since a new block moves the lines below it.
+                # Last, because a new block moves the lines below it.
                 fresh[owner, change.setting] = None
             else:
-                raise InexpressibleError(f"no line of a kind that is known makes {owner[-1]}")
+                raise InexpressibleError(f"no supported line defines {owner[-1]}")
     for owner, setting in fresh:
         words = _servers_words(origin, owner)
         texts[origin.file] = caddyfile.change_global(texts[origin.file], words, setting)
@@ -169,19 +169,19 @@ def change_texts(origin: Origin, changes: Iterable[JsonChange]) -> dict[str, str
     except DefinitionError as error:
         raise InexpressibleError(str(error)) from None
     if made != config:
-        raise InexpressibleError("Caddy makes something else of the changed Caddyfile")
+        raise InexpressibleError("Caddy adapts the changed Caddyfile to other JSON")
     return {file: text for file, text in texts.items() if text != origin.texts[file]}
 
 
 class InexpressibleError(Exception):
-    """A Caddyfile cannot say what the JSON can; the message says why."""
+    """A change that a Caddyfile cannot express; the message is the reason."""
 
 
 SERVERS: Place = ("apps", "http", "servers")
 
 
 def _servers_words(origin: Origin, owner: Place) -> tuple[str, ...]:
-    """Return ``servers``, with the address where there are several."""
+    """Return ``servers``, with the address if there are several."""
     servers = look(origin.config, SERVERS)
     if len(servers) == 1:
         return ("servers",)
@@ -189,7 +189,7 @@ def _servers_words(origin: Origin, owner: Place) -> tuple[str, ...]:
 
 
 def _like(text: str, config: Json) -> str:
-    """JSON with the indentation that the user has."""
+    """Format JSON with the user's indentation."""
     found = re.search(r"\n([ \t]+)\S", text)
     indent = found[1] if found else "\t"
     end = "\n" if text.endswith("\n") else ""
@@ -200,11 +200,11 @@ def _like(text: str, config: Json) -> str:
 
 
 def _anchors(texts: Mapping[str, str], main: str, config: Json, home: Home) -> dict[Place, Anchor]:
-    """Map each line to the handler, log or server that it makes."""
+    """Map each place of a handler, log or server to its line."""
     marked = dict(texts)
     known: list[tuple[str, Anchor]] = []
     for file, text in texts.items():
-        # From the last line to the first: a mark moves what stands below it.
+        # From last to first, because a mark moves the lines below it.
         for spot, line in reversed(list(caddyfile.spots(parse(text, file)))):
             setting = _mark(line.name, spot, len(known))
             if setting is not None:
@@ -219,7 +219,7 @@ def _anchors(texts: Mapping[str, str], main: str, config: Json, home: Home) -> d
         for kind, number in _marks(place, value):
             if number < len(known) and known[number][0] == kind:
                 found[place] = known[number][1]
-    # A place that is another thing without the marks is not a place of the user's.
+    # A place with another value without marks is not the user's.
     return {
         place: line for place, line in found.items() if look(config, place, ABSENT) is not ABSENT
     }
@@ -298,7 +298,7 @@ def _asked(file: str, home: Home, cwd: str = "", shown: str = "") -> str:
 
 
 def refused(said: str, file: str) -> DefinitionError:
-    """Caddy's words, at the line of the user's file that they are about."""
+    """Return Caddy's message with the file and line of its cause."""
     errors = _ERROR.findall(said) or said.strip().splitlines()[-1:] or ["no reason is given"]
     words = _sentence(errors[-1]).removeprefix("adapting config using caddyfile: ")
     words = words.partition(" import chain: ")[0]

@@ -1,4 +1,4 @@
-"""The user's own Caddy as a server like the others: behind the same port, made of other text."""
+"""The user's own Caddy behind the port for servers."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ from tuner.workload.wire import Tls, Wire
 from tuner.workload.workload import Workload
 
 _PORT = 18_080
-"""For the trial with ``caddy validate``, which opens no socket."""
+"""Port for ``caddy validate``, which opens no socket."""
 _SHORTEST_SECRET = 6
-"""Shorter values of variables are ports and switches, which stand elsewhere by chance too."""
+"""Shortest value of a variable to hide; shorter ones, such as ports, occur elsewhere."""
 _DEFAULT_PROTOCOLS = ("h1", "h2", "h3")
 
 
 @dataclass(frozen=True, slots=True)
 class CaddyOwnConfiguration:
-    """A configuration of Caddy that was read, and what of it a workload reaches."""
+    """A configuration of Caddy, with the part that a workload reaches."""
 
     wishes: OwnOptions
     origin: Origin
     serving: CaddyServing
     workload: Workload
-    """As it must be asked here: over TLS where the site speaks nothing else."""
+    """The workload for this site, over TLS if the site requires it."""
     target: Target = THIS_MACHINE
-    """Host that serves it and holds the site's files."""
+    """Host of the server and the site's files."""
 
     def adapt(self, space: Space, server: ServerFacts) -> tuple[OwnCaddy, tuple[str, ...]]:
         """Implement ``OwnConfiguration``."""
@@ -71,16 +71,16 @@ class CaddyOwnConfiguration:
 def read(
     wishes: OwnOptions, workload: Workload, home: Home, *, either: bool = False
 ) -> CaddyOwnConfiguration:
-    """Read a configuration and find what the workload reaches.
+    """Read a configuration, and locate the workload's site in it.
 
     Args:
-        wishes: the file, and which site is meant.
-        workload: what is asked.
-        home: the host that it lies on, whose Caddy turns it into JSON.
+        wishes: file and site.
+        workload: the workload.
+        home: the host of the file, with its Caddy.
         either: whether a proxy may answer as well as files.
 
     Raises:
-        DefinitionError: at file, and line if Caddy tells it.
+        DefinitionError: an error with the file, and the line if Caddy reports it.
     """
     origin = read_origin(str(Path(wishes.config).absolute()), home)
     found = serving(origin.config, workload, wishes.server_name, origin.file, either=either)
@@ -92,7 +92,7 @@ def read(
 
 @dataclass(frozen=True, slots=True)
 class OwnCaddy(OfKind):
-    """Behind ``tuner.servers.server.Server``, with instances and exports of the user's files."""
+    """A ``Server`` with instances and exports of the user's files."""
 
     kind: ClassVar[Server] = caddy
 
@@ -101,7 +101,7 @@ class OwnCaddy(OfKind):
     cached: dict[str, Mapping[str, str] | InexpressibleError] = field(
         default_factory=dict, compare=False
     )
-    """The changed files by configuration, since to ask Caddy takes time."""
+    """Cache of the changed files by configuration, because Caddy takes time."""
 
     @property
     def file_name(self) -> str:
@@ -136,11 +136,11 @@ class OwnCaddy(OfKind):
         space: Space,  # noqa: ARG002 - as for ``instance``
         placement: Placement = EXPORT,  # noqa: ARG002 - the user's own places stay
     ) -> str:
-        """Return the user's main file, imports in place, with the values of this configuration."""
+        """Return the user's main file with inlined imports and the configuration's values."""
         origin = self.own.origin
         changed = self.changed(configuration)
         if isinstance(changed, InexpressibleError):
-            head = f"# Only {caddy.JSON_FILE} says it: {changed}\n"
+            head = f"# Only {caddy.JSON_FILE} can express it: {changed}\n"
             return head + plain(origin.texts[origin.file])
         texts = {**origin.texts, **changed}
         if origin.is_json or origin.opaque:
@@ -154,10 +154,10 @@ class OwnCaddy(OfKind):
         server: ServerFacts,  # noqa: ARG002 - the port's
         placement: Placement = EXPORT,  # noqa: ARG002 - the user's own places stay
     ) -> Mapping[str, str]:
-        """The patch of the user's files, or JSON where they cannot say it, and the environment."""
+        """Return a patch of the user's files, or JSON if necessary, and the environment."""
         origin = self.own.origin
         files = {}
-        # Only what differs: what the lab's cores decided (GOMAXPROCS) is not advice for the user's.
+        # Only differences: values from the lab's cores (GOMAXPROCS) are not advice for the user.
         before = self._environment(self.bound.baseline)
         variables = {
             name: value
@@ -179,23 +179,23 @@ class OwnCaddy(OfKind):
     def carried(
         self, configuration: Configuration, ground: TargetGround, directory: Path, port: int
     ) -> CaddyLabConfiguration:
-        """Return a configuration as the lab serves it."""
+        """Return a configuration adapted to the lab."""
         origin, found = self.own.origin, self.own.serving
         wanted = changes(self.bound, origin, found, configuration)
         stand = self._stand(ground, directory, port, configuration.digest)
         return carry(origin, found, change_config(origin, wanted), stand)
 
     def unsaid(self) -> str:
-        """Why a patch of the user's Caddyfile cannot hold what the search finds; empty: it can."""
+        """Return why a patch of the user's Caddyfile cannot express results; empty if it can."""
         origin = self.own.origin
         if origin.opaque or origin.is_json:
             return origin.opaque
         owners = (*self.own.serving.passed.proxies, *self.own.serving.passed.encodes)
         lost = [written(owner) for owner in owners if owner not in origin.anchors]
-        return f"no line of a kind that is known makes {', '.join(lost)}" if lost else ""
+        return f"no supported line defines {', '.join(lost)}" if lost else ""
 
     def changed(self, configuration: Configuration) -> Mapping[str, str] | InexpressibleError:
-        """Return the user's files that change, or why they cannot say it."""
+        """Return the user's changed files, or why they cannot express the change."""
         digest = configuration.digest
         if digest not in self.cached:
             try:
@@ -233,13 +233,13 @@ class OwnCaddy(OfKind):
 def adapt(
     own: CaddyOwnConfiguration, space: Space, server: ServerFacts
 ) -> tuple[OwnCaddy, tuple[str, ...]]:
-    """Return the user's Caddy behind the port, and what the lab does otherwise, in words.
+    """Return the user's Caddy behind the port, and notes on differences in the lab.
 
-    The baseline is given to ``caddy validate`` as the lab would serve it, so that what this build
-    does not know, or what is wrong, is said before anything starts.
+    ``caddy validate`` checks the baseline of the lab, so that errors and unsupported directives
+    are reported before anything starts.
 
     Raises:
-        DefinitionError: Caddy refuses the configuration, or nothing in it can be tuned.
+        DefinitionError: Caddy refuses the configuration, or it has no tunable parameter.
     """
     _check_root(own)
     made = OwnCaddy(own, bind(space, own.origin, own.serving))
@@ -259,7 +259,7 @@ def _notes(made: OwnCaddy, carried: CaddyLabConfiguration) -> tuple[str, ...]:
     count = len(own.origin.texts)
     notes = [f"own configuration: {own.origin.file}, {count} file{'s' * (count > 1)}"]
     if own.workload.wire.tls is not None and own.serving.tls:
-        notes.append(f"{own.serving.words} is asked over TLS")
+        notes.append(f"requests to {own.serving.words} use TLS")
     unsaid = made.unsaid()
     if unsaid:
         notes.append(
@@ -269,13 +269,13 @@ def _notes(made: OwnCaddy, carried: CaddyLabConfiguration) -> tuple[str, ...]:
         f"{name} is {needed} in the lab, not {said}: the load needs it"
         for name, (said, needed) in made.bound.raised.items()
     ]
-    # Paths of the trial are nobody's.
+    # Paths of the validation are temporary.
     shown = (re.sub(r"/\S*/tuner-[^/\s]+/site\S*", "the workload's site", n) for n in carried.notes)
     return (*notes, *raised, *shown)
 
 
 def _check_protocol(origin: Origin, found: CaddyServing, wire: Wire) -> None:
-    """Raise DefinitionError if the server does not speak the workload's protocol.
+    """Raise DefinitionError if the server does not support the workload's protocol.
 
     Raises:
         DefinitionError: it does not.
@@ -311,20 +311,20 @@ def _check_root(own: CaddyOwnConfiguration) -> None:
 
 
 def _root_places(own: CaddyOwnConfiguration, place: Place, root: Place | None) -> list[Place]:
-    """Return the places of a handler's document root: in itself, or before."""
+    """Return the places of a handler's document root: in the handler or before it."""
     if look(own.origin.config, (*place, "root")) is not None:
         return [place]
     return [] if root is None else [root]
 
 
 def veiled(text: str, origin: Origin) -> str:
-    """JSON without the values of the environment that a Caddyfile has only by name.
+    """Return JSON with names instead of values of the Caddyfile's environment variables.
 
-    They may be secrets, and this text is kept. Caddy reads ``{env.NAME}`` when it runs.
+    The values may be secrets, and this text is stored. Caddy reads ``{env.NAME}`` at run time.
     """
     names = {name for source in origin.texts.values() for name in caddyfile_variables(source)}
     values = {name: origin.home.variables.get(name, "") for name in names}
-    # The longer first, which may hold the shorter.
+    # Longer values first, because they may contain shorter ones.
     for name, value in sorted(values.items(), key=lambda pair: -len(pair[1])):
         if len(value) >= _SHORTEST_SECRET:
             text = text.replace(json.dumps(value, ensure_ascii=False)[1:-1], f"{{env.{name}}}")

@@ -1,1 +1,1 @@
-"""The user's own Nginx: its files read, changed where parameters stand, and patched."""
+"""The user's own Nginx: its files, with parameters, and patches of them."""

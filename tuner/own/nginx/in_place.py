@@ -52,7 +52,7 @@ class InPlaceNginxConfiguration(nginx.NginxOwnConfiguration):
         made.files(made.bound.baseline)
         notes = [f"own configuration: {self.tree.file}, {len(self.tree.texts)} files of the target"]
         if self.serving.tls:
-            notes.append(f"{self.serving.server.where} is asked over TLS")
+            notes.append(f"requests to {self.serving.server.where} use TLS")
         return made, (*notes, *self.tree.notes)
 
 

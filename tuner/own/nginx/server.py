@@ -234,7 +234,7 @@ def _notes(made: OwnNginx, carried: NginxLabConfiguration) -> tuple[str, ...]:
     own = made.own
     notes = [f"own configuration: {own.tree.file}, {len(own.tree.texts)} files"]
     if own.workload.wire.tls is not None and own.serving.tls:
-        notes.append(f"{own.serving.server.where} is asked over TLS")
+        notes.append(f"requests to {own.serving.server.where} use TLS")
     raised = [
         f"{name} is {needed} in the lab, not {said}: the load needs it"
         for name, (said, needed) in made.bound.raised.items()
