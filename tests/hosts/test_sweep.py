@@ -139,7 +139,7 @@ def test_what_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_two_that_start_together_take_turns(tmp_path: Path, start: Start) -> None:
-    """One stops and tells, the other finds nothing left; both come to their end."""
+    """One stops the leftovers and the other finds nothing; both come to their end."""
     servers = [start(tmp_path / "studies" / "dead" / "lab" / str(i)) for i in range(3)]
     dead(tmp_path, *(server.pid for server in servers))
     program = (
@@ -166,7 +166,7 @@ def test_two_that_start_together_take_turns(tmp_path: Path, start: Start) -> Non
         process.stdin.flush()
     said = [process.communicate() for process in both]
     assert [process.returncode for process in both] == [0, 0], said
-    assert sorted("stopped what" in out for out, _ in said) == [False, True]
+    assert sorted("stopped processes" in out for out, _ in said) == [False, True]
     assert {server.wait() for server in servers} == {-signal.SIGTERM}
 
 

@@ -36,7 +36,7 @@ def test_a_restarted_database_is_waited_for_and_said() -> None:
         server.stop("immediate")
         store.set_importance({"fast": 1.0})
         assert Store.open(server.url(), "x").record().importance == {"fast": 1.0}
-    assert any("does not answer" in text and "asked again" in text for text in said)
+    assert any("does not answer" in text and "retrying in" in text for text in said)
     assert said[-1] == "the storage answers again"
     assert not any(SECRET in text for text in said)
 
