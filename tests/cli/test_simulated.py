@@ -395,6 +395,31 @@ def test_measure_tells_figures_without_a_claim(tuner: Tuner, host: SimulatedHost
     assert host.windows > 0
 
 
+def test_the_report_of_a_measurement_says_what_was_measured(tuner: Tuner) -> None:
+    """Its figure, in the same words as ``tuner studies``; it is no study that stopped early."""
+    assert tuner("measure", "hand", "--time", "10s", "--rate", "600", "--name", "mine").code == 0
+    row = json.loads(tuner("studies", "--json").out)["here"][0]
+    assert re.match(r"hand: p99 \d.* at 600.*/s, median of \d+ of \d+ windows", row["sentence"])
+    shown = tuner("report", "mine", "--quiet")
+    assert shown.code == 0
+    assert shown.out.splitlines()[0] == row["sentence"]
+    assert "Not calibrated" not in written()["report.md"].decode()
+    found = json.loads(tuner("report", "mine", "--json").out)
+    assert (found["status"], found["sentence"]) == ("measured", row["sentence"])
+
+
+def test_a_result_is_broken_between_words_on_a_terminal(
+    finished: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 80 columns; in a pipe every sentence stays in one line."""
+    whole = finished("report", "mine", "--quiet").out
+    assert max(map(len, whole.splitlines())) > 80
+    monkeypatch.setattr("tuner.words.terminal.output_width", lambda: 79)
+    narrow = finished("report", "mine", "--quiet").out
+    assert max(map(len, narrow.splitlines())) <= 79
+    assert narrow.split() == whole.split()
+
+
 def test_a_measurement_without_a_valid_window_says_why(tuner: Tuner, host: SimulatedHost) -> None:
     """Exit code 3, no ``nan`` anywhere, and valid JSON; ``studies`` lists it as what it is."""
     host.faults = Faults(starved=range(6, 10_000))

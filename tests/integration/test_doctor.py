@@ -47,7 +47,10 @@ def test_a_core_that_is_taken_away_is_not_ok() -> None:
         finally:
             hog.kill()
     assert done.returncode == 0, done.stderr
-    row = next(row for row in json.loads(done.stdout) if row["what"] == "noise")
+    rows = json.loads(done.stdout)
+    cores = next(row["text"] for row in rows if row["what"] == "cores")
+    assert cores.startswith(("generator on core", "one core for both"))
+    row = next(row for row in rows if row["what"] == "noise")
     assert row["state"] == "warning"
     assert row["touched_share"] > 0.3
     assert row["claimable_effect"] >= 0.2

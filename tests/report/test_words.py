@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tuner.words.figures import duration_us, figure, moment, seconds, setting, significant
+from tuner.words.figures import cores, duration_us, figure, moment, seconds, setting, significant
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,15 @@ def test_durations_change_unit_where_digits_would_be_lost(value_us: float, text:
 def test_three_significant_digits(value: float, text: str) -> None:
     """No exponent, thousands separated."""
     assert significant(value) == text
+
+
+def test_cores_are_named_in_words() -> None:
+    """As in a sentence, not as a tuple."""
+    assert [cores((0,)), cores((0, 1)), cores((0, 1, 2))] == [
+        "core 0",
+        "cores 0 and 1",
+        "cores 0, 1 and 2",
+    ]
 
 
 def test_what_is_unknown_is_a_dash() -> None:

@@ -31,7 +31,7 @@ from tuner.record.model import Record
 from tuner.report.contest import contest_data, text_lines
 from tuner.report.data import as_data
 from tuner.store.store import Store, list_names, sqlite_url
-from tuner.words.terminal import fitted, output_width
+from tuner.words.terminal import output_width, say_fitted
 
 if TYPE_CHECKING:
     from tuner.report.pictures import Format
@@ -202,7 +202,7 @@ def show(
         print_json(data)
         return
     for line in lines:
-        click.echo(line)
+        say_fitted(line)
     click.echo(f"report   {folder / 'report.html'}")
     if contests or not studies:
         click.echo(f"config   {folder / 'configurations'}/")
@@ -219,8 +219,7 @@ def _lines(studies: Sequence[StudyResult]) -> list[str]:
         if study.contest is None:
             lines += verdict_lines(study)
             continue
-        rows = text_lines(study.contest, width)
-        lines += [part for line in rows for part in fitted(line, width)] + [""]
+        lines += [*text_lines(study.contest, width), ""]
     return lines
 
 

@@ -20,6 +20,7 @@ from tuner.judge.taken_apart import ablation_data, ablation_lines
 from tuner.phases.ablate import run_ablation
 from tuner.phases.study import calibrate
 from tuner.stats.verdict import VerdictKind
+from tuner.words.terminal import say_fitted
 
 _EPILOG = """
 \b
@@ -65,7 +66,7 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
         print_json(_as_data(study))
         return
     for line in ablation_lines(study):
-        click.echo(line)
+        say_fitted(line)
     click.echo(f"report   {folder / 'report.html'}")
 
 

@@ -36,6 +36,7 @@ from tuner.paths import data_dir, loadgen_binary
 from tuner.reading.printable import printable, printable_lines
 from tuner.servers.catalog import SERVERS
 from tuner.space.space import spaces
+from tuner.words.figures import cores as cores_in_words
 from tuner.words.terminal import say_styled
 
 _SELF_TEST_S = 18.0
@@ -150,7 +151,8 @@ def _host() -> list[Row]:
             _WARN if cores.shared else _OK,
             "one core for both: figures are raw and coarse"
             if cores.shared
-            else f"generator {cores.generator}, server {cores.server}",
+            else f"generator on {cores_in_words(cores.generator)},"
+            f" server on {cores_in_words(cores.server)}",
         ),
         Row(
             "real time",

@@ -29,7 +29,7 @@ from tuner.space.facts import space_facts
 from tuner.space.kernel import BUILT_IN, LAYER, checked
 from tuner.space.space import BASELINES, Space, bind_space, spaces
 from tuner.stats.words import counted
-from tuner.words.terminal import OwnCodes, fitted, output_width
+from tuner.words.terminal import OwnCodes, output_width, say_fitted
 from tuner.workload.workload import Workload, load_workload
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -108,7 +108,7 @@ def show(
     for line in show_lines(
         bound.space, bound.server, bound.workload, assumed=bound.assumed, width=width
     ):
-        _say(line, width)
+        say_fitted(line, width)
 
 
 @command.command("explain", epilog=_EPILOG)
@@ -139,7 +139,7 @@ def explain(
         known |= dict(space.unused).keys()
         for line in explain_lines(space, bound.server, parameter):
             told = True
-            _say(line, output_width())
+            say_fitted(line, output_width())
     if not told:
         where = name or "any space whose server is here"
         raise DefinitionError(
@@ -222,7 +222,7 @@ def check(
         print_json(data)
     else:
         for line in _check_lines(bound, baselines, samples, words):
-            _say(line, output_width())
+            say_fitted(line, output_width())
     if wrong or any(baselines.values()):
         raise DefinitionError(
             f"{bound.server.name} refuses {wrong} of {samples} proposals and"
@@ -235,11 +235,6 @@ def check(
 def schema() -> None:
     """Print the JSON schema of space files, for completion in an editor."""
     click.echo((data_dir("spaces") / "space.schema.json").read_text(encoding="utf-8"), nl=False)
-
-
-def _say(line: str, width: float) -> None:
-    for part in fitted(line, width):
-        click.echo(part)
 
 
 class _Judge:

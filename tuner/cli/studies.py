@@ -11,12 +11,12 @@ from tuner.app.session import STUDIES
 from tuner.definition.experiment import list_experiments
 from tuner.definition.study import list_studies
 from tuner.errors import TunerError
-from tuner.judge.kinds import Kind, kind_of, measurement_sentence
+from tuner.judge.kinds import kind_of
 from tuner.judge.results import evaluate
 from tuner.record.check import reading
 from tuner.record.model import Record
 from tuner.store.store import Store, list_names, sqlite_url
-from tuner.words.terminal import duration
+from tuner.words.terminal import duration, say_fitted
 
 
 @click.command()
@@ -55,7 +55,7 @@ def command(as_json: bool) -> None:
         click.echo(f"  {known.name:<28} {known.summary}; {servers}; {duration(known.time_s)}")
     click.echo("\nHere (tuner report NAME):" if here else f"\nHere: none in {STUDIES}/ yet")
     for row in here:
-        click.echo(f"  {row['name']:<20} {row['kind']:<12} {row['sentence']}")
+        say_fitted(f"  {row['name']:<20} {row['kind']:<12} {row['sentence']}")
 
 
 def _outcomes(folder: Path) -> list[dict[str, str]]:
@@ -78,15 +78,13 @@ def _outcome(name: str, url: str) -> dict[str, str]:
         record = Store.open(url, name, writing=False).record()
         with reading(f"the record of {name!r}"):
             kind = kind_of(record)
-            status, sentence = _said(record, kind)
+            status, sentence = _said(record)
     except TunerError as error:
         return _unreadable(name, error)
     return {"name": name, "kind": kind, "status": status, "sentence": sentence}
 
 
-def _said(record: Record, kind: Kind) -> tuple[str, str]:
+def _said(record: Record) -> tuple[str, str]:
     """Return the status of a record and its outcome in a sentence."""
-    if kind == "measurement":
-        return "measured", measurement_sentence(record)
     study = evaluate(record)
     return study.status, study.sentence

@@ -11,20 +11,28 @@ from tuner.goals.objective import Objective
 from tuner.judge.arms import INTERRUPTED, PairedBlock
 from tuner.judge.confirmation import Tally
 from tuner.judge.history import TrialFigure
+from tuner.judge.kinds import kind_of, measurement_sentence
 from tuner.record.model import Record
 from tuner.stats.diagnostics import Diagnostic
 from tuner.stats.verdict import Verdict, VerdictKind
 from tuner.stats.words import counted
 
 Status = Literal[
-    "confirmed", "incomplete", "unconfirmed", "nothing-better", "not-searched", "contest"
+    "confirmed",
+    "incomplete",
+    "unconfirmed",
+    "nothing-better",
+    "not-searched",
+    "measured",
+    "contest",
 ]
 """Progress of the study.
 
 ``confirmed``: the confirmation ran to its end, and there is a verdict. ``incomplete``: it began.
 ``unconfirmed``: the search has a front-runner, but no confirmation was begun. ``nothing-better``:
-no trial beat the baseline. ``not-searched``: there is no measured trial. ``contest``: several arms
-were compared with each other, and no study was made.
+no trial beat the baseline. ``not-searched``: there is no measured trial. ``measured``: the record
+is of one configuration by itself, of which nothing is claimed. ``contest``: several arms were
+compared with each other, and no study was made.
 """
 
 
@@ -60,6 +68,8 @@ def outcome(
     """
     if record.protocol:
         return _confirmation(record, objective, confirm=confirm, tally=tally, found=found)
+    if kind_of(record) == "measurement":
+        return Outcome("measured", measurement_sentence(record), None)
     running = record.ended_unix_s is None
     if front:
         stopped = "interrupted during the search" if running else "ended without a confirmation"

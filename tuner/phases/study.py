@@ -120,7 +120,8 @@ def announce_times(ready: Calibrated, spec: StudySpec) -> None:
     bench, plan = ready.bench, ready.plan
     record = bench.store.record()
     question = _question(bench, ready.calibration.rate_per_s, spec)
-    left = _times_left(record, question, ready, spec)
+    whole = _whole(bench, ready.calibration, plan, ready.confirm_blocks, spec)
+    left = _times_left(record, whole, ready)
     begun_s = record.blocks[0].started_unix_s - record.started_unix_s
     spent_s = begun_s + sum(
         b.took_s for b in record.blocks if b.phase != "search" or b.host == record.here
@@ -140,14 +141,14 @@ def announce_times(ready: Calibrated, spec: StudySpec) -> None:
     if not question.fits(plan, spec.time_s):
         cut = f", with {cuts}" if cuts else ""
         bench.progress.note(f"it does not fit into {given}; this is the least for a verdict{cut}")
+    elif whole.total_s > spec.time_s:
+        bench.progress.note(f"that is more than {given}: calibration took longer than planned")
     elif cuts:
         bench.progress.note(f"to keep to {given} there are {cuts}")
 
 
-def _times_left(record: Record, question: Question, ready: Calibrated, spec: StudySpec) -> Times:
-    """Return what each phase still takes."""
-    before_s = sum(b.took_s for b in record.blocks if b.phase in ("capacity", "aa"))
-    whole = question.times(ready.plan, spec.time_s, ready.confirm_blocks, before_s)
+def _times_left(record: Record, whole: Times, ready: Calibrated) -> Times:
+    """Return what each phase of a study still takes."""
     searched_s = sum(
         b.took_s for b in record.blocks if b.phase == "search" and b.host == record.here
     )
@@ -273,7 +274,20 @@ def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySp
             f" {plan.samples_needed:,} requests at {found.rate_per_s:,.0f}/s"
         )
     ready = gated(bench, plan, found.rate_per_s / found.capacity_per_s)
+    if spec.economise and _whole(bench, found, plan, blocks, spec).total_s > spec.time_s:
+        # Calibration took longer than planned. No claim depends on the other load points.
+        plan = replace(plan, points=0)
     return Calibrated(ready, found, plan, blocks, spec.design)
+
+
+def _whole(
+    bench: Bench, found: Calibration, plan: StudyPlan, blocks: int, spec: StudySpec
+) -> Times:
+    """Return what each phase takes, with what calibration took."""
+    record = bench.store.record()
+    before_s = sum(b.took_s for b in record.blocks if b.phase in ("capacity", "aa"))
+    question = _question(bench, found.rate_per_s, spec)
+    return question.times(plan, spec.time_s, blocks, before_s)
 
 
 def _planned(bench: Bench, rate_per_s: float, spec: StudySpec) -> StudyPlan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from tuner.record.model import Phase
@@ -75,6 +75,12 @@ def setting(value: Value | None) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return str(value)
+
+
+def cores(numbers: Sequence[int]) -> str:
+    """Return ``core 0``, ``cores 0 and 1``, ``cores 0, 1 and 2``."""
+    *others, last = map(str, numbers)
+    return f"cores {', '.join(others)} and {last}" if others else f"core {last}"
 
 
 def seconds(value: float) -> str:

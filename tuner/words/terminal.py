@@ -113,5 +113,16 @@ def fitted(line: str, width: float) -> list[str]:
     )
 
 
+def say_fitted(line: str, width: float | None = None) -> None:
+    """Print a line on standard output, broken between words where the terminal is too narrow.
+
+    Args:
+        line: the text.
+        width: columns that it may have; by default those of the terminal.
+    """
+    for part in fitted(line, output_width() if width is None else width):
+        click.echo(part)
+
+
 _LEAST_COLUMNS = 40
 """Lower limit for the width of wrapped text, columns."""
