@@ -84,7 +84,7 @@ class Asked:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """What the check does to a host, where the user should know it beforehand."""
+        """The load of the check on a host, as a notice for the user; empty if it needs none."""
         words = (
             f"the study claims throughput, so the check asks each host as fast as {CONNECTIONS}"
             f" connections are answered, {self.windows} times {_BURST_S:g} s before its change and"

@@ -187,7 +187,7 @@ class ThisMachine:
         return split_cores(self._host.cpus, backend=backend)
 
     def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
-        """See ``Premises.take_cores``: a turn on this machine begins with its cores."""
+        """Implement ``Premises.take_cores``: a turn on this machine begins with its cores."""
 
     def detect(self, server: Server) -> ServerFacts:
         """Implement ``Premises.detect``."""
@@ -281,7 +281,7 @@ class Fleet:
         return self._connections.agent(self._inventory.target)
 
     def cores(self, *, backend: bool) -> CoreSplit:
-        """See ``Premises.cores``: on different hosts nothing is shared."""
+        """Implement ``Premises.cores``: different hosts share nothing."""
         hosts = self._inventory
         target = self.host.cpus
         if hosts.generator.name == hosts.target.name:
@@ -299,7 +299,7 @@ class Fleet:
         return CoreSplit(generator, target[:-share], target[-share:], shared=False)
 
     def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
-        """See ``Premises.take_cores``; each host's agent holds the locks there."""
+        """Implement ``Premises.take_cores``; each host's agent holds the locks there."""
         self._turn = turn, cores
         hosts = self._inventory
         wanted: dict[str, set[int]] = {}

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 FOLDER = "~/.ansible/tuner"
-"""Of the account that logs in."""
+"""Ansible's folder for temporary files, of the account that logs in."""
 _DEAD_S = 3_600.0
 """A task of Ansible's has ended before this age: a playbook may take ten minutes."""
 

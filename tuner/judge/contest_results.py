@@ -38,7 +38,7 @@ class ContestResult:
 
     @property
     def sentence(self) -> str:
-        """What was measured, in one line."""
+        """The subject of the measurement, in one line."""
         contest = self.contest
         case = f", {contest.case}" if contest.case else ""
         load = f"at {contest.rate_per_s:,.0f}/s ({contest.rate_source})"

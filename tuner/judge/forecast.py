@@ -34,16 +34,16 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a study's time depends on, besides the time that the user gives it."""
+    """The properties of a study that determine its time, without the user's limit."""
 
     goals: Goals
     rate_per_s: float
     design: Design = FIXED
     exclusive: bool = False
-    """Whether every window costs a start of its own."""
+    """True if every window needs a start of its own."""
     overhead: Overhead = USUAL
     search: bool = True
-    """Whether the study searches; if not, it confirms a given configuration."""
+    """True if the study searches; otherwise it confirms a given configuration."""
 
     @property
     def least_blocks(self) -> int:
@@ -126,7 +126,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What can be told of a study's time before its calibration."""
+    """A forecast of a study's time before its calibration."""
 
     time_s: float
     """Time that the user gives it."""
@@ -135,9 +135,9 @@ class Forecast:
     full_s: float
     """Time that holds a full plan; inf if none does."""
     cuts: tuple[str, ...]
-    """What is likely to be cut, in words."""
+    """The likely cuts, as text."""
     needs: str
-    """What a verdict needs at least, in words."""
+    """The minimum that a verdict needs, as text."""
 
     @property
     def fits(self) -> bool:

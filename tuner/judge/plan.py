@@ -85,7 +85,7 @@ class StudyPlan:
     points: int = 2
     """Number of other load points, each with a block of its own."""
     seeks: bool = False
-    """Whether calibration looks for the rate that just meets a latency limit."""
+    """True if calibration looks for the rate that just meets a latency limit."""
 
     @property
     def calibration_s(self) -> float:

@@ -99,7 +99,7 @@ class Commands:
 
 
 class Reader(Protocol):
-    """How the configurations of one kind of server are read."""
+    """A reader of the configurations of one kind of server."""
 
     @property
     def reads_with_program(self) -> bool:

@@ -60,9 +60,9 @@ class StudySpec:
     server_cores: int
     design: Design = FIXED
     search: bool = True
-    """Whether there is a search; if not, a given configuration is confirmed."""
+    """True if there is a search; otherwise a given configuration is confirmed."""
     economise: bool = True
-    """Whether the plan is cut where the time does not hold the full one."""
+    """True if the plan is cut to fit into the time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -412,7 +412,7 @@ class SimulatedGenerator:
 
     @property
     def instrument(self) -> Instrument:
-        """See ``LoadGenerator.instrument``: it stands in for our own."""
+        """Implement ``LoadGenerator.instrument``: it stands in for our own."""
         return NATIVE
 
     def refuses(self, workload: Workload, mode: Mode) -> str:  # noqa: ARG002 - the port's signature

@@ -72,7 +72,7 @@ class InPlaceNginx(nginx.OwnNginx):
         ground: TargetGround,  # noqa: ARG002 - it stands where it always stood
         port: int,
     ) -> InstanceSpec:
-        """See ``Server``: absolute files, and a service that is there already."""
+        """Implement ``Server``: absolute files, and a service that is there already."""
         scheme = "https" if self.own.serving.tls else "http"
         # As the host itself reaches it.
         address = self.socket.address or "127.0.0.1"
