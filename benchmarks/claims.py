@@ -31,8 +31,9 @@ import click
 from benchmarks import finding
 from benchmarks.finding import Finding, at_least, at_most
 from benchmarks.lab import setting
+from tuner.app.preflight import Preflight, preflight
 from tuner.app.progress import TerminalProgress
-from tuner.app.session import Preflight, create_store, describe, open_bench, preflight
+from tuner.app.session import create_store, describe, open_bench
 from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.goals.metric import cpu_us_per_request, difference_ln
 from tuner.judge.plan import CLOSED

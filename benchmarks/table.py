@@ -23,8 +23,9 @@ import numpy as np
 import optuna
 
 from benchmarks.lab import setting
+from tuner.app.preflight import preflight
 from tuner.app.progress import TerminalProgress
-from tuner.app.session import create_store, describe, open_bench, preflight
+from tuner.app.session import create_store, describe, open_bench
 from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import HostError
 from tuner.judge.plan import BlockPlan

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.space.test_kernel import load
-from tuner.app.session import published_notes, read_baselines, read_configuration
+from tuner.app.bind import published_notes, read_baselines, read_configuration
 from tuner.definition.study import load_study
 from tuner.errors import DefinitionError
 from tuner.space.space import configuration_yaml

@@ -26,7 +26,7 @@ from tests.fleet.services import (
 )
 from tests.fleet.test_in_place import made, opened, options, other
 from tests.fleet.test_remote import tuner
-from tuner.app.session import preflight
+from tuner.app.preflight import preflight
 from tuner.definition.study import load_study
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts.inventory import Host, read_inventory

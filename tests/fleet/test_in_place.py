@@ -15,8 +15,9 @@ from tests.fleet.conftest import skip_without_bed
 from tests.fleet.services import CADDY, GUARD, NGINX, PAGE, PATIENCE_S, Service, restored
 from tests.fleet.test_faults import Study, started
 from tests.fleet.test_remote import tuner
+from tuner.app.preflight import preflight
 from tuner.app.progress import TerminalProgress
-from tuner.app.session import create_store, open_bench, preflight
+from tuner.app.session import create_store, open_bench
 from tuner.definition.study import load_study
 from tuner.errors import HostError
 from tuner.hosts.deployer import InstanceSpec

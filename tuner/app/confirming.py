@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tuner.app import results
+from tuner.app.announce import announce
+from tuner.app.preflight import Preflight
 from tuner.app.progress import TerminalProgress
-from tuner.app.session import STUDIES, Preflight, announce, open_bench
+from tuner.app.session import STUDIES, open_bench
 from tuner.judge.results import StudyResult, evaluate
 from tuner.phases.study import announce_times, calibrate, confirm
 from tuner.space.configuration import Configuration

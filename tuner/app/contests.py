@@ -7,9 +7,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from tuner.app import results
+from tuner.app.bind import read_configuration
+from tuner.app.preflight import Preflight, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.runs import Asked, begin
-from tuner.app.session import Preflight, open_bench, preflight, read_configuration
+from tuner.app.session import open_bench
 from tuner.definition.alike import AlignmentRule, alignments, equalise
 from tuner.definition.experiment import scaled_rate
 from tuner.definition.published import load_configuration

@@ -5,8 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from tuner.app.preflight import preflight
 from tuner.app.progress import TerminalProgress
-from tuner.app.session import create_store, open_bench, preflight
+from tuner.app.session import create_store, open_bench
 from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.phases.host_noise import HostNoise, measure_noise
 

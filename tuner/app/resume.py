@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tuner.app.preflight import Preflight, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.provenance import confirm_measuring
-from tuner.app.session import STUDIES, Preflight, describe, open_store, preflight
+from tuner.app.session import STUDIES, describe, open_store
 from tuner.app.turn import take_turn
 from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from tuner.app.preflight import Preflight
 from tuner.app.provenance import confirm_measuring
 from tuner.app.resume import check_same
-from tuner.app.session import STUDIES, Preflight, create_store
+from tuner.app.session import STUDIES, create_store
 from tuner.errors import DefinitionError, StoreError
 from tuner.store.signature import made_here
 from tuner.store.store import Store, list_names, sqlite_url

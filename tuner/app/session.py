@@ -1,4 +1,4 @@
-"""From a study's definition to a bench: preflight, lab, ports.
+"""From a preflight to a bench: record, lab, ports.
 
 With ``tuner.app.premises`` the only place where adapters are made and put together.
 """
@@ -10,290 +10,40 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-import click
-
 from tuner import __version__
-from tuner.app import connections, notes, own_server, signing
+from tuner.app import signing
 from tuner.app.in_place import LentService
-from tuner.app.premises import Lab, Premises, open_premises
+from tuner.app.preflight import Preflight, kernel_loan, service_lease_s
+from tuner.app.premises import Lab
 from tuner.app.progress import TerminalProgress
-from tuner.app.turn import current_turn
 from tuner.app.writing import writing_results
-from tuner.definition.published import carried_over
-from tuner.definition.study import PUBLISHED, StudyDefinition
 from tuner.errors import DefinitionError, HostError
-from tuner.goals.goals import Goals
-from tuner.hosts.ansible import KernelLoan
 from tuner.hosts.deployer import InstanceSpec
-from tuner.hosts.proc import reports_waits
-from tuner.judge.forecast import Forecast, forecast
-from tuner.judge.plan import Design
-from tuner.load.generator import LoadGenerator
-from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
-from tuner.measurement.stalls import KEEP, StallRule
+from tuner.measurement.stalls import StallRule
 from tuner.own.server import InPlaceServer
 from tuner.paths import temporaries_in
 from tuner.phases.bench import Bench
 from tuner.phases.study import SATURATION_GATES, StudySpec
 from tuner.record.model import ConfigurationRecord, StudyHost
-from tuner.render.reach import edges
-from tuner.render.render import EXPORT, export_placement
+from tuner.render.render import export_placement
 from tuner.servers import backend as lab_backend
-from tuner.servers import catalog
 from tuner.servers.certificate import make_certificate
 from tuner.servers.ground import TargetGround
-from tuner.servers.server import Server
 from tuner.space.configuration import Configuration
-from tuner.space.facts import space_facts
 from tuner.space.kernel import (
-    BUILT_IN,
-    LAYER,
-    KernelState,
-    checked,
-    joined,
     open_files,
     server_part,
-    setting_of,
     settings_of,
 )
-from tuner.space.parameter import OWN
-from tuner.space.space import BASELINES, Space, bind_space
 from tuner.store.storage import Say, no_message, scrubbed, without_secret
 from tuner.store.store import Header, Store, sqlite_url
-from tuner.words.terminal import wrapped
 from tuner.workload.site import generate
-from tuner.workload.workload import Workload, load_workload
 
 STUDIES = Path("studies")
 """Folder of results, in the folder where tuner is called."""
-
-
-@dataclass(frozen=True, slots=True)
-class Preflight:
-    """Everything known before the first deployment."""
-
-    definition: StudyDefinition
-    premises: Premises
-    host: HostFacts
-    server: ServerFacts
-    cores: CoreSplit
-    workload: Workload
-    space: Space
-    goals: Goals
-    baseline: Configuration
-    beside: tuple[Configuration, ...]
-    """Further baselines, confirmed in the same blocks."""
-    generator: LoadGenerator
-    notes: tuple[str, ...]
-    backend: ServerFacts | None = None
-    """Server behind a proxy, the same kind whichever server is under test."""
-    kernel: KernelState | None = None
-    """Kernel settings as found, where they are part of the configuration."""
-    own: Server | None = None
-    """The user's own server, where its configuration is given."""
-
-    @property
-    def adapter(self) -> Server:
-        """Adapter of the server under test."""
-        return self.own or catalog.server(self.server.name)
-
-    @property
-    def leaves_out_stalls(self) -> bool:
-        """True if latencies leave out what stalls of the host touch."""
-        told = self.generator.instrument.tells_stalls and not self.cores.shared
-        return told and self.definition.stalls != KEEP
-
-
-def preflight(
-    definition: StudyDefinition, workload: Workload | None = None, *, watch: bool = True
-) -> Preflight:
-    """Look at everything that can be wrong before anything is started.
-
-    Args:
-        definition: of the study.
-        workload: in place of the one that the definition names, which it was made of.
-        watch: whether to watch the host for stalls, which takes two seconds.
-
-    Raises:
-        DefinitionError: the definition does not fit together.
-        HostError, InstrumentError: server or generator are missing.
-    """
-    workload = workload or load_workload(definition.workload)
-    if definition.connections is not None:
-        workload = replace(workload, connections=definition.connections)
-    definition = own_server.completed(definition, workload)
-    connections.check(definition, workload)
-    premises = open_premises(
-        definition.inventory, serves=definition.server if definition.in_place else ""
-    )
-    host = premises.host
-    adapter = catalog.server(definition.server)
-    found = premises.detect(adapter)
-    reads = own_server.reading_program(definition, found)
-    mine = own_server.read(definition, workload, reads, premises)
-    workload = mine.workload if mine else workload
-    cores = premises.cores(backend=workload.backend is not None)
-    turn = current_turn()
-    if turn is not None:
-        premises.take_cores(turn, cores)
-    facts = space_facts(host, found, workload, len(cores.server))
-    space = bind_space(definition.space, facts, definition.force)
-    if space.server != definition.server:
-        raise DefinitionError(
-            f"{definition.space!r} is a space of {space.server}, the study's server is"
-            f" {definition.server}",
-            path="--space",
-        )
-    own, own_notes = own_server.adapted(mine, space, found, reads, host)
-    space = own.bound.space if own else space
-    kernel = None
-    if definition.layer:
-        name = BUILT_IN if definition.layer == LAYER else definition.layer
-        layer = checked(bind_space(name, facts))
-        kernel = premises.kernel([setting_of(p.name) for p in layer.parameters])
-        space = joined(space, layer, kernel)
-    space.searched(definition.allow)
-    baseline, *beside = read_baselines(definition, space)
-    if own is None:
-        # Rendered for nothing, so that a space that does not fit the workload is found out, and
-        # a template of the user's own by which values reach too far.
-        upstreams = EXPORT.upstreams if workload.backend else ()
-        placement = replace(EXPORT, upstreams=upstreams)
-        for configuration in (baseline, *edges(space, baseline)):
-            adapter.export_text(server_part(configuration), space, placement)
-    refusal = adapter.refuses(found, workload.wire)
-    if refusal:
-        raise DefinitionError(refusal, path="--workload")
-    generator = premises.generator(definition.load, cores)
-    for objective in definition.goals.objectives:
-        refusal = generator.refuses(workload, objective.mode)
-        if refusal:
-            raise DefinitionError(f"{definition.load} {refusal}", path="--load")
-    return Preflight(
-        definition=definition,
-        premises=premises,
-        host=host,
-        server=found,
-        cores=cores,
-        workload=workload,
-        space=space,
-        goals=definition.goals,
-        baseline=baseline,
-        beside=tuple(beside),
-        generator=generator,
-        notes=(
-            *own_notes,
-            *published_notes(definition, space),
-            *notes.preflight_notes(host, cores, workload, generator, space, watch=watch),
-            *(() if kernel is None else (notes.kernel_note(space, _loan(definition).lease_s),)),
-            *([notes.in_place_note(_lease_s(definition))] if definition.in_place else []),
-            *([] if definition.inventory or reports_waits() else [notes.NO_SCHEDSTAT]),
-            *([notes.KEPT_STALLS] if definition.stalls == KEEP else []),
-        ),
-        backend=premises.detect_backend(found) if workload.backend else None,
-        kernel=kernel,
-        own=own,
-    )
-
-
-def read_baselines(definition: StudyDefinition, space: Space) -> list[Configuration]:
-    """Return the study's baseline, then those beside it.
-
-    Raises:
-        DefinitionError: two of them are one configuration on this server.
-    """
-    names = [definition.baseline, *definition.beside]
-    found = [read_configuration(name, space, definition.published) for name in names]
-    for place, configuration in enumerate(found):
-        first = found.index(configuration)
-        if first < place:
-            raise DefinitionError(
-                f"{names[first]} and {names[place]} are the same configuration here"
-                f" ({configuration.digest}); leave one of them out",
-                path="--baseline",
-            )
-    return found
-
-
-def read_configuration(name_or_path: str, space: Space, published: str = "") -> Configuration:
-    """Return a named baseline, or a configuration's YAML file.
-
-    Args:
-        name_or_path: ``stock``, ``distro``, ``hand``, ``published``, or a file.
-        space: bound to this host and server.
-        published: the file that the study publishes.
-    """
-    if name_or_path in (*BASELINES, OWN):
-        return space.baseline(name_or_path)
-    if name_or_path == PUBLISHED:
-        if not published:
-            raise DefinitionError(
-                "this study names no published configuration; write its file under 'published'"
-            )
-        return carried_over(Path(published), space)[0]
-    return space.read_configuration(name_or_path)
-
-
-def published_notes(definition: StudyDefinition, space: Space) -> tuple[str, ...]:
-    """Return notes on published settings that the baseline of that name lacks."""
-    if PUBLISHED not in (definition.baseline, *definition.beside):
-        return ()
-    _, lost = carried_over(Path(definition.published), space)
-    return tuple(f"not carried over from the published configuration: {text}" for text in lost)
-
-
-def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) -> None:
-    """Say what will happen, on what, for how long, before it starts."""
-    definition, cores = found.definition, found.cores
-    searched = [p.name for p in found.space.searched(definition.allow)]
-    server, host, workload = found.server, found.host, found.workload
-    backend = f", backend {_ids(cores.backend)}" if cores.backend else ""
-    rows = {
-        what: f"{server.name} {server.version}, objective {found.goals.words}",
-        "workload": f"{workload.name}: {workload.summary} ({workload.wire.words})",
-        "host": f"{host.cpu_model}, {len(host.cpus)} cores, {host.distribution}, {host.kernel}",
-        "cores": f"generator {_ids(cores.generator)}, server {_ids(cores.server)}{backend}",
-        "limits": f"{host.file_limit:,} open files, somaxconn {host.somaxconn:,}",
-        "baseline": ", ".join(
-            f"{name} ({configuration.digest})"
-            for name, configuration in zip(
-                (definition.baseline, *definition.beside),
-                (found.baseline, *found.beside),
-                strict=True,
-            )
-        ),
-        "search": f"{len(searched)} parameters of {found.space.name}: {', '.join(searched)}",
-        "time": f"{_forecast(found, search=search).words}; results in {folder}/",
-    }
-    if not search:
-        del rows["search"]
-    if found.premises.words:
-        rows["fleet"] = found.premises.words
-    rows.update({f"note {i}": note for i, note in enumerate(found.notes, 1)})
-    for title, text in rows.items():
-        first, *rest = wrapped(text, 11, 11)
-        click.echo(f"{title:<10} {first}", err=True)
-        for line in rest:
-            click.echo(line, err=True)
-
-
-def _forecast(found: Preflight, *, search: bool) -> Forecast:
-    definition = found.definition
-    return forecast(
-        definition.time_s,
-        found.goals,
-        _design(definition),
-        rate_per_s=definition.rate_per_s,
-        exclusive=found.kernel is not None or bool(definition.in_place),
-        search=search,
-    )
-
-
-def _design(definition: StudyDefinition) -> Design:
-    return Design(definition.finalists, definition.sequential, len(definition.beside))
 
 
 @contextlib.contextmanager
@@ -309,14 +59,14 @@ def open_bench(
     Configurations of the spaces of ``others`` can be deployed too, along with those of ``found``.
     """
     if isinstance(found.own, InPlaceServer):
-        lease_s, service = _lease_s(found.definition), found.premises.service()
+        lease_s, service = service_lease_s(found.definition), found.premises.service()
         with service.lent(folder, found.server.name, found.own.socket, lease_s) as seat:
             for configuration in (found.baseline, *found.beside):
                 store.add_configuration(describe(found, configuration))
             bench = _bench(found, seat, seat.ground(found.server.binary), progress, store)
             yield replace(bench, exclusive=True), _spec(found)
         return
-    loan = _loan(found.definition) if found.kernel else None
+    loan = kernel_loan(found.definition) if found.kernel else None
     with found.premises.lab(folder, loan) as lab, temporaries_in(lab.work):
         ground = TargetGround(
             binary=found.server.binary,
@@ -480,16 +230,6 @@ def _bench(
     )
 
 
-def _loan(definition: StudyDefinition) -> KernelLoan:
-    """Long enough for the longest window of the study, three times over."""
-    return KernelLoan(lease_s=max(300.0, definition.time_s / 20))
-
-
-def _lease_s(definition: StudyDefinition) -> float:
-    """Return a shorter ``_loan``: meanwhile the service's users have what was being tried."""
-    return max(60.0, definition.time_s / 20)
-
-
 def _spec(found: Preflight) -> StudySpec:
     definition = found.definition
     return StudySpec(
@@ -503,7 +243,7 @@ def _spec(found: Preflight) -> StudySpec:
         trials=definition.trials,
         effect=definition.effect,
         server_cores=len(found.cores.server),
-        design=_design(definition),
+        design=found.design,
     )
 
 
@@ -542,7 +282,3 @@ def _with_certificate(
     tls = replace(wire.tls, ca_file=wire.tls.ca_file or str(ca))
     workload = replace(found.workload, wire=replace(wire, tls=tls))
     return replace(found, workload=workload), replace(ground, certificate=made)
-
-
-def _ids(cpus: tuple[int, ...]) -> str:
-    return ",".join(map(str, cpus))

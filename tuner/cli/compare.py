@@ -11,19 +11,13 @@ from typing import Any
 import click
 
 from tuner.app import provenance, turn
+from tuner.app.bind import read_configuration
 from tuner.app.confirming import confirmed
+from tuner.app.preflight import Preflight, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
 from tuner.app.runs import Asked, find_run
-from tuner.app.session import (
-    STUDIES,
-    Preflight,
-    create_store,
-    describe,
-    free_name,
-    preflight,
-    read_configuration,
-)
+from tuner.app.session import STUDIES, create_store, describe, free_name
 from tuner.cli import options
 from tuner.cli.meet import Match, entries_of, meet, verdict_words
 from tuner.definition.study import DEFAULT_STUDY, load_study

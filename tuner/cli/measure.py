@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from tuner.app import turn
+from tuner.app.preflight import preflight
 from tuner.app.printing import print_json
 from tuner.app.progress import TerminalProgress
-from tuner.app.session import STUDIES, create_store, free_name, open_bench, preflight
+from tuner.app.session import STUDIES, create_store, free_name, open_bench
 from tuner.cli import options
 from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import HostError, named

@@ -19,9 +19,10 @@ from tuner.app.contests import (
     parse_entry,
     tune,
 )
+from tuner.app.preflight import Preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.runs import confirm_run, find_run
-from tuner.app.session import STUDIES, Preflight, free_name
+from tuner.app.session import STUDIES, free_name
 from tuner.app.turn import take_turn
 from tuner.definition.alike import shipped_rules
 from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study

@@ -9,17 +9,11 @@ from typing import Any
 import click
 
 from tuner.app import provenance, results, turn
+from tuner.app.announce import announce
+from tuner.app.preflight import Preflight, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
-from tuner.app.session import (
-    STUDIES,
-    Preflight,
-    announce,
-    create_store,
-    free_name,
-    open_bench,
-    preflight,
-)
+from tuner.app.session import STUDIES, create_store, free_name, open_bench
 from tuner.cli import options
 from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
 from tuner.errors import DefinitionError

@@ -12,18 +12,11 @@ import click
 
 from tuner.app import provenance, turn
 from tuner.app.confirming import confirmed
+from tuner.app.preflight import Preflight, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
 from tuner.app.runs import Asked, find_run
-from tuner.app.session import (
-    STUDIES,
-    Preflight,
-    create_store,
-    describe,
-    free_name,
-    open_store,
-    preflight,
-)
+from tuner.app.session import STUDIES, create_store, describe, free_name, open_store
 from tuner.cli import options
 from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import EXIT_FAIL_IF, DefinitionError

@@ -10,9 +10,10 @@ import msgspec
 
 from tuner.app import provenance, results, turn
 from tuner.app.contests import SEARCH_SHARE, Entry, Meeting, RunFolder, hold, look, tune
+from tuner.app.preflight import Preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.runs import confirm_run, find_run
-from tuner.app.session import STUDIES, Preflight, free_name
+from tuner.app.session import STUDIES, free_name
 from tuner.cli import options
 from tuner.definition.alike import AlignmentRule, merged, shipped_rules
 from tuner.definition.experiment import Case, Experiment, load_experiment, scaled_workload

@@ -1,0 +1,62 @@
+"""The announcement of a study: what will happen, on what, and for how long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tuner.app.preflight import Preflight
+from tuner.judge.forecast import Forecast, forecast
+from tuner.words.terminal import wrapped
+
+
+def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) -> None:
+    """Say what will happen, on what, for how long, before it starts."""
+    definition, cores = found.definition, found.cores
+    searched = [p.name for p in found.space.searched(definition.allow)]
+    server, host, workload = found.server, found.host, found.workload
+    backend = f", backend {_ids(cores.backend)}" if cores.backend else ""
+    rows = {
+        what: f"{server.name} {server.version}, objective {found.goals.words}",
+        "workload": f"{workload.name}: {workload.summary} ({workload.wire.words})",
+        "host": f"{host.cpu_model}, {len(host.cpus)} cores, {host.distribution}, {host.kernel}",
+        "cores": f"generator {_ids(cores.generator)}, server {_ids(cores.server)}{backend}",
+        "limits": f"{host.file_limit:,} open files, somaxconn {host.somaxconn:,}",
+        "baseline": ", ".join(
+            f"{name} ({configuration.digest})"
+            for name, configuration in zip(
+                (definition.baseline, *definition.beside),
+                (found.baseline, *found.beside),
+                strict=True,
+            )
+        ),
+        "search": f"{len(searched)} parameters of {found.space.name}: {', '.join(searched)}",
+        "time": f"{_forecast(found, search=search).words}; results in {folder}/",
+    }
+    if not search:
+        del rows["search"]
+    if found.premises.words:
+        rows["fleet"] = found.premises.words
+    rows.update({f"note {i}": note for i, note in enumerate(found.notes, 1)})
+    for title, text in rows.items():
+        first, *rest = wrapped(text, 11, 11)
+        click.echo(f"{title:<10} {first}", err=True)
+        for line in rest:
+            click.echo(line, err=True)
+
+
+def _forecast(found: Preflight, *, search: bool) -> Forecast:
+    definition = found.definition
+    return forecast(
+        definition.time_s,
+        found.goals,
+        found.design,
+        rate_per_s=definition.rate_per_s,
+        exclusive=found.kernel is not None or bool(definition.in_place),
+        search=search,
+    )
+
+
+def _ids(cpus: tuple[int, ...]) -> str:
+    return ",".join(map(str, cpus))

@@ -1,0 +1,114 @@
+"""The second step of a preflight: the space as this host and server allow it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.app import own_server
+from tuner.app.resolve import Resolved
+from tuner.definition.published import carried_over
+from tuner.definition.study import PUBLISHED, StudyDefinition
+from tuner.errors import DefinitionError
+from tuner.own.server import OwnServer
+from tuner.space.configuration import Configuration
+from tuner.space.facts import SpaceFacts, space_facts
+from tuner.space.kernel import BUILT_IN, LAYER, KernelState, checked, joined, setting_of
+from tuner.space.parameter import OWN
+from tuner.space.space import BASELINES, Space, bind_space
+
+
+@dataclass(frozen=True, slots=True)
+class StudySpace:
+    """The space of a study on its host, and the baselines in it."""
+
+    space: Space
+    baseline: Configuration
+    beside: tuple[Configuration, ...]
+    """Further baselines."""
+    own: OwnServer | None = None
+    """The user's own server, where its configuration is given."""
+    kernel: KernelState | None = None
+    """Kernel settings as found, where they are part of the configuration."""
+    notes: tuple[str, ...] = ()
+    """Differences between the user's own configuration and what the lab makes of it."""
+
+
+def bind(found: Resolved) -> StudySpace:
+    """Bind the study's space to its host and server, and read its baselines.
+
+    Raises:
+        DefinitionError: the space is another server's, or does not fit what was found.
+        HostError: the kernel's settings cannot be read.
+    """
+    definition = found.definition
+    facts = space_facts(found.host, found.server, found.workload, len(found.cores.server))
+    space = bind_space(definition.space, facts, definition.force)
+    if space.server != definition.server:
+        raise DefinitionError(
+            f"{definition.space!r} is a space of {space.server}, the study's server is"
+            f" {definition.server}",
+            path="--space",
+        )
+    own, notes = own_server.adapted(found.own, space, found.server, found.reads, found.host)
+    space = own.bound.space if own else space
+    kernel = None
+    if definition.layer:
+        space, kernel = _with_kernel(found, space, facts)
+    space.searched(definition.allow)
+    baseline, *beside = read_baselines(definition, space)
+    return StudySpace(space, baseline, tuple(beside), own, kernel, notes)
+
+
+def _with_kernel(found: Resolved, space: Space, facts: SpaceFacts) -> tuple[Space, KernelState]:
+    """Return the space with the kernel's parameters, and their settings as found."""
+    layer = found.definition.layer
+    kernel_space = checked(bind_space(BUILT_IN if layer == LAYER else layer, facts))
+    kernel = found.premises.kernel([setting_of(p.name) for p in kernel_space.parameters])
+    return joined(space, kernel_space, kernel), kernel
+
+
+def read_baselines(definition: StudyDefinition, space: Space) -> list[Configuration]:
+    """Return the study's baseline, then those beside it.
+
+    Raises:
+        DefinitionError: two of them are one configuration on this server.
+    """
+    names = [definition.baseline, *definition.beside]
+    found = [read_configuration(name, space, definition.published) for name in names]
+    for place, configuration in enumerate(found):
+        first = found.index(configuration)
+        if first < place:
+            raise DefinitionError(
+                f"{names[first]} and {names[place]} are the same configuration here"
+                f" ({configuration.digest}); leave one of them out",
+                path="--baseline",
+            )
+    return found
+
+
+def read_configuration(name_or_path: str, space: Space, published: str = "") -> Configuration:
+    """Return a named baseline, or a configuration's YAML file.
+
+    Args:
+        name_or_path: ``stock``, ``distro``, ``hand``, ``published``, or a file.
+        space: bound to this host and server.
+        published: the file that the study publishes.
+    """
+    if name_or_path in (*BASELINES, OWN):
+        return space.baseline(name_or_path)
+    if name_or_path == PUBLISHED:
+        if not published:
+            raise DefinitionError(
+                "this study names no published configuration; write its file under 'published'"
+            )
+        return carried_over(Path(published), space)[0]
+    return space.read_configuration(name_or_path)
+
+
+def published_notes(definition: StudyDefinition, space: Space) -> tuple[str, ...]:
+    """Return notes on published settings that the baseline of that name lacks."""
+    if PUBLISHED not in (definition.baseline, *definition.beside):
+        return ()
+    _, lost = carried_over(Path(definition.published), space)
+    return tuple(f"not carried over from the published configuration: {text}" for text in lost)

@@ -1,0 +1,132 @@
+"""Everything that is known before the first deployment: resolve the host, bind the space, check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tuner.app import notes
+from tuner.app.bind import StudySpace, bind, published_notes
+from tuner.app.check import check
+from tuner.app.premises import Premises
+from tuner.app.resolve import Resolved, resolve
+from tuner.definition.study import StudyDefinition
+from tuner.goals.goals import Goals
+from tuner.hosts.ansible import KernelLoan
+from tuner.hosts.proc import reports_waits
+from tuner.judge.plan import Design
+from tuner.load.generator import LoadGenerator
+from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
+from tuner.measurement.stalls import KEEP
+from tuner.servers import catalog
+from tuner.servers.server import Server
+from tuner.space.configuration import Configuration
+from tuner.space.kernel import KernelState
+from tuner.space.space import Space
+from tuner.workload.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """Everything known before the first deployment."""
+
+    definition: StudyDefinition
+    premises: Premises
+    host: HostFacts
+    server: ServerFacts
+    cores: CoreSplit
+    workload: Workload
+    space: Space
+    goals: Goals
+    baseline: Configuration
+    beside: tuple[Configuration, ...]
+    """Further baselines, confirmed in the same blocks."""
+    generator: LoadGenerator
+    notes: tuple[str, ...]
+    backend: ServerFacts | None = None
+    """Server behind a proxy, the same kind whichever server is under test."""
+    kernel: KernelState | None = None
+    """Kernel settings as found, where they are part of the configuration."""
+    own: Server | None = None
+    """The user's own server, where its configuration is given."""
+
+    @property
+    def adapter(self) -> Server:
+        """Adapter of the server under test."""
+        return self.own or catalog.server(self.server.name)
+
+    @property
+    def design(self) -> Design:
+        """Design of the confirmation."""
+        definition = self.definition
+        return Design(definition.finalists, definition.sequential, len(definition.beside))
+
+    @property
+    def leaves_out_stalls(self) -> bool:
+        """True if latencies leave out what stalls of the host touch."""
+        told = self.generator.instrument.tells_stalls and not self.cores.shared
+        return told and self.definition.stalls != KEEP
+
+
+def preflight(
+    definition: StudyDefinition, workload: Workload | None = None, *, watch: bool = True
+) -> Preflight:
+    """Look at everything that can be wrong before anything is started.
+
+    Args:
+        definition: of the study.
+        workload: in place of the one that the definition names, which it was made of.
+        watch: whether to watch the host for stalls, which takes two seconds.
+
+    Raises:
+        DefinitionError: the definition does not fit together.
+        HostError, InstrumentError: server or generator are missing.
+    """
+    found = resolve(definition, workload)
+    bound = bind(found)
+    generator = found.premises.generator(found.definition.load, found.cores)
+    check(found, bound, generator)
+    return Preflight(
+        definition=found.definition,
+        premises=found.premises,
+        host=found.host,
+        server=found.server,
+        cores=found.cores,
+        workload=found.workload,
+        space=bound.space,
+        goals=found.definition.goals,
+        baseline=bound.baseline,
+        beside=bound.beside,
+        generator=generator,
+        notes=_notes(found, bound, generator, watch=watch),
+        backend=found.premises.detect_backend(found.server) if found.workload.backend else None,
+        kernel=bound.kernel,
+        own=bound.own,
+    )
+
+
+def _notes(
+    found: Resolved, bound: StudySpace, generator: LoadGenerator, *, watch: bool
+) -> tuple[str, ...]:
+    definition, space = found.definition, bound.space
+    lease_s = kernel_loan(definition).lease_s
+    return (
+        *bound.notes,
+        *published_notes(definition, space),
+        *notes.preflight_notes(
+            found.host, found.cores, found.workload, generator, space, watch=watch
+        ),
+        *([notes.kernel_note(space, lease_s)] if bound.kernel is not None else []),
+        *([notes.in_place_note(service_lease_s(definition))] if definition.in_place else []),
+        *([] if definition.inventory or reports_waits() else [notes.NO_SCHEDSTAT]),
+        *([notes.KEPT_STALLS] if definition.stalls == KEEP else []),
+    )
+
+
+def kernel_loan(definition: StudyDefinition) -> KernelLoan:
+    """Long enough for the longest window of the study, three times over."""
+    return KernelLoan(lease_s=max(300.0, definition.time_s / 20))
+
+
+def service_lease_s(definition: StudyDefinition) -> float:
+    """Return a shorter ``kernel_loan``: meanwhile the service's users have what was being tried."""
+    return max(60.0, definition.time_s / 20)

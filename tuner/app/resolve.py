@@ -1,0 +1,66 @@
+"""The first step of a preflight: where a study takes place, and what is found there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tuner.app import connections, own_server
+from tuner.app.premises import Premises, open_premises
+from tuner.app.turn import current_turn
+from tuner.definition.study import StudyDefinition
+from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
+from tuner.own.server import OwnConfiguration
+from tuner.servers import catalog
+from tuner.workload.workload import Workload, load_workload
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A study's hosts, server and workload."""
+
+    definition: StudyDefinition
+    """With the defaults that depend on the server."""
+    workload: Workload
+    """As it is asked of this server."""
+    premises: Premises
+    server: ServerFacts
+    reads: ServerFacts
+    """Program that reads the user's own configuration; mostly ``server``."""
+    cores: CoreSplit
+    own: OwnConfiguration | None
+    """The user's own configuration, where one is given."""
+
+    @property
+    def host(self) -> HostFacts:
+        """Facts of the host that serves."""
+        return self.premises.host
+
+
+def resolve(definition: StudyDefinition, workload: Workload | None = None) -> Resolved:
+    """Find the hosts and the server, read the user's configuration, and take the cores.
+
+    Args:
+        definition: of the study.
+        workload: in place of the one that the definition names, which it was made of.
+
+    Raises:
+        DefinitionError: the definition does not fit the hosts or the configuration.
+        HostError: a host or the server is missing.
+    """
+    workload = workload or load_workload(definition.workload)
+    if definition.connections is not None:
+        workload = replace(workload, connections=definition.connections)
+    definition = own_server.completed(definition, workload)
+    connections.check(definition, workload)
+    premises = open_premises(
+        definition.inventory, serves=definition.server if definition.in_place else ""
+    )
+    server = premises.detect(catalog.server(definition.server))
+    reads = own_server.reading_program(definition, server)
+    own = own_server.read(definition, workload, reads, premises)
+    workload = own.workload if own else workload
+    cores = premises.cores(backend=workload.backend is not None)
+    turn = current_turn()
+    if turn is not None:
+        premises.take_cores(turn, cores)
+    return Resolved(definition, workload, premises, server, reads, cores, own)
