@@ -278,3 +278,19 @@ def test_the_help_loads_no_heavy_library() -> None:
     assert "click" in loaded
     heavy = {"altair", "ansible_runner", "numpy", "optuna", "scipy", "sqlalchemy", "vl_convert"}
     assert heavy & set(loaded) == set()
+
+
+def test_one_module_calls_what_optuna_keeps_for_storages() -> None:
+    """`optuna.storages.BaseStorage` is no interface for users: an upgrade meets one module."""
+    internal = {
+        *("create_new_study", "get_study_id_from_name", "get_study_user_attrs"),
+        *("set_study_user_attr", "create_new_trial", "get_trial_id_from_study_id_trial_number"),
+        *("set_trial_user_attr", "set_trial_state_values", "get_all_trials"),
+    }
+    callers = {
+        name
+        for name, file in modules(TOP).items()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in internal
+    }
+    assert callers == {"tuner.store.optuna_storage"}

@@ -250,7 +250,7 @@ def test_an_abandoned_block_is_ended_and_its_slow_worker_discards_the_rest(
         if len(calls) == 2:
             for _ in range(5):
                 clock.now += 100.0
-                ended.extend(other.sharing.reap())
+                ended.extend(other.reap())
         return measure(*args)
 
     ended: list[str] = []
@@ -271,7 +271,7 @@ def test_a_block_whose_windows_arrive_is_left_alone(storage: Storage) -> None:
 
     def watched(*args: Any) -> Any:
         clock.now += 60.0
-        assert other.sharing.reap() == []
+        assert other.reap() == []
         return measure(*args)
 
     made.host.measure = watched  # type: ignore[method-assign,assignment]
@@ -293,13 +293,13 @@ def test_what_a_block_that_was_not_valid_began_is_left_to_its_worker_for_a_while
     one, other, clock = pair(storage)
     trial = open_trial(one)
     number = one.open_block("search", 0, 7, instances(trial))
-    assert one.sharing.orphans(one.record()) == other.sharing.orphans(other.record()) == set()
+    assert one.orphans(one.record()) == other.orphans(other.record()) == set()
     one.close_block(number, "invalid", "disturbed", instances(trial), 0.0)
-    assert one.sharing.orphans(one.record()) == {trial}
-    found = [other.sharing.orphans(other.record())]
+    assert one.orphans(one.record()) == {trial}
+    found = [other.orphans(other.record())]
     for _ in range(4):
         clock.now += 10.0
-        found.append(other.sharing.orphans(other.record()))
+        found.append(other.orphans(other.record()))
     assert found == [set(), set(), set(), {trial}, {trial}]
 
 
@@ -310,11 +310,11 @@ def test_what_an_abandoned_block_began_is_free_at_once(storage: Storage) -> None
     one.open_block("search", 0, 7, instances(trial))
     ended = []
     for _ in range(4):
-        assert other.sharing.orphans(other.record()) == set()
+        assert other.orphans(other.record()) == set()
         clock.now += 100.0
-        ended += other.sharing.reap()
+        ended += other.reap()
     assert ended == ["block 0 of a was interrupted; its 0 windows are kept"]
-    assert other.sharing.orphans(other.record()) == {trial}
+    assert other.orphans(other.record()) == {trial}
 
 
 def test_proposals_keep_away_from_what_others_measure() -> None:

@@ -377,7 +377,7 @@ class TestStore:
     def test_importance_of_too_few_trials_is_nothing(self, store: Store) -> None:
         """Rather than equal shares."""
         store.close_trial(new_trial(store), "complete", {0: 0.0}, "")
-        assert store.importance() == {}
+        assert store.importance(list) == {}
 
 
 def test_a_storage_that_cannot_be_opened_is_said_without_its_password(header: Header) -> None:

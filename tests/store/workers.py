@@ -81,7 +81,7 @@ def joined(
 ) -> Store:
     """Return the store of a worker that has joined."""
     store = Store.open(storage, NAME, made.host.clock, say)
-    store.sharing.join(facts(made, host), clock=clock, pause=pause)
+    store.join(facts(made, host), clock=clock, pause=pause)
     for done in store.recover():
         say(done)
     return store

@@ -88,7 +88,7 @@ def command(
         open_bench(found, folder, progress, store) as (bench, spec),
     ):
         # Not before the host is ours: another process may be running it.
-        store.sharing.join(_facts(found, host))
+        store.join(_facts(found, host))
         for done in store.recover():
             progress.note(done)
         run_study(bench, spec)

@@ -63,13 +63,13 @@ def run_search(
     cost_s = plan.search.cost_s(plan.candidates + 1)
     least = min(bench.gates.samples_needed, plan.look_samples)
     bench = replace(bench, gates=replace(bench.gates, samples_needed=least))
-    sharing = bench.store.sharing
+    store = bench.store
     record = bench.store.record()
     bench.progress.phase("search", max(0.0, plan.whole_blocks_s(spec.time_s) - _spent_s(record)))
     _note_baseline(bench, spec, record)
     while True:
         record = bench.store.record()
-        ended = sharing.reap(look=False)
+        ended = store.reap(look=False)
         for done in ended:
             bench.progress.note(done)
         if ended:
@@ -78,8 +78,8 @@ def run_search(
         if record.search_ended or (left_s < cost_s and _search_blocks(record)):
             break
         arms = _next_arms(bench, spec, record, plan, final=left_s < _FINAL_SHARE * spec.time_s)
-        if not arms and sharing.search_runs_elsewhere(look=False):
-            sharing.pause()
+        if not arms and store.search_runs_elsewhere(look=False):
+            store.pause()
             continue
         if not arms:
             break
@@ -93,26 +93,27 @@ def run_search(
     _tell_disturbed(bench, calibration)
     _close_all(bench)
     record = bench.store.record()
-    shown = None
-    if bench.store.host:
-        known = {digest: kept.configuration for digest, kept in record.configurations.items()}
-        seen = [_seen(trial, known, bench.goals) for trial in record.trials]
-        shown = as_optunas(seen, spec.space, spec.allow)
-    bench.store.set_importance(by_parameter(bench.store.importance(shown)))
+    found = store.importance(lambda: as_optunas(_all_seen(bench, record), spec.space, spec.allow))
+    store.set_importance(by_parameter(found))
     proposals = [t for t in record.trials if t.origin != "baseline"]
     return winner(proposals, bench.goals)
 
 
+def _all_seen(bench: Bench, record: Record) -> list[MeasuredTrial]:
+    known = {digest: kept.configuration for digest, kept in record.configurations.items()}
+    return [_seen(trial, known, bench.goals) for trial in record.trials]
+
+
 def _wait_for_others(bench: Bench) -> None:
     """Wait until no other host measures for the search any more."""
-    sharing = bench.store.sharing
-    sharing.end_search()
-    if sharing.search_runs_elsewhere():
+    store = bench.store
+    store.end_search()
+    if store.search_runs_elsewhere():
         bench.progress.note("the search is over; waiting for the last blocks of the other hosts")
-    while sharing.search_runs_elsewhere():
-        for done in sharing.reap(look=False):
+    while store.search_runs_elsewhere():
+        for done in store.reap(look=False):
             bench.progress.note(done)
-        sharing.pause()
+        store.pause()
 
 
 def _note_baseline(bench: Bench, spec: SearchSpec, record: Record) -> None:
@@ -144,7 +145,7 @@ def _next_arms(
         else [t for t in again(trials, most, bench.goals) if t.number not in busy][:limit]
     )
     # A trial without a finished look was cut short by a crash, or its block was repeated.
-    orphans = bench.store.sharing.orphans(record)
+    orphans = bench.store.orphans(record)
     cut_short = [t for t in trials if t.number in orphans]
     old = [t for t in (*cut_short, *old) if t.number not in busy][:slots]
     arms = [_arm(i, configurations[t.digest], t.number) for i, t in enumerate(old, 1)]
@@ -269,11 +270,9 @@ def hopeless(
 
 
 def _conclude(bench: Bench, block: Block) -> None:
-    """Record the block's results for its trials; with several hosts the block holds them."""
-    if bench.store.host:
-        return
+    """Record the block's results for its trials."""
     losses = block_losses(block, bench.objective)
-    trials = {trial.number: trial for trial in bench.store.record().trials}
+    ended: dict[int, tuple[TrialState, str]] = {}
     for instance in block.instances:
         if instance.trial is None:
             continue
@@ -282,9 +281,14 @@ def _conclude(bench: Bench, block: Block) -> None:
         bad = [w for w in block.windows if w.instance == instance.instance and w.bad]
         if instance.state == "refused" or bad:
             words = instance.message or "; ".join(bad[0].invalid)
-            _close(bench, trials[instance.trial], "infeasible", words)
+            ended[instance.trial] = "infeasible", words
         elif instance.state == "dropped":
-            _close(bench, trials[instance.trial], "dropped", instance.message)
+            ended[instance.trial] = "dropped", instance.message
+    if not ended:
+        return
+    for trial in bench.store.record().trials:
+        if trial.number in ended:
+            _close(bench, trial, *ended[trial.number])
 
 
 def _close(bench: Bench, trial: Trial, state: TrialState, message: str) -> None:

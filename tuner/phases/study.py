@@ -112,7 +112,7 @@ def _search(ready: Calibrated, spec: StudySpec, record: Record) -> tuple[str, ..
     run_search(bench, search, ready.calibration, ready.plan)
     proposals = [trial for trial in bench.store.record().trials if trial.origin != "baseline"]
     found = [trial.digest for trial in leaders(proposals, spec.design.finalists, bench.goals)]
-    return bench.store.sharing.choose(found) if found else ()
+    return bench.store.choose(found) if found else ()
 
 
 def announce_times(ready: Calibrated, spec: StudySpec) -> None:

@@ -13,8 +13,7 @@ at the same time mean the same trial, without a request to the storage.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ from tuner.record.model import (
     Phase,
 )
 from tuner.space.configuration import Value
+from tuner.store.optuna_storage import StudyTrials
 
 if TYPE_CHECKING:
     import optuna
@@ -150,29 +150,17 @@ class HostPart:
     """
 
     def __init__(self, storage: Any, study: str, host: str, *, begin: bool) -> None:
-        import optuna
-
         self.host = host
-        self._storage = storage
-        name = f"{study}/on/{host}"
-        try:
-            self._id = storage.get_study_id_from_name(name)
-        except KeyError:
-            if not begin:
-                raise
-            with contextlib.suppress(optuna.exceptions.DuplicatedStudyError):
-                storage.create_new_study([optuna.study.StudyDirection.MAXIMIZE], name)
-            self._id = storage.get_study_id_from_name(name)
+        self._trials = StudyTrials(storage, f"{study}/on/{host}", begin=begin)
 
     @property
     def attrs(self) -> dict[str, Any]:
         """Attributes of the host."""
-        found: dict[str, Any] = self._storage.get_study_user_attrs(self._id)
-        return found
+        return self._trials.attrs
 
     def keep(self, key: str, value: object) -> None:
         """Store an attribute of the host."""
-        self._storage.set_study_user_attr(self._id, key, value)
+        self._trials.keep(key, value)
 
     def begin(self, block: int, texts: Iterable[ConfigurationRecord]) -> int:
         """Create the trial for a block's windows; return its index.
@@ -181,34 +169,22 @@ class HostPart:
             block: number of the block.
             texts: texts of the configurations that it is the first to try.
         """
-        import optuna
-
         attrs = {CONFIGURATION + text.digest: msgspec.to_builtins(text) for text in texts}
-        template = optuna.trial.create_trial(
-            state=optuna.trial.TrialState.RUNNING, user_attrs={_BLOCK: block, **attrs}
-        )
-        made: int = self._storage.create_new_trial(self._id, template)
-        return made
+        return self._trials.create({_BLOCK: block, **attrs})
 
     def add_window(self, place: int, window: Measurement) -> None:
         """Store a window; raise UpdateFinishedTrialError if another worker ended the block."""
-        self._storage.set_trial_user_attr(
-            place, WINDOW + window.window_id, msgspec.to_builtins(window)
-        )
+        self._trials.set_attr(place, WINDOW + window.window_id, msgspec.to_builtins(window))
 
     def close(self, place: int) -> None:
         """Close a block; the storage refuses further windows."""
-        import optuna
-
-        with unless_ended():
-            self._storage.set_trial_state_values(place, optuna.trial.TrialState.COMPLETE, [0.0])
+        self._trials.end(place, "complete", [0.0])
 
     def shut(self, block: int) -> list[Measurement]:
         """Close a block by its number; return its windows."""
-        for frozen in self._trials():
+        for frozen in self._trials.all():
             if frozen.user_attrs[_BLOCK] == block and not frozen.state.is_finished():
-                number = frozen.number
-                self.close(self._storage.get_trial_id_from_study_id_trial_number(self._id, number))
+                self.close(self._trials.id_of(frozen.number))
         return self.windows({block}).get(block, [])
 
     def windows(self, blocks: Container[int]) -> dict[int, list[Measurement]]:
@@ -230,24 +206,9 @@ class HostPart:
         self, prefix: str, blocks: Container[int] | None = None
     ) -> dict[int, dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {}
-        for frozen in self._trials():
+        for frozen in self._trials.all():
             block = frozen.user_attrs[_BLOCK]
             if blocks is None or block in blocks:
                 attrs = {k: v for k, v in frozen.user_attrs.items() if k.startswith(prefix)}
                 found.setdefault(block, {}).update(attrs)
         return found
-
-    def _trials(self) -> list[optuna.trial.FrozenTrial]:
-        trials: list[optuna.trial.FrozenTrial] = self._storage.get_all_trials(
-            self._id, deepcopy=False
-        )
-        return trials
-
-
-@contextlib.contextmanager
-def unless_ended() -> Iterator[None]:
-    """Ignore errors about a trial that another worker has already ended."""
-    import optuna
-
-    with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
-        yield

@@ -45,9 +45,9 @@ from tuner.store.host_part import (
     last_s,
     number_of,
     read_shared,
-    unless_ended,
 )
 from tuner.store.lease import Lease, LeaseWatch
+from tuner.store.optuna_storage import StudyTrials, unless_ended
 from tuner.store.storage import writes
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Sharing:
         self._storage = storage
         self._search = search
         self._blocks = blocks
-        self._blocks_id = storage.get_study_id_from_name(blocks.study_name)
+        self._block_trials = StudyTrials(storage, blocks.study_name)
         self._goals = functools.cache(goals)
         self._watch = LeaseWatch()
         self._orphans = LeaseWatch()
@@ -194,23 +194,18 @@ class Sharing:
         Raises:
             ClaimedError: another worker claimed one of its trials first.
         """
-        import optuna
-
         trials = {i.trial for i in begun.instances if i.trial is not None}
         first = tuple(self._chosen[number] for number in sorted(trials & self._chosen.keys()))
         begun = replace(begun, trials=first)
-        template = optuna.trial.create_trial(
-            state=optuna.trial.TrialState.RUNNING, user_attrs={BEGUN: msgspec.to_builtins(begun)}
-        )
-        trial_id = self._storage.create_new_trial(self._blocks_id, template)
+        trial_id = self._block_trials.create({BEGUN: msgspec.to_builtins(begun)})
         running = self.running()
         mine = [f.number for f in running if _begun(f).get("mark") == begun.mark]
         number = min(mine)
         if len(mine) > 1:
             # It was written twice, because the first answer was lost.
-            trial_id = self._id_of(number)
+            trial_id = self._block_trials.id_of(number)
             for again in sorted(mine)[1:]:
-                self._end(self._id_of(again), None)
+                self._end(self._block_trials.id_of(again), None)
         if any(f.number < number and trials_of(f) & trials for f in running):
             self._end(trial_id, None)
             raise ClaimedError(f"block {number}: another worker measures one of its trials")
@@ -229,14 +224,14 @@ class Sharing:
         now = self._watch.clock()
         if now - held.renewed_s >= held.begun.lease_s / _RENEWALS:
             held.renewed_s = now
-            self._storage.set_trial_user_attr(held.trial_id, RENEWED, len(held.windows))
+            self._block_trials.set_attr(held.trial_id, RENEWED, len(held.windows))
 
     def close_block(self, block: int, ended: BlockEnd) -> None:
         """End a block of this host, with figures from its windows."""
         held = self._open.pop(block)
         shared = SharedBlock(block, running=True, begun=held.begun, ended=None)
         ended = replace(ended, figures=self._figures(shared, held.windows))
-        self._storage.set_trial_user_attr(held.trial_id, ENDED, msgspec.to_builtins(ended))
+        self._block_trials.set_attr(held.trial_id, ENDED, msgspec.to_builtins(ended))
         self.own.close(held.place)
         self._end(held.trial_id, ended)
 
@@ -245,19 +240,10 @@ class Sharing:
         return figures_of(shared.block(windows), goals.objectives, goals.limits)
 
     def _end(self, trial_id: int, ended: BlockEnd | None) -> None:
-        import optuna
-
-        states = optuna.trial.TrialState
-        with unless_ended():
-            if ended is not None and ended.state == "complete":
-                values = [ended.measured_share]
-                self._storage.set_trial_state_values(trial_id, states.COMPLETE, values)
-            else:
-                self._storage.set_trial_state_values(trial_id, states.FAIL)
-
-    def _id_of(self, number: int) -> int:
-        found: int = self._storage.get_trial_id_from_study_id_trial_number(self._blocks_id, number)
-        return found
+        if ended is not None and ended.state == "complete":
+            self._block_trials.end(trial_id, "complete", [ended.measured_share])
+        else:
+            self._block_trials.end(trial_id, "failed")
 
     def chosen(self) -> tuple[BegunTrial, ...]:
         """Configurations that this worker will try, without a block yet."""
@@ -410,7 +396,7 @@ class Sharing:
         of = f" of {host}" if host != self.host else ""
         # First, so that the count below is final.
         windows = self.part(host).shut(number)
-        trial_id = self._id_of(number)
+        trial_id = self._block_trials.id_of(number)
         if shared.ended is not None:
             self._end(trial_id, shared.ended)
             if shared.ended.state == "complete":
@@ -425,7 +411,7 @@ class Sharing:
             figures=self._figures(shared, windows),
         )
         with unless_ended():
-            self._storage.set_trial_user_attr(trial_id, ENDED, msgspec.to_builtins(ended))
+            self._block_trials.set_attr(trial_id, ENDED, msgspec.to_builtins(ended))
         self._end(trial_id, ended)
         return _cut_short(number, of, len(windows))
 

@@ -18,7 +18,8 @@ from tuner.measurement.window import Measurement
 from tuner.record.model import Block, Origin, TrialState
 from tuner.space.configuration import Configuration, Value
 from tuner.store.decode import read_block
-from tuner.store.host_part import WINDOW, BlockEnd, BlockStart, unless_ended
+from tuner.store.host_part import WINDOW, BlockEnd, BlockStart
+from tuner.store.optuna_storage import StudyTrials, contains, unless_ended
 
 if TYPE_CHECKING:
     import optuna
@@ -38,29 +39,26 @@ class SingleHostWriter:
     """
 
     def __init__(self, storage: Any, search: optuna.Study, blocks: optuna.Study) -> None:
-        self._storage = storage
         self._search = search
         self._blocks = blocks
-        self._search_id = storage.get_study_id_from_name(search.study_name)
-        self._blocks_id = storage.get_study_id_from_name(blocks.study_name)
+        self._stored_search = StudyTrials(storage, search.study_name)
+        self._stored_blocks = StudyTrials(storage, blocks.study_name)
         self._search_trials: dict[int, optuna.Trial] = {}
         self._block_trials: dict[int, optuna.Trial] = {}
         self._finished: dict[int, Block] = {}
 
     def open_block(self, begun: BlockStart) -> int:
         """Begin a block; return its number."""
-        return self._create(
-            self._blocks,
-            self._blocks_id,
-            self._block_trials,
-            attrs={
+        trial_id = self._stored_blocks.create(
+            {
                 "phase": begun.phase,
                 "index": begun.index,
                 "seed": begun.seed,
                 "started_unix_s": begun.started_unix_s,
                 "instances": msgspec.to_builtins(begun.instances),
-            },
+            }
         )
+        return _opened(self._blocks, trial_id, self._block_trials)
 
     def add_window(self, block: int, window: Measurement) -> None:
         """Store a window."""
@@ -96,13 +94,10 @@ class SingleHostWriter:
         inside = {
             name: domain
             for name, domain in distributions.items()
-            if name in parameters and _contains(domain, parameters[name])
+            if name in parameters and contains(domain, parameters[name])
         }
-        return self._create(
-            self._search,
-            self._search_id,
-            self._search_trials,
-            attrs={
+        trial_id = self._stored_search.create(
+            {
                 "digest": configuration.digest,
                 "origin": origin,
                 "configuration": configuration.values,
@@ -110,6 +105,7 @@ class SingleHostWriter:
             params={name: parameters[name] for name in inside},
             distributions=inside,
         )
+        return _opened(self._search, trial_id, self._search_trials)
 
     def report_loss(self, trial: int, block: int, loss: float) -> None:
         """Show a trial's loss in a block to Optuna's tools."""
@@ -167,39 +163,15 @@ class SingleHostWriter:
         import optuna
 
         if number not in self._search_trials:
-            trial_id = self._storage.get_trial_id_from_study_id_trial_number(
-                self._search_id, number
-            )
+            trial_id = self._stored_search.id_of(number)
             self._search_trials[number] = optuna.Trial(self._search, trial_id)
         return self._search_trials[number]
 
-    def _create(
-        self,
-        study: optuna.Study,
-        study_id: int,
-        kept: dict[int, optuna.Trial],
-        *,
-        attrs: Mapping[str, Any],
-        params: Mapping[str, Value] | None = None,
-        distributions: Mapping[str, BaseDistribution] | None = None,
-    ) -> int:
-        """Begin a trial of either study in one atomic write."""
-        import optuna
 
-        template = optuna.trial.create_trial(
-            state=optuna.trial.TrialState.RUNNING,
-            params=dict(params or {}),
-            distributions=dict(distributions or {}),
-            user_attrs=dict(attrs),
-        )
-        trial_id = self._storage.create_new_trial(study_id, template)
-        number: int = self._storage.get_trial(trial_id).number
-        kept[number] = optuna.Trial(study, trial_id)
-        return number
+def _opened(study: optuna.Study, trial_id: int, kept: dict[int, optuna.Trial]) -> int:
+    """Keep a trial that was begun to be written to; return its number."""
+    import optuna
 
-
-def _contains(domain: BaseDistribution, value: Value) -> bool:
-    try:
-        return domain._contains(domain.to_internal_repr(value))  # noqa: SLF001 - no public way
-    except ValueError:
-        return False
+    trial = optuna.Trial(study, trial_id)
+    kept[trial.number] = trial
+    return trial.number

@@ -90,21 +90,60 @@ class Store:
         self._unchecked = where
         self._cache = SearchFigureCache()
         self._alone = SingleHostWriter(storage, search, blocks)
-        self.sharing = Sharing(storage, search, blocks, self._goals)
-        """View of other workers on this record."""
+        self._sharing = Sharing(storage, search, blocks, self._goals)
 
     def _goals(self) -> Goals:
         return goals_of(self._search.user_attrs["header"]["definition"])
 
     @property
-    def host(self) -> str:
+    def _host(self) -> str:
         """Name of this worker's host; empty for a single host."""
-        return self.sharing.host
+        return self._sharing.host
+
+    # --- several hosts ------------------------------------------------------------------------
+
+    def join(
+        self,
+        host: StudyHost,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[], None] | None = None,
+    ) -> None:
+        """Measure on one of several hosts from here on; see ``Sharing.join``."""
+        self._sharing.join(host, clock=clock, pause=pause)
+
+    def pause(self) -> None:
+        """Wait a while for the other hosts."""
+        self._sharing.pause()
+
+    def reap(self, *, look: bool = True) -> list[str]:
+        """End blocks that other hosts abandoned; return what was done, in words.
+
+        Args:
+            look: at the storage as it is now; else as of the last ``record``.
+        """
+        return self._sharing.reap(look=look)
+
+    def search_runs_elsewhere(self, *, look: bool = True) -> bool:
+        """Return whether another host measures a block of the search; ``look`` as for ``reap``."""
+        return self._sharing.search_runs_elsewhere(look=look)
+
+    def orphans(self, record: Record) -> set[int]:
+        """Return trials that were begun and that nobody measures, so that this host may."""
+        return self._sharing.orphans(record)
+
+    def choose(self, digests: Sequence[str]) -> tuple[str, ...]:
+        """Fix what is confirmed; of several hosts the first choice stands for all."""
+        return self._sharing.choose(digests)
+
+    def end_search(self) -> None:
+        """Say to other hosts that the time of the search is over."""
+        self._sharing.end_search()
 
     @property
     def _writer(self) -> SingleHostWriter | Sharing:
         """Writer of blocks."""
-        return self.sharing if self.host else self._alone
+        return self._sharing if self._host else self._alone
 
     @classmethod
     @writes
@@ -154,7 +193,7 @@ class Store:
         search.set_user_attr("header", msgspec.to_builtins(header))
         made = cls(storage, search, blocks, clock)
         if first:
-            made.sharing.join(first)
+            made.join(first)
         # Last, because it marks a complete start of the record.
         search.set_user_attr("schema_version", SCHEMA_VERSION)
         return made
@@ -218,8 +257,8 @@ class Store:
             proposed: whether a search proposed it. With several hosts its first block stores it,
                 because every worker reads all attributes of the study.
         """
-        if self.host and proposed:
-            self.sharing.add_text(configuration)
+        if self._host and proposed:
+            self._sharing.add_text(configuration)
             return
         self._search.set_user_attr(
             CONFIGURATION + configuration.digest, msgspec.to_builtins(configuration)
@@ -232,8 +271,8 @@ class Store:
 
     def _keep(self, key: str, value: object) -> None:
         """Store an attribute of this host."""
-        if self.host:
-            self.sharing.own.keep(key, value)
+        if self._host:
+            self._sharing.own.keep(key, value)
         else:
             self._search.set_user_attr(key, value)
 
@@ -244,7 +283,7 @@ class Store:
         Raises:
             StoreError: another protocol is frozen already; it is never replaced.
         """
-        attrs = self.sharing.own.attrs if self.host else self._search.user_attrs
+        attrs = self._sharing.own.attrs if self._host else self._search.user_attrs
         frozen = attrs.get("protocol")
         if frozen is not None and frozen["digest"] != protocol.digest:
             raise StoreError("the confirmation's protocol is frozen already and cannot be replaced")
@@ -307,14 +346,14 @@ class Store:
             ClaimedError: another worker claimed one of its trials first.
             StoreError: another worker took this host over.
         """
-        self.sharing.check_worker()
+        self._sharing.check_worker()
         return self._writer.open_block(
             BlockStart(
                 phase=phase,
                 index=index,
                 seed=seed,
                 started_unix_s=self._clock(),
-                host=self.host,
+                host=self._host,
                 lease_s=lease_s,
                 instances=tuple(instances),
                 trials=(),
@@ -369,15 +408,15 @@ class Store:
             parameters: values by Optuna's dimension.
             distributions: their domains; values outside are left out.
         """
-        if self.host:
-            return self.sharing.open_trial(configuration, origin)
+        if self._host:
+            return self._sharing.open_trial(configuration, origin)
         return self._alone.open_trial(configuration, origin, parameters, distributions)
 
     @writes
     def report_loss(self, trial: int, block: int, loss: float) -> None:
         """Show a trial's loss in a block to Optuna's tools; the record itself is the windows."""
         # With several hosts the blocks have all losses.
-        if not self.host:
+        if not self._host:
             self._alone.report_loss(trial, block, loss)
 
     @writes
@@ -404,7 +443,7 @@ class Store:
             second: losses of the second objective, if there is one.
             excess: excess over each limit, also stored as constraints.
         """
-        if not self.host:
+        if not self._host:
             self._alone.close_trial(number, state, losses, message, second=second, excess=excess)
 
     # --- recovery and reading ---------------------------------------------------------------
@@ -418,8 +457,8 @@ class Store:
         Returns:
             Descriptions of the actions.
         """
-        mine = [f for f in self.sharing.running() if host_of(f) == self.host]
-        done = [(f.user_attrs.get("state"), self.sharing.abandon(f)) for f in mine]
+        mine = [f for f in self._sharing.running() if host_of(f) == self._host]
+        done = [(f.user_attrs.get("state"), self._sharing.abandon(f)) for f in mine]
         # A block without only its last write is complete.
         return [words for state, words in done if state != "complete"]
 
@@ -443,28 +482,29 @@ class Store:
     def _read(self) -> Record:
         attrs = self._search.user_attrs
         names = [key.removeprefix(HOST) for key in attrs if key.startswith(HOST)]
-        blocks = self._alone.blocks(self.sharing.look())
+        blocks = self._alone.blocks(self._sharing.look())
         if names:
-            read = [self.host] if self.host else names
-            return self.sharing.record(attrs, read, blocks, self._cache)
+            read = [self._host] if self._host else names
+            return self._sharing.record(attrs, read, blocks, self._cache)
         trials = read_trials(self._search.get_trials(deepcopy=False))
         return read_record(attrs, trials, blocks, "", {}, cache=self._cache)
 
     def importance(
-        self, trials: Sequence[optuna.trial.FrozenTrial] | None = None
+        self, trials: Callable[[], Sequence[optuna.trial.FrozenTrial]]
     ) -> Mapping[str, float]:
         """Return the share of each parameter in the spread of losses (PED-ANOVA, Watanabe 2023).
 
         It is for the first objective, and empty with too few finished trials.
 
         Args:
-            trials: trials instead of the stored ones, which do not exist with several hosts.
+            trials: called where several hosts measure, whose trials are not stored but follow from
+                their blocks.
         """
         optuna = _optuna()
         study = self._search
-        if trials is not None:
+        if self._host:
             study = optuna.create_study(directions=self._search.directions)
-            study.add_trials(trials)
+            study.add_trials(trials())
         several = len(study.directions) > 1
         target = (lambda trial: trial.values[0]) if several else None
         with warnings.catch_warnings():
