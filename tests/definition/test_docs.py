@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.spaces import load_space
 from tuner.definition.study import load_study
 from tuner.render.render import EXPORT, render
-from tuner.space.space import Space, load_space
+from tuner.space.space import Space
 from tuner.workload.arrivals import Profile
 from tuner.workload.workload import load_workload
 
@@ -22,14 +23,7 @@ def blocks(name: str) -> list[str]:
 
 def bind(path: Path) -> Space:
     """Return a space on four cores."""
-    return load_space(
-        str(path),
-        server_cores=4,
-        connections=32,
-        memory_bytes=8 << 30,
-        server_version=(1, 22, 1),
-        modules=(),
-    )
+    return load_space(str(path), server_cores=4)
 
 
 def test_the_space_that_is_shown(tmp_path: Path) -> None:
@@ -58,14 +52,7 @@ def test_the_template_that_is_shown(tmp_path: Path) -> None:
 def test_the_configuration_that_is_shown(tmp_path: Path) -> None:
     """Its values, on top of what the package ships."""
     (tmp_path / "c.yaml").write_text(blocks("spaces.md")[2], encoding="utf-8")
-    space = load_space(
-        "nginx/static",
-        server_cores=4,
-        connections=32,
-        memory_bytes=8 << 30,
-        server_version=(1, 22, 1),
-        modules=(),
-    )
+    space = load_space("nginx/static", server_cores=4)
     values = space.read_configuration(tmp_path / "c.yaml").values
     assert (values["worker_processes"], values["tcp_nopush"]) == (4, True)
 

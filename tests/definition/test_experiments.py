@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.spaces import load_space
 from tuner.definition.alike import alignments, equalise, merged, read_rules, shipped_rules
 from tuner.definition.experiment import (
     Experiment,
@@ -19,7 +20,7 @@ from tuner.definition.study import load_study
 from tuner.errors import DefinitionError
 from tuner.reading.located import parse_yaml
 from tuner.space.configuration import Value
-from tuner.space.space import Space, load_space, spaces
+from tuner.space.space import Space, spaces
 
 EXPERIMENTS = {found.name: found for found in list_experiments()}
 NAMES = (
@@ -36,8 +37,6 @@ def space_of(name: str) -> Space:
     return load_space(
         name,
         server_cores=2,
-        connections=32,
-        memory_bytes=8 << 30,
         server_version=(1, 26, 3) if name.startswith("nginx") else (2, 9, 0),
         modules=("http_ssl", "http_v2", "http_v3", "http_gzip", "threads"),
     )

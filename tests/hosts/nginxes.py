@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.spaces import load_space
 from tuner.hosts import local
 from tuner.hosts.ansible import AnsibleDeployer
 from tuner.hosts.deployer import InstanceSpec
 from tuner.servers import nginx
 from tuner.servers.ground import TargetGround
 from tuner.space.configuration import Configuration
-from tuner.space.space import Space, load_space
+from tuner.space.space import Space
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 
@@ -39,12 +40,7 @@ class NginxLab:
         self.server = nginx.detect()
         self.cpus = (max(os.sched_getaffinity(0)),)
         self.space: Space = load_space(
-            "nginx/static",
-            server_cores=1,
-            connections=32,
-            memory_bytes=8 << 30,
-            server_version=self.server.version_tuple,
-            modules=self.server.modules,
+            "nginx/static", server_version=self.server.version_tuple, modules=self.server.modules
         )
         self.ground = TargetGround(
             binary=self.server.binary,

@@ -15,10 +15,10 @@ import pytest
 
 from tests.hosts.nginxes import processes_in
 from tests.servers.labs import here
+from tests.spaces import load_space
 from tuner.hosts import local
 from tuner.record.model import Record
 from tuner.servers import caddy
-from tuner.space.space import load_space
 from tuner.store.store import Store, sqlite_url
 
 pytestmark = [pytest.mark.study, pytest.mark.integration]
@@ -84,7 +84,6 @@ def test_what_is_exported_can_be_deployed(study: Path, record: Record) -> None:
     space = load_space(
         "caddy/static",
         server_cores=len(record.cores.server),
-        connections=32,
         memory_bytes=record.host.memory_bytes,
         server_version=record.server.version_tuple,
         modules=record.server.modules,

@@ -22,13 +22,13 @@ import optuna
 import pytest
 
 from tests.hosts.nginxes import NGINX, processes_in
+from tests.spaces import load_space
 from tuner.errors import StoreError
 from tuner.hosts import local
 from tuner.judge.results import evaluate
 from tuner.judge.scoring import BASELINE
 from tuner.paths import LOADGEN_VARIABLE, loadgen_binary
 from tuner.record.model import SCHEMA_VERSION, Phase, Record
-from tuner.space.space import load_space
 from tuner.store.store import Store, sqlite_url
 
 pytestmark = [
@@ -317,7 +317,6 @@ def test_report_and_configuration_are_there(story: Story, record: Record) -> Non
     space = load_space(
         str(record.definition["space"]),
         server_cores=len(record.cores.server),
-        connections=32,
         memory_bytes=record.host.memory_bytes,
         server_version=record.server.version_tuple,
         modules=record.server.modules,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.test_nginx import DEBIAN
+from tests.spaces import load_space
 from tuner.errors import DefinitionError
 from tuner.own.nginx.in_place import InPlaceNginx, read
 from tuner.own.nginx.tree import parse
@@ -17,7 +18,6 @@ from tuner.own.server import OwnOptions
 from tuner.servers import nginx
 from tuner.servers.ground import TargetGround
 from tuner.space.configuration import Configuration
-from tuner.space.space import load_space
 from tuner.workload.workload import Workload, load_workload
 
 MAIN = "/etc/nginx/nginx.conf"
@@ -74,12 +74,7 @@ def workload(tmp_path: Path) -> Workload:
 def in_place(workload: Workload, texts: Mapping[str, str], name: str = "") -> InPlaceNginx:
     """Return the server behind the port."""
     space = load_space(
-        "nginx/static",
-        server_cores=2,
-        connections=workload.connections,
-        memory_bytes=1 << 30,
-        server_version=(1, 22, 1),
-        modules=(),
+        "nginx/static", server_cores=2, connections=workload.connections, memory_bytes=1 << 30
     )
     own = read(OwnOptions(MAIN, server_name=name), workload, Elsewhere(texts))
     return own.adapt(space, nginx.parse_build(DEBIAN, "/usr/sbin/nginx"))[0]

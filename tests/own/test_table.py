@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.spaces import load_space
 from tuner.own.bound import BoundSpace
 from tuner.own.nginx.edits import change_texts, change_tree
 from tuner.own.nginx.serving import NginxServing, serving
@@ -18,7 +19,7 @@ from tuner.own.nginx.tree import equal, parse
 from tuner.own.patch import common_folder, patch
 from tuner.space.configuration import Configuration, Value
 from tuner.space.parameter import OWN
-from tuner.space.space import Space, bind_space, load_space, spaces
+from tuner.space.space import Space, bind_space, spaces
 from tuner.workload.wire import PROTOCOLS
 
 MAIN = """\
@@ -74,8 +75,6 @@ def space(name: str, version: tuple[int, ...] = (1, 22, 1)) -> Space:
     return load_space(
         f"nginx/{name}",
         server_cores=3,
-        connections=32,
-        memory_bytes=8 << 30,
         server_version=version,
         modules=("http_ssl", "http_v2", "threads"),
     )

@@ -10,13 +10,13 @@ from typing import Any
 
 import optuna
 
+from tests.spaces import load_space
 from tuner.goals.goals import Goals, goals_of
 from tuner.measurement.stalls import StallRule
 from tuner.phases.bench import Bench, Silence
 from tuner.phases.study import SATURATION_GATES, StudySpec, run_study
 from tuner.record.model import Block, Phase, Record
 from tuner.space.configuration import Configuration, Value
-from tuner.space.space import load_space
 from tuner.store.store import Storage, Store
 from tuner.testing.lab import (
     Effect,
@@ -29,14 +29,7 @@ from tuner.testing.simulate import Noise
 from tuner.workload.wire import Wire
 from tuner.workload.workload import Workload
 
-SPACE = load_space(
-    str(Path(__file__).with_name("space.yaml")),
-    server_cores=1,
-    connections=32,
-    memory_bytes=8 << 30,
-    server_version=(1, 22, 1),
-    modules=(),
-)
+SPACE = load_space(str(Path(__file__).with_name("space.yaml")))
 STOCK = SPACE.baseline("stock")
 HAND = SPACE.baseline("hand")
 NAME = "simulated"

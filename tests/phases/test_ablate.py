@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.phases.rig import SPACE, STOCK, Rig, blocks, rig
+from tests.spaces import load_space
 from tuner.errors import DefinitionError, HostError
 from tuner.goals.objective import Objective
 from tuner.judge.ablation import Ablation, Part, blocks_at_least, contrasts
@@ -27,7 +28,6 @@ from tuner.phases.ablate import run_ablation
 from tuner.phases.study import calibrate, confirm
 from tuner.record.model import Contrast, Record
 from tuner.space.configuration import Configuration, Value
-from tuner.space.space import load_space
 from tuner.testing.lab import Effect, Faults
 from tuner.testing.simulate import Noise
 
@@ -310,14 +310,7 @@ def test_changes_that_a_relation_ties_together_are_one_contrast(tmp_path: Path) 
         "  other: {type: boolean, default: off, about: by itself}\n"
         "order: [lower < upper]\n"
     )
-    space = load_space(
-        str(file),
-        server_cores=1,
-        connections=32,
-        memory_bytes=8 << 30,
-        server_version=(1, 22, 1),
-        modules=(),
-    )
+    space = load_space(str(file))
     stock = space.baseline("stock")
     near = space.complete({"lower": 15, "upper": 40, "other": True}, stock)
     far = space.complete({"lower": 30, "upper": 40, "other": True}, stock)

@@ -12,20 +12,13 @@ from hypothesis import strategies as st
 
 from tests.render.placed import PLACEMENT
 from tests.servers.labs import here
+from tests.spaces import load_space
 from tuner.errors import DefinitionError, HostError
 from tuner.render.render import Placement, render
 from tuner.servers import caddy
 from tuner.space.configuration import Configuration
-from tuner.space.space import load_space
 
-SPACE = load_space(
-    "caddy/proxy",
-    server_cores=4,
-    connections=32,
-    memory_bytes=8 << 30,
-    server_version=(2, 11, 4),
-    modules=(),
-)
+SPACE = load_space("caddy/proxy", server_cores=4, server_version=(2, 11, 4))
 HAND = SPACE.baseline("hand")
 HOSTILE = st.one_of(
     st.text(alphabet=' {}"`\\#$<\n\t/ax,', max_size=12),
@@ -180,14 +173,7 @@ def test_no_value_adds_a_directive(name: str, value: str) -> None:
 def test_a_real_caddy_reads_a_value_as_it_was_meant(path: str) -> None:
     """The root of the site, as the JSON has it that Caddy makes of the file."""
     facts = here("caddy")
-    space = load_space(
-        "caddy/static",
-        server_cores=1,
-        connections=32,
-        memory_bytes=8 << 30,
-        server_version=facts.version_tuple,
-        modules=facts.modules,
-    )
+    space = load_space("caddy/static", server_version=facts.version_tuple, modules=facts.modules)
     text = caddy.export_text(
         space.baseline("stock"), space, replace(PLACEMENT, root=path, upstreams=())
     )

@@ -10,10 +10,10 @@ import pytest
 
 from tests.render.placed import LAB
 from tests.render.test_render import MINE
+from tests.spaces import load_space
 from tuner.errors import DefinitionError
 from tuner.render import confined
 from tuner.render.render import render
-from tuner.space.space import load_space
 
 USES = "{{ p.worker_processes }} {{ p.tcp_nodelay }}\n"
 DOUBLING = (
@@ -27,14 +27,7 @@ def mine(folder: Path, template: str, *, templates: str = "") -> str:
     (folder / "s.yaml").write_text(templates + MINE, encoding="utf-8")
     if template:
         (folder / "mine.conf.j2").write_text(template + USES, encoding="utf-8")
-    space = load_space(
-        str(folder / "s.yaml"),
-        server_cores=1,
-        connections=1,
-        memory_bytes=1,
-        server_version=(1, 22, 1),
-        modules=(),
-    )
+    space = load_space(str(folder / "s.yaml"), connections=1, memory_bytes=1)
     return render(space.template, space.baseline("stock"), space, LAB)
 
 

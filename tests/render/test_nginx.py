@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
+from tests.spaces import load_space
 from tuner.render.render import EXPORT, Placement, cpu_mask, render, render_backend
 from tuner.space.configuration import Configuration
-from tuner.space.space import BASELINES, Space, load_space, spaces
+from tuner.space.space import BASELINES, Space, spaces
 from tuner.workload.site import generate
 from tuner.workload.workload import Backend, load_workload
 
@@ -39,12 +40,7 @@ def bind(name: str) -> Space:
     told = subprocess.run([str(NGINX), "-v"], capture_output=True, text=True, check=True).stderr
     version = told.partition("/")[2].split()[0]
     return load_space(
-        name,
-        server_cores=2,
-        connections=32,
-        memory_bytes=8 << 30,
-        server_version=tuple(int(part) for part in version.split(".")),
-        modules=(),
+        name, server_cores=2, server_version=tuple(int(part) for part in version.split("."))
     )
 
 

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.render.placed import PLACEMENT
+from tests.spaces import load_space
 from tuner.errors import DefinitionError
 from tuner.render.render import render, render_backend
 from tuner.render.syntax import quote_nginx
 from tuner.space.configuration import Configuration
-from tuner.space.space import Space, load_space
+from tuner.space.space import Space
 from tuner.workload.workload import Backend, load_workload
 
 # Mostly what means something to Nginx's reader, and any text besides.
@@ -43,14 +44,7 @@ def structure(text: str) -> Any:
 
 def bind(name: str) -> Space:
     """Return a built-in space."""
-    return load_space(
-        name,
-        server_cores=4,
-        connections=32,
-        memory_bytes=8 << 30,
-        server_version=(1, 22, 1),
-        modules=(),
-    )
+    return load_space(name, server_cores=4)
 
 
 PROXY = bind("nginx/proxy")

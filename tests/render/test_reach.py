@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.render.placed import LAB
+from tests.spaces import load_space
 from tuner.errors import DefinitionError
 from tuner.render.reach import edges, unsearched
 from tuner.render.render import EXPORT, render
 from tuner.render.syntax import NGINX
 from tuner.servers import caddy, nghttpx
-from tuner.space.space import Space, load_space
+from tuner.space.space import Space
 
 SYNTAXES = {"nginx": NGINX, "caddy": caddy.syntax, "nghttpx": nghttpx.syntax}
 SPACE = """\
@@ -35,14 +36,7 @@ def bind(tmp_path: Path, server: str, template: str, force: tuple[str, ...] = ()
     """Return a space of one's own with such a template beside it."""
     (tmp_path / "s.yaml").write_text(SPACE.format(server=server), encoding="utf-8")
     (tmp_path / "mine.j2").write_text(ASKED + template, encoding="utf-8")
-    space = load_space(
-        str(tmp_path / "s.yaml"),
-        server_cores=1,
-        connections=1,
-        memory_bytes=1 << 30,
-        server_version=(1, 22, 1),
-        modules=(),
-    )
+    space = load_space(str(tmp_path / "s.yaml"), connections=1, memory_bytes=1 << 30)
     return replace(space, forced=tuple((name, "forced") for name in force))
 
 

@@ -9,24 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.render.placed import LAB
+from tests.spaces import load_space
 from tuner.errors import DefinitionError
 from tuner.render.render import EXPORT, Placement, cpu_mask, render, render_backend, unified_diff
 from tuner.servers.catalog import server
 from tuner.space.configuration import Value
-from tuner.space.space import BASELINES, Space, SpaceFacts, bind_space, load_space, spaces
+from tuner.space.space import BASELINES, Space, SpaceFacts, bind_space, spaces
 from tuner.workload.workload import load_workload
 
 
 def bind(name: str, version: tuple[int, ...] = (1, 22, 1)) -> Space:
     """Return a space on four cores."""
-    return load_space(
-        name,
-        server_cores=4,
-        connections=32,
-        memory_bytes=8 << 30,
-        server_version=version,
-        modules=(),
-    )
+    return load_space(name, server_cores=4, server_version=version)
 
 
 def directives(text: str) -> dict[str, str]:
@@ -236,14 +230,7 @@ def mine(tmp_path: Path, template: str) -> str:
     """Render a user's own template, beside a user's own space."""
     (tmp_path / "s.yaml").write_text(MINE, encoding="utf-8")
     (tmp_path / "mine.conf.j2").write_text(template, encoding="utf-8")
-    space = load_space(
-        str(tmp_path / "s.yaml"),
-        server_cores=1,
-        connections=1,
-        memory_bytes=1,
-        server_version=(1, 22, 1),
-        modules=(),
-    )
+    space = load_space(str(tmp_path / "s.yaml"), connections=1, memory_bytes=1)
     return render(space.template, space.baseline("stock"), space, LAB)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.spaces import load_space
 from tuner.errors import HostError
 from tuner.hosts import local
 from tuner.hosts.ansible import AnsibleDeployer
@@ -23,7 +24,7 @@ from tuner.servers.catalog import server
 from tuner.servers.certificate import Certificate
 from tuner.servers.ground import TargetGround
 from tuner.space.configuration import Configuration, Value
-from tuner.space.space import Space, load_space
+from tuner.space.space import Space
 from tuner.workload.site import generate
 from tuner.workload.wire import Protocol
 from tuner.workload.workload import Workload, load_workload
@@ -67,12 +68,7 @@ class ServerLab:
         self.deployer = AnsibleDeployer(self.lab, study / "work", user=local.lab_user())
         cpus = (max(os.sched_getaffinity(0)),)
         self.space: Space = load_space(
-            space,
-            server_cores=1,
-            connections=32,
-            memory_bytes=8 << 30,
-            server_version=self.facts.version_tuple,
-            modules=self.facts.modules,
+            space, server_version=self.facts.version_tuple, modules=self.facts.modules
         )
         self.ground = TargetGround(
             binary=self.facts.binary,

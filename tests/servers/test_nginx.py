@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.nginxes import NGINX
+from tests.spaces import load_space
 from tuner.errors import HostError
 from tuner.machine.facts import ServerFacts
 from tuner.servers import backend, nginx
 from tuner.servers.certificate import Certificate
 from tuner.servers.ground import TargetGround
-from tuner.space.space import load_space
 from tuner.workload.wire import Protocol, Tls, Wire
 from tuner.workload.workload import load_workload
 
@@ -86,14 +86,7 @@ def test_an_nginx_that_does_not_answer_is_said_in_its_words(tmp_path: Path) -> N
 
 def test_an_instance_lives_in_a_folder_of_its_own() -> None:
     """Everything it reads, writes and listens on is its own; it proves itself by its digest."""
-    space = load_space(
-        "nginx/static",
-        server_cores=2,
-        connections=32,
-        memory_bytes=8 << 30,
-        server_version=(1, 22, 1),
-        modules=(),
-    )
+    space = load_space("nginx/static", server_cores=2)
     stock = space.baseline("stock")
     spec = nginx.instance("c1", stock, space, replace(GROUND, upstreams=()), 18_081)
     text = spec.files["nginx.conf"]
@@ -161,14 +154,7 @@ def test_an_instance_listens_as_its_version_wants_it_said(
     version: tuple[int, ...], protocol: Protocol, lines: list[str]
 ) -> None:
     """With the lab's certificate beside it, and proved live over TLS."""
-    space = load_space(
-        "nginx/static",
-        server_cores=1,
-        connections=32,
-        memory_bytes=8 << 30,
-        server_version=version,
-        modules=(),
-    )
+    space = load_space("nginx/static", server_version=version)
     ground = replace(
         GROUND, upstreams=(), protocol=protocol, certificate=Certificate("ca", "chain", "key")
     )

@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from tuner.space.space import BASELINES, Space, load_space, spaces
+from tests.spaces import load_space
+from tuner.space.space import BASELINES, Space, spaces
 from tuner.testing.draw import draw_configuration
 
 VERSIONS = [(1, 9, 4), (1, 18, 0), (1, 22, 1), (1, 26, 3), (1, 29, 7), (1, 31, 5)]
@@ -20,14 +21,7 @@ DOCUMENTATION = {
 
 def bind(name: str, version: tuple[int, ...] = (1, 22, 1), cores: int = 4) -> Space:
     """Return a built-in space."""
-    return load_space(
-        name,
-        server_cores=cores,
-        connections=32,
-        memory_bytes=8 << 30,
-        server_version=version,
-        modules=(),
-    )
+    return load_space(name, server_cores=cores, server_version=version)
 
 
 def trades(space: Space) -> list[str]:

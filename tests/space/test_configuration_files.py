@@ -7,20 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.spaces import load_space
 from tuner.errors import DefinitionError
-from tuner.space.space import BASELINES, Space, configuration_yaml, load_space, spaces
+from tuner.space.space import BASELINES, Space, configuration_yaml, spaces
 
 
 def bind(name: str) -> Space:
     """Return a built-in space on four cores and Nginx 1.22."""
-    return load_space(
-        name,
-        server_cores=4,
-        connections=32,
-        memory_bytes=8 << 30,
-        server_version=(1, 22, 1),
-        modules=(),
-    )
+    return load_space(name, server_cores=4)
 
 
 @pytest.mark.parametrize("name", spaces())

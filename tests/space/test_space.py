@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.spaces import load_space
 from tuner.errors import DefinitionError
 from tuner.space.configuration import Configuration, Value
 from tuner.space.parameter import Parameter
-from tuner.space.space import Space, load_space
+from tuner.space.space import Space
 
 HEAD = "space: nginx/mine\nserver: nginx\n"
 
@@ -24,8 +25,6 @@ def load(tmp_path: Path, text: str, *, cores: int = 2, version: str = "1.22.1") 
     return load_space(
         str(path),
         server_cores=cores,
-        connections=32,
-        memory_bytes=8 << 30,
         server_version=tuple(int(part) for part in version.split(".")),
         modules=("http_ssl", "threads"),
     )
@@ -372,14 +371,7 @@ def test_a_space_is_named_after_its_server(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text("space: mine\nserver: nginx\nparameters: {}\n", encoding="utf-8")
     with pytest.raises(DefinitionError, match="'mine' is not a name for a space; write nginx/NAME"):
-        load_space(
-            str(path),
-            server_cores=1,
-            connections=1,
-            memory_bytes=1,
-            server_version=(1,),
-            modules=(),
-        )
+        load_space(str(path), connections=1, memory_bytes=1, server_version=(1,))
 
 
 @given(st.data())
