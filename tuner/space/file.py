@@ -178,9 +178,14 @@ def _never(parameter: Parameter, server: str, node: Node, force: Collection[str]
         if reason and parameter.name in force:
             return reason
         if reason:
+            remedy = (
+                "take it out"
+                if server == "kernel"
+                else "write its value into the template, or force it by name:"
+                f" --force {parameter.name}"
+            )
             raise DefinitionError(
-                f"{name} is never searched: {reason}; write its value into the template,"
-                f" or force it by name: --force {parameter.name}",
+                f"{name} is never searched: {reason}; {remedy}",
                 path=node.path,
                 line=node.line,
             )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from tuner.errors import DefinitionError
 from tuner.reading.printable import comment_line
 from tuner.space.configuration import Configuration, Value
+from tuner.space.never import refusal
 from tuner.space.parameter import Parameter, same
 from tuner.space.space import Space
 
@@ -29,23 +30,6 @@ _MAX = ".max"
 _PORTS = "net.ipv4.ip_local_port_range"
 _ALGORITHM = "net.ipv4.tcp_congestion_control"
 ALGORITHMS = "net.ipv4.tcp_available_congestion_control"
-
-NEVER: Mapping[str, str] = {
-    "kernel.randomize_va_space": "it disables a protection against attacks on memory",
-    "net.core.bpf_jit_harden": "it disables a protection against attacks on the kernel",
-    "net.ipv4.tcp_syncookies": "it is the protection against floods of SYN packets",
-    "net.ipv4.tcp_timestamps": "without it old packets can enter a new connection (RFC 7323)",
-    "net.ipv4.tcp_sack": "every path that loses packets needs it",
-    "net.ipv4.tcp_window_scaling": "every path that is long needs it",
-    "net.ipv4.tcp_tw_recycle": "it broke clients behind NAT, and left the kernel with 4.12",
-    "net.ipv4.tcp_rfc1337": "it is a protection against packets of old connections",
-    "net.ipv4.tcp_challenge_ack_limit": "it is a protection against blind attacks (RFC 5961)",
-    "net.ipv4.tcp_mem": "a wrong value starves the whole host of memory",
-    "net.ipv4.tcp_abort_on_overflow": "it answers bursts with resets, which hides them from p99",
-    "net.ipv4.ip_forward": "it decides where the host's packets go",
-    "net.ipv4.ip_unprivileged_port_start": "it decides who may be a server here",
-}
-"""Kernel settings that are never parameters, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +92,10 @@ def checked(space: Space) -> Space:
         )
     for parameter in space.parameters:
         name = setting_of(parameter.name)
-        if name in NEVER:
+        why = refusal(LAYER, name)
+        if why:
             raise DefinitionError(
-                f"{name} is never tuned: {NEVER[name]}; take it out", path=str(space.path)
+                f"{name} is never tuned: {why}; take it out", path=str(space.path)
             )
         if parameter.name != OPEN_FILES and not _SETTING.fullmatch(parameter.name):
             raise DefinitionError(
