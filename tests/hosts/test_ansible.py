@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from tests.hosts.nginxes import NginxLab, ask, needs_nginx, nginx_lab, processes
 from tuner.errors import HostError, Interrupted
 from tuner.hosts import local
 from tuner.hosts.ansible import LOCAL_INVENTORY, AnsibleDeployer
+from tuner.hosts.deployer import InstanceArguments, InstanceSpec
 
 pytestmark = needs_nginx
 
@@ -226,3 +227,16 @@ def test_the_module_is_documented(lab: NginxLab) -> None:
     ).stdout
     assert "timeout_s" in told
     assert lab.server.name == "nginx"
+
+
+def test_an_instance_is_sent_in_the_arguments_of_the_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither side knows a field that the other does not, and nothing else is sent."""
+    known = functions_of("tuner_instances", monkeypatch)["INSTANCE"]
+    assert {each.name for each in fields(InstanceArguments)} == set(known)
+    spec = InstanceSpec(
+        *("c1", "/lab/c1", {}, (), (), (), "/lab/c1/pid", "http://localhost/", "c1", {}, ()),
+        kernel={"net.core.somaxconn": "128"},
+    )
+    assert set(spec.arguments) == set(known)

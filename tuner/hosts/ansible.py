@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -176,12 +176,7 @@ class AnsibleDeployer:
         """Return the instances as arguments of the Ansible module."""
         self._work.mkdir(parents=True, exist_ok=True)
         wanted = self._work / "instances.json"
-        data = [asdict(instance) for instance in instances]
-        for entry in data:
-            # These fields are for other deployers.
-            for key in ("kernel", "live_host", "live_adapted", "program", "error_log"):
-                del entry[key]
-        wanted.write_text(json.dumps(data))
+        wanted.write_text(json.dumps([instance.arguments for instance in instances]))
         self._started([instance.start[0] for instance in instances], ())
         return {
             "tuner_lab": str(folder),

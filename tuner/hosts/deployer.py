@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceSpec:
-    """One instance to start, with every decision already made."""
+class InstanceArguments:
+    """An instance in the arguments of the Ansible module ``tuner_instances``."""
 
     instance: str
     """Label, unique in the block: ``baseline``, ``c1``, …"""
@@ -32,23 +32,42 @@ class InstanceSpec:
     environment: Mapping[str, str]
     cpus: tuple[int, ...]
     """CPUs for the instance."""
-    kernel: Mapping[str, str] = field(default_factory=dict)
-    """Kernel settings while it runs, by name; only for ``switch``."""
     open_files: int = 0
     """Minimum limit of open files, if the host allows it."""
     live_header: str = ""
     """Header with the token in the answer at ``live_url``; empty: the body is the token."""
-    live_host: str = ""
-    """Host name for ``live_url``; empty: the URL's own."""
     live_socket: str = ""
     """Absolute path of an admin socket, or empty. GET ``/config/`` on it returns the running
     configuration, which must also contain the token.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceSpec(InstanceArguments):
+    """One instance to start, with every decision already made."""
+
+    kernel: Mapping[str, str] = field(default_factory=dict)
+    """Kernel settings while it runs, by name; only for ``switch``."""
     error_log: str = ""
     """Absolute path of the log of failed requests; empty if the instance has no log of its own.
     """
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the Ansible module, by name."""
+        return {each.name: getattr(self, each.name) for each in fields(InstanceArguments)}
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSpec(InstanceSpec):
+    """A host's own service with other files, in place of an instance of the lab."""
+
+    live_host: str = ""
+    """Host name for ``live_url``; empty: the URL's own."""
     live_adapted: tuple[str, ...] = ()
-    """Command on the target that prints the JSON that Caddy must report instead; or empty."""
+    """Command on the target that prints the JSON that the service's administration must report;
+    empty: the token proves it.
+    """
     program: str = ""
     """Program of the service; ``validate`` runs with its account. Empty: the default account."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tuner.errors import HostError
-from tuner.hosts.deployer import InstanceSpec, InstanceState
+from tuner.hosts.deployer import InstanceSpec, InstanceState, ServiceSpec
 from tuner.hosts.inventory import Host
 from tuner.hosts.service import Proof, RunningConfiguration, ServiceChange, Services
 
@@ -59,6 +59,8 @@ class InPlaceDeployer:
 
         A reload would keep sockets and old workers, so the service restarts for every window.
         """
+        if not isinstance(instance, ServiceSpec):
+            raise TypeError(f"{instance.instance} is an instance of a lab, not a service")
         # After a failure the state is unknown, so the next call starts anew.
         continues, self._switched = self._switched, False
         changed = self._services.change(
@@ -89,7 +91,7 @@ class InPlaceDeployer:
         self._services.restore([self._host], self._owner)
 
 
-def _proof(instance: InstanceSpec) -> Proof | RunningConfiguration:
+def _proof(instance: ServiceSpec) -> Proof | RunningConfiguration:
     if instance.live_adapted:
         return RunningConfiguration(instance.live_adapted)
     url = urlsplit(instance.live_url)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tuner.errors import DefinitionError
-from tuner.hosts.deployer import InstanceSpec
+from tuner.hosts.deployer import ServiceSpec
 from tuner.machine.facts import ServerFacts
 from tuner.own.caddy import server
 from tuner.own.caddy.origin import InexpressibleError
@@ -79,10 +79,10 @@ class InPlaceCaddy(server.OwnCaddy):
         space: Space,  # noqa: ARG002 - the port's; ``bound`` has it with the user's values
         ground: TargetGround,  # noqa: ARG002 - it stands where it always stood
         port: int,  # noqa: ARG002 - its own
-    ) -> InstanceSpec:
+    ) -> ServiceSpec:
         """Implement ``Server``, with absolute paths and the existing service."""
         validate, adapted = caddy.service_commands(self.own.origin.file, self.binary)
-        return InstanceSpec(
+        return ServiceSpec(
             instance=label,
             directory="/",
             files=self.files(configuration),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tuner.errors import DefinitionError
-from tuner.hosts.deployer import InstanceSpec
+from tuner.hosts.deployer import ServiceSpec
 from tuner.machine.facts import ServerFacts
 from tuner.own.files import Files
 from tuner.own.nginx import server as nginx
@@ -71,12 +71,12 @@ class InPlaceNginx(nginx.OwnNginx):
         space: Space,  # noqa: ARG002 - the port's; ``bound`` has it with the user's values
         ground: TargetGround,  # noqa: ARG002 - it stands where it always stood
         port: int,
-    ) -> InstanceSpec:
-        """Implement ``Server``: absolute files, and a service that is there already."""
+    ) -> ServiceSpec:
+        """Implement ``Server``, with absolute paths and the existing service."""
         scheme = "https" if self.own.serving.tls else "http"
         # As the host itself reaches it.
         address = self.socket.address or "127.0.0.1"
-        return InstanceSpec(
+        return ServiceSpec(
             instance=label,
             directory="/",
             files=self.files(configuration),
