@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from tuner.words.figures import cores, duration_us, figure, moment, seconds, setting, significant
+from tuner.words.figures import cores, duration_us, figure, moment, setting, significant
+from tuner.words.terminal import duration
 
 
 @pytest.mark.parametrize(
@@ -64,5 +65,5 @@ def test_settings_read_as_in_the_configuration() -> None:
 
 def test_times() -> None:
     """Durations by size, instants in UTC."""
-    assert [seconds(value) for value in (42, 703.5, 7500)] == ["42 s", "11 min 44 s", "2 h 05 min"]
+    assert [duration(value) for value in (42, 703.5, 7500)] == ["42 s", "11 min 44 s", "2 h 5 min"]
     assert moment(1_767_366_000.0) == "2026-01-02 15:00:00 UTC"

@@ -13,7 +13,7 @@ from tuner.judge.ladder import Climb, climbs
 from tuner.measurement import core_wait
 from tuner.record.contenders import Contender, Contest, PublishedRow
 from tuner.record.model import Block, Record
-from tuner.words.figures import seconds
+from tuner.words.terminal import duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,4 +133,4 @@ _DOUBTS = 3
 
 def seconds_or_ms(value_s: float) -> str:
     """Return ``200 ms`` or ``2 s``."""
-    return f"{value_s * 1e3:.0f} ms" if value_s < 1 else seconds(value_s)
+    return f"{value_s * 1e3:.0f} ms" if value_s < 1 else duration(value_s)

@@ -53,9 +53,9 @@ from tuner.words.figures import (
     interval,
     moment,
     ratio,
-    seconds,
     setting,
 )
+from tuner.words.terminal import duration
 
 _TRADED = (
     "p50",
@@ -255,6 +255,6 @@ _FILTERS: dict[str, Callable[..., str]] = {
     "moment": moment,
     "p_in_words": p_in_words,
     "ratio": ratio,
-    "seconds": seconds,
+    "duration": duration,
     "setting": setting,
 }

@@ -27,7 +27,8 @@ from tuner.report.facts import (
 )
 from tuner.report.text import time_share
 from tuner.stats.words import counted, p_in_words
-from tuner.words.figures import PHASE_NAMES, figure, interval, moment, ratio, seconds, setting
+from tuner.words.figures import PHASE_NAMES, figure, interval, moment, ratio, setting
+from tuner.words.terminal import duration
 
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~>!])")
 _BEGINS_BLOCK = re.compile(r"^(\d{0,9})([-+](?=\s)|[.)](?=\s|$)|=)")
@@ -178,7 +179,7 @@ def _search(study: StudyResult) -> str:
         )
     lines += [
         f"- {PHASE_NAMES[time.phase]}: {counted(time.blocks, 'block')} ({time.repeated} repeated),"
-        f" {seconds(time.elapsed_s)}, {figure(time.share, 'share')} of it measuring,"
+        f" {duration(time.elapsed_s)}, {figure(time.share, 'share')} of it measuring,"
         f" {time.overhead_s:.1f} s a block beside it"
         for time in study.times
     ]

@@ -83,19 +83,6 @@ def cores(numbers: Sequence[int]) -> str:
     return f"cores {', '.join(others)} and {last}" if others else f"core {last}"
 
 
-def seconds(value: float) -> str:
-    """Return ``42 s``, ``11 min 43 s``, ``2 h 05 min``."""
-    if not math.isfinite(value):
-        return UNKNOWN
-    whole = round(value)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
-
-
 def moment(unix_s: float) -> str:
     """Return an instant in UTC, to the second."""
     if not math.isfinite(unix_s):

@@ -63,6 +63,10 @@ def say_data(text: str) -> None:
 
 def duration(seconds: float) -> str:
     """Format seconds in words: ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    if not math.isfinite(seconds):
+        from tuner.words.figures import UNKNOWN
+
+        return UNKNOWN
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"
