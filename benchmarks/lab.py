@@ -28,9 +28,10 @@ from pathlib import Path
 import click
 
 from tuner.hosts.local import free_ports
-from tuner.load.generator import Endpoint, Mode, Next, WindowPlan, WindowSpec
+from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
 from tuner.load.native import NativeGenerator
 from tuner.machine.facts import CoreSplit, split_cores
+from tuner.measurement.instrument import Mode
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates, Measurement, RawWindow, measure
 from tuner.paths import loadgen_binary

@@ -12,10 +12,11 @@ import pytest
 
 from tests.hosts.nginxes import needs_nginx, nginx_lab
 from tuner.hosts import local
-from tuner.load.generator import Endpoint, LoadGenerator, Mode, Next, WindowPlan, WindowSpec
+from tuner.load.generator import Endpoint, LoadGenerator, Next, WindowPlan, WindowSpec
 from tuner.load.h2load import H2loadGenerator
 from tuner.load.native import NativeGenerator
 from tuner.machine.facts import split_cores
+from tuner.measurement.instrument import Mode
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates, Measurement, RawWindow, measure
 from tuner.paths import loadgen_binary

@@ -23,7 +23,6 @@ from tuner.hosts import local
 from tuner.load.generator import (
     Endpoint,
     LoadGenerator,
-    Mode,
     Next,
     WatchesStalls,
     WindowPlan,
@@ -33,7 +32,7 @@ from tuner.load.h2load import H2loadGenerator
 from tuner.load.native import NativeGenerator
 from tuner.load.wrk2 import Wrk2Generator
 from tuner.machine.facts import split_cores
-from tuner.measurement.instrument import LOADS
+from tuner.measurement.instrument import LOADS, Mode
 from tuner.measurement.latency import decode
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates, RawWindow, Samples, measure

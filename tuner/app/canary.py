@@ -25,9 +25,10 @@ from tuner.goals.metric import quantile_of
 from tuner.goals.objective import Objective
 from tuner.hosts.agent import Usage
 from tuner.hosts.inventory import Host
-from tuner.load.generator import LoadGenerator, Mode, Next, WindowPlan, WindowSpec
+from tuner.load.generator import LoadGenerator, Next, WindowPlan, WindowSpec
 from tuner.load.native import NativeGenerator
 from tuner.machine.facts import CoreSplit
+from tuner.measurement.instrument import Mode
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import RawWindow, Samples
 from tuner.paths import loadgen_binary

@@ -18,10 +18,10 @@ from tuner.definition.published import load_configuration
 from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import DefinitionError, HostError
 from tuner.goals.constraint import Constraint
-from tuner.goals.objective import Mode
 from tuner.judge.contest import ContestPlan, family, plan_contest
 from tuner.judge.ladder import rungs
 from tuner.machine.facts import SERVER_NAMES
+from tuner.measurement.instrument import Mode
 from tuner.phases.block import Arm
 from tuner.phases.contest import (
     Capacities,

@@ -16,8 +16,9 @@ from tuner.definition.alike import AlignmentRule, read_rules
 from tuner.definition.published import load_published
 from tuner.errors import DefinitionError
 from tuner.goals.constraint import Constraint
-from tuner.goals.objective import Mode, Objective
+from tuner.goals.objective import Objective
 from tuner.machine.facts import SERVER_NAMES
+from tuner.measurement.instrument import Mode
 from tuner.measurement.stalls import EXCLUDE, STALLS, Stalls
 from tuner.paths import data_dir
 from tuner.reading.located import Node, did_you_mean, read_yaml

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from tuner.errors import DefinitionError, quoted
 from tuner.goals.constraint import Constraint
-from tuner.goals.objective import CAPACITY, Mode, Objective
+from tuner.goals.objective import CAPACITY, Objective
+from tuner.measurement.instrument import Mode
 
 MOST_OBJECTIVES = 2
 _WEIGHT = re.compile(r"\s*([a-z0-9.]+)\s*=\s*([0-9]+(?:\.[0-9]+)?)\s*")

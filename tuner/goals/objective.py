@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from tuner.errors import DefinitionError, quoted
 from tuner.goals.capacity import crossing, points
 from tuner.goals.constraint import Constraint
 from tuner.goals.metric import Metric, difference_ln, quantile_of, typical_ln
+from tuner.measurement.instrument import Mode
 from tuner.measurement.window import Measurement
-
-Mode = Literal["open", "closed"]
 
 CAPACITY = "capacity"
 PLAIN = ("throughput", "cpu", "memory")

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 from tuner.goals.capacity import missed
 from tuner.goals.metric import Metric, error_share, quantile_of, typical_ln
-from tuner.goals.objective import Mode, Objective
+from tuner.goals.objective import Objective
 from tuner.judge.comparison import Family, RatioClaim
 from tuner.judge.plan import STALL_ALLOWANCE, BlockPlan
 from tuner.judge.scoring import counted_windows
+from tuner.measurement.instrument import Mode
 from tuner.measurement.window import Measurement
 from tuner.record.contenders import PUBLISHED, STOCK, TUNED, Contender
 from tuner.record.model import Block

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from tuner.measurement.instrument import Instrument
+from tuner.measurement.instrument import Instrument, Mode
 from tuner.measurement.window import RawWindow
 from tuner.workload.workload import Workload
-
-Mode = Literal["open", "closed"]
 
 HOST = "localhost"
 """Host name that every generator uses, independent of the server's address."""

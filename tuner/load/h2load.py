@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from tuner.errors import InstrumentError
 from tuner.load import program
-from tuner.load.generator import HOST, Endpoint, Mode, Next, WindowPlan, WindowSpec
+from tuner.load.generator import HOST, Endpoint, Next, WindowPlan, WindowSpec
 from tuner.load.turns import in_turn
 from tuner.machine.facts import CoreSplit
-from tuner.measurement.instrument import Instrument
+from tuner.measurement.instrument import Instrument, Mode
 from tuner.measurement.window import RawWindow, Samples
 from tuner.paths import temporary
 from tuner.workload.wire import NegotiatedTerms, Wire

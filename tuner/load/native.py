@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from tuner.errors import HostError, InstrumentError
-from tuner.load.generator import HOST, Endpoint, Mode, Next, WindowPlan, WindowSpec
+from tuner.load.generator import HOST, Endpoint, Next, WindowPlan, WindowSpec
 from tuner.load.place import GeneratorHost, LocalGeneratorHost
 from tuner.machine.facts import CoreSplit
-from tuner.measurement.instrument import NATIVE, Instrument
+from tuner.measurement.instrument import NATIVE, Instrument, Mode
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import RawWindow, Samples
 from tuner.workload.arrivals import Arrival, Profile, stretch

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tuner.load.generator import Mode, Next, WindowPlan
+from tuner.load.generator import Next, WindowPlan
 from tuner.load.native import NativeGenerator
-from tuner.measurement.instrument import Instrument
+from tuner.measurement.instrument import Instrument, Mode
 from tuner.measurement.window import RawWindow
 from tuner.workload.workload import Workload
 

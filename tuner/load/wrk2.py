@@ -23,11 +23,11 @@ import numpy as np
 
 from tuner.errors import InstrumentError
 from tuner.load import program
-from tuner.load.generator import Endpoint, Mode, Next, WindowPlan, WindowSpec
+from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
 from tuner.load.lua import REPORT, script
 from tuner.load.turns import in_turn
 from tuner.machine.facts import CoreSplit
-from tuner.measurement.instrument import Instrument
+from tuner.measurement.instrument import Instrument, Mode
 from tuner.measurement.latency import HistogramCounts
 from tuner.measurement.window import Histogram, RawWindow
 from tuner.paths import temporary

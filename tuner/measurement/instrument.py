@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+Mode = Literal["open", "closed"]
+"""Load at a rate, whatever the server does, or one request after another on each connection."""
 Load = Literal["native", "wrk2", "h2load"]
 LOADS: tuple[Load, ...] = get_args(Load)
 
@@ -17,7 +19,7 @@ class Instrument:
     """One kind of load generator: its abilities, and its resolution. The default is our own."""
 
     load: Load = "native"
-    modes: tuple[Literal["open", "closed"], ...] = ("open", "closed")
+    modes: tuple[Mode, ...] = ("open", "closed")
     tells_stalls: bool = True
     """True if it reports when each request was due and when the host stalled.
 

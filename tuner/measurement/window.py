@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,9 +47,9 @@ class Histogram:
     """Written to completed."""
 
 
-@dataclass(frozen=True, slots=True)
-class RawWindow:
-    """A generator's report of one window; see docs/instrument.md for each figure."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowCounts:
+    """The figures of a window that its report and its record share."""
 
     window_id: str
     instance: str
@@ -75,8 +76,15 @@ class RawWindow:
     server_cpu_s: float | None
     server_rss_bytes: int | None
     protocol: str
-    samples: Samples | Histogram
     agreed: NegotiatedTerms = CLEARTEXT
+    """Terms that generator and server agreed on, and the cost of connections."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawWindow(WindowCounts):
+    """A generator's report of one window; see docs/instrument.md for each figure."""
+
+    samples: Samples | Histogram
     faults: tuple[str, ...] = ()
     """Faults of the generator itself, in words; the window then does not count."""
 
@@ -95,8 +103,8 @@ class Gates:
     """Largest share of requests touched by stalls."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement(WindowCounts):
     """One window in the record, valid or invalid.
 
     ``invalid`` holds the reasons in words, each with a cause; empty means valid. ``bad`` means that
@@ -104,22 +112,7 @@ class Measurement:
     otherwise they are the instrument's or the host's, and the block is repeated.
     """
 
-    window_id: str
-    instance: str
-    mode: str
-    rate_per_s: float
-    connections: int
-    duration_s: float
-    started_unix_s: float
-    offered: int
-    completed: int
     completed_per_s: float
-    errors: Mapping[str, int]
-    timeouts: int
-    unsent: int
-    in_flight: int
-    reconnects: int
-    bytes_in: int
     raw: Latency
     """Corrected latency of all requests: completed − intended."""
     stall_free: Latency
@@ -129,19 +122,8 @@ class Measurement:
     send_lag: Latency
     """Written − intended, stall-free: waiting for a free connection, and the generator itself."""
     excluded_share: float
-    generator_spans: tuple[Span, ...]
-    server_spans: tuple[Span, ...]
-    realtime: bool
-    steal_s: float
-    generator_cpu_s: float
-    generator_busy_share: float
-    server_cpu_s: float | None
-    server_rss_bytes: int | None
-    protocol: str
     invalid: tuple[str, ...]
     bad: bool
-    agreed: NegotiatedTerms = CLEARTEXT
-    """Terms that generator and server agreed on, and the cost of connections."""
     resources: Resources | None = None
     """Resource use; None where it could not be read, and in older records."""
 
@@ -174,40 +156,17 @@ def measure(
     seen = _seen(raw, rule)
     other = unlike(asked, raw.protocol, raw.agreed) if asked else ""
     reasons, bad = _judge(raw, seen, gates, other)
+    counts: dict[str, Any] = {each.name: getattr(raw, each.name) for each in fields(WindowCounts)}
     return Measurement(
-        window_id=raw.window_id,
-        instance=raw.instance,
-        mode=raw.mode,
-        rate_per_s=raw.rate_per_s,
-        connections=raw.connections,
-        duration_s=raw.duration_s,
-        started_unix_s=raw.started_unix_s,
-        offered=raw.offered,
-        completed=raw.completed,
+        **counts,
         completed_per_s=raw.completed / raw.duration_s if raw.duration_s > 0 else 0.0,
-        errors=dict(raw.errors),
-        timeouts=raw.timeouts,
-        unsent=raw.unsent,
-        in_flight=raw.in_flight,
-        reconnects=raw.reconnects,
-        bytes_in=raw.bytes_in,
         raw=seen.raw,
         stall_free=seen.stall_free,
         service=seen.service,
         send_lag=seen.send_lag,
         excluded_share=seen.excluded_share,
-        generator_spans=raw.generator_spans,
-        server_spans=raw.server_spans,
-        realtime=raw.realtime,
-        steal_s=raw.steal_s,
-        generator_cpu_s=raw.generator_cpu_s,
-        generator_busy_share=raw.generator_busy_share,
-        server_cpu_s=raw.server_cpu_s,
-        server_rss_bytes=raw.server_rss_bytes,
-        protocol=raw.protocol,
         invalid=reasons,
         bad=bad,
-        agreed=raw.agreed,
     )
 
 

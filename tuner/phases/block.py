@@ -31,9 +31,10 @@ from tuner.goals.constraint import Constraint
 from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, window_id
-from tuner.load.generator import Endpoint, Mode, Next, WindowPlan, WindowSpec
+from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
 from tuner.measurement import core_wait
 from tuner.measurement.error_log import complaints, signal_of
+from tuner.measurement.instrument import Mode
 from tuner.measurement.resources import Resources
 from tuner.measurement.stall_cause import likely_work
 from tuner.measurement.window import Measurement, RawWindow, measure

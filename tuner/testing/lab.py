@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from tuner.errors import InstrumentError, Interrupted, UnreachableError
 from tuner.hosts.deployer import InstanceSpec, InstanceState
-from tuner.load.generator import Endpoint, Mode, Next, WindowPlan, WindowSpec
+from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
 from tuner.load.turns import in_turn
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
-from tuner.measurement.instrument import NATIVE, Instrument
+from tuner.measurement.instrument import NATIVE, Instrument, Mode
 from tuner.measurement.stalls import Span
 from tuner.measurement.window import RawWindow, Samples
 from tuner.record.model import ConfigurationRecord
