@@ -69,7 +69,7 @@ def _with_kernel(found: Resolved, space: Space, facts: SpaceFacts) -> tuple[Spac
 
 
 def read_baselines(definition: StudyDefinition, space: Space) -> list[Configuration]:
-    """Return the study's baseline, then those beside it.
+    """Return the study's baseline, then the further ones.
 
     Raises:
         DefinitionError: two of them are one configuration on this server.

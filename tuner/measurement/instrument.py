@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Mode = Literal["open", "closed"]
-"""Load at a rate, whatever the server does, or one request after another on each connection."""
+"""Load at a rate, independent of the answers, or one request after another per connection."""
 Load = Literal["native", "wrk2", "h2load"]
 LOADS: tuple[Load, ...] = get_args(Load)
 

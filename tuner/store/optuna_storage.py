@@ -31,7 +31,7 @@ class StudyTrials:
         begin: whether the study is begun if it is not there.
 
     Raises:
-        KeyError: there is no study of that name.
+        KeyError: the storage has no study of that name.
     """
 
     def __init__(self, storage: Any, name: str, *, begin: bool = False) -> None:

@@ -497,7 +497,7 @@ class Store:
         It is for the first objective, and empty with too few finished trials.
 
         Args:
-            trials: called where several hosts measure, whose trials are not stored but follow from
+            trials: called where several hosts measure: their trials are not stored, and follow from
                 their blocks.
         """
         optuna = _optuna()
