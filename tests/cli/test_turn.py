@@ -215,7 +215,10 @@ def test_two_tuners_behind_a_dead_one(tmp_path: Path) -> None:
                 process.kill()
         assert server.wait() == -signal.SIGTERM
     assert [process.returncode for process in both] == [2, 2], said
-    assert sorted("stopped what the dead study" in words for words in said) == [False, True]
+    assert sorted("stopped processes that the dead study" in words for words in said) == [
+        False,
+        True,
+    ]
     assert all("are the same configuration" in words for words in said)
     assert not lab.exists()
 

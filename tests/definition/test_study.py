@@ -98,7 +98,7 @@ def test_several_baselines_the_first_is_the_studys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("baseline: [stock, stock]\n", "'stock' stands twice"),
+        ("baseline: [stock, stock]\n", "'stock' is given twice"),
         ("baseline: published\n", "names no published configuration"),
         ("baseline: []\n", "write 1 to 4 baselines"),
         ("published: somewhere\n", "is not a file"),
@@ -184,7 +184,7 @@ def test_allowed_names_are_a_list_or_stand_between_commas(tmp_path: Path, allow:
         ),
         ("sequential: yes\nobjective: [p99, cpu]", "s.yaml:1: sequential: only one objective"),
         ("finalists: 2\nobjective: [p99, cpu]", "s.yaml:1: finalists: with two objectives one"),
-        ("choose: p99=1", "s.yaml:1: choose: only with two objectives there is a choice"),
+        ("choose: p99=1", "s.yaml:1: choose: a choice needs two objectives"),
         ("server: apache", "server: 'apache' is not allowed; allowed: nginx, caddy"),
         ("baseline: best", "baseline: 'best' is not allowed; allowed: stock, distro, hand, pub"),
         ("trials: 0", "trials: 0 is out of range"),

@@ -48,10 +48,10 @@ def numbers(trials: list[Trial]) -> list[int]:
         (
             ("throughput",),
             {"constraints": ("p99 <= 5ms",)},
-            "--constraint: throughput and 'p99 <= 5ms' are measured under different loads",
+            "--constraint: throughput and 'p99 <= 5ms' need different loads",
         ),
         (("p99",), {"constraints": ("p99 = 5ms",)}, "--constraint: 'p99 = 5ms' is not a limit"),
-        (("p99",), {"choose": "p99=1"}, "--choose: only with two objectives"),
+        (("p99",), {"choose": "p99=1"}, "--choose: a choice needs two objectives"),
         (
             ("p99", "cpu"),
             {"choose": "p99=1"},

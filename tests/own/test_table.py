@@ -308,7 +308,7 @@ def test_the_other_baselines_fit_the_space_too(folder: Path) -> None:
     ("old", "new", "name", "words"),
     [
         ("access_log /var/log/nginx/access.log;", "access_log off;", "access_log_buffer", "no log"),
-        ("keepalive_timeout 20s;", "keepalive_timeout 1d;", "keepalive_timeout", "no word for"),
+        ("keepalive_timeout 20s;", "keepalive_timeout 1d;", "keepalive_timeout", "cannot express"),
         ("least_conn;", "keepalive 8; #", "upstream_keepalive", ""),
         ("http://app;", "http://$app;", "upstream_keepalive", "another for each request"),
         ("http://app;", "https://127.0.0.1:3000;", "upstream_keepalive", "in cleartext"),

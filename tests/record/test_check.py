@@ -207,5 +207,5 @@ def test_a_histogram_that_unpacks_to_gigabytes_is_refused(refusal: Callable[...,
 @pytest.mark.parametrize("path", ["/dev/zero", "/proc/self/mem", "."])
 def test_only_a_regular_file_is_a_record(path: str) -> None:
     """A device without end is not read at all."""
-    with pytest.raises(StoreError, match="no record that can be read"):
+    with pytest.raises(StoreError, match="not a readable record"):
         read_record(Path(path))

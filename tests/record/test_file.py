@@ -48,7 +48,7 @@ def test_what_no_report_needs_is_left_out(record: Record) -> None:
 def test_what_is_no_record_is_refused(tmp_path: Path) -> None:
     """A damaged file, another version, and a file that is not there, each by its name."""
     path = tmp_path / "record.json.gz"
-    with pytest.raises(StoreError, match="no record that can be read"):
+    with pytest.raises(StoreError, match="not a readable record"):
         read_record(path)
     path.write_bytes(b"nothing of the kind")
     with pytest.raises(StoreError, match=r"record\.json\.gz"):

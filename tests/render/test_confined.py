@@ -102,7 +102,7 @@ def test_a_link_that_leads_elsewhere_is_refused(tmp_path: Path, named: str) -> N
     (tmp_path / "secret").write_text(USES)
     (folder / named).symlink_to(tmp_path / "secret")
     own = "" if named == "mine.conf.j2" else "a"
-    with pytest.raises(DefinitionError, match="lies outside of the folder"):
+    with pytest.raises(DefinitionError, match="is outside of the folder"):
         mine(folder, own, templates="templates: [part.j2]\n")
 
 

@@ -1,9 +1,8 @@
-"""Defaults in which servers differ, made alike before they are compared.
+"""Alignment of different defaults of servers before a comparison.
 
-One answers with compression and another without, one writes a line for each request and another
-does not: then the faster one is the one that does less. ``spaces/alike.yaml`` lists such things,
-and each server's ``_alike.yaml`` says which parameters of its spaces settle them; an experiment
-may say it otherwise.
+If one server compresses answers or writes a log line per request and another does not, the faster
+one is the one that does less. ``spaces/alike.yaml`` lists such differences, and each server's
+``_alike.yaml`` sets the parameters that align them. An experiment may override them.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ _SERVERS = "*/_alike.yaml"
 
 @dataclass(frozen=True, slots=True)
 class AlignmentRule:
-    """One thing, and the setting of each server for it."""
+    """A difference of defaults, with the aligning settings of each server."""
 
     what: str
     why: str
     values: Mapping[str, Mapping[str, Node]]
-    """By server: texts of values by parameter."""
+    """Texts of values by parameter, by server."""
     words: Mapping[str, str]
-    """By server: why there is nothing to set."""
+    """Reasons why a server needs no setting, by server."""
 
 
 def shipped_rules() -> tuple[AlignmentRule, ...]:
@@ -74,7 +73,7 @@ def merged(
 def equalise(
     configuration: Configuration, space: Space, rules: Iterable[AlignmentRule]
 ) -> Configuration:
-    """The configuration with everything that the rules settle; what has no effect is left out.
+    """Return the configuration with the settings of the rules, if they have an effect.
 
     Raises:
         DefinitionError: a rule's value is not allowed.
@@ -95,7 +94,7 @@ def equalise(
 def alignments(
     rules: Iterable[AlignmentRule], spaces: Sequence[Space]
 ) -> tuple[AlignedDefault, ...]:
-    """Return the settings that were made alike, for the servers of these spaces."""
+    """Return the aligned settings for the servers of these spaces."""
     return tuple(
         AlignedDefault(rule.what, rule.why, {space.server: _words(rule, space) for space in spaces})
         for rule in rules

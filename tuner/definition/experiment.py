@@ -1,8 +1,8 @@
-"""An experiment: what somebody published, as something that anyone can run again, and better.
+"""An experiment: a published benchmark in a form that can be repeated.
 
-A file of ``studies/experiments/`` names workloads, servers and sizes as they were published, and
-how the sizes follow the machine at hand. Each of its cases is a contest of its own; the tuned arms
-are sought in one of them.
+A file of ``studies/experiments/`` has the published workloads, servers and sizes, and rules to
+adapt sizes to the machine. Each case is a separate contest; the tuned arms are searched for in one
+of them.
 """
 
 from __future__ import annotations
@@ -49,28 +49,28 @@ class Case:
     name: str
     workload: str
     rate_per_s: float | None
-    """As published; None: a share of what the weakest arm can do."""
+    """Published rate; None: a share of the weakest arm's capacity."""
     connections: int | None
-    """As published; None: as the workload says."""
+    """Published number; None: the workload's."""
     streams: int | None
     servers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Everything that an experiment's file says."""
+    """The definition of an experiment."""
 
     name: str
     path: Path
     summary: str
     servers: tuple[str, ...]
     spaces: Mapping[str, str]
-    """By server, where it does not follow from the workload."""
+    """Spaces by server, if the workload does not determine them."""
     cases: tuple[Case, ...]
     tune: str
-    """Name of the case in which tuned configurations are sought."""
+    """Name of the case for the search."""
     tuned: tuple[str, ...]
-    """Servers that are tuned; the others have a fixed configuration."""
+    """Servers to tune; the others have a fixed configuration."""
     objective: Objective
     limit: Constraint
     ladder: bool
@@ -88,7 +88,7 @@ class Experiment:
 
     @property
     def mode(self) -> Mode:
-        """Open, or closed where throughput is what was measured."""
+        """Closed loop if the published figure is throughput; else an open loop."""
         return self.objective.mode
 
 
@@ -98,10 +98,10 @@ def list_experiments() -> tuple[Experiment, ...]:
 
 
 def load_experiment(name_or_path: str) -> Experiment:
-    """Read a shipped experiment by name, or any by the path of its YAML file.
+    """Read a shipped experiment by name, or a YAML file by its path.
 
     Raises:
-        DefinitionError: there is no such experiment, or its file is wrong.
+        DefinitionError: the experiment does not exist, or its file is wrong.
     """
     path = _find(name_or_path)
     keys = read_yaml(path).mapping(required=_KEYS, optional=_MORE)
@@ -140,10 +140,10 @@ def load_experiment(name_or_path: str) -> Experiment:
 def scaled_workload(
     experiment: Experiment, case: Case, server_cores: int
 ) -> tuple[Workload, tuple[str, ...]]:
-    """Return the workload of a case on this machine, and how its sizes became what they are.
+    """Return the workload of a case on this machine, with notes on changed sizes.
 
-    Connections follow the server's cores, since each core serves its share of them; with fewer
-    cores than published there are fewer, never more than were published.
+    The number of connections is proportional to the server's cores, because each core serves its
+    share, but never above the published number.
     """
     workload = load_workload(case.workload)
     words = []
@@ -162,22 +162,22 @@ def scaled_workload(
 
 
 def scaled_rate(
-    wanted_per_s: float | None, weakest_per_s: float, whose: str = "published"
+    wanted_per_s: float | None, weakest_per_s: float, kind: str = "published"
 ) -> tuple[float, str]:
-    """The rate of a case, and where it comes from: as published where every arm can serve it.
+    """Return the rate of a case and its source: the published one if every arm can serve it.
 
     Args:
-        wanted_per_s: the published rate; None where there was none.
+        wanted_per_s: the published rate; None without one.
         weakest_per_s: capacity of the weakest arm here.
-        whose: what to call the wanted rate, if it is not the published one.
+        kind: name for the wanted rate, if it is not the published one.
     """
     most = _round(_SHARE * weakest_per_s)
     if wanted_per_s is None:
         return most, f"{_SHARE:.0%} of what the weakest arm can do here"
     if wanted_per_s <= most:
-        return wanted_per_s, f"as {whose}, {wanted_per_s / weakest_per_s:.0%} of the weakest arm"
+        return wanted_per_s, f"as {kind}, {wanted_per_s / weakest_per_s:.0%} of the weakest arm"
     return most, (
-        f"{_SHARE:.0%} of what the weakest arm can do here; the {whose} {wanted_per_s:,.0f}/s are"
+        f"{_SHARE:.0%} of what the weakest arm can do here; the {kind} {wanted_per_s:,.0f}/s are"
         " more than that"
     )
 

@@ -16,10 +16,10 @@ _ROW = ("case", "server", "arm")
 
 
 def load_published(name: str) -> Published:
-    """Read what was published of an experiment.
+    """Read the published figures of an experiment.
 
     Raises:
-        DefinitionError: there is no such file, or it is wrong.
+        DefinitionError: the file does not exist, or it is wrong.
     """
     path = data_dir("studies") / "published" / name / "figures.yaml"
     if not path.is_file():
@@ -60,16 +60,15 @@ def has_configuration(name: str, server: str) -> bool:
 
 
 def load_configuration(name: str, space: Space) -> tuple[Configuration, tuple[str, ...]]:
-    """The configuration of a server that was published with an experiment; as ``carried_over``."""
+    """Return the published configuration of a server in an experiment, see ``carried_over``."""
     return carried_over(_configuration(name, space.server), space)
 
 
 def carried_over(path: Path, space: Space) -> tuple[Configuration, tuple[str, ...]]:
-    """A published configuration in a space's parameters, and what of it could not be carried over.
+    """Return a published configuration in a space's parameters, and the settings it lost.
 
-    What the file does not name is as in its ``baseline`` (``stock`` unless it says so). A setting
-    for which the space has no parameter here is told rather than refused: what was published is as
-    it is.
+    Other values come from its ``baseline`` (default: ``stock``). Settings without a parameter in
+    this space are reported and not refused, because a publication cannot be changed.
 
     Raises:
         DefinitionError: the file is missing or wrong, or a value is not allowed.
@@ -99,7 +98,7 @@ def carried_over(path: Path, space: Space) -> tuple[Configuration, tuple[str, ..
 
 
 _CORES = "server_cores"
-"""In place of a number: what ``auto`` means where the server has the machine to itself."""
+"""Name for ``auto`` in place of a number: the server's cores."""
 
 
 def _configuration(name: str, server: str) -> Path:

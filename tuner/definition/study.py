@@ -1,7 +1,7 @@
-"""A study's definition: what is asked, on what, for how long.
+"""The definition of a study: goals, server, workload, load and time.
 
-A YAML file holds it under the names of the command line's options, and options override the
-file. Both are read by the same code, so both are answered in the same way when wrong.
+A YAML file has the names of the command line's options as keys, and options override the file. The
+same code reads both, so both have the same error messages.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tuner.workload.workload import load_workload
 
 DEFAULT_STUDY = "quickstart"
 MOST_FINALISTS = 8
-"""With more of them each one's test would need more blocks than the search saved."""
+"""Limit for finalists; with more, their tests would need more blocks than the search saves."""
 MOST_BASELINES = 4
-"""Each is one arm more in every block of the confirmation."""
+"""Limit for baselines; each adds an arm to every block of the confirmation."""
 PUBLISHED = "published"
 KERNEL_LAYER = "kernel"
 IN_PLACE = "restarts-my-service"
-"""Consent that a study in place needs: the text that the user types."""
+"""Consent that a study in place needs, as the value of its option."""
 RESERVED_NAMES = ("workloads", "experiments", "published", "results")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -47,7 +47,7 @@ _KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class StudyDefinition:
-    """Everything that the user decides."""
+    """All choices of the user."""
 
     name: str
     server: str
@@ -60,68 +60,68 @@ class StudyDefinition:
     baseline: str
     """``stock``, ``distro``, ``hand``, ``published``, or path of a configuration's file."""
     trials: int | None
-    """Largest number of configurations; None: as many as the time allows."""
+    """Largest number of configurations; None: limited by time only."""
     time_s: float
-    """For the whole study, set-up apart."""
+    """Time for the whole study without set-up."""
     rate_per_s: float | None
     """Offered rate; None: a share of the baseline's capacity."""
     connections: int | None
-    """None: as the workload says."""
+    """Number of connections; None: the workload's."""
     allow: tuple[str, ...]
-    """Parameters that trade something and may be searched all the same."""
+    """Parameters with a trade-off that may be searched."""
     seed: int
     storage: str | None
     """URL of an Optuna storage; None: SQLite in the study's folder."""
     effect: float
-    """Smallest effect worth finding, as a share."""
+    """Smallest relevant effect, as a share."""
     load: Load = "native"
     """Load generator."""
     stalls: Stalls = EXCLUDE
-    """True if requests that stalls touched are left out of latencies, or kept in them."""
+    """Treatment of requests that stalls touch."""
     slo: str = ""
     """The latency limit of the objective ``capacity``, ``p99<5ms``."""
     constraint: tuple[str, ...] = ()
-    """Limits that the tuned configuration must keep to."""
+    """Limits for the tuned configuration."""
     choose: str = ""
     """Rule that chooses one point of a front; empty: the best product of ratios."""
     sequential: bool = False
-    """The confirmation may stop as soon as its claim is safe, by an always-valid test."""
+    """True if the confirmation may stop early, by an always-valid test."""
     finalists: int = 1
-    """Number of the search's best configurations that are confirmed in the same blocks."""
+    """Number of the search's best configurations to confirm in the same blocks."""
     beside: tuple[str, ...] = ()
-    """Further baselines, confirmed in the same blocks; written as ``baseline``."""
+    """Further baselines in the same blocks, in the notation of ``baseline``."""
     published: str = ""
-    """File of the configuration that the baseline ``published`` is; empty: there is none."""
+    """File of the configuration for the baseline ``published``; empty without one."""
     force: tuple[str, ...] = ()
-    """Parameters that are never searched (``tuner.space.never``) and are all the same."""
+    """Parameters to search although they are on the never-list (``tuner.space.never``)."""
     layer: str = ""
-    """``kernel``, or the file of a kernel's space: searched beside the server's; empty: none."""
+    """``kernel``, or the file of a kernel space to search as well; empty without one."""
     config: str = ""
-    """The user's own configuration file, which is then a baseline called ``own``; empty: none, or
+    """The user's own configuration file, for the baseline ``own``; empty: none, or
     in place the one that the server reads by itself.
     """
     server_name: str = ""
-    """Name of the server block that is meant; empty: the default server."""
+    """Name of the server block; empty: the default server."""
     root: str = ""
-    """Folder of its files, where they are not where it says."""
+    """Folder of its files, if it differs from the configured one."""
     keep_upstreams: bool = False
-    """True if it asks the servers behind it that it names."""
+    """True to keep its configured upstreams."""
     in_place: str = ""
-    """``IN_PLACE`` where the target's own service is tuned, whose configuration ``config`` is
-    there; empty: instances beside it.
+    """``IN_PLACE`` to tune the target's own service, with ``config`` as its configuration there;
+    empty for separate instances.
     """
     inventory: str | None = None
-    """Path of an Ansible inventory; None: everything on this machine."""
+    """Path of an Ansible inventory; None: this machine only."""
 
     @property
     def goals(self) -> Goals:
-        """Objectives, constraints and choice, read."""
+        """Parsed objectives, constraints and choice."""
         return parse_goals(
             self.objective, slo=self.slo, constraints=self.constraint, choose=self.choose
         )
 
     def as_dict(self) -> dict[str, object]:
-        """The definition under the names of the file's keys; ``load_study`` reads it again."""
+        """Return the definition by the file's keys, for ``load_study``."""
         return {
             "name": self.name,
             "server": self.server,
@@ -158,7 +158,7 @@ class StudyDefinition:
 
 @dataclass(frozen=True, slots=True)
 class StudySummary:
-    """A built-in study, for a list of them."""
+    """A built-in study in a list."""
 
     name: str
     path: Path
@@ -178,17 +178,17 @@ def list_studies() -> tuple[StudySummary, ...]:
 def load_study(
     path: str | Path = DEFAULT_STUDY, overrides: Mapping[str, object] | None = None
 ) -> StudyDefinition:
-    """Read a built-in study by name, or any by the path of its YAML file.
+    """Read a built-in study by name, or a YAML file by its path.
 
-    Paths in the file count from the file's folder, paths in options from the current one.
+    Paths in the file are relative to its folder, paths in options to the current one.
 
     Args:
-        path: a file is named by a path that ends with ``.yaml``.
-        overrides: options by the names of the file's keys (``{"time": "5m"}``); those that are
-            None or an empty sequence are not given.
+        path: name, or a path that ends with ``.yaml``.
+        overrides: options by the file's keys (``{"time": "5m"}``); None and empty sequences count
+            as missing.
 
     Raises:
-        DefinitionError: at the file's line, or naming the option.
+        DefinitionError: the definition is wrong, with the file's line or the option.
     """
     file = _find(str(path))
     keys = read_yaml(file).mapping(optional=_KEYS)
@@ -285,7 +285,7 @@ def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
 
 
 def _goals(keys: Mapping[str, Node]) -> Goals:
-    """Return the goals, with an error at the place of what is wrong."""
+    """Return the goals; errors name the line or the option."""
     nodes = {key: _items(keys[key]) for key in ("objective", "constraint") if key in keys}
     for node in nodes.get("constraint", ()):
         try:
@@ -324,13 +324,13 @@ def _finalists(node: Node, goals: Goals) -> int:
     count = node.integer(1, MOST_FINALISTS)
     if count > 1 and goals.second:
         raise node.error(
-            "with two objectives one point of the front is confirmed; leave out finalists"
+            "with two objectives only one point of the front is confirmed; leave out finalists"
         )
     return count
 
 
 def _items(node: Node) -> Sequence[Node]:
-    """Return one text may stand where a list of them may."""
+    """Return the items of a list, or a single text as a list of one."""
     return node.sequence() if isinstance(node.content, tuple) else (node,)
 
 
@@ -348,9 +348,9 @@ def _name(node: Node | None, file: Path) -> str:
 
 
 def _space_for(server: str, workload: str) -> str:
-    """Return the space that fits: a proxy's if there is a backend to stand in front of.
+    """Return the default space: a proxy's if the workload has a backend.
 
-    Where a server has one space only, it does one thing only, and that space is it.
+    A server with a single space has that one.
     """
     own = [name for name in spaces() if name.startswith(f"{server}/")]
     if len(own) == 1:
@@ -360,12 +360,12 @@ def _space_for(server: str, workload: str) -> str:
 
 
 def _baselines(node: Node, known: Sequence[str], published: str) -> tuple[str, ...]:
-    """Return the baseline of the study, and those that are confirmed beside it."""
+    """Return the baseline of the study, and further ones."""
     items = _items(node)
     names = tuple(_baseline(item, known, published) for item in items)
     for item, name in zip(items, names, strict=True):
         if names.count(name) > 1:
-            raise item.error(f"{quoted(name)} stands twice")
+            raise item.error(f"{quoted(name)} is given twice")
     if not 1 <= len(names) <= MOST_BASELINES:
         raise node.error(f"write 1 to {MOST_BASELINES} baselines; the first is the study's")
     return names
@@ -407,11 +407,11 @@ def _in_place(keys: Mapping[str, Node]) -> str:
             f" is what you want, write: --in-place {IN_PLACE}"
         )
     if "config" in keys and not keys["config"].text().startswith("/"):
-        raise keys["config"].error("in place this is a file of the target; write its whole path")
+        raise keys["config"].error("in place this is a file of the target; write its absolute path")
     for key, why in (
-        ("layer", "the kernel's settings are tuned beside the service, not in its place"),
-        ("keep_upstreams", "the service asks the servers behind it anyway"),
-        ("root", "the service serves what it always did"),
+        ("layer", "the kernel's settings are not tuned in place"),
+        ("keep_upstreams", "the service keeps its upstreams anyway"),
+        ("root", "the service keeps its files"),
     ):
         if key in keys and keys[key].text().lower() not in ("false", "off", "no"):
             raise keys[key].error(f"{why}; leave it out")
@@ -433,7 +433,7 @@ def _published(node: Node) -> str:
 
 
 def _names(node: Node) -> tuple[str, ...]:
-    # One name may stand alone; names may also be separated by commas, as on the command line.
+    # A single name is allowed, and commas separate names, as on the command line.
     names = [name.strip() for item in _items(node) for name in item.text().split(",")]
     if not all(names):
         raise node.error("a name is empty")

@@ -1,4 +1,4 @@
-"""The configuration for Ansible: values as variables, and a role that puts the file in place."""
+"""The configuration for Ansible: values as variables, and a role that installs the file."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tuner.servers.catalog import server as server_of
 from tuner.servers.usual_place import UsualPlace
 
 ROLE = "tuned"
-"""Prefix of the role's variables, as ansible-lint asks; followed by the server's name."""
+"""Prefix of the role's variables, before the server's name, as ansible-lint requires."""
 
 
 def variables(
     study: StudyResult, *, candidate: bool = False, minimal: bool = False
 ) -> dict[str, str]:
-    """Return the values as a file of variables, for templates of your own.
+    """Return the values as a file of variables, for the user's own templates.
 
     Returns:
-        Empty if the record holds no configuration.
+        Empty if the record has no configuration.
     """
     chosen = choose(study, candidate=candidate, minimal=minimal)
     if chosen is None:
@@ -44,12 +44,12 @@ def variables(
 def role(study: StudyResult, *, candidate: bool = False, minimal: bool = False) -> dict[str, str]:
     """Return a role directory by path; apply it with ``hosts: web`` and ``roles: [tuned_nginx]``.
 
-    It writes the server's file with a copy of what was there, only after the server itself found it
-    valid, and reloads the service if the file changed. Variables of the server's process become a
+    The role writes the server's file after the server has validated it, with a copy of the old one,
+    and reloads the service if the file changed. Variables of the server's process become a
     drop-in of its systemd unit.
 
     Returns:
-        Empty if the record holds no configuration.
+        Empty if the record has no configuration.
     """
     chosen = choose(study, candidate=candidate, minimal=minimal)
     if chosen is None:
@@ -60,7 +60,7 @@ def role(study: StudyResult, *, candidate: bool = False, minimal: bool = False) 
     more = dict(chosen.more)
     variables = more.get(place.environment, "")
     if variables:
-        # It lies apart from the server's file, so it says itself where it comes from.
+        # This file is separate from the server's, so it has its own provenance.
         more[place.environment] = comment(lines) + variables
     own = {
         f"{name}_path": place.path,
@@ -119,7 +119,8 @@ def _tasks(name: str, place: UsualPlace) -> str:
 
 
 def _handlers(name: str, place: UsualPlace) -> str:
-    # The reload first: where the server cannot use the file, that keeps what runs.
+    # The reload comes first: with a file that the server cannot use, it keeps the running
+    # configuration.
     return f"""\
 - name: Reload {place.service}
   ansible.builtin.service:
@@ -202,7 +203,7 @@ defaults, are in `defaults/main.yml`.
 
 
 def _yaml(value: object) -> str:
-    """Return our own words as YAML; what comes from a record goes through `unsafe_yaml`."""
+    """Return trusted texts as YAML; data from a record needs `unsafe_yaml`."""
     text: str = yaml.dump(value, Dumper=IndentedDumper, sort_keys=False, width=96)
     return text
 

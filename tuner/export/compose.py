@@ -1,7 +1,7 @@
-"""The lab as Docker Compose: server, backend and load, to look at the result on another machine.
+"""The lab as Docker Compose: server, backend and load, for a trial on another machine.
 
-What a container adds (its network, its file system, its scheduler's limits) is part of whatever is
-measured there, so figures of it are no figures of the study.
+Measurements there include the container's network, file system and scheduler limits, so they are
+not comparable with the study's figures.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from tuner.workload.workload import Workload, load_workload
 _PORT = 8080
 """Port of the server on the machine that runs Compose."""
 _BACKEND_PORT = 8080
-"""Port of the backend in the network that it shares with the server."""
+"""Port of the backend in the network of the server."""
 
 
 def compose(
     study: StudyResult, *, candidate: bool = False, minimal: bool = False
 ) -> dict[str, str | bytes]:
-    """Return ``compose.yaml`` with everything that it mounts, by path.
+    """Return ``compose.yaml`` and all files that it mounts, by path.
 
     Returns:
         Empty if the record holds no configuration.
 
     Raises:
-        DefinitionError: the study's workload is no longer there, or its server has no image.
+        DefinitionError: the study's workload does not exist any more, or its server has no image.
     """
     chosen = choose(study, candidate=candidate, minimal=minimal)
     if chosen is None:
@@ -52,7 +52,7 @@ def compose(
     lines = provenance(study, chosen)
     if workload.wire.tls is not None:
         raise DefinitionError(
-            "a study over TLS needs a certificate, which Compose has none of; use --format role",
+            "a study over TLS needs a certificate, which Compose lacks; use --format role",
             path="--format",
         )
     files: dict[str, str | bytes] = {
@@ -72,13 +72,13 @@ def compose(
 
 
 class _Interpolated(str):
-    """Text of our own, in which Compose replaces variables."""
+    """A trusted text in which Compose replaces variables."""
 
     __slots__ = ()
 
 
 def _literal(value: object) -> object:
-    """Return data in which Compose replaces nothing: it reads ``$`` as the start of a variable.
+    """Escape data for Compose, which reads ``$`` as the start of a variable.
 
     https://docs.docker.com/reference/compose-file/interpolation/
     """
@@ -119,7 +119,7 @@ def _tag(version: str) -> str:
     """Return a version as the tag of an image.
 
     Raises:
-        DefinitionError: it would name another image.
+        DefinitionError: the text would name another image.
     """
     if not re.fullmatch(r"\w[\w.-]{0,127}", version, re.ASCII):
         raise DefinitionError(
@@ -131,7 +131,7 @@ def _tag(version: str) -> str:
 
 
 def _backend() -> dict[str, object]:
-    """Beside the server in its network, so that the exported address holds."""
+    """Return the backend in the server's network, so that the exported address is valid."""
     place = lab_backend.SERVER.usual_place
     return {
         "image": f"{place.image}:stable",
@@ -145,7 +145,7 @@ def _load(study: StudyResult, workload: Workload) -> dict[str, object]:
     calibration = study.record.calibration
     rate = round(calibration.rate_per_s) if calibration else 1000
     path = workload.requests[0].path if workload.requests else "/"
-    # Compose reads every variable, whichever service is started: none may be demanded.
+    # Compose evaluates the variables of all services, so none may be required.
     binary = _Interpolated("${TUNER_LOADGEN:-./tuner-loadgen}:/usr/local/bin/tuner-loadgen:ro")
     return {
         "image": "debian:stable-slim",

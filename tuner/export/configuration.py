@@ -1,7 +1,7 @@
-"""The configuration that a study recommends, as files, with where it comes from.
+"""The configuration that a study recommends, as files with provenance.
 
-A pure function of the study's result. Unless the verdict is *better*, what is recommended is
-the baseline: a configuration that was not shown to be better is exported only when asked for.
+A pure function of the study's result. Unless the verdict is *better*, the recommendation is the
+baseline: a configuration that is not shown to be better is exported only on request.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ def export_files(
 
     Args:
         study: the result.
-        candidate: export the candidate even though it was not shown to be better.
-        minimal: export the smallest difference that keeps the gain.
+        candidate: whether to export a candidate that is not shown to be better.
+        minimal: whether to export the smallest difference that keeps the gain.
 
     Returns:
         Empty if the record holds no configuration.
 
     Raises:
-        DefinitionError: no smaller difference was shown to keep the gain.
+        DefinitionError: no smaller difference is shown to keep the gain.
     """
     chosen = choose(study, candidate=candidate, minimal=minimal)
     if chosen is None:
         return {}
     lines = provenance(study, chosen)
-    # JSON has no comments; the values' file says where both come from.
+    # JSON has no comments; the values' file has the provenance of both.
     head = "" if chosen.file_name.endswith(".json") else comment(lines)
     files = {
         chosen.file_name: head + chosen.text,
@@ -59,7 +59,7 @@ def choose(
     """Choose the configuration to export, by the rules of ``export_files``.
 
     Returns:
-        None if the record does not hold it.
+        None if it is not in the record.
     """
     better = study.verdict is not None and study.verdict.kind is VerdictKind.BETTER
     digest = study.candidate if (better or candidate) and study.candidate else study.record.baseline
@@ -69,7 +69,7 @@ def choose(
 
 
 def comment(lines: Sequence[str]) -> str:
-    """Return lines as comments, as most languages of configuration write them."""
+    """Return lines as comments in the style of most configuration languages."""
     return "".join(f"{comment_line(line)}\n" for line in lines)
 
 

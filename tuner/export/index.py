@@ -1,4 +1,4 @@
-"""The page that lists kept results: what was asked, on which machine, and what was shown."""
+"""The list of published results: question, machine and outcome of each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FEW_CORES = 4
 
 
 def write_index(folder: Path) -> Path | None:
-    """Write README.md of a folder of results; None if it holds none.
+    """Write README.md of a folder of results; return None if there are none.
 
     Raises:
         StoreError: a record there cannot be read.
@@ -86,7 +86,7 @@ def _summary(record: Record) -> str:
 
 
 def _configurations(records: Sequence[Record], name: str) -> list[str]:
-    """Link to the folder of configurations."""
+    """Return links to the folders of configurations."""
     if records[0].contest is not None:
         return [f"[configurations]({quote(name)}/configurations)"]
     folder = "tuned" if records[0].protocol is not None else "baseline"

@@ -1,4 +1,4 @@
-"""A study's results as a folder to be kept: what a visitor reads before he installs anything."""
+"""A study's results as a folder for publication."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tuner.report.pictures import write_pictures
 from tuner.stats.words import counted
 
 SHOWN = ("effect", "blocks", "spectra", "load-points", "rates", "search", "front")
-"""Charts that the page shows open, in this order; the others are folded."""
+"""Charts that the page shows unfolded, in this order."""
 
 
 def write_results(study: StudyResult, folder: Path) -> list[Path]:
-    """Write report.md with its charts, the configurations, and the record in a small form.
+    """Write report.md with its charts, the configurations, and the reduced record.
 
     Returns:
         The paths written.
@@ -57,11 +57,11 @@ def _page(study: StudyResult, drawn: list[str], names: dict[str, str]) -> str:
 
 
 def folded(pictures: Sequence[str]) -> list[str]:
-    """Pictures behind a line that opens them; empty if there are none."""
+    """Return charts in a folded section; empty without charts."""
     summary = counted(len(pictures), "further chart")
     return [markdown.folded(summary, "\n\n".join(pictures))] if pictures else []
 
 
 def picture(name: str, names: Mapping[str, str]) -> str:
-    """Markdown of a chart that lies in ``charts/``."""
+    """Return the Markdown of a chart in ``charts/``."""
     return f"![{plain(names.get(name, name))}](charts/{quote(name)}.svg)"

@@ -1,4 +1,4 @@
-"""A run's results: every arm's configuration with where it comes from, and a folder to be kept."""
+"""A run's results: configurations of all arms with provenance, and a folder for publication."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tuner.report.pictures import write_pictures
 from tuner.space.space import configuration_yaml
 
 _SHOWN = ("ladder-latency", "ladder-availability", "ratio-p99", "ratio-throughput", "ratio-p50")
-"""Beginnings of the names of charts that the page shows open; the others are folded."""
+"""Prefixes of charts that the page shows unfolded."""
 _COLOURS = (
     "*Of ratios green is better, red is worse, grey is equal, and where nothing was shown it is"
     " ochre.*"
@@ -27,9 +27,9 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def run_files(results: Sequence[ContestResult]) -> dict[str, str]:
-    """Return the configuration of every arm by its path: the server's own file, and the values.
+    """Return the configurations of all arms by path: the server's own file, and the values.
 
-    An arm that has another configuration in another case is there once for each.
+    An arm with different configurations in several cases has one for each.
     """
     files: dict[str, str] = {}
     digests: dict[str, str] = {}
@@ -49,7 +49,7 @@ def run_files(results: Sequence[ContestResult]) -> dict[str, str]:
 
 
 def write_run(results: Sequence[ContestResult], folder: Path) -> list[Path]:
-    """Write report.md with its charts, the configurations, and the records in a small form.
+    """Write report.md with its charts, the configurations, and the reduced records.
 
     Returns:
         The paths written.
@@ -76,7 +76,7 @@ def write_run(results: Sequence[ContestResult], folder: Path) -> list[Path]:
 
 
 def safe(name: str) -> str:
-    """Return a name as part of a file's: cases and arms of one's own may be called anything."""
+    """Return a name as a safe part of a file name, because users can choose any name."""
     return _UNSAFE.sub("-", name).lstrip(".") or "-"
 
 

@@ -1,7 +1,7 @@
 """The systemd drop-in that a role adds for variables of the server's process.
 
-The same files as ``tuner apply`` puts on a host (``tuner.render.systemd``). Of a server that has no
-variables (``UsualPlace.environment``) all of this is empty.
+``tuner apply`` installs the same files (``tuner.render.systemd``). Everything here is empty for a
+server without variables (``UsualPlace.environment``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ def defaults(name: str, place: UsualPlace, environment: str) -> dict[str, object
     """Return the role's variables.
 
     Args:
-        name: of the role.
-        place: of the server.
+        name: name of the role.
+        place: usual place of the server.
         environment: the exported file of variables.
     """
     if not place.environment:
@@ -32,7 +32,7 @@ def defaults(name: str, place: UsualPlace, environment: str) -> dict[str, object
 
 
 def options(name: str, place: UsualPlace) -> Mapping[str, tuple[str, str]]:
-    """Type of each variable, and what it says."""
+    """Return type and description of each variable."""
     if not place.environment:
         return {}
     return {
@@ -43,11 +43,11 @@ def options(name: str, place: UsualPlace) -> Mapping[str, tuple[str, str]]:
 
 
 def tasks(name: str, place: UsualPlace) -> str:
-    """Puts the variables and the drop-in in place, or takes them away again."""
+    """Return tasks that install the variables and the drop-in, or remove them."""
     if not place.environment:
         return ""
     folder = f"{{{{ {name}_drop_ins }}}}"
-    # Text, where it comes from the command line.
+    # From the command line it is text.
     wanted, systemd = f"{name}_environment | bool", f"{name}_systemd | bool"
     content = textwrap.indent(drop_in(folder), 10 * " ")
     # A folder that --check has not made can hold nothing.
@@ -101,7 +101,7 @@ def tasks(name: str, place: UsualPlace) -> str:
 
 
 def handler(name: str, place: UsualPlace) -> str:
-    """Only a new process has another environment."""
+    """Return the handler that restarts the service, since only a new process has the variables."""
     if not place.environment:
         return ""
     return f"""
@@ -116,7 +116,7 @@ def handler(name: str, place: UsualPlace) -> str:
 
 
 def readme(name: str, place: UsualPlace) -> str:
-    """Return a paragraph of it."""
+    """Return a paragraph for the role's README."""
     if not place.environment:
         return ""
     return f"""\

@@ -1,9 +1,9 @@
 """The highest rate at which an arm meets a latency limit, from windows at several rates.
 
-A window at rate r shows by how much its percentile exceeds the limit, ln(percentile / limit).
-Latency does not fall when more is offered, so the excess is fitted by a non-decreasing function
-of ln r (``tuner.stats.isotonic``), and the capacity is where the fit crosses zero. Which rates are
-offered follows from an arm's own windows alone, by one rule for all arms that is fixed beforehand:
+A window at rate r gives the excess of its percentile over the limit, ln(percentile / limit).
+Latency does not fall with a higher rate, so a non-decreasing function of ln r is fitted to the
+excess (``tuner.stats.isotonic``), and the capacity is where the fit crosses zero. The offered rates
+depend only on an arm's own windows, by one rule for all arms that is fixed beforehand:
 double the step until the limit is bracketed, then halve the bracket, then look to either side of
 the estimate (the up-and-down method, Dixon and Mood 1948, with the distances used and not only the
 signs).
@@ -22,7 +22,7 @@ from tuner.measurement.window import Measurement
 from tuner.stats.isotonic import isotonic
 
 CLIP = 1.0
-"""An excess counts as at most a factor e: near the limit the distance tells, far off the side."""
+"""Limit for the size of an excess: near the limit its distance counts, far off only its side."""
 FIRST_STEP = 0.10
 """Natural logarithm of the first step from the rate at which all arms begin."""
 LONGEST_STEP = 0.80
@@ -31,7 +31,7 @@ CLOSE = 0.05
 SIDE = 0.02
 Side = Literal["found", "beyond", "below"]
 _LATE_SHARE = 0.01
-"""More unanswered requests than this is a rate that was not served, whatever the percentile."""
+"""Share of unanswered requests above which a rate was not served, for any percentile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class Crossing:
 
 
 def missed(window: Measurement) -> bool:
-    """Return whether its rate was not served, whatever the percentile of what was answered."""
+    """Return whether a window's rate was not served, for any percentile of its answers."""
     late = window.timeouts + window.unsent + window.in_flight
     return late > _LATE_SHARE * window.offered or any(window.errors.values())
 
 
 def point(window: Measurement, slo: Constraint) -> Point:
-    """Return the point that a window contributes at its rate."""
+    """Return the point of a window at its rate."""
     value = slo.metric.value(window)
     served = value > 0 and not missed(window)
     excess = clipped(math.log(value / slo.limit)) if served else CLIP
@@ -81,8 +81,8 @@ def crossing(found: Iterable[Point], *, spread: bool = False) -> Crossing | None
 
     Args:
         found: the windows.
-        spread: whether the rates are far apart. Pooled rates then keep their places; rates close
-            to the crossing, as a search offers them, are taken at their mean.
+        spread: whether the rates are far apart. Pooled rates then keep their places; close rates,
+            as in a search, are replaced by their mean.
     """
     pools = isotonic((p.ln_rate, p.excess) for p in found)
     if not pools:
@@ -104,9 +104,9 @@ def next_rate(own: Sequence[Measurement], slo: Constraint, start_per_s: float) -
 
     Args:
         own: the windows of the arm in this block so far. Those in which the generator could not
-            keep up show nothing about the server, and no such rate is offered again.
+            keep up say nothing about the server, and their rates are not offered again.
         slo: an absolute limit on a percentile.
-        start_per_s: where every arm begins.
+        start_per_s: first rate of every arm.
     """
     found = points(own, slo)
     ceiling = min((math.log(w.rate_per_s) for w in own if is_starved(w)), default=math.inf)
@@ -130,7 +130,7 @@ def _step(tries: int) -> float:
 
 
 def _between(found: Sequence[Point]) -> float:
-    """Inside the bracket: its middle while it is wide, then one side of the estimate, the other."""
+    """Return the middle of a wide bracket, else alternate between both sides of the estimate."""
     estimate = crossing(found)
     assert estimate is not None  # noqa: S101 - there are points on both sides
     low = max((p.ln_rate for p in found if p.ln_rate < estimate.ln_rate), default=-math.inf)

@@ -1,8 +1,7 @@
-"""Constraints that a configuration must hold: ``memory <= 1.2x baseline``.
+"""Constraints on a configuration: ``memory <= 1.2x baseline``.
 
-A limit is absolute, or a multiple of what the baseline has in the same block. In the search the
-excess over it, ln(value / limit), is passed to the sampler; in the confirmation an interval says
-whether it is held.
+A limit is absolute, or a multiple of the baseline's figure in the same block. The search passes the
+excess over it, ln(value / limit), to the sampler; the confirmation uses an interval.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ _GRAMMAR = "allowed: FIGURE <= VALUE or FIGURE <= FACTORx baseline"
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A limit on one figure; at most it, or at least it where larger is better."""
+    """A limit on one figure: an upper one, or a lower one where larger is better."""
 
     metric: Metric
     limit: float
     """In the metric's unit; a factor where ``relative``."""
     relative: bool
     text: str
-    """As a user writes it, in one spelling."""
+    """The constraint in normalised notation."""
 
     @classmethod
     def parse(cls, text: str) -> Constraint:
@@ -54,7 +53,7 @@ class Constraint:
         ``<`` is the same as ``<=``: figures are measured, so no limit is met to the last digit.
 
         Raises:
-            ValueError: quotes what is wrong and says what is allowed.
+            ValueError: the text is wrong; the message lists what is allowed.
         """
         match = _TEXT.fullmatch(text)
         if match is None:
@@ -81,8 +80,8 @@ class Constraint:
     def excess(self, own: Sequence[Measurement], baseline: Sequence[Measurement]) -> float:
         """Return the excess of an arm's windows over the limit; 0 or less holds.
 
-        ln(value / limit), signed so that positive violates; for errors the difference of shares,
-        because they may be none. NaN where it cannot be known.
+        It is ln(value / limit), positive for a violation. For errors it is the difference of
+        shares, because there may be no errors. NaN if unknown.
         """
         if self.metric.name == "errors":
             shares = [self.metric.value(window) for window in own]

@@ -1,7 +1,7 @@
 """Goals of a study: one objective or two, and the limits that must hold.
 
-With two objectives there is no single best configuration but a front: those that no other one
-beats in both. One point of it is chosen by a rule that is given beforehand, and confirmed.
+With two objectives there is a front instead of one best configuration: those that no other one
+beats in both. A rule that is fixed beforehand chooses the point to confirm.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _WEIGHT = re.compile(r"\s*([a-z0-9.]+)\s*=\s*([0-9]+(?:\.[0-9]+)?)\s*")
 class Choice:
     """A rule that chooses a point of the front: the best weighted product of ratios.
 
-    With a limit, the best of the other objective among the points that keep to it.
+    With a limit on one objective, it is the best of the other within that limit.
     """
 
     weights: tuple[float, ...] = (1.0, 1.0)
     limit: Constraint | None = None
     text: str = ""
-    """As the user wrote it; empty for the default."""
+    """The user's text; empty for the default."""
 
     @property
     def given(self) -> str:
-        """Name of the objective that may be given away up to a limit; empty: neither."""
+        """Name of the objective with a limit; empty without one."""
         return self.limit.metric.name if self.limit else ""
 
     @property
@@ -46,7 +46,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Goals:
-    """Objectives and constraints of one study; they are measured in the same windows."""
+    """Objectives and constraints of one study, measured in the same windows."""
 
     objectives: tuple[Objective, ...]
     constraints: tuple[Constraint, ...] = ()
@@ -59,7 +59,7 @@ class Goals:
 
     @property
     def first(self) -> Objective:
-        """The objective; of two, the one that was named first."""
+        """The only or first objective."""
         return self.objectives[0]
 
     @property
@@ -69,29 +69,29 @@ class Goals:
 
     @property
     def mode(self) -> Mode:
-        """The kind of load, which all the figures share."""
+        """The kind of load for all figures."""
         return "closed" if any(o.mode == "closed" for o in self.objectives) else "open"
 
     @property
     def seek(self) -> Constraint | None:
-        """The latency limit whose highest rate is sought, if an objective is a capacity."""
+        """The latency limit of a capacity objective, if there is one."""
         return next((o.slo for o in self.objectives if o.slo), None)
 
     @property
     def samples_needed(self) -> int:
-        """Requests that a window must hold for the finest percentile of any goal."""
+        """Requests that a window needs for the highest percentile of all goals."""
         needed = [o.samples_needed for o in self.objectives]
         return max(*needed, 0, *(c.metric.samples_needed for c in self.constraints))
 
     @property
     def error_share(self) -> float:
-        """Largest share of failed requests of a valid window: none, unless a constraint says so."""
+        """Largest share of failed requests in a valid window: 0 unless a constraint allows more."""
         limits = [c.limit for c in self.constraints if c.metric.name == "errors"]
         return min(limits, default=0.0)
 
     @property
     def limits(self) -> tuple[Constraint, ...]:
-        """Every limit that the search keeps account of: constraints, and that of the choice."""
+        """All limits of the search: the constraints, and the limit of the choice."""
         return (*self.constraints, *((self.choice.limit,) if self.choice.limit else ()))
 
     @property
@@ -109,10 +109,10 @@ def parse_goals(
     constraints: Sequence[str] = (),
     choose: str = "",
 ) -> Goals:
-    """Read what a study wants, from the texts of its options.
+    """Parse the goals of a study from its options.
 
     Raises:
-        DefinitionError: names the option, quotes what is wrong, and says what is allowed.
+        DefinitionError: an option is wrong; the message lists what is allowed.
     """
     if not 1 <= len(objectives) <= MOST_OBJECTIVES:
         raise DefinitionError(
@@ -165,14 +165,14 @@ def _check(goals: Goals, slo: str) -> None:
     tied = [o.name for o in goals.objectives if o.quantile is not None]
     limited = [c.text for c in goals.constraints if c.metric.quantile is not None]
     if goals.seek:
-        # Failed requests count as a limit that is missed.
+        # Failed requests count as a missed limit.
         fixed = {"throughput", "errors"}
         limited += [c.text for c in goals.constraints if c.metric.name in fixed]
     if len(alone) > 1 or (alone and (tied or limited)):
         other = (tied or limited or sorted(alone)[1:])[0]
         raise DefinitionError(
-            f"{min(alone)} and {quoted(other)} are measured under different loads; beside"
-            " throughput or capacity only cpu and memory can be wanted",
+            f"{min(alone)} and {quoted(other)} need different loads; with"
+            " throughput or capacity the other objective must be cpu or memory",
             path="--objective" if tied or len(alone) > 1 else "--constraint",
         )
 
@@ -182,7 +182,7 @@ def _choice(text: str, objectives: Sequence[Objective]) -> Choice:
         return Choice()
     names = [o.name for o in objectives]
     if len(names) < MOST_OBJECTIVES:
-        raise DefinitionError("only with two objectives there is a choice", path="--choose")
+        raise DefinitionError("a choice needs two objectives; leave out --choose", path="--choose")
     parts = [_WEIGHT.fullmatch(part) for part in text.split(",")]
     if all(parts):
         weights = {part[1]: float(part[2]) for part in parts if part}

@@ -1,6 +1,6 @@
 """Figures of a window and of an arm: latency, throughput, CPU, memory, errors.
 
-Objectives and constraints are both made of them, so both mean the same by the same name.
+Objectives and constraints share them, so their names have the same meaning.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Metric:
 
     @classmethod
     def parse(cls, text: str) -> Metric:
-        """Read a name; raises ValueError for an unknown one."""
+        """Parse a name; raise ValueError for an unknown one."""
         if text not in OTHERS and quantile_of(text) is None:
             raise ValueError(f"unknown figure {quoted(text)}; allowed: {ALLOWED}")
         return cls(text)
 
     @property
     def quantile(self) -> float | None:
-        """0.99 for ``p99``; None for what is not a percentile."""
+        """Quantile of a percentile, 0.99 for ``p99``; None for other figures."""
         return quantile_of(self.name)
 
     @property
@@ -52,7 +52,7 @@ class Metric:
 
     @property
     def samples_needed(self) -> int:
-        """Requests that a window must hold: 100 beyond the quantile, and 10,000 for p99.
+        """Requests that a window needs: 100 beyond the quantile, so 10,000 for p99.
 
         With 10,000 samples the order-statistic interval of p99 spans p98.8 to p99.2.
         """
@@ -68,22 +68,22 @@ class Metric:
 
 
 def quantile_of(name: str) -> float | None:
-    """0.995 for ``p99.5``; None for what names no percentile between 0 and 100."""
+    """Return 0.995 for ``p99.5``; None for other names."""
     match = _PERCENTILE.fullmatch(name)
     share = float(match[1]) / 100 if match else 0.0
     return share if share > 0 else None
 
 
 def typical_ln(windows: Sequence[Measurement], metric: Callable[[Measurement], float]) -> float:
-    """An arm's value in a block: the logarithm of its typical window, the median over rounds.
+    """Return the logarithm of an arm's typical window in a block, the median over rounds.
 
     A host that loses a tenth of its speed for a fifth of a second makes one window's p99 ten or a
     hundred times what it is elsewhere; a mean of logarithms follows such a window, the median
-    does not. What a configuration itself does now and then is not lost: p99.9 and the spread over
-    windows are reported. What two arms differ by is ``difference_ln``.
+    does not. Rare effects of the configuration itself remain visible: p99.9 and the spread over
+    windows are reported. ``difference_ln`` is the difference of two arms.
 
     Returns:
-        NaN where there is no window, or one whose value is not positive and finite.
+        NaN without windows, or if a value is not positive and finite.
     """
     values = [metric(window) for window in windows]
     if not values or not all(math.isfinite(value) and value > 0 for value in values):
@@ -96,16 +96,16 @@ def difference_ln(
     other: Sequence[Measurement],
     metric: Callable[[Measurement], float],
 ) -> float:
-    """Log ratio of two arms in a block: the pseudomedian over its rounds of the windows' ratios.
+    """Return the log ratio of two arms in a block: the pseudomedian of its rounds' log ratios.
 
-    The windows of a round lie within a second or two of each other, so what the host is at that
-    time (a neighbour on the same core, a clock that was lowered) is in both and cancels; in the
-    medians of whole arms it does not. On confirmations that were recorded on a host of two speeds
-    the difference of a block was a fifth less noisy by rounds, for latency, CPU and throughput.
-    Which arm of a round is disturbed is chance, so under no difference the sign is as random.
+    The windows of a round are a second or two apart, so the host's state at that time (a neighbour
+    on the same core, a lower clock) affects both and cancels; in the medians of whole arms it does
+    not. In recorded confirmations on a host with two speeds, the difference of a block was a fifth
+    less noisy by rounds, for latency, CPU and throughput. Chance decides which arm of a round is
+    disturbed, so without a difference the sign stays random.
 
     Returns:
-        ln(own / other); NaN where no round has both, or a value is not positive and finite.
+        ln(own / other); NaN if no round has both, or if a value is not positive and finite.
     """
     values = {window.round: metric(window) for window in other}
     pairs = [(metric(window), values[window.round]) for window in own if window.round in values]
@@ -115,14 +115,14 @@ def difference_ln(
 
 
 def cpu_us_per_request(window: Measurement) -> float:
-    """CPU time of the server's processes by answered request, µs; NaN if it cannot be read."""
+    """Return CPU time of the server's processes per answered request, µs; NaN if unreadable."""
     if window.server_cpu_s is None or not window.completed:
         return math.nan
     return window.server_cpu_s / window.completed * 1e6
 
 
 def memory_mib(window: Measurement) -> float:
-    """Resident memory of the server's processes, summed up, MiB; NaN if it cannot be read.
+    """Return total resident memory of the server's processes, MiB; NaN if unreadable.
 
     Pages that processes share count for each of them (``statm``, proc(5)).
     """

@@ -28,11 +28,11 @@ class Objective:
 
     name: str
     slo: Constraint | None = None
-    """Absolute limit on a percentile; for ``capacity`` alone."""
+    """Absolute limit on a percentile; only for ``capacity``."""
 
     @classmethod
     def parse(cls, text: str) -> Objective:
-        """Read a name, or ``capacity at p99 <= 5ms``; raises DefinitionError for an unknown one."""
+        """Parse a name, or ``capacity at p99 <= 5ms``; raise DefinitionError for others."""
         name, at, limit = text.partition(" at ")
         if at and name == CAPACITY:
             return cls.capacity(limit)
@@ -49,7 +49,7 @@ class Objective:
 
     @classmethod
     def capacity(cls, slo: str) -> Objective:
-        """The highest rate that meets a limit; raises DefinitionError for what is no such limit."""
+        """Return the objective capacity with a limit; raise DefinitionError for a wrong limit."""
         try:
             limit = Constraint.parse(slo)
         except ValueError as error:
@@ -69,7 +69,7 @@ class Objective:
 
     @property
     def words(self) -> str:
-        """The name as a sentence says it."""
+        """Name in sentences."""
         return {"cpu": "CPU per request", "memory": "memory"}.get(self.name, self.text)
 
     @property
@@ -84,7 +84,7 @@ class Objective:
 
     @property
     def mode(self) -> Mode:
-        """Throughput is saturation, a closed loop; everything else needs an open one."""
+        """Closed loop for throughput, which needs saturation; else an open loop."""
         return "closed" if self.name == "throughput" else "open"
 
     @property
@@ -96,8 +96,8 @@ class Objective:
     def samples_needed(self) -> int:
         """Requests that a window must hold; see ``Metric.samples_needed``.
 
-        A window of a capacity only has to say on which side of the limit its rate lies, and many
-        of them make the figure: 20 requests beyond the quantile do.
+        A window of a capacity only decides on which side of the limit its rate lies, and many
+        windows contribute: 20 requests beyond the quantile are enough.
         """
         quantile = self.slo.metric.quantile if self.slo else None
         if quantile is not None:
@@ -116,8 +116,7 @@ class Objective:
     def arm_ln(self, windows: Sequence[Measurement]) -> float:
         """Natural logarithm of an arm's figure in a block, from all its windows there.
 
-        The typical window, or for capacity the rate at which the limit is reached. NaN where
-        nothing can be said.
+        It is that of the typical window, or for capacity the rate at the limit. NaN if unknown.
         """
         if self.slo is None:
             return typical_ln(windows, self.value)
@@ -127,8 +126,8 @@ class Objective:
     def difference_ln(self, own: Sequence[Measurement], other: Sequence[Measurement]) -> float:
         """Return the log ratio of two arms' figures in a block, from all their windows there.
 
-        The ratio is taken by rounds (``tuner.goals.metric.difference_ln``). A capacity has no
-        rounds, since its windows lie at several rates. NaN where nothing can be said.
+        The ratio is computed by rounds (``tuner.goals.metric.difference_ln``), except for a
+        capacity, which has windows at several rates. NaN if unknown.
         """
         if self.slo is None:
             return difference_ln(own, other, self.value)

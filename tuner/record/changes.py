@@ -1,7 +1,6 @@
 """The settings that turn a baseline into another configuration.
 
-Reports, the ablation, exported patches and ``tuner apply`` all take them from here, so that what
-one of them says is what another does.
+Reports, the ablation, exported patches and ``tuner apply`` all use this module, so that they agree.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ def changes_between(
 ) -> tuple[Change, ...]:
     """Return the settings to change, by name: the server's, then those of the host's kernel.
 
-    A setting that only becomes active, with the value that it takes anyway, is not among them, nor
-    is one that only becomes inactive: both follow from another setting.
+    Settings that only become active with their default value, or only become inactive, are not
+    included, because both follow from another setting.
 
     Args:
         baseline: active settings.
         tuned: active settings.
-        inactive: values that settings inactive in the baseline take when they become active; a
-            setting that is in neither counts as a change.
+        inactive: values of the baseline's inactive settings when they become active; a setting that
+            is in neither counts as a change.
     """
     before = {**inactive, **baseline}
     return tuple(

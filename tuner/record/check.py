@@ -1,8 +1,8 @@
 """Rules for records: every record passes them before anything uses it.
 
-Records are exchanged, so one may be damaged, or written by somebody who means harm. The classes of
-``tuner.record.model`` give the types; here are ranges, lengths, names and references. A name that
-becomes part of a path is one component, or a relative path that stays in its folder.
+Records are exchanged, so one may be damaged or malicious. The classes of ``tuner.record.model``
+define the types; this module checks ranges, lengths, names and references. A name that becomes part
+of a path must be one component, or a relative path that stays in its folder.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ LARGEST = 1e18
 
 @contextlib.contextmanager
 def reading(where: str) -> Iterator[None]:
-    """Turn whatever a library raises over damaged data into one line that names the record.
+    """Turn exceptions of libraries about damaged data into a `StoreError` with the record.
 
     Args:
         where: the record.
@@ -69,23 +69,23 @@ def reading(where: str) -> Iterator[None]:
     except (StoreError, Interrupted, MemoryError):
         raise
     except Exception as error:
-        # A database's own words, without the statement and all that it held.
+        # The database's message, without the statement and its values.
         cause = getattr(error, "orig", None) or error
         text = cause.message if isinstance(cause, DefinitionError) else str(cause)
         words = " ".join(text.split())[:300] or type(cause).__name__
         if isinstance(cause, KeyError):
             words = f"{words} is missing"
         words = "".join(c if c.isprintable() else "?" for c in words)
-        raise StoreError(f"{where}: no record that can be read: {words}") from error
+        raise StoreError(f"{where}: not a readable record: {words}") from error
 
 
 def check_record(record: Record) -> None:
-    """Refuse a record that no study writes.
+    """Raise ValueError for a record that no study writes.
 
     Raises:
-        ValueError: names the field, and what is wrong with it.
+        ValueError: a field is wrong; the message names it.
     """
-    # Some of it was put together from attributes of a storage, whose types nobody looked at.
+    # Parts of it come from attributes of a storage, without a check of types.
     msgspec.convert(msgspec.to_builtins(record), Record, str_keys=True)
     try:
         _check(record, 0)
@@ -112,13 +112,13 @@ def _text(most: int = LONGEST_TEXT, least: int = 0) -> Rule:
 
 
 def _line(value: str) -> None:
-    """One line of printable characters; it may be empty."""
+    """Require one line of printable characters, which may be empty."""
     if len(value) > LONGEST_PATH or not value.isprintable():
         raise ValueError(f"{_brief(value)} is not a line of text")
 
 
 def component(value: str) -> None:
-    """Refuse what is not a single component of a path.
+    """Raise ValueError unless the text is a single component of a path.
 
     Raises:
         ValueError: it is empty, too long, ``.`` or ``..``, or has a separator or control character.
@@ -134,7 +134,7 @@ def component(value: str) -> None:
 
 
 def relative_path(value: str) -> None:
-    """Refuse what is not a relative path, or leaves its folder.
+    """Raise ValueError unless the text is a relative path inside its folder.
 
     Raises:
         ValueError: it is absolute, too long, or one of its components is not a name.
@@ -169,7 +169,7 @@ def _matches(pattern: str, what: str) -> Rule:
 
 
 def _within(low: float, high: float, *, unknown: bool = False) -> Rule:
-    """Return a number in a range; with ``unknown``, NaN as well."""
+    """Return a rule for a number in a range; with ``unknown``, NaN is allowed."""
 
     def rule(value: float) -> None:
         if not (low <= value <= high or (unknown and math.isnan(value))):
@@ -189,7 +189,7 @@ def _each(rule: Rule) -> Rule:
 
 
 def _settings(values: Mapping[str, str]) -> None:
-    """Settings of the kernel: lines of a file that root loads, so nothing but the network's."""
+    """Require kernel settings of the network, because root loads them from a file."""
     for name, value in values.items():
         _kernel_name(name)
         _line(value)
@@ -204,7 +204,7 @@ def _definition(values: Mapping[str, Any]) -> None:
             if isinstance(item, str):
                 _line(item)
     for name in ("objective", "slo", "constraint", "choose"):
-        # These are parsed; no real one is longer.
+        # These texts are parsed; real ones are not longer.
         _text(LONGEST_PATH)(str(values.get(name)))
 
 
@@ -350,7 +350,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         **dict.fromkeys(_COUNTED, _count),
     },
 }
-"""By class and field; None is left to the type. What has no rule of its own has the general one."""
+"""Rules by class and field; None checks only the type. Other fields have the general rule."""
 
 
 # --- the walk through a record ----------------------------------------------------------------
@@ -366,13 +366,13 @@ def _fields(kind: type) -> tuple[tuple[str, Rule | None], ...]:
 
 
 def _check(value: object, depth: int) -> None:
-    """Check a value and all within it; the error names the way to what is wrong."""
+    """Check a value recursively; the error has the path to the wrong part."""
     if isinstance(value, str):
         _text(LONGEST_FILE)(value)
     elif isinstance(value, bool) or value is None:
         pass
     elif isinstance(value, int | float):
-        # NaN stands for what is not known.
+        # NaN means unknown.
         if abs(value) > LARGEST and not math.isinf(value):
             raise ValueError(f"the number {value:.3g} is out of range")
     elif depth > MOST_DEPTH:
@@ -390,7 +390,7 @@ def _check(value: object, depth: int) -> None:
 
 
 def _items(value: object) -> Iterator[tuple[str, Rule | None, object]]:
-    """Yield what a value consists of: the step that leads there, its rule, and itself."""
+    """Yield the parts of a value, each with its step in the path and its rule."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             _text(LONGEST_PATH)(str(key))
@@ -405,7 +405,7 @@ def _items(value: object) -> Iterator[tuple[str, Rule | None, object]]:
 
 
 def _check_references(record: Record) -> None:
-    """Refuse a record whose parts do not fit together."""
+    """Raise ValueError for a record with inconsistent parts."""
     known = record.configurations
     for digest, kept in known.items():
         if not digest == kept.digest == kept.configuration.digest:
@@ -422,7 +422,7 @@ def _check_references(record: Record) -> None:
             raise ValueError(f"block {block.number} has two instances of one name")
         strays = {window.instance for window in block.windows} - set(labels)
         if strays:
-            raise ValueError(f"block {block.number} has windows of none of its instances")
+            raise ValueError(f"block {block.number} has windows of unknown instances")
 
 
 def _brief(text: str) -> str:

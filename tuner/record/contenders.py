@@ -1,4 +1,4 @@
-"""Contenders as plain data: servers with their configurations, and what was made alike."""
+"""Contenders as plain data: servers with their configurations, and aligned defaults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STOCK, PUBLISHED, TUNED = "stock", "published", "tuned"
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One arm: a server with a configuration of its own space."""
+    """An arm: a server with a configuration of its space."""
 
     label: str
     """``nginx-tuned``: the instance's name in every block."""
@@ -28,24 +28,24 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class AlignedDefault:
-    """A default in which servers differ, and the setting that each was given."""
+    """A default that differs between servers, and the aligned setting of each."""
 
     what: str
     why: str
     by_server: Mapping[str, str]
-    """In words: the settings, or why there is nothing to set."""
+    """Settings by server, or why there are none, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
-    """Figures of one measurement that somebody published."""
+    """Published figures of one measurement."""
 
     case: str
     server: str
     arm: str
     """Measured arm, in words."""
     figures: Mapping[str, str]
-    """By name, as published, with their unit."""
+    """Published texts by name, with their unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """The rates of a ladder, written before its first block."""
+    """The rates of a ladder, stored before its first block."""
 
     rates_per_s: tuple[float, ...]
     passes: int
@@ -74,12 +74,12 @@ class Ladder:
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Several arms in common blocks: what was planned, before the first of them."""
+    """The plan of several arms in common blocks, stored before the first block."""
 
     title: str
     """Title of the experiment, or ``nginx against caddy``."""
     case: str
-    """Case of the experiment; empty where there is one only."""
+    """Case of the experiment; empty if there is only one."""
     summary: str
     workload: str
     """In words."""
@@ -90,7 +90,7 @@ class Contest:
     capacities_per_s: Mapping[str, float]
     """Closed-loop capacity of each arm, by label."""
     generator_bound: tuple[str, ...]
-    """Arms of which the capacity is at least that: the generator was the limit."""
+    """Arms with a capacity of at least that figure, because the generator was the limit."""
     rate_per_s: float
     rate_source: str
     blocks: int

@@ -1,8 +1,8 @@
-"""A study's record as one small file, kept next to a report: JSON, compressed.
+"""A study's record as one small file for a report: compressed JSON.
 
-It holds what a report is made of and leaves out what only the judging of a window needed: where
-each stall lay, and the histograms of windows outside the confirmation (the spectra merge those of
-the confirmation). ``tuner report FILE`` makes the report again from it.
+It has all data for a report, without data that only the judgement of a window needs: the positions
+of stalls, and the histograms of windows outside the confirmation (the spectra merge those of the
+confirmation). ``tuner report FILE`` recreates the report from it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tuner.record.check import check_record, reading
 from tuner.record.model import SCHEMA_VERSION, Block, Record
 
 MOST_BYTES = 64 << 20
-"""Size limit of a record, packed or not: ten hours of windows take half of it."""
+"""Size limit of a record, compressed or not; ten hours of windows need half of it."""
 MOST_VALUES = 2_000_000
 _GZIP = b"\x1f\x8b"
 
@@ -34,17 +34,16 @@ _GZIP = b"\x1f\x8b"
 def write_record(record: Record, path: Path) -> None:
     """Write a record; the same record gives the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Not JSON in the strict sense: what is unknown stands as NaN, which must come back as such.
+    # Not strict JSON: unknown values are NaN, which must survive.
     text = json.dumps(msgspec.to_builtins(small(record)), separators=(",", ":")).encode()
     path.write_bytes(gzip.compress(text, compresslevel=9, mtime=0))
 
 
 def read_record(path: Path) -> Record:
-    """Read what ``write_record`` wrote, here or elsewhere.
+    """Read a file of ``write_record``, from here or elsewhere.
 
     Raises:
-        StoreError: it is missing, damaged, too large, of another version, or holds what no study
-            writes.
+        StoreError: it is missing, damaged, too large, of another version, or has invalid content.
     """
     where = str(path)
     with reading(where):
@@ -61,10 +60,10 @@ def read_record(path: Path) -> Record:
 
 
 def _text_of(content: bytes) -> bytes:
-    """Return the JSON of a record, which is often compressed.
+    """Return the JSON of a record, which may be compressed.
 
-    No more is unpacked than a record can hold: a file of 3 MB may hold gigabytes of zeros. Before
-    the text is parsed its values are counted, each of which takes some 100 bytes of memory.
+    Unpacking stops at the limit, because a file of 3 MB may expand to gigabytes. Values are counted
+    before parsing, because each takes some 100 bytes of memory.
 
     Raises:
         ValueError: it is damaged, or larger than any record.
@@ -79,18 +78,18 @@ def _text_of(content: bytes) -> bytes:
         if len(text) > MOST_BYTES:
             raise ValueError(f"larger than {MOST_BYTES >> 20} MiB, which no record is")
         if not reader.eof:
-            raise ValueError("it is cut off")
+            raise ValueError("it is truncated")
     if sum(map(text.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values, which no record has")
     return text
 
 
 def small(record: Record) -> Record:
-    """Return the record without what no report needs."""
+    """Return the record with only the data for reports."""
     goals = goals_of(record.definition)
     exact = {name for name, _ in QUANTILES}
     metrics = [*(o.name for o in goals.objectives), *(limit.metric.name for limit in goals.limits)]
-    # Any other percentile is read from the histogram, in every phase.
+    # Other percentiles need the histogram, in every phase.
     needed = any(quantile_of(name) is not None and name not in exact for name in metrics)
     within_us = record.contest.within_s * 1e6 if record.contest else math.inf
     blocks = (_small_block(b, all_of_it=needed, within_us=within_us) for b in record.blocks)
@@ -106,7 +105,7 @@ def _small_block(block: Block, *, all_of_it: bool, within_us: float) -> Block:
 
 
 def _small_window(window: Measurement, *, histograms: bool, within_us: float) -> Measurement:
-    # Availability is read from the histogram where something came later than in time.
+    # Availability needs the histogram if an answer was late.
     late = window.raw.max_us > within_us
     return replace(
         window,

@@ -1,7 +1,7 @@
-"""The study's record as plain data: all that a report or an export is made of.
+"""The study's record as plain data, the only source of reports and exports.
 
-The store writes it piece by piece while the study runs and reads it back whole. Nothing in a
-report comes from anywhere else, so every figure is recomputable offline.
+The store writes it in parts while the study runs and reads it as a whole. Reports use no other
+data, so every figure can be recomputed offline.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ConfigurationRecord:
     """One configuration with its text as it would be exported."""
 
     space: str
-    """Name of the space that the values belong to."""
+    """Name of the space of the values."""
     digest: str
     values: Mapping[str, Value]
     text: str
@@ -40,7 +40,7 @@ class ConfigurationRecord:
     file_name: str = "nginx.conf"
     """Usual name of that file."""
     more: Mapping[str, str] = field(default_factory=dict)
-    """Text of further files that belong to an export, by name."""
+    """Texts of further files of an export, by name."""
     kernel: Mapping[str, str] = field(default_factory=dict)
     """Kernel settings by name; empty unless they are part of the study."""
     inactive: Mapping[str, Value] = field(default_factory=dict)
@@ -61,20 +61,20 @@ class BlockInstance:
     """Label, unique in the block; the baseline's is ``baseline``."""
     digest: str
     trial: int | None
-    """Number of the trial it belongs to; None for the baseline and in A/A blocks."""
+    """Number of its trial; None for the baseline and in A/A blocks."""
     state: Literal["planned", "live", "refused", "failed", "dropped"]
     message: str
-    """The server's words when refused or failed; the reason when dropped."""
+    """The server's message if refused or failed; the reason if dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of a block that a search needs: some hundred bytes for many windows."""
+    """The figures of a block for a search, in some hundred bytes."""
 
     losses: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """By the objective's text, then by instance; see ``tuner.judge.scoring.block_losses``."""
     levels: Mapping[str, float] = field(default_factory=dict)
-    """The baseline's own figure, by the objective's text: signed ln; NaN where there is none."""
+    """The baseline's own figure, signed ln, by the objective's text; NaN without one."""
     excess: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """By the limit's text, then by instance; see ``tuner.judge.scoring.block_excess``."""
     bad: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class Block:
     """0-based over the whole study, in order of time."""
     phase: Phase
     index: int
-    """0-based within the phase; a repeated block keeps the index of the one it repeats."""
+    """0-based within the phase; a repeated block keeps its index."""
     seed: int
     state: BlockState
     reason: str
@@ -99,9 +99,9 @@ class Block:
     instances: tuple[BlockInstance, ...]
     windows: tuple[Measurement, ...]
     host: str = ""
-    """Name of the host that measured it, where several share a study."""
+    """Name of its host in a shared study."""
     figures: Figures | None = None
-    """Figures of another host's block, whose windows a worker does not read."""
+    """Figures of another host's block, because a worker does not read its windows."""
 
     @property
     def took_s(self) -> float:
@@ -127,12 +127,12 @@ class Trial:
     second: Mapping[int, float] = field(default_factory=dict)
     """The same for the second objective; empty if there is one only."""
     excess: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
-    """For each limit, by its text: how far beyond it in each block; 0 or less holds."""
+    """Excess over each limit by its text and block; 0 or less is within the limit."""
     effects: tuple[float, ...] = ()
     """For each objective the signed log ratio to the baseline, estimated from all arms of all
     blocks of the search; empty if it was not measured."""
     host: str = ""
-    """Name of the host whose worker began it, where several share a study."""
+    """Name of the host that began it in a shared study."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +150,14 @@ class Calibration:
     sigma_d: float
     """Standard deviation of a block difference of two identical instances, ln units."""
     sigma_d_upper: float
-    """Its 80 % upper confidence limit, from which n is computed."""
+    """80 % upper confidence limit of ``sigma_d``, for the number of blocks."""
     degrees_of_freedom: int
     half_width: float
     """Half-width of the 95 % interval of the A/A ratio, as a share."""
     minimum_detectable_effect: float
     """At the planned n, as a share (0.05 = 5 %)."""
     correlation: float
-    """Between windows of neighbouring instances in a round."""
+    """Correlation between windows of neighbouring instances in a round."""
     warnings: tuple[str, ...]
     second_sigma_d: float = 0.0
     """The same as above for the second objective; 0 without one."""
@@ -187,17 +187,17 @@ class Protocol:
     stall_rule: StallRule | None
     gates: Gates
     second: str = ""
-    """The other objective; each of the two is judged, with Holm's correction."""
+    """The second objective; both are judged, with Holm's correction."""
     second_margin: float = 0.0
     constraints: tuple[str, ...] = ()
-    """Limits that the candidate must hold for the verdict to be *better*."""
+    """Limits that the candidate must meet for the verdict *better*."""
     rivals: tuple[str, ...] = ()
-    """Digests of further finalists, confirmed in the same blocks as ``candidate``."""
+    """Digests of further finalists in the same blocks as ``candidate``."""
     beside: tuple[str, ...] = ()
-    """Digests of further baselines, in the same blocks; ``baseline`` is that of the verdict."""
+    """Digests of further baselines in the same blocks; the verdict uses ``baseline``."""
     sequential_rho: float | None = None
-    """None: ``blocks`` are run and analysed once. Else that of the always-valid test (see
-    ``tuner.stats.sequential``), made after every block; ``blocks`` is then the most."""
+    """None for a fixed number of ``blocks``. Otherwise the parameter of the always-valid test (see
+    ``tuner.stats.sequential``) after every block, with at most ``blocks``."""
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -207,7 +207,7 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """One changed setting, or several that cannot change without each other."""
+    """One changed setting, or several that can change only together."""
 
     names: tuple[str, ...]
     reverted: str | None
@@ -235,7 +235,7 @@ class AblationProtocol:
     margin: float
     """A smaller difference keeps the gain if it loses less than this share."""
     objective: str = ""
-    """Objective that was gained, of two; empty: the first."""
+    """The objective with the gain; empty: the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class StudyHost:
-    """One of several hosts of a study, each with a worker of its own."""
+    """One of several hosts of a study, with its own worker."""
 
     name: str
     generator: str
@@ -269,7 +269,7 @@ class StudyHost:
     notes: tuple[str, ...]
     joined_unix_s: float
     calibration: Calibration | None = None
-    """Calibration on this host; its load point is its own."""
+    """Calibration on this host, with its own load point."""
     protocol: Protocol | None = None
     """Protocol of the confirmation on this host, frozen before its first block."""
     ended_unix_s: float | None = None
@@ -278,7 +278,7 @@ class StudyHost:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A change that was made to a host's own service, or taken back."""
+    """A change of a host's own service, or its rollback."""
 
     host: str
     unix_s: float
@@ -286,7 +286,7 @@ class Applied:
     files: tuple[str, ...]
     """Absolute paths there."""
     owner: str
-    """Study and configuration; empty for what was taken back by hand."""
+    """Study and configuration; empty for a manual rollback."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,7 +312,7 @@ class StudyStart:
     instrument: Instrument = NATIVE
     """Quality of the figures of ``generator``."""
     asked: Mapping[str, object] = field(default_factory=dict)
-    """Options of a command that makes several studies, by which it is resumed."""
+    """Options of a command with several studies, for its resumption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +327,7 @@ class RecordSignatures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record(StudyStart):
-    """A whole study; of those that share it, one host stands for all from generator to notes."""
+    """A whole study; in a shared one, generator to notes are those of one host."""
 
     schema_version: int
     ended_unix_s: float | None
@@ -346,28 +346,28 @@ class Record(StudyStart):
     contest: Contest | None = None
     """Set if several servers or configurations meet in common blocks."""
     hosts: Mapping[str, StudyHost] = field(default_factory=dict)
-    """The hosts that share the study, in the order in which they joined; empty where it has one."""
+    """The hosts of a shared study, in the order of joining; empty for a single host."""
     here: str = ""
-    """Name of the host as which the record is read; empty: as no particular host."""
+    """Name of the host that the record was read for; empty: no particular host."""
     chosen: tuple[str, ...] = ()
-    """Digests of what all hosts are to confirm; empty until the search of several hosts is over."""
+    """Digests to confirm on all hosts; empty until the end of a search on several hosts."""
     search_ended: bool = False
     """True if the time of a search on several hosts is over."""
     signed: RecordSignatures = RecordSignatures()
 
     @property
     def keeps_stalls(self) -> bool:
-        """True if the study was to keep in its figures what stalls of the host touched."""
+        """True if the study keeps requests that stalls touched in its figures."""
         return self.definition.get("stalls") == KEEP
 
     @property
     def leaves_out_stalls(self) -> bool:
-        """True if latencies leave out what stalls of the host touched."""
+        """True if latencies exclude requests that stalls touched."""
         return self.instrument.tells_stalls and not self.cores.shared and not self.keeps_stalls
 
     @property
     def busy(self) -> frozenset[int]:
-        """Numbers of the trials that a block measures now."""
+        """Numbers of the trials in running blocks."""
         return frozenset(
             instance.trial
             for block in self.blocks

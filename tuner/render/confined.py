@@ -1,8 +1,8 @@
-"""Templates of the user's own, written by a process with limits of time and memory.
+"""Rendering of the user's own templates in a process with limits of time and memory.
 
 A template is a program: ``{{ 'a' * 10**10 }}`` takes all memory, and three nested loops never end.
-One process serves all templates of a run. It ends with this one, or when it meets a limit; then
-the next template gets another.
+One process serves all templates of a run. It ends with this one, or at a limit; then the next
+template starts another.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from tuner.render.engine import Job, RenderedText, Source, write
 from tuner.space.space import Space
 
 MEMORY_BYTES = 256 << 20
-"""Memory that writing one configuration may take."""
+"""Memory limit for rendering one configuration."""
 CPU_S = 5
-"""CPU time that writing one configuration may take."""
+"""CPU time limit for rendering one configuration."""
 TEXT_BYTES = 16 << 20
-"""Longest text that a template may write."""
+"""Size limit for the output of a template."""
 _WALL_S = 120.0
-"""Time after which the process is given up: much more than its CPU time on a busy host."""
+"""Time after which the process is killed; much more than its CPU time on a busy host."""
 _SIZE = struct.Struct("!Q")
 
 
 def own_sources(template: str, space: Space) -> tuple[Source, ...]:
-    """Read the template of a space, and the further ones that the space names.
+    """Read the template of a space, and its further templates.
 
     Raises:
-        DefinitionError: one of them is missing, too large, or lies elsewhere.
+        DefinitionError: one of them is missing, too large, or outside of the folder.
     """
     folder = space.path.parent
     return tuple(_source(name, folder) for name in dict.fromkeys((template, *space.templates)))
@@ -48,10 +48,10 @@ def own_sources(template: str, space: Space) -> tuple[Source, ...]:
 
 def _source(name: str, folder: Path) -> Source:
     path = folder / name
-    # A link, or a path with .., leads where the folder's owner may have nothing to say.
+    # A link, or a path with .., could leave the folder of its owner.
     if not path.resolve().is_relative_to(folder.resolve()):
         raise DefinitionError(
-            f"{name!r} lies outside of the folder {folder}; put it beside the space",
+            f"{name!r} is outside of the folder {folder}; put it into that folder",
             path=f"template {name}",
         )
     if not path.exists():
@@ -60,10 +60,10 @@ def _source(name: str, folder: Path) -> Source:
 
 
 def write_confined(job: Job) -> RenderedText:
-    """Write a configuration in the process with limits.
+    """Render a configuration in the process with limits.
 
     Raises:
-        DefinitionError: the template is wrong, or goes beyond a limit.
+        DefinitionError: the template is wrong, or exceeds a limit.
     """
     reply = _WRITER.ask(pickle.dumps((job, CPU_S)))
     if reply is None:
@@ -78,14 +78,14 @@ def write_confined(job: Job) -> RenderedText:
 
 
 class _Writer:
-    """The process, started when it is needed first."""
+    """The rendering process, which starts at its first use."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
 
     def ask(self, request: bytes) -> bytes | None:
-        """Return the process's answer; None if it met a limit."""
+        """Return the process's answer; None if it reached a limit."""
         with self._lock:
             if self._process is not None and self._process.poll() is not None:
                 self.end()
@@ -100,7 +100,7 @@ class _Writer:
             return answer
 
     def end(self) -> None:
-        """End the process, if there is one."""
+        """End the process, if it is running."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -115,8 +115,8 @@ atexit.register(_WRITER.end)
 
 
 def _start() -> subprocess.Popen[bytes]:
-    # Safe path: a module of the working directory is not to be imported. A session of its own:
-    # Ctrl-C is for tuner.
+    # The safe path prevents imports from the working directory. Its own session keeps Ctrl-C for
+    # tuner.
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "tuner.render.confined"],
         stdin=subprocess.PIPE,
@@ -150,7 +150,7 @@ def _exchange(process: subprocess.Popen[bytes], request: bytes) -> bytes | None:
 def main() -> None:
     """Answer requests on standard input until it ends."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    # What a template may print by whatever way is not an answer.
+    # Any output that a template prints is not an answer.
     os.dup2(2, 1)
     while len(head := requests.read(_SIZE.size)) == _SIZE.size:
         job, cpu_s = pickle.loads(requests.read(_SIZE.unpack(head)[0]))  # noqa: S301 - the parent's
@@ -177,7 +177,7 @@ def _answer(job: Job, cpu_s: int) -> dict[str, Any]:
 
 
 class _Limits:
-    """Limits of memory and CPU time, counted from what this process has taken already."""
+    """Limits of memory and CPU time, in addition to the process's current use."""
 
     def __init__(self, cpu_s: int) -> None:
         self._cpu_s = cpu_s

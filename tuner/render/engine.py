@@ -1,4 +1,4 @@
-"""Jinja2 as tuner uses it: sandboxed, with every value quoted by the server's rules."""
+"""Sandboxed Jinja2 that quotes every value by the server's rules."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ _FAILURES = (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A template file of the user's."""
+    """A user's template file."""
 
     name: str
-    """As the space names it."""
+    """Name in the space."""
     path: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One configuration to be written by one template, as plain data."""
+    """One configuration and one template to render, as plain data."""
 
     template: str
     sources: tuple[Source, ...]
-    """Files that the template may be made of, besides the built-in ones."""
+    """Template files for includes, in addition to the built-in ones."""
     syntax: Syntax
     values: Mapping[str, Value]
     parameters: Mapping[str, Parameter]
-    """Those of the values."""
+    """Parameters of the values."""
     context: Mapping[str, Any]
-    """Further names that the template knows."""
+    """Further names for the template."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class RenderedText:
 
     text: str
     used: frozenset[str]
-    """Parameters that it asked for."""
+    """Parameters that the template uses."""
 
 
 def write(job: Job) -> RenderedText:
-    """Write a configuration.
+    """Render a configuration.
 
     Raises:
         DefinitionError: the template is wrong, with its file and line.
@@ -81,9 +81,9 @@ def write(job: Job) -> RenderedText:
 
 
 class _Values:
-    """Values by parameter name, None where inactive; remembers what a template asked for.
+    """Values by parameter name, None if inactive; it records the used ones.
 
-    Its own names are private, since a template's ``p.name`` must always mean a parameter.
+    Its attributes are private, because ``p.name`` in a template must mean a parameter.
     """
 
     def __init__(self, values: Mapping[str, Value]) -> None:
@@ -96,7 +96,7 @@ class _Values:
 
 
 class _Texts:
-    """Values as the server writes them, with their unit: ``64k``, ``75s``; None where inactive."""
+    """Values in the server's notation with units: ``64k``, ``75s``; None if inactive."""
 
     def __init__(
         self, values: _Values, parameters: Mapping[str, Parameter], syntax: Syntax
@@ -111,9 +111,9 @@ class _Texts:
 
 
 def _finalize(syntax: Syntax, value: object) -> Markup:
-    """Jinja2 passes every ``{{ … }}`` through this; Markup is what already is quoted."""
+    """Quote the value of a ``{{ … }}``; Markup is already quoted."""
     if isinstance(value, jinja2.Undefined):
-        str(value)  # raises, and names what is undefined
+        str(value)  # raises for an undefined name
     if isinstance(value, Markup):
         return value
     if value is None:
@@ -123,7 +123,7 @@ def _finalize(syntax: Syntax, value: object) -> Markup:
     try:
         return Markup(syntax.quote(value))  # noqa: S704 - quoted
     except DefinitionError as error:
-        # Where it stands in the template is said by the code that renders it.
+        # The rendering code adds the line of the template.
         raise ValueError(error.message) from None
 
 
@@ -183,7 +183,7 @@ def _environment(
         loader=jinja2.ChoiceLoader(loaders),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
-        # With the context, constants are not folded beforehand, past the quotes.
+        # The context prevents constant folding, which would bypass quoting.
         finalize=jinja2.pass_context(lambda _, value: _finalize(syntax, value)),
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,8 +1,8 @@
-"""Check of user templates: searched values must not reach what is never searched.
+"""Check of user templates: searched values must not change directives of the never-list.
 
-A template's constants are the user's affair, and the same in both arms of a comparison. A value of
-the search could change a directive of the never-list (``tuner.space.never``) in any way that a
-template offers. So every configuration's text is compared with its text without searched values.
+The constants of a template are the user's choice, and equal in both arms of a comparison. A
+searched value could change a directive of the never-list (``tuner.space.never``) in any way that a
+template allows. So every configuration's text is compared with its text without searched values.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tuner.space.space import Space
 
 
 def is_own(template: str) -> bool:
-    """Return whether a template is a file of the user's, and not a built-in one."""
+    """Return whether a template is the user's file, and not built-in."""
     return template.endswith(".j2")
 
 
 def unsearched(space: Space, configuration: Configuration) -> Configuration:
-    """Return the configuration with all that a search may choose as compiled in."""
+    """Return the configuration with compiled-in values for all searched parameters."""
     given = configuration.values
     final: dict[str, Value] = {}
     for parameter in space.parameters:
@@ -37,20 +37,20 @@ def unsearched(space: Space, configuration: Configuration) -> Configuration:
 
 
 def edges(space: Space, base: Configuration) -> Iterator[Configuration]:
-    """Yield the configurations at the edges of a space, which show where values lead.
+    """Yield the configurations at the edges of a space, for the check of its template.
 
     Args:
-        space: whose parameters.
-        base: what each of the parameters is changed in.
+        space: the space.
+        base: the configuration to vary.
 
     Yields:
-        Configurations with all parameters at one end of their ranges, and with each of them at its
-        ends; none where the template is a built-in one.
+        Configurations with all parameters at one end of their ranges, and with each at its ends;
+        none for a built-in template.
     """
     if not is_own(space.template):
         return
     searched = [parameter for parameter in space.parameters if parameter.searchable]
-    # A relation between parameters may not hold there; then nothing is ever served so.
+    # Such a configuration may violate a relation between parameters; then it never occurs.
     for suggest in (lambda p: _ends(p)[0], lambda p: _ends(p)[-1]):
         with contextlib.suppress(DefinitionError):
             yield space.propose(searched, base, suggest)
@@ -67,17 +67,17 @@ def refuse_reach(
     plain: str,
     environments: tuple[Mapping[str, str], Mapping[str, str]],
 ) -> None:
-    """Refuse a text in which searched values change what is never searched.
+    """Raise DefinitionError if searched values change a directive of the never-list.
 
     Args:
-        space: with what the user forces by name.
+        space: the space, with forced parameters.
         syntax: the language of both texts.
-        text: of a configuration.
-        plain: of the same without its searched values.
-        environments: the variables that the process has with each of them.
+        text: text of a configuration.
+        plain: text of the same without its searched values.
+        environments: environment variables of the process with each text.
 
     Raises:
-        DefinitionError: they do, or one of the texts is not understood.
+        DefinitionError: they do, or one of the texts cannot be parsed.
     """
     try:
         here, there = (
@@ -100,7 +100,7 @@ def refuse_reach(
 
 
 def _filled(text: str, variables: Mapping[str, str]) -> str:
-    """Return the text with variables of the environment in place, as Caddy reads it."""
+    """Return the text with environment variables replaced, as in Caddy."""
     for name, value in variables.items():
         text = re.sub(rf"\{{\${name}(:[^}}]*)?\}}|\{{env\.{name}\}}", value, text)
     return text

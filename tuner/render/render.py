@@ -1,6 +1,6 @@
 """Template and configuration in, the server's configuration file out.
 
-Everything that a template writes passes through the server's own rules for quoting
+All output of a template is quoted by the server's own rules
 (``tuner/render/syntax.py``), so that no value and no path can end a directive and begin another.
 """
 
@@ -31,7 +31,7 @@ _LONGEST_CHUNK = 3000
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The place of one instance: everything in its file that is not a parameter."""
+    """The place of one instance: everything in its file except parameters."""
 
     listen: str
     """``127.0.0.1:18080``, or a port alone."""
@@ -42,17 +42,17 @@ class Placement:
     """Folder of the process id, and of temporary files."""
     log_dir: str
     digest: str
-    """The configuration's digest, which ``live_path`` answers."""
+    """The configuration's digest, the answer at ``live_path``."""
     live_path: str
     """Path at which the instance reports its configuration; empty in an export."""
     upstreams: tuple[str, ...] = ()
     """Addresses behind a proxy."""
     cpu_mask: str = ""
-    """CPUs of the instance as Nginx writes them (``10`` is CPU 1); empty: all."""
+    """CPUs of the instance as Nginx's mask (``10`` is CPU 1); empty: all."""
     user: str = ""
-    """User of the workers when the master is root; empty: as compiled in."""
+    """User of the workers if the master is root; empty: the compiled-in one."""
     temp_paths: tuple[str, ...] = TEMP_PATHS
-    """Temporary folders to be placed below ``run_dir``; those that the binary knows."""
+    """Temporary folders of the binary, below ``run_dir``."""
     protocol: Protocol = "http1"
     tls_dir: str = ""
     """Folder of ``cert.pem`` and ``key.pem``; empty: cleartext."""
@@ -75,14 +75,14 @@ EXPORT = Placement(
 
 
 def export_placement(wire: Wire) -> Placement:
-    """``EXPORT`` as a workload speaks to it: over TLS on port 443, with a certificate there."""
+    """Return ``EXPORT`` for a workload: with TLS on port 443 and a certificate if needed."""
     if wire.tls is None:
         return replace(EXPORT, protocol=wire.protocol)
     return replace(EXPORT, listen="443", protocol=wire.protocol, tls_dir="/etc/ssl/site")
 
 
 def cpu_mask(cpus: Sequence[int]) -> str:
-    """Return the CPUs as Nginx's ``worker_cpu_affinity`` writes them: CPU 0 is the last digit."""
+    """Return the CPUs as a mask for Nginx's ``worker_cpu_affinity``: CPU 0 is the last digit."""
     return "".join("1" if cpu in cpus else "0" for cpu in range(max(cpus), -1, -1))
 
 
@@ -93,14 +93,14 @@ def render(
     placement: Placement,
     syntax: Syntax = NGINX,
 ) -> str:
-    """Write the server's configuration file; the same arguments give the same bytes.
+    """Render the server's configuration file; equal arguments give equal bytes.
 
     Args:
         template: name of a built-in one (``nginx/static``), or a file ending with ``.j2``
             next to the space's own file.
-        configuration: complete, as ``Space.complete`` makes it.
-        space: the space it belongs to, bound to the server's version.
-        placement: where the instance lives.
+        configuration: complete configuration from ``Space.complete``.
+        space: its space, bound to the server's version.
+        placement: place of the instance.
         syntax: the language of the space's server.
 
     Raises:
@@ -109,7 +109,7 @@ def render(
             and there are none.
     """
     if syntax.server != space.server:
-        # Quoted by another server's rules, a value might become a directive of this one.
+        # With another server's quotes, a value could become a directive.
         raise DefinitionError(f"{space.name} is a space of {space.server}, not of {syntax.server}")
     written = _written(template, configuration, space, placement, syntax)
     unused = sorted(configuration.values.keys() - written.used - {*syntax.environment})
@@ -117,7 +117,7 @@ def render(
         raise DefinitionError(f"does not write {', '.join(unused)}", path=f"template {template}")
     if is_own(template):
         plain = unsearched(space, configuration)
-        # With a digest of its own, since a template may write by it what it likes.
+        # With its own digest, because a template may depend on it.
         digest = plain.digest if placement.digest else ""
         place = replace(placement, digest=digest)
         refuse_reach(
@@ -140,7 +140,7 @@ def _written(
     placement: Placement,
     syntax: Syntax,
 ) -> RenderedText:
-    """Write a configuration, by a template of the user's in a process with limits."""
+    """Render a configuration; a user's template runs in a process with limits."""
     job = Job(
         template,
         own_sources(template, space) if is_own(template) else (),
@@ -158,9 +158,9 @@ def _written(
 
 
 def environment_of(configuration: Configuration, space: Space, syntax: Syntax) -> dict[str, str]:
-    """Return the variables of the process that a configuration asks for, by their names.
+    """Return the environment variables of a configuration, by name.
 
-    A value that is a word (``auto``) asks for nothing: the variable is left to the server.
+    A word as a value (``auto``) sets no variable.
     """
     values = configuration.values
     return {
@@ -171,7 +171,7 @@ def environment_of(configuration: Configuration, space: Space, syntax: Syntax) -
 
 
 def render_backend(workload: Workload, placement: Placement) -> str:
-    """Write the configuration of the Nginx behind the proxy.
+    """Render the configuration of the Nginx behind the proxy.
 
     It answers every request with one body, or with the files of the site.
 
@@ -184,7 +184,7 @@ def render_backend(workload: Workload, placement: Placement) -> str:
     names = [Markup(f"$part{number}") for number in range(len(chunks))]  # noqa: S704 - a constant
     context = {
         "content_type": workload.backend.content_type,
-        # Nginx reads no parameter beyond 4096 bytes; it puts the pieces together for each answer.
+        # Nginx limits parameters to 4096 bytes; it joins the pieces for each answer.
         "parts": list(zip(names, chunks, strict=True)) if len(chunks) > 1 else [],
         "body": chunks[0] if len(chunks) == 1 else Markup("").join(names),
         "dollar": b"$" in workload.backend.body,
@@ -195,7 +195,7 @@ def render_backend(workload: Workload, placement: Placement) -> str:
 
 
 def unified_diff(before: str, after: str, names: tuple[str, str]) -> str:
-    """Return the difference of two texts as ``diff -u`` writes it; empty if there is none."""
+    """Return the difference of two texts in the format of ``diff -u``; empty if equal."""
     lines = difflib.unified_diff(
         before.splitlines(), after.splitlines(), names[0], names[1], lineterm=""
     )
@@ -203,10 +203,10 @@ def unified_diff(before: str, after: str, names: tuple[str, str]) -> str:
 
 
 def _chunks(body: str) -> Iterator[str]:
-    """Quoted pieces of a body; Nginx puts them together again.
+    """Yield quoted pieces of a body, which Nginx joins.
 
-    Line ends and tabs have escapes here. A dollar sign has none: the template defines a
-    variable that holds one.
+    Line ends and tabs have escapes. A dollar sign has none, so the template defines a variable for
+    it.
     """
     escapes = {
         "\\": "\\\\",

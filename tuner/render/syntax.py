@@ -1,7 +1,7 @@
-"""Syntax of a server's configuration: how values are written and quoted.
+"""Syntax of a server's configuration: notation and quoting of values.
 
-A template says where a value stands; the syntax says how it is written there, so that no value
-and no path can end a directive and begin another.
+A template places a value, and the syntax formats it, so that no value and no path can end a
+directive and begin another.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ class Syntax:
     server: str
     """Name of the server, as in the ``server`` of a space."""
     suffix: str
-    """Suffix of the templates: ``conf`` for ``templates/nginx/static.conf.j2``."""
+    """Suffix of templates: ``conf`` for ``templates/nginx/static.conf.j2``."""
     quote: Callable[[object], str]
-    """One value as one token. Raises DefinitionError for what cannot be written."""
+    """Formats a value as one token; raises DefinitionError if that is impossible."""
     write: Callable[[Parameter, Value], str]
-    """A parameter's value with its unit, before quoting: ``64k``, ``75s``."""
+    """Formats a parameter's value with its unit, before quoting: ``64k``, ``75s``."""
     read: Callable[[str], Iterable[Statement]]
-    """Reader of a file's statements; raises DefinitionError for text it does not understand."""
+    """Parses a file into statements; raises DefinitionError for invalid text."""
     environment: tuple[str, ...] = ()
-    """Parameters that no file holds: variables of the process, of the same name in capitals."""
+    """Parameters that are environment variables, with the same name in capitals."""
 
 
 def quote_nginx(value: object) -> str:
     r"""Write one value as one token of Nginx's configuration.
 
-    Only plain characters stay bare. All else goes between double quotes, where Nginx's reader
-    knows two escapes that matter, ``\"`` and ``\\`` (ngx_conf_read_token).
+    Plain characters need no quotes. Others are quoted with double quotes, where Nginx's reader
+    has two relevant escapes, ``\"`` and ``\\`` (ngx_conf_read_token).
 
     Raises:
-        DefinitionError: a dollar sign would begin a variable, for which there is no escape; a
-            control character has no business in a value.
+        DefinitionError: the value has a dollar sign, which begins a variable and has no escape, or
+            a control character.
     """
     text = plain_text(value)
     if _NGINX_PLAIN.fullmatch(text):
@@ -56,10 +56,10 @@ def quote_nginx(value: object) -> str:
 
 
 def plain_text(value: object, *, on: str = "on", off: str = "off") -> str:
-    """Return a value as text, not yet quoted: switches by their words, numbers as they are.
+    """Return a value as unquoted text, with words for switches.
 
     Raises:
-        DefinitionError: it holds a control character, or is not a value at all.
+        DefinitionError: it has a control character, or is not a value.
     """
     match value:
         case bool():

@@ -1,8 +1,8 @@
-"""The environment of a service's process, as systemd takes it: a drop-in that names a file.
+"""The environment of a service's process for systemd: a drop-in and a file of variables.
 
-Variables of a file win over those that a unit has of its own (``Environment=``), and of two files
-the later one (systemd.exec(5), EnvironmentFile=). Both files lie in the unit's folder of drop-ins,
-so that a reader of one sees the other, and taking both away leaves the unit as it was.
+Variables of a file take precedence over a unit's own (``Environment=``), and later files over
+earlier ones (systemd.exec(5), EnvironmentFile=). Both files are in the unit's folder of drop-ins,
+so that they are found together, and removing both restores the unit.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ VARIABLES = "tuner.env"
 _SEARCHED = re.compile(r"(GOGC|GOMEMLIMIT|GOMAXPROCS)=[A-Za-z0-9.%-]*")
 """Variables of Go's runtime (https://pkg.go.dev/runtime#hdr-Environment_Variables).
 
-A record may come from someone else, and others (``LD_PRELOAD``) run code. No quotes and no
-backslash, which systemd reads (systemd.exec(5)).
+A record may be untrusted, and other variables (``LD_PRELOAD``) run code. Quotes and backslashes are
+excluded, because systemd interprets them (systemd.exec(5)).
 """
 
 
@@ -34,27 +34,27 @@ class Unit:
 
 
 def drop_ins(service: str) -> str:
-    """Return the folder of what an administrator adds to a unit (systemd.unit(5))."""
+    """Return the folder for an administrator's drop-ins of a unit (systemd.unit(5))."""
     return f"/etc/systemd/system/{service.removesuffix('.service')}.service.d"
 
 
 def drop_in(folder: str) -> str:
-    """Return the text of the drop-in, whose variables lie next to it in the folder."""
+    """Return the text of the drop-in, with the file of variables in the same folder."""
     return f"[Service]\nEnvironmentFile={folder}/{VARIABLES}\n"
 
 
 def unit_of(service: str, environment: str) -> Unit | None:
-    """Return the drop-in that gives the process of a service these variables.
+    """Return the drop-in with variables for the process of a service.
 
     Args:
-        service: its name.
-        environment: ``NAME=value`` in each line, and comments.
+        service: name of the service.
+        environment: lines of ``NAME=value``, and comments.
 
     Returns:
-        None: there are no variables.
+        None without variables.
 
     Raises:
-        StoreError: a line sets something else than a variable that tuner searches.
+        StoreError: a line sets a variable that tuner does not search.
     """
     rows = [row for row in environment.splitlines() if row and not row.startswith("#")]
     if not rows:

@@ -1,10 +1,9 @@
-"""Data as YAML that Ansible never takes for a template.
+"""Data as YAML that Ansible never evaluates as a template.
 
-Ansible trusts what it is given as a file of variables and evaluates each string of it as a Jinja
-template, which may run any command on the controller. The tag ``!unsafe`` turns that off for one
-string. Every string gets it here, so that no rule of ours decides what looks like a template. Only
-texts that YAML itself reads as something else (``yes``, ``1``) go without: under the tag Ansible
-makes a boolean or a number of them, and no template is among them.
+Ansible evaluates each string of a file of variables as a Jinja template, which may run any command
+on the controller. The tag ``!unsafe`` prevents that for one string. All strings get it here, so no
+heuristic decides what looks like a template. Only texts that YAML reads as another type (``yes``,
+``1``) go without: with the tag Ansible would convert them, and none of them is a template.
 https://docs.ansible.com/ansible/latest/playbook_guide/playbooks_advanced_syntax.html#unsafe-or-raw-strings
 """
 
@@ -19,18 +18,18 @@ _TEXT = "tag:yaml.org,2002:str"
 
 
 class Trusted(str):
-    """Text of our own, which Ansible may evaluate as a template."""
+    """A trusted text, which Ansible may evaluate as a template."""
 
     __slots__ = ()
 
 
 def trusted(values: Mapping[str, object]) -> dict[str, object]:
-    """Return variables of our own, whose texts Ansible may evaluate."""
+    """Return trusted variables, which Ansible may evaluate."""
     return {name: Trusted(v) if isinstance(v, str) else v for name, v in values.items()}
 
 
 class IndentedDumper(yaml.SafeDumper):
-    """A dumper of plain data that indents lists below what holds them."""
+    """A dumper of plain data that indents lists."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 - PyYAML's signature
         """See `yaml.Emitter`; lists are indented as yamllint asks."""
@@ -55,7 +54,7 @@ def _trusted(dumper: yaml.SafeDumper, value: Trusted) -> yaml.Node:
 
 
 def _mapping(dumper: yaml.SafeDumper, value: dict[object, object]) -> yaml.Node:
-    """Return Ansible does not evaluate keys, so they stay readable."""
+    """Represent a mapping with plain keys, which Ansible does not evaluate."""
     items = [(Trusted(key) if isinstance(key, str) else key, each) for key, each in value.items()]
     return dumper.represent_mapping("tag:yaml.org,2002:map", items)
 
@@ -73,8 +72,8 @@ def unsafe_yaml(value: object) -> str:
         value: plain data: dictionaries, lists, strings, numbers, booleans, None.
 
     Raises:
-        yaml.representer.RepresenterError: it is something else.
+        yaml.representer.RepresenterError: the value has another type.
     """
-    # ASCII: PyYAML writes a next-line character (U+0085) as it is, and reads it as a blank.
+    # ASCII, because PyYAML writes U+0085 unescaped and reads it as a space.
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=_WIDTH)
     return text

@@ -1,4 +1,4 @@
-"""Random configurations of a space: what a search could propose, without a search."""
+"""Random configurations of a space, without a search."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tuner.space.space import Space
 def draw_configuration(
     rng: random.Random, space: Space, base: Configuration, allow: Collection[str] = ()
 ) -> Configuration:
-    """Return a configuration with random values for all that is searched, the rest as in ``base``.
+    """Return a configuration with random values for searched parameters; the rest is from ``base``.
 
     Args:
-        rng: the same state gives the same configuration.
-        space: bound to the facts.
-        base: a baseline, as for ``Space.complete``.
-        allow: parameters that trade something.
+        rng: generator; the same state gives the same configuration.
+        space: space bound to the facts.
+        base: baseline as for ``Space.complete``.
+        allow: allowed parameters with a trade-off.
     """
     return space.propose(space.searched(allow), base, lambda parameter: draw_value(rng, parameter))
 
 
 def draw_value(rng: random.Random, parameter: Parameter) -> Value:
-    """Any value that is allowed; special ones in three cases out of ten, as they are rare else."""
+    """Draw an allowed value; special ones with a probability of 30 %, because they are rare."""
     if parameter.kind == "boolean":
         return rng.random() < 0.5
     if parameter.kind == "choice":
