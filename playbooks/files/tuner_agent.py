@@ -37,11 +37,11 @@ from tuner.hosts.overlaid import run_overlaid
 from tuner.hosts.proc import counters
 
 PERIOD_S = 0.05
-"""Between two readings of the server's processes: 20 a second are some 2 ms of CPU time."""
+"""Interval between readings of the server's processes; 20 per second cost some 2 ms of CPU."""
 KEPT = 100_000
-"""Samples and stalls kept until they are asked for: the oldest go first."""
+"""Limit for samples and stalls in memory; the oldest are dropped first."""
 SAID = 1 << 20
-"""Characters kept of what a command says: a configuration is told whole, and no endless log."""
+"""Limit for the output of a command, characters; enough for a whole configuration."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -306,7 +306,7 @@ def serve(source, sink):
             try:
                 asked = loads(line)
                 answer = getattr(agent, asked.pop("what"))(**asked)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the other side is told
+            except Exception as error:  # noqa: BLE001 - the client gets any error
                 answer = {"error": f"{type(error).__name__}: {error}"}
             sink.write(dumps(answer) + "\n")
             sink.flush()

@@ -4,7 +4,7 @@ What was found is on the disk, and a watching process holds its lock, before any
 a caller that is killed, or a connection that is lost, leaves the host as it was found after the
 time limit. What was done stands in FOLDER/log.
 
-Only Python's standard library, 3.8 or newer, is used: it runs on the target, beside the guard.
+It uses only Python's standard library, 3.8 or newer, because it runs on the target with the guard.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Guard:
         return None if saved["deadline"] is None else saved["deadline"] - now_s()
 
     def log(self, words):
-        """Say what was done, for whoever looks later; not worth failing for."""
+        """Log an action; failures of the log are ignored."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         path = os.path.join(self.folder, "log")
         with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as stream:
@@ -120,14 +120,14 @@ class Guard:
                 with self.locked():
                     sleep_s = self.look_after(ended=ended)
                     if sleep_s is None:
-                        # Before the state's lock: whoever has that can rely on what it sees.
+                        # Before the state's lock, so that its holder can rely on the state.
                         fcntl.flock(stream, fcntl.LOCK_UN)
                         return
-                # Asleep for the whole of it: nothing is to run beside a measurement.
+                # Sleep without interruption: nothing may run during a measurement.
                 asked = signal.sigtimedwait(SIGNALS, sleep_s)
 
     def look_after(self, *, ended):
-        """One look of the watching process; until when it may sleep, None: it is not needed."""
+        """Check the state once; return the time to sleep, or None to end the watch."""
         saved = self.load()
         left_s = None if saved is None else self.left_s(saved)
         if left_s is None:
@@ -227,7 +227,7 @@ def replace(path, content, uid=-1, gid=-1, mode=0o644):
     """
     draft = path + ".tuner-new"
     try:
-        # Closed to others until it is whose it will be: what it replaces may hold passwords.
+        # Private until the owner is set, because the replaced file may have passwords.
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
             os.fchmod(descriptor, 0o600)
@@ -268,8 +268,8 @@ def systemd_run(command):
     return done.returncode == 0
 
 
-def tell(answer):
-    """Print what a command has to say, as JSON; exit code 1 and the words where it failed."""
+def report(answer):
+    """Print the result of a command as JSON; on failure print the reason with exit code 1."""
     try:
         found = answer()
     except (GuardError, OSError) as error:

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Change network settings of this host's kernel for a while, and put them back whatever happens.
+"""Change network settings of this host's kernel for a limited time, and always restore them.
 
-    tuner_kernel_guard.py FOLDER look      what settings are, and whether they can be changed
+    tuner_kernel_guard.py FOLDER look      print settings, and whether they can be changed
     tuner_kernel_guard.py FOLDER apply     settings as JSON on standard input; renews the time limit
-    tuner_kernel_guard.py FOLDER restore   put the old values back now
+    tuner_kernel_guard.py FOLDER restore   restore the old values now
     tuner_kernel_guard.py FOLDER watch     put them back once nobody renews the time limit
 
 The old values are on disk, and the watching process holds its lock, before the first setting is
@@ -41,7 +41,7 @@ def path_of(name):
         GuardError: it is none that may be changed here.
     """
     if not SETTING.fullmatch(name):
-        raise GuardError(f"{name!r} is no setting of net.core or net.ipv4")
+        raise GuardError(f"{name!r} is not a setting of net.core or net.ipv4")
     return "/proc/sys/" + name.replace(".", "/")
 
 
@@ -115,13 +115,13 @@ class Guard(tuner_guard.Guard):
         return saved
 
     def apply(self, owner, lease_s, settings, continues):
-        """Make the settings hold until somebody else's do, or the time limit is over.
+        """Apply settings until the next call, or until the time limit ends.
 
-        What an earlier call changed and this one does not name is put back. A value that the
-        kernel refuses, or makes another of, is told, and all old values hold again.
+        Settings of an earlier call that this one does not name are restored. If the kernel refuses
+        or alters a value, the call reports it and restores all old values.
 
         Returns:
-            What the kernel says against the settings; empty if they hold.
+            The kernel's objections to the settings; empty if they apply.
 
         Raises:
             GuardError: the settings of the last call do not hold any more, or are another's.
@@ -235,7 +235,7 @@ def main():
         sys.exit(__doc__)
     if sys.argv[2] != "look":
         os.makedirs(sys.argv[1], mode=0o700, exist_ok=True)
-    tuner_guard.tell(lambda: answer(Guard(sys.argv[1]), sys.argv[2]))
+    tuner_guard.report(lambda: answer(Guard(sys.argv[1]), sys.argv[2]))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
 #!/usr/bin/python3
-"""Change the files of a service for a while, and put them back byte for byte whatever happens.
+"""Change the files of a service for a limited time, and always restore them byte for byte.
 
-    tuner_service_guard.py FOLDER change    what is wanted, as JSON on standard input
-    tuner_service_guard.py FOLDER renew     lend for another while
-    tuner_service_guard.py FOLDER keep      the files stay as they are; the old ones are kept too
-    tuner_service_guard.py FOLDER restore   put the old files and the service's state back now
-                                            (restore OWNER: unless the change is another's; with a
-                                            blank at its end: whoever's begins so)
-    tuner_service_guard.py FOLDER watch     put them back once nobody renews
+    tuner_service_guard.py FOLDER change    apply the change from JSON on standard input
+    tuner_service_guard.py FOLDER renew     extend the time limit
+    tuner_service_guard.py FOLDER keep      make the change permanent; store the old files
+    tuner_service_guard.py FOLDER restore   restore the old files and the service's state now
+                                            (restore OWNER: only this owner's change; a trailing
+                                            space matches by prefix)
+    tuner_service_guard.py FOLDER watch     restore them when the time limit ends
 
 The old files are on the disk, and the watching process runs, before the first file is changed. So a
-caller that is killed, or a connection that is lost, leaves the host as it was found after the time
-limit. What was done stands in FOLDER/log.
+killed caller or a lost connection leaves the host in its original state after the time limit.
+FOLDER/log lists all actions.
 
 Only Python's standard library, 3.8 or newer, is used: the program runs on the target.
 """
@@ -223,10 +223,10 @@ class Guard(tuner_guard.Guard):
             saved = self.load()
         if saved is None:
             return []
-        whose = saved["owner"]
-        if whose != owner and not (owner.endswith(" ") and whose.startswith(owner)):
+        holder = saved["owner"]
+        if holder != owner and not (owner.endswith(" ") and holder.startswith(owner)):
             return []
-        return self.restore(f"asked to by {whose}")
+        return self.restore(f"requested by {holder}")
 
     def put_back(self, saved, reason):
         """The old files, byte for byte, with owner, mode and time; then the service."""
@@ -295,7 +295,7 @@ def read(path):
 
 
 def digest(content):
-    """What tells contents apart; of no file, nothing."""
+    """Return a hash of a file's content; empty for a missing file."""
     return "" if content is None else hashlib.sha256(content).hexdigest()
 
 
@@ -512,15 +512,15 @@ def unproved(live, like=None):
 
 
 def not_running(command, like):
-    """Why Caddy is not taken to run with the new files; empty if its administration tells them.
+    """Return why Caddy does not run with the new files; empty if its admin endpoint proves it.
 
     Args:
-        command: tells the JSON that it makes of the files. Nothing of that is said here: it holds
-            values of the environment.
-        like: as whom Caddy runs.
+        command: prints the files as JSON. Messages do not quote it, because it has values of the
+            environment.
+        like: the process of Caddy, for its account and environment.
     """
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -529,24 +529,26 @@ def not_running(command, like):
             check=True,
             **options_like(like),
         )
-        wanted = json.loads(told.stdout)
+        wanted = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return f"{command[0]} does not tell what it makes of the files: {type(error).__name__}"
+        return f"{command[0]} does not print the files as JSON: {type(error).__name__}"
     admin = wanted.get("admin") or {}
     usual = (like.environment if like else {}).get("CADDY_ADMIN") or USUAL_ADMIN
     address = admin.get("listen") or usual
     if admin.get("disabled"):
-        return "its administration is off (admin off), so that nothing proves what it runs with"
+        return "its admin endpoint is off (admin off), so nothing proves its configuration"
     running = awaited(lambda: administered(address), wanted)
     if running == wanted:
         return ""
     if running is None:
-        return f"its administration at {address} does not answer within {PROOF_S:g} s"
-    return f"what runs, as its administration at {address} tells it, is not what the files say"
+        return f"its admin endpoint at {address} does not answer within {PROOF_S:g} s"
+    return (
+        f"the running configuration, from the admin endpoint at {address}, differs from the files"
+    )
 
 
 def awaited(ask, wanted):
-    """What is answered once it is what is wanted, or last of all."""
+    """Ask until the answer is the wanted one or time is up; return the last answer."""
     deadline = time.monotonic() + PROOF_S
     found = ask()
     while found != wanted and time.monotonic() < deadline:
@@ -556,10 +558,11 @@ def awaited(ask, wanted):
 
 
 def administered(address):
-    """The configuration that Caddy tells as running; None while it tells none.
+    """Return the running configuration from Caddy; None while it does not answer.
 
     Args:
-        address: as Caddy writes it: ``localhost:2019``, ``unix//run/caddy/admin.sock|0200``.
+        address: address in Caddy's notation: ``localhost:2019``,
+            ``unix//run/caddy/admin.sock|0200``.
     """
     network, _, rest = address.partition("/") if "/" in address else ("tcp", "", address)
     if network.startswith("unix"):
@@ -628,7 +631,7 @@ def main():
     commands = ("change", "renew", "keep", "restore", "watch")
     if len(sys.argv) not in (3, 4) or sys.argv[2] not in commands:
         sys.exit(__doc__)
-    tuner_guard.tell(lambda: answer(Guard(sys.argv[1]), *sys.argv[2:]))
+    tuner_guard.report(lambda: answer(Guard(sys.argv[1]), *sys.argv[2:]))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ options:
     elements: str
     default: []
   checksum_of:
-    description: A file whose SHA-256 is told; empty where there is none.
+    description: A file for its SHA-256, which is empty if the file is missing.
     type: path
 """
 
@@ -62,7 +62,7 @@ def checksum(path):
 
 
 def main():
-    """Read and tell."""
+    """Read the facts and return them to Ansible."""
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     params = module.params
     module.exit_json(changed=False, facts=found(params["programs"], params["checksum_of"]))

@@ -2,7 +2,7 @@
 """Ansible module: run a set of isolated server instances side by side, each proved live.
 
 One module run does the whole deployment of a block, because the cost of a block is the
-number of tasks: three tasks cost more than a second, whatever they do.
+number of tasks: three tasks of any kind cost more than a second.
 
 Only Python's standard library, 3.8 or newer, is used: the module runs on the target.
 """
@@ -111,13 +111,13 @@ PRIORITY = -20
 Not allowed without privileges; the instances are then scheduled like everything else.
 """
 INHERITED = ("GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG", "NGINX", "NOTIFY_SOCKET", "TMPDIR")
-"""Variables of whoever called that would change an instance: Go's runtime (pkg.go.dev/runtime), the
+"""Variables of the caller that would change an instance: Go's runtime (pkg.go.dev/runtime), the
 sockets that Nginx takes over (nginx.org/en/docs/control.html), systemd's (sd_notify(3)), and a
 folder of the caller's that is closed to the instance's account."""
 SAID = 4000
-"""Characters kept of what a server said: enough for its own words, never a whole log."""
+"""Limit for a server's output, characters; enough for its message, but not for a log."""
 CONFIGURATION = 1 << 20
-"""Bytes of a configuration that is told over a socket; those of instances are far below."""
+"""Limit for a configuration read from a socket, bytes; those of instances are far smaller."""
 
 
 def processes_of(lab):
@@ -174,7 +174,7 @@ def is_ancestor(pid):
 
 
 def stop_all(lab, timeout_s):
-    """Stop whatever runs in the lab: ask first, insist after the time limit."""
+    """Stop all processes of the lab with SIGTERM, and with SIGKILL after the time limit."""
     running = processes_of(lab)
     stopped = len(running)
     for number, patience in ((signal.SIGTERM, timeout_s), (signal.SIGKILL, timeout_s)):
@@ -226,7 +226,7 @@ def running(command, instance, account):
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            # A server that is no daemon by itself must not go with the terminal it came from.
+            # A server that does not daemonise must not end with its terminal.
             start_new_session=True,
             stdout=said,
             stderr=subprocess.STDOUT,
@@ -251,11 +251,11 @@ def outcome(process, said, deadline):
 
 
 def run_all(name, instances, account, timeout_s):
-    """Run the command of that name of all instances at once; of each, what ``outcome`` tells.
+    """Run a named command of all instances at once; return the ``outcome`` of each.
 
-    Each is a few processes and some waiting, and most hosts have cores for more than one; those
-    of a host with a single core have as long as one after another. None goes on where another
-    cannot be started, or is out of time.
+    Each has a few processes and mostly waits, and most hosts have several cores; the time limit
+    suffices for one after another on a single core. All end if one cannot be started or exceeds
+    the limit.
     """
     deadline = time.monotonic() + timeout_s * len(instances)
     with contextlib.ExitStack() as stack:
@@ -267,9 +267,9 @@ def run_all(name, instances, account, timeout_s):
 
 
 def write(instance, account):
-    """Make the instance's folder anew, for the account alone that will run it."""
+    """Create the instance's folder anew, private to its account."""
     root = instance["directory"]
-    # A configuration may hold passwords, and a certificate's key lies beside it.
+    # A configuration may have passwords, and the folder has a certificate's key.
     os.makedirs(root, mode=0o700)
     made = [root]
     for folder in instance["folders"]:
@@ -348,7 +348,7 @@ def proved(instance):
         return answer is not None, None
     running = ask(SocketConnection(instance["live_socket"]), "/config/", "", CONFIGURATION)
     if running is not None and token not in running:
-        return False, "the configuration that is running, as {} tells it, is not {!r}".format(
+        return False, "the running configuration, from {}, is not {!r}".format(
             instance["live_socket"], token
         )
     return running is not None, None

@@ -22,7 +22,7 @@ description:
   - Makes O(settings) hold for the whole host. The old values are kept in O(folder) and are put back
     with O(state=absent), or by a process on the target itself once O(lease_s) have passed since
     the last call.
-  - With O(state=looked) nothing is changed, and no root is needed; RV(seen) tells what is set.
+  - With O(state=looked) nothing changes and root is not needed; RV(seen) has the settings.
   - A value that the kernel refuses, or makes another of, is reported with V(refused); all old
     values hold then. Whatever else goes wrong is a failure.
 options:

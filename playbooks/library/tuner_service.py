@@ -69,9 +69,9 @@ options:
     default: {}
   unit:
     description:
-      - Of a service that systemd runs, the environment of its process besides; V(files) is the text
-        of drop-ins by absolute path, V(variables) what the process must have then. A unit that
-        changes takes a restart. Without systemd it is left out, and RV(message) says so.
+      - Environment of the process of a systemd service. V(files) has the drop-ins by absolute
+        path, V(variables) the resulting variables. A changed unit needs a restart. Without systemd
+        it is ignored, and RV(message) says so.
     type: dict
     default: {}
   below:
@@ -98,9 +98,9 @@ options:
     default: {}
   live:
     description:
-      - What proves that the service runs with the files; empty, nothing does. Either V(token),
-        which it answers at V(url) under the name V(host), or V(adapted), a command that tells the
-        JSON which Caddy must tell as running at its administration.
+      - Proof that the service runs with the files; empty for none. Either V(token), the answer at
+        V(url) for the name V(host), or V(adapted), a command that prints the JSON that Caddy's
+        admin endpoint must return.
     type: dict
     default: {}
   program:

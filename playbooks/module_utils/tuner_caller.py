@@ -1,7 +1,7 @@
-"""Whether anybody still waits for what a module does.
+"""Detection of a module's caller that has gone.
 
-A module on another host does not end with the connection that brought it: without a terminal there
-is no hang-up (SIGHUP), and it would start what nobody stops any more.
+A module on another host does not end with its connection: without a terminal it gets no hang-up
+(SIGHUP), and it would start processes that nobody stops.
 
 Only Python's standard library, 3.8 or newer, is used: it runs on the target.
 """
@@ -42,4 +42,4 @@ def look(*_):
     output = select.poll()
     output.register(1, 0)
     if any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0)):
-        raise CallerGoneError("whoever asked for this is gone")
+        raise CallerGoneError("the caller of this module is gone")

@@ -1,6 +1,6 @@
-"""What the modules that lend something of a target have in common: they put a guard there, and ask.
+"""Common code of the modules that change a target temporarily: they install and call a guard.
 
-A guard is a program (``playbooks/files/tuner_*_guard.py``) with what all of them share beside it
+A guard is a program (``playbooks/files/tuner_*_guard.py``) with a common module
 (``tuner_guard.py``). It must outlive the module, and an administrator may call it by hand.
 
 Only Python's standard library, 3.8 or newer, is used: it runs on the target.
@@ -66,7 +66,7 @@ def ask(program, folder, command, asked, patience_s):
     """
     try:
         done = subprocess.run(
-            # No compiled files beside it: what is left on a target is what is named.
+            # No compiled files, so that only named files stay on a target.
             [sys.executable, "-B", program, folder, *command],
             input=json.dumps(asked),
             capture_output=True,

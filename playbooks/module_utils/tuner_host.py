@@ -43,7 +43,7 @@ def realtime_allowed():
 
 
 def virtualisation():
-    """From the hypervisor bit of the CPU and the firmware's name, as far as they tell."""
+    """Return the virtualisation, from the CPU's hypervisor bit and the firmware's name."""
     if "hypervisor" not in field("/proc/cpuinfo", "flags").split():
         return "none"
     product = text("/sys/class/dmi/id/sys_vendor").strip()

@@ -183,7 +183,10 @@ def test_allowed_names_are_a_list_or_stand_between_commas(tmp_path: Path, allow:
             "s.yaml:1: sequential: only one objective without constraints can be watched",
         ),
         ("sequential: yes\nobjective: [p99, cpu]", "s.yaml:1: sequential: only one objective"),
-        ("finalists: 2\nobjective: [p99, cpu]", "s.yaml:1: finalists: with two objectives one"),
+        (
+            "finalists: 2\nobjective: [p99, cpu]",
+            "s.yaml:1: finalists: with two objectives only one",
+        ),
         ("choose: p99=1", "s.yaml:1: choose: a choice needs two objectives"),
         ("server: apache", "server: 'apache' is not allowed; allowed: nginx, caddy"),
         ("baseline: best", "baseline: 'best' is not allowed; allowed: stock, distro, hand, pub"),

@@ -284,4 +284,4 @@ def test_the_next_command_restores_what_a_dead_study_left(
     said = again.process.communicate(timeout=PATIENCE_S)[1]
     assert "restored the service's own files" in said
     assert not (web.root / GUARD / "saved.json").exists()
-    assert "asked to by" in (web.root / GUARD / "log").read_text()
+    assert "requested by" in (web.root / GUARD / "log").read_text()

@@ -43,8 +43,8 @@ def numbers(trials: list[Trial]) -> list[int]:
         (("p99",), {"slo": "p99<5ms"}, "--slo: only --objective capacity has a latency limit"),
         (("p99", "p99"), {}, "--objective: 'p99' is named twice"),
         (("p99", "cpu", "memory"), {}, "--objective: found 3 objectives; allowed: one, or two"),
-        (("p99", "throughput"), {}, "--objective: throughput and 'p99' are measured under"),
-        (("capacity", "p50"), {"slo": "p99<5ms"}, "--objective: capacity and 'p50' are measured"),
+        (("p99", "throughput"), {}, "--objective: throughput and 'p99' need different"),
+        (("capacity", "p50"), {"slo": "p99<5ms"}, "--objective: capacity and 'p50' need different"),
         (
             ("throughput",),
             {"constraints": ("p99 <= 5ms",)},

@@ -167,7 +167,7 @@ def test_what_the_kernel_refuses_is_the_values_fault(
 )
 def test_nothing_else_of_the_kernel_can_be_changed(guard: Guarded, name: str) -> None:
     """Whatever asks for it."""
-    assert "no setting of net.core or net.ipv4" in guard.apply({name: "1"})["failed"]
+    assert "not a setting of net.core or net.ipv4" in guard.apply({name: "1"})["failed"]
 
 
 def test_a_setting_that_is_not_there_is_the_hosts_fault(guard: Guarded) -> None:

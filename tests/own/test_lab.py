@@ -96,5 +96,5 @@ def test_a_location_with_nothing_behind_it_is_said_once(tmp_path: Path) -> None:
     """What kind of server is missing makes no difference."""
     notes = carried(tmp_path, SITES["fastcgi"]).notes
     about = [note for note in notes if "fastcgi_pass" in note]
-    said = "is changed in the lab: nothing stands behind it, and requests there fail"
+    said = "is changed in the lab: it has no upstream in the lab, and requests to it fail"
     assert about == [f"{tmp_path}/nginx.conf:9: fastcgi_pass php:9 {said}"]

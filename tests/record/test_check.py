@@ -122,7 +122,7 @@ def test_no_setting_but_the_networks_reaches_the_kernel(
         (placed("blocks", ..., "windows", ..., "window_id", value="x"), "window_id"),
         (
             placed("blocks", ..., "windows", ..., "instance", value="nobody"),
-            "none of its instances",
+            "windows of unknown instances",
         ),
         (placed("blocks", ..., "number", value=3), "same number"),
         (placed("blocks", ..., "number", value=-3), "number"),

@@ -55,5 +55,5 @@ def test_what_is_no_record_is_refused(tmp_path: Path) -> None:
         read_record(path)
     plain = tmp_path / "record.json"
     plain.write_text("{}", encoding="utf-8")
-    with pytest.raises(StoreError, match="no record"):
+    with pytest.raises(StoreError, match="not a readable record"):
         read_record(plain)

@@ -94,7 +94,7 @@ def read_record(
         here: the host to read for: the record has its calibration, its protocol, and the other
             blocks that it measured. Empty: no particular host.
         hosts: hosts of a shared record that were read.
-        told: cached figures of the blocks from earlier reading.
+        cache: figures of the blocks from earlier reading.
     """
     header = msgspec.convert(attrs["header"], Header)
     goals = goals_of(header.definition)

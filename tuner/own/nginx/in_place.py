@@ -1,8 +1,7 @@
-"""The user's own Nginx where it is: its files with other values, on its own ports.
+"""The user's own Nginx in place: its files with other values, on its own ports.
 
-Nothing is carried over into a lab. A configuration is the host's own files with the parameters
-changed, and one location more, which tells what is running; the baseline is the files with that
-location alone.
+There is no lab. A configuration is the host's own files with changed parameters and an additional
+location that proves the running configuration; the baseline is the files with only that location.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from tuner.workload.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class InPlaceNginxConfiguration(nginx.NginxOwnConfiguration):
-    """A configuration that was read where it is in force."""
+    """A configuration of a running service."""
 
     def adapt(self, space: Space, server: ServerFacts) -> tuple[InPlaceNginx, tuple[str, ...]]:
         """Implement ``OwnConfiguration.adapt``: nothing differs, so nothing is tried out here.
 
         Raises:
-            DefinitionError: nothing in it can be tuned, or it cannot be changed and asked in place.
+            DefinitionError: it has no tunable parameter, or cannot be tuned in place.
         """
         prefix = re.search(r"--prefix=(\S+)", server.build)
         where = prefix.group(1) if prefix else "/usr/local/nginx"
@@ -58,7 +57,7 @@ class InPlaceNginxConfiguration(nginx.NginxOwnConfiguration):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlaceNginx(nginx.OwnNginx):
-    """Behind ``tuner.own.server.OwnServer``: instances are the host's service with other files."""
+    """An ``OwnServer`` with the host's service as instances, with other files."""
 
     socket: Socket
     pid_file: str
@@ -92,10 +91,10 @@ class InPlaceNginx(nginx.OwnNginx):
         )
 
     def files(self, configuration: Configuration) -> dict[str, str]:
-        """The texts of the files that differ from those found, by path without the first slash.
+        """Return the changed files by path without the first slash.
 
         Raises:
-            DefinitionError: one of them is not UTF-8, so that it could not be sent as it is.
+            DefinitionError: one of them is not UTF-8 and cannot be sent unchanged.
         """
         own = self.own
         proof = Insert(
@@ -109,12 +108,12 @@ class InPlaceNginx(nginx.OwnNginx):
 
 
 def read(wishes: OwnOptions, workload: Workload, files: Files) -> InPlaceNginxConfiguration:
-    """Read the configuration of a host's service, and find what the workload reaches.
+    """Read the configuration of a host's service, and locate the workload's server in it.
 
     Args:
-        wishes: ``config`` is absolute.
-        workload: of the service's own content.
-        files: of the host.
+        wishes: options with an absolute ``config``.
+        workload: workload for the service's own content.
+        files: files of the host.
 
     Raises:
         DefinitionError: at file and line.
@@ -125,7 +124,7 @@ def read(wishes: OwnOptions, workload: Workload, files: Files) -> InPlaceNginxCo
 
 
 def name_of(own: nginx.NginxOwnConfiguration) -> str:
-    """Return the name that the server is asked for; empty: it has none that could be."""
+    """Return a name for requests to the server; empty if it has none."""
     return askable([own.wishes.server_name, *names(own.serving.server)])
 
 
@@ -133,7 +132,7 @@ def _socket(listen: Directive | None, server: Directive) -> Socket:
     """Return the server's socket.
 
     Raises:
-        DefinitionError: another host cannot ask there.
+        DefinitionError: other hosts cannot reach it.
     """
     text = listen.args[0] if listen else "80"
     where = listen or server
@@ -148,7 +147,7 @@ def _socket(listen: Directive | None, server: Directive) -> Socket:
     if listen and "proxy_protocol" in listen.args:
         raise wrong("the load generator does not speak proxy_protocol")
     if text.startswith("["):
-        raise wrong("IPv6 alone cannot be asked in place")
+        raise wrong("a server with IPv6 only cannot be tuned in place")
     address, _, port = ("", "", text) if text.isdigit() else text.partition(":")
     found = socket_of(address, int(port or 80))
     if isinstance(found, str):

@@ -1,8 +1,8 @@
-"""The user's configuration in the lab: what must be another there, and what cannot be carried over.
+"""The user's Nginx in the lab: replaced settings, and omitted ones.
 
-Only what would touch the user's host, files, ports or neighbours is replaced, and what would keep
-the workload from being answered is left out. All else is served as it stands. Both arms of a
-comparison are changed alike.
+Settings that would touch the user's host, files, ports or upstreams are replaced, and settings that
+would block the workload are left out. Everything else stays. Both arms of a comparison change
+alike.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tuner.own.nginx.tree import Directive, walk
 from tuner.workload.wire import Protocol
 
 NOBODY = "127.0.0.1:9"
-"""The port of the discard protocol (RFC 863), where nothing listens: what stands for servers
-behind the user's that the lab does not have."""
+"""The port of the discard protocol (RFC 863), without a listener: the substitute for upstreams that
+the lab does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class NginxLabSlot:
-    """The place of an instance in the lab."""
+    """The environment of an instance in the lab."""
 
     address: str
     """``127.0.0.1:18080``."""
@@ -32,29 +32,29 @@ class NginxLabSlot:
     modules_dir: str
     """Base folder for relative paths of ``load_module``."""
     workers: int
-    """CPUs of the server: what ``auto`` stands for."""
+    """CPUs of the server, the value of ``auto``."""
     cpu_mask: str
     backend: str
-    """``127.0.0.1:18079``; empty: the workload has none."""
+    """Address such as ``127.0.0.1:18079``; empty if the workload has no backend."""
     root: str
-    """Document root in the place of the server's; empty: as the configuration says."""
+    """Document root instead of the server's; empty: the configuration's."""
     own_site: bool
     """True if the workload asks for the user's own files."""
     tls_dir: str
-    """Folder of the lab's certificate; empty: the user's is shown, or none."""
+    """Folder of the lab's certificate; empty without one."""
     protocol: Protocol
     keep_upstreams: bool
     readable: Callable[[str], bool]
     """True if the instance may read a file."""
     unknown: frozenset[str]
-    """Directives that this build of Nginx does not know."""
+    """Directives that this build of Nginx does not support."""
     live_path: str
     token: str
 
 
 @dataclass(frozen=True, slots=True)
 class NginxLabConfiguration:
-    """A configuration as the lab serves it."""
+    """A configuration adapted to the lab."""
 
     directives: tuple[Directive, ...]
     notes: tuple[str, ...]
@@ -64,19 +64,19 @@ class NginxLabConfiguration:
 def carry(
     serving: NginxServing, directives: Sequence[Directive], stand: NginxLabSlot
 ) -> NginxLabConfiguration:
-    """Return the configuration, changed or not, as an instance of the lab.
+    """Return a configuration adapted to an instance of the lab.
 
     Args:
-        serving: the user's configuration, and what of it the workload reaches.
-        directives: the same with the values of one candidate.
-        stand: where the instance stands.
+        serving: the part of the user's configuration that the workload reaches.
+        directives: the configuration with the values of one candidate.
+        stand: environment of the instance.
     """
     carrier = _NginxLabBuilder(serving, directives, stand)
     made = tuple(carrier.main(directives))
     return NginxLabConfiguration(made, tuple(dict.fromkeys(carrier.notes)))
 
 
-# Said for nobody: the lab always places these itself.
+# Without notes: the lab always sets these itself.
 _PLACED = {"pid", "lock_file", "user", "daemon", "master_process", "working_directory"}
 _GONE = {
     "worker_priority": "the lab gives every instance the same priority",
@@ -119,10 +119,10 @@ class _NginxLabBuilder:
         self.stand = stand
         self.notes: list[str] = []
         self._caches = 0
-        # By key: a candidate's directives differ from the user's, their places do not.
+        # By key, because a candidate's directives differ from the user's only in their values.
         self._server = serving.server.key
         self._blocks = {block.key for chain in serving.chains for block in chain[1:]}
-        # From what is served: a candidate may have an upstream that the user's files have not.
+        # From the candidate, which may have an upstream that the user's files lack.
         self._proxied = {
             found.args[0].partition("://")[2].partition("/")[0]
             for server in walk(directives)
@@ -169,7 +169,7 @@ class _NginxLabBuilder:
     def server(self, server: Directive, http: Directive) -> Iterator[Directive]:
         yield self._listen(server, http)
         if self.stand.protocol == "http3":
-            # Without reuseport the packets of a connection reach any worker.
+            # Without reuseport, packets of a connection reach any worker.
             yield _made("listen", self.stand.address, "quic", "reuseport")
         chosen = self.serving.listen.key if self.serving.listen else None
         others = [found for found in server.children("listen") if found.key != chosen]
@@ -205,7 +205,7 @@ class _NginxLabBuilder:
         )
 
     def one(self, found: Directive) -> Iterator[Directive]:
-        """Yield a directive as the lab has it; nothing if it is left out."""
+        """Yield a directive adapted to the lab; nothing if it is left out."""
         name = found.name
         if name in _PLACED:
             return
@@ -255,7 +255,7 @@ class _NginxLabBuilder:
         yield self._with(found, str(self.stand.workers)) if auto else found
 
     def _affinity(self, found: Directive) -> Iterator[Directive]:
-        # Alone, `auto` would set the affinity anew, over the load generator's CPUs too.
+        # `auto` alone would reset the affinity and include the load generator's CPUs.
         yield self._with(found, "auto", self.stand.cpu_mask)
         if found.args[:1] != ("auto",):
             self._changed(found, "workers are bound to the server's CPUs in turn")
@@ -279,7 +279,7 @@ class _NginxLabBuilder:
         yield self._with(found, f"{self.stand.log_dir}/{name}", *found.words[2:])
 
     def _error_log(self, found: Directive) -> Iterator[Directive]:
-        # All in one file: that is where the lab reads why requests failed.
+        # One file for all, where the lab reads why requests failed.
         for moved in self._log(found):
             yield self._with(moved, f"{self.stand.log_dir}/error.log", *found.words[2:])
 
@@ -299,7 +299,7 @@ class _NginxLabBuilder:
             self._say(found, f"{path} cannot be read")
 
     def _certificate(self, found: Directive) -> Iterator[Directive]:
-        """Yield above the server's level; the lab's own stands in the server."""
+        """Yield certificates above the server's level; the server has the lab's own."""
         if not self.stand.tls_dir:
             yield self._with(found, self._absolute(found.args[0]))
 
@@ -311,7 +311,7 @@ class _NginxLabBuilder:
         target = self.stand.backend if speaks and self.stand.backend else NOBODY
         name = found.args[0].partition("://")[2].partition("/")[0] or found.args[0]
         if name in self._upstreams:
-            # The block's servers are replaced; its name, and what it keeps, stay.
+            # The block's servers are replaced; its name and kept connections stay.
             rest = found.args[0].replace("https://", "http://", 1)
             yield found if not speaks else self._with(found, rest)
         else:
@@ -319,7 +319,7 @@ class _NginxLabBuilder:
             path = _path_of(found.args[0]) if speaks else ""
             yield self._with(found, f"{scheme}{target}{path}")
         if target == NOBODY:
-            self._changed(found, "nothing stands behind it, and requests there fail")
+            self._changed(found, "it has no upstream in the lab, and requests to it fail")
             return
         if found.args[0].startswith("https://"):
             self._changed(found, "the lab's backend is asked in cleartext")
@@ -334,7 +334,7 @@ class _NginxLabBuilder:
         block = []
         for child in found.block or ():
             if child.name == "server":
-                # What only has a sense for names that are resolved again goes with them.
+                # Options for names that are resolved again are removed with the names.
                 words = (w for w in child.words[2:] if w != "resolve" and "service=" not in w)
                 block.append(self._with(child, address, *words))
             elif child.name in ("resolver", "state"):
@@ -367,15 +367,15 @@ class _NginxLabBuilder:
             return
         yield _made("root", self.stand.root)
         roots = [f for block in (server, *self.serving.blocks) for f in block.children("root")]
-        whose = f"{self.stand.root} is" if self.stand.own_site else "the workload's own files are"
+        files = f"{self.stand.root} is" if self.stand.own_site else "the workload's own files are"
         for found in roots:
-            self._say(found, f"{whose} served")
+            self._say(found, f"{files} served")
 
     def _listen(self, server: Directive, http: Directive) -> Directive:
         chosen = self.serving.listen
         if chosen is None:
             return _made("listen", self.stand.address)
-        # From the changed tree: a candidate may listen otherwise.
+        # From the changed tree, because a candidate may have other listen options.
         listen = next(found for found in server.children("listen") if found.key == chosen.key)
         own = [word for word in listen.words[2:] if not word.startswith("ipv6only")]
         shared = [w for w in socket_options(http, listen) if w not in own and "ipv6only" not in w]
@@ -394,13 +394,13 @@ class _NginxLabBuilder:
         if found.name.startswith(("ssl_stapling", "ssl_trusted")):
             return not self.stand.tls_dir
         if found.name in ("allow", "deny"):
-            # In other locations they turn nobody away whom the workload sends.
+            # In other locations they do not affect the workload.
             reached = (self.serving.http, *(b for chain in self.serving.chains for b in chain))
             return all(found.key not in {c.key for c in b.block or ()} for b in reached)
         return False
 
     def _absolute(self, path: str) -> str:
-        # Relative files count from the folder of the configuration, and the lab has another.
+        # Relative paths start at the configuration's folder, which differs in the lab.
         return path if "$" in path else str(Path(self.serving.tree.file).parent / path)
 
     def _with(self, found: Directive, *args: str) -> Directive:
@@ -421,7 +421,7 @@ def _made(name: str, *args: str) -> Directive:
 
 
 def _path_of(target: str) -> str:
-    """Return the path that a ``proxy_pass`` adds, which is part of what the backend is asked."""
+    """Return the path of a ``proxy_pass``, which is part of requests to the backend."""
     rest = target.partition("://")[2] or target
     if rest.startswith("unix:"):
         return rest.removeprefix("unix:").partition(":")[2]

@@ -1,8 +1,8 @@
 """Places of parameters in an Nginx configuration, present or possible.
 
-A parameter stands where Nginx would look for it when it answers the workload: on the innermost
-level that has its directive. So it is changed where it stands, and only where it stands nowhere
-it is added: to the ``http`` block, or to the location that proxies.
+A parameter's place is where Nginx finds it for the workload's answers: the innermost level with its
+directive. An existing directive is changed there. A missing one is added to the ``http`` block, or
+to the location that proxies.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SOCKET_OPTIONS = (
     *("setfib", "fastopen", "backlog", "rcvbuf", "sndbuf", "accept_filter", "deferred", "bind"),
     *("ipv6only", "reuseport", "so_keepalive", "multipath"),
 )
-"""Socket options that count once for an address, whichever server block sets them
+"""Socket options that apply once to an address, from any server block
 (https://nginx.org/en/docs/http/ngx_http_core_module.html#listen).
 """
 
@@ -38,19 +38,19 @@ class NginxScope:
 
 @dataclass(frozen=True, slots=True)
 class DirectiveSpot:
-    """One place where a directive counts for the workload."""
+    """A place where a directive applies to the workload."""
 
     chain: tuple[Directive, ...]
-    """The blocks around it, outermost first."""
+    """The enclosing blocks, outermost first."""
     into: Directive | None
-    """Block to which it is added if absent; None: the main file."""
+    """Block for a missing directive; None: the main file."""
 
     def found(self, *names: str) -> tuple[Directive, ...]:
-        """Return the directives of these names that count here."""
+        """Return the directives of these names in effect here."""
         return effective(self.chain, *names)
 
     def put(self, name: str, *args: str) -> Edit:
-        """Make the directive's arguments these, wherever it stands."""
+        """Return the edit that sets the directive's arguments."""
         found = self.found(name)
         return Set(found[-1], args) if found else Insert(self.into, name, args)
 
@@ -59,7 +59,7 @@ def spots(serving: NginxServing, level: Level) -> list[DirectiveSpot]:
     """Return the places of a level.
 
     Raises:
-        UnplacedError: the configuration has no such level.
+        UnplaceableError: the configuration has no such level.
     """
     match level:
         case "main":
@@ -78,39 +78,39 @@ def spots(serving: NginxServing, level: Level) -> list[DirectiveSpot]:
 
 
 def proxy_pass(chain: Sequence[Directive]) -> Directive:
-    """Return the directive that hands requests on.
+    """Return the directive that forwards requests.
 
     Raises:
-        UnplacedError: the location does not proxy.
+        UnplaceableError: the location does not proxy.
     """
     for found in chain[-1].children("proxy_pass"):
         return found
-    raise UnplaceableError(f"{chain[-1].where} hands nothing to a proxy_pass")
+    raise UnplaceableError(f"{chain[-1].where} has no proxy_pass")
 
 
 def agreed(values: Mapping[Directive | None, str | None]) -> str | None:
     """Return the one value of several places.
 
     Raises:
-        UnplacedError: they differ.
+        UnplaceableError: they differ.
     """
     if len(set(values.values())) > 1:
         words = ", ".join(
-            f"{found.where if found else 'elsewhere'} says {value or 'nothing'}"
+            f"{found.where if found else 'elsewhere'} has {value or 'none'}"
             for found, value in values.items()
         )
-        raise UnplaceableError(f"the workload's requests meet different values: {words}")
+        raise UnplaceableError(f"the workload's requests have different values: {words}")
     return next(iter(values.values()), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """One directive of one value: ``sendfile on``. Further arguments stay as they are."""
+    """A directive with one value: ``sendfile on``. Further arguments stay unchanged."""
 
     name: str
     level: Level = "request"
     directive: str = ""
-    """Empty: called as the parameter is."""
+    """Name of the directive; empty: the parameter's."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One directive of two values: ``output_buffers 2 32k``."""
+    """A directive with two values: ``output_buffers 2 32k``."""
 
     names: tuple[str, str]
     directive: str
@@ -198,7 +198,7 @@ class ListenOptions:
 
 
 def socket_options(http: Directive, listen: Directive) -> tuple[str, ...]:
-    """Return the options of a socket, whichever server says them."""
+    """Return the options of a socket, from any server."""
     return tuple(word for word in _holder(http, listen).args[1:] if _is_option(word))
 
 
@@ -212,7 +212,7 @@ def _holder(http: Directive, listen: Directive) -> Directive:
 
 
 def _address(text: str) -> str:
-    """Return one spelling: ``80``, ``*:80`` and ``0.0.0.0:80`` are one socket."""
+    """Normalise an address: ``80``, ``*:80`` and ``0.0.0.0:80`` are one socket."""
     for anywhere in ("*:", "0.0.0.0:"):
         text = text.removeprefix(anywhere)
     return text if not text.replace(".", "").isalpha() else f"{text}:80"
@@ -223,5 +223,5 @@ def _is_option(word: str) -> bool:
 
 
 def removed(found: Sequence[Directive]) -> Iterator[Edit]:
-    """Yield the directives taken away."""
+    """Yield the removal of directives."""
     return (Remove(directive) for directive in found)

@@ -1,4 +1,4 @@
-"""The user's own Nginx as a server like the others: behind the same port, made of other text."""
+"""The user's own Nginx behind the port for servers."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from tuner.workload.wire import Tls, Wire
 from tuner.workload.workload import Workload
 
 _PORT = 18_080
-"""For the trial with ``nginx -t``, which does not mind if somebody listens there."""
+"""Port for ``nginx -t``, which accepts a used one."""
 
 _UNKNOWN = re.compile(r'unknown directive "([^"]+)"|"(aio) \w+" is unsupported')
-"""Messages about a missing module, and about missing asynchronous reading."""
+"""Messages about a missing module, and about unsupported asynchronous reads."""
 _LINE = re.compile(r" in (\S+):(\d+)")
 _MOST_UNKNOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
 class NginxOwnConfiguration:
-    """A configuration that was read, and what of it a workload reaches."""
+    """A configuration of Nginx, with the part that a workload reaches."""
 
     wishes: OwnOptions
     serving: NginxServing
     workload: Workload
-    """As it must be asked here: over TLS where the server speaks nothing else."""
+    """The workload for this server, over TLS if the server requires it."""
     target: Target = THIS_MACHINE
-    """Host that serves it."""
+    """Host of the server."""
 
     @property
     def tree(self) -> Tree:
@@ -62,12 +62,12 @@ class NginxOwnConfiguration:
 
 
 def read(wishes: OwnOptions, workload: Workload, tree: Tree | None = None) -> NginxOwnConfiguration:
-    """Read a configuration and find what the workload reaches.
+    """Read a configuration, and locate the workload's server in it.
 
     Args:
-        wishes: whose, and which server of it.
-        workload: what is asked.
-        tree: the configuration, where it was read already.
+        wishes: file and server.
+        workload: the workload.
+        tree: the configuration, if it is parsed already.
 
     Raises:
         DefinitionError: at file and line.
@@ -88,7 +88,7 @@ def read(wishes: OwnOptions, workload: Workload, tree: Tree | None = None) -> Ng
 
 @dataclass(frozen=True, slots=True)
 class OwnNginx(OfKind):
-    """Behind ``tuner.servers.server.Server``, with instances and exports of the user's files."""
+    """A ``Server`` with instances and exports of the user's files."""
 
     kind: ClassVar[Server] = nginx
 
@@ -122,7 +122,7 @@ class OwnNginx(OfKind):
         space: Space,  # noqa: ARG002 - as for ``instance``
         placement: Placement = EXPORT,  # noqa: ARG002 - the user's own places stay
     ) -> str:
-        """Return the user's configuration, includes in place, with the values of this one."""
+        """Return the user's configuration with inlined includes and the values of this one."""
         return plain(write(change_tree(self.own.tree, self._changes(configuration))))
 
     def export_files(
@@ -132,7 +132,7 @@ class OwnNginx(OfKind):
         server: ServerFacts,  # noqa: ARG002 - the port's
         placement: Placement = EXPORT,  # noqa: ARG002 - the user's own places stay
     ) -> Mapping[str, str]:
-        """The patch of the user's files, and the patched files; nothing if nothing changes."""
+        """Return the patch of the user's files and the patched files; empty without changes."""
         tree = self.own.tree
         changed = change_texts(tree, self._changes(configuration))
         return exported(configuration.digest, tree.texts, changed, tree.file, "nginx -t")
@@ -140,7 +140,7 @@ class OwnNginx(OfKind):
     def carried(
         self, configuration: Configuration, ground: TargetGround, directory: Path, port: int
     ) -> NginxLabConfiguration:
-        """Return a configuration as the lab serves it."""
+        """Return a configuration adapted to the lab."""
         wanted = changes(self.bound, self.own.serving, configuration)
         directives = change_tree(self.own.tree, wanted)
         stand = self._stand(ground, directory, port, configuration.digest)
@@ -175,13 +175,13 @@ class OwnNginx(OfKind):
 def adapt(
     own: NginxOwnConfiguration, space: Space, server: ServerFacts
 ) -> tuple[OwnNginx, tuple[str, ...]]:
-    """Return the user's Nginx behind the port, and what the lab does otherwise, in words.
+    """Return the user's Nginx behind the port, and notes on differences in the lab.
 
-    The baseline is given to ``nginx -t`` as the lab would serve it, so that what this build does
-    not know, or what is wrong, is said with the user's file and line before anything starts.
+    ``nginx -t`` checks the baseline of the lab, so that errors and unsupported directives are
+    reported with the user's file and line before anything starts.
 
     Raises:
-        DefinitionError: Nginx refuses the configuration, or nothing in it can be tuned.
+        DefinitionError: Nginx refuses the configuration, or it has no tunable parameter.
     """
     _check_root(own)
     prefix = re.search(r"--prefix=(\S+)", server.build)
@@ -202,7 +202,7 @@ def adapt(
 
 
 def _try_out(made: OwnNginx, server: ServerFacts, folder: Path) -> NginxLabConfiguration | str:
-    """The baseline as the lab will serve it, or a directive that this build does not know."""
+    """Return the baseline in the lab, or a directive that this build does not support."""
     ground = trial_ground(server, made.own.workload, folder)
     baseline = made.bound.baseline
     spec = made.instance("t", baseline, made.bound.space, ground, _PORT)
@@ -217,7 +217,7 @@ def _try_out(made: OwnNginx, server: ServerFacts, folder: Path) -> NginxLabConfi
 
 
 def _refusal(said: str, written: list[tuple[str, Directive]], main: str) -> DefinitionError:
-    """Nginx's words, at the line of the user's file that they are about."""
+    """Return Nginx's message with the file and line of its cause."""
     words = next((line for line in said.splitlines() if "[emerg]" in line), said.strip())
     message = words.partition("[emerg] ")[2] or words
     place = _LINE.search(message)
@@ -243,7 +243,7 @@ def _notes(made: OwnNginx, carried: NginxLabConfiguration) -> tuple[str, ...]:
 
 
 def _check_protocol(found: NginxServing, wire: Wire) -> None:
-    """Raise DefinitionError if the server does not speak the workload's protocol.
+    """Raise DefinitionError if the server does not support the workload's protocol.
 
     Raises:
         DefinitionError: it does not.
@@ -281,7 +281,7 @@ def _check_root(own: NginxOwnConfiguration) -> None:
         return
     for chain in own.serving.chains:
         for found in effective(chain, "root", "alias"):
-            # As the lab serves it: relative paths count from the folder of the main file.
+            # As in the lab, relative paths start at the folder of the main file.
             path = Path(own.tree.file).parent / found.args[0]
             if found.name == "alias" and not found.args[0].endswith("/"):
                 path = path.parent  # of a file, perhaps

@@ -1,4 +1,4 @@
-"""The parameters of Nginx's spaces: how each is read from a configuration, and written into it."""
+"""The parameters of Nginx's spaces: reading from a configuration, and writing to it."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ GROUPS: tuple[Group[NginxScope, Edit], ...] = (
 
 UNPLACED: Mapping[str, str] = MappingProxyType(
     {
-        "gzip_types": "is left as it is: what is compressed is nothing to be tuned",
-        "x_forwarded_for": "is left as it is: what applications are told is nothing to be tuned",
+        "gzip_types": "is not tuned: it decides which answers are compressed",
+        "x_forwarded_for": "is not tuned: applications depend on the header",
     }
 )
-"""Parameters of the spaces that cannot be found in a configuration, with the reason."""
+"""Parameters of the spaces that are not located in a configuration, with the reason."""
 
 
 def bind(space: Space, serving: NginxServing) -> BoundSpace:
     """Read every parameter's value from a configuration of Nginx; see ``bound.bind``.
 
     Raises:
-        DefinitionError: nothing of the space is left.
+        DefinitionError: no parameter of the space is left.
     """
     scope = NginxScope(serving, space.facts)
     return bounds.bind(space, GROUPS, scope, unplaced=UNPLACED, path=serving.tree.file)
@@ -88,14 +88,14 @@ def changes(
     *,
     reference: Configuration | None = None,
 ) -> Iterator[Edit]:
-    """The changes that turn the user's configuration into another one; see ``bound.changed``."""
+    """Yield the edits that turn the user's configuration into another one."""
     scope = NginxScope(serving, bound.space.facts)
     for group, wanted in bounds.changed(
         bound,
         GROUPS,
         configuration,
         reference=reference,
-        # Options of a socket stand side by side and need nothing of each other.
+        # Options of a socket are independent of each other.
         apart=lambda group: isinstance(group, ListenOptions),
     ):
         yield from group.edits(scope, wanted)

@@ -12,12 +12,12 @@ from tuner.own.nginx.serving import NginxServing
 from tuner.own.nginx.tree import Directive
 
 _ZONE = "tuner"
-"""A zone of ours: the user's files may have used any other name."""
+"""Name of a new zone, which the user's files do not use."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionCache:
-    """``ssl_session_cache shared:NAME:10m``: the size of the zone, wherever it is used."""
+    """``ssl_session_cache shared:NAME:10m``: the size of the zone at all of its uses."""
 
     names: tuple[str, ...] = ("ssl_session_cache",)
 
@@ -45,7 +45,7 @@ class SessionCache:
         elif not found or not found[-1].args[0].startswith("shared:"):
             yield spot.put("ssl_session_cache", f"shared:{_ZONE}:{size}")
         else:
-            # One zone has one size, so it changes for every server that shares it.
+            # A zone has one size, so it changes for all servers that share it.
             zone = found[-1].args[0].split(":")[1]
             for other in scope.serving.tree.walk():
                 if other.name == "ssl_session_cache" and f"shared:{zone}:" in other.args[0]:
@@ -54,7 +54,7 @@ class SessionCache:
 
 @dataclass(frozen=True, slots=True)
 class KernelTls:
-    """``ssl_conf_command Options KTLS``, beside what else that command says."""
+    """``ssl_conf_command Options KTLS``, in addition to the command's other options."""
 
     names: tuple[str, ...] = ("ktls",)
 
@@ -71,7 +71,7 @@ class KernelTls:
         if value == "on" and found:
             yield Set(found[-1], ("Options", ",".join([*_words(found[-1]), "KTLS"])))
         elif value == "on":
-            # These commands are inherited together or not at all, so it joins the others.
+            # Commands are inherited together or not at all, so this one joins the others.
             blocks = (scope.serving.server, scope.serving.http)
             owner = next(
                 (b for b in blocks if any(b.children("ssl_conf_command"))), scope.serving.server
@@ -97,7 +97,7 @@ def _words(command: Directive) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class FileThreads:
-    """``aio threads``, and how many there are in the pool that it takes them from."""
+    """``aio threads``, and the number of threads in its pool."""
 
     names: tuple[str, ...] = ("aio", "thread_pool_threads")
 

@@ -1,10 +1,10 @@
-"""The user's Nginx configuration as a frozen tree that knows where everything stands.
+"""The user's Nginx configuration as a frozen tree with positions in the files.
 
-crossplane reads each file (https://github.com/nginxinc/crossplane); a scanner of ours adds what it
-leaves out: where a directive's text begins and ends, and how its words are quoted. Both walk the
-same text in the same order, so each is a check of the other.
+crossplane reads each file (https://github.com/nginxinc/crossplane), and a scanner adds the position
+of each directive's text and the quotes of its words. Both walk the same text in the same order, so
+each checks the other.
 
-Includes stand in the tree as what they include, as Nginx itself reads them.
+Includes are replaced by their content, as in Nginx.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tuner.paths import temporary
 from tuner.reading.nginx_text import LUA, Token, scan
 
 PACKAGED = Path("/etc/nginx")
-"""Folder in which packages and containers keep the configuration."""
+"""Folder of the configuration in packages and containers."""
 _DEEPEST = 32
 
 
@@ -33,9 +33,9 @@ class Span:
     words: tuple[tuple[int, int], ...]
     """Start and end of the name and of each argument, quotes included."""
     end: int
-    """Behind the ``;``, or behind the ``}`` of a block."""
+    """Offset after the ``;``, or after the ``}`` of a block."""
     inside: int | None = None
-    """Behind the ``{`` of a block."""
+    """Offset after the ``{`` of a block."""
 
     @property
     def start(self) -> int:
@@ -45,7 +45,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """One directive, and what is in it if it is a block."""
+    """A directive, with its content if it is a block."""
 
     name: str
     args: tuple[str, ...]
@@ -54,11 +54,11 @@ class Directive:
     line: int
     """1-based."""
     block: tuple[Directive, ...] | None = None
-    """None: no block. Included directives are among them, each with its own file."""
+    """Content of a block, including included directives; None if it is not a block."""
     written: tuple[str, ...] = ()
-    """Name and arguments as they are written, quotes included; empty where tuner made it."""
+    """Name and arguments with quotes as in the file; empty for a new directive."""
     place: Span | None = None
-    """None where tuner made it."""
+    """Position; None for a new directive."""
 
     @property
     def where(self) -> str:
@@ -72,11 +72,11 @@ class Directive:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Name and arguments as they are to be written."""
+        """Name and arguments to write."""
         return self.written or (self.name, *self.args)
 
     def children(self, *names: str) -> Iterator[Directive]:
-        """Yield the directives of these names right in this block."""
+        """Yield the directives of these names directly in this block."""
         return (child for child in self.block or () if child.name in names)
 
 
@@ -88,16 +88,16 @@ class Tree:
     """The main file."""
     directives: tuple[Directive, ...]
     texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Every file that was read, as it is; bytes that are not UTF-8 as lone surrogates."""
+    """All files, unchanged; bytes that are not UTF-8 are lone surrogates."""
     notes: tuple[str, ...] = ()
-    """Notes on files found elsewhere than the configuration says."""
+    """Notes on files that were found in another place."""
 
     def children(self, *names: str) -> Iterator[Directive]:
         """Yield the directives of these names on the outermost level."""
         return (found for found in self.directives if found.name in names)
 
     def walk(self) -> Iterator[Directive]:
-        """Yield every directive, a block before what is in it."""
+        """Yield every directive, a block before its content."""
         return walk(self.directives)
 
     def http(self) -> Directive:
@@ -116,22 +116,22 @@ class Tree:
 
 
 def walk(directives: Iterable[Directive]) -> Iterator[Directive]:
-    """Yield every directive of a list, a block before what is in it."""
+    """Yield every directive of a list, a block before its content."""
     for directive in directives:
         yield directive
         yield from walk(directive.block or ())
 
 
 def parse(path: str | Path, files: Files = HERE) -> Tree:
-    """Read a configuration with all that it includes.
+    """Read a configuration with its includes.
 
-    Relative includes count from the main file's folder, as Nginx has it. What is not there is
-    looked for in ``/etc/nginx``, and what is not in ``/etc/nginx``, beside the main file: so a
-    checked-out folder or a container's copy can be read where it lies.
+    Relative includes start at the main file's folder, as in Nginx. Missing files there are
+    searched for in ``/etc/nginx``, and missing files in ``/etc/nginx`` in the main file's folder,
+    so a checked-out folder or a container's copy can be read in any place.
 
     Args:
-        path: of the main file; absolute, where it lies on another host.
-        files: where all of them lie.
+        path: path of the main file; absolute for another host.
+        files: files of the host.
 
     Raises:
         DefinitionError: a file cannot be read, or is not a configuration of Nginx; with its line.
@@ -142,14 +142,14 @@ def parse(path: str | Path, files: Files = HERE) -> Tree:
 
 
 def write(directives: Iterable[Directive], indent: str = "") -> str:
-    """Return the directives as one text, a directive per line, every word as it was written."""
+    """Return the directives as one text, one per line, with their original words."""
     return "".join(f"{line}\n" for line, _ in lines(directives, indent))
 
 
 def lines(directives: Iterable[Directive], indent: str = "") -> Iterator[tuple[str, Directive]]:
-    """Yield the lines of ``write``, each with the directive that it belongs to."""
+    """Yield the lines of ``write``, each with its directive."""
     for directive in directives:
-        # A quoted word may hold line breaks; they belong to the value and stay.
+        # A quoted word may contain line breaks, which are part of the value.
         text = indent + " ".join(directive.words)
         end = ";" if directive.block is None else " {"
         yield from ((part, directive) for part in f"{text}{end}".split("\n"))
@@ -159,7 +159,7 @@ def lines(directives: Iterable[Directive], indent: str = "") -> Iterator[tuple[s
 
 
 def equal(one: Iterable[Directive], other: Iterable[Directive]) -> bool:
-    """Return whether two lists of directives mean the same, wherever they stand."""
+    """Return whether two lists of directives are equal, except for positions."""
     return _meaning(one) == _meaning(other)
 
 
@@ -171,7 +171,7 @@ def _meaning(directives: Iterable[Directive]) -> list[Any]:
 
 
 class _Reader:
-    """Reads files, each once, and puts them together."""
+    """A reader of files that reads each once and joins them."""
 
     def __init__(self, main: Path, files: Files) -> None:
         self.main = main
@@ -220,7 +220,7 @@ class _Reader:
             yield from self.file(path, include, depth + 1)
 
     def _files(self, include: Directive) -> list[str]:
-        """Return the files that an include means, in Nginx's order."""
+        """Return the files of an include, in Nginx's order."""
         wanted = self.main.parent / include.args[0]
         found = self.lying.matches(str(wanted))
         elsewhere = PACKAGED / include.args[0]
@@ -230,7 +230,7 @@ class _Reader:
             found = self.lying.matches(str(elsewhere))
             if found:
                 self.notes.append(f"{include.where}: {wanted} is not here; {elsewhere} was read")
-        # Nginx takes a mask that matches nothing for an empty one.
+        # A mask without matches is an empty include in Nginx.
         if not found and not glob.has_magic(str(wanted)):
             raise DefinitionError(
                 f"include {include.args[0]!r}: there is no {wanted}; put it there, or give a copy"
@@ -243,7 +243,7 @@ class _Reader:
 
 def _read(files: Files, path: str, source: Directive | None) -> str:
     try:
-        # Bytes, so that line ends stay what they are; a stray byte must come back as it was.
+        # Bytes, so that line ends and stray bytes survive.
         return files.read(path).decode("utf-8", "surrogateescape")
     except OSError as error:
         remedy = "; run as a user who may read it" if isinstance(error, PermissionError) else ""
@@ -256,16 +256,16 @@ def _read(files: Files, path: str, source: Directive | None) -> str:
 
 
 def _crossplane(path: str, text: str) -> Any:
-    """Return crossplane's reading of one file.
+    """Parse one file with crossplane.
 
-    It checks the syntax only: Nginx itself knows better than a table which directive this
-    version and its modules take where, and says so before anything is measured.
+    It checks only the syntax. Nginx itself checks the directives of its version and modules
+    before any measurement.
     """
-    # Imported here: its tables cost time that other commands need not pay.
+    # Imported here, because its tables take time that other commands must not spend.
     import crossplane
 
     with temporary("nginx") as folder:
-        # It reads files of this machine only, and the user's may lie on another.
+        # It reads only files of this machine, and the user's may be on another one.
         copy = Path(folder) / "file"
         copy.write_bytes(text.encode("utf-8", "surrogateescape"))
         payload = crossplane.parse(str(copy), single=True, check_ctx=False, check_args=False)
@@ -284,7 +284,7 @@ def _head(path: str, statement: Any, tokens: Iterator[Token]) -> tuple[Directive
     name, line = statement["directive"], statement["line"]
     if name.endswith(LUA):
         raise DefinitionError(
-            f"{name}: Lua between braces is not read; put it into a file ({name[:-6]}_file)",
+            f"{name}: Lua between braces is not supported; put it into a file ({name[:-6]}_file)",
             path=path,
             line=line,
         )
@@ -313,4 +313,4 @@ def _head(path: str, statement: Any, tokens: Iterator[Token]) -> tuple[Directive
 
 
 def _disagree(path: str, line: int) -> DefinitionError:
-    return DefinitionError("this block is not understood; is a ';' missing?", path=path, line=line)
+    return DefinitionError("this block cannot be parsed; is a ';' missing?", path=path, line=line)

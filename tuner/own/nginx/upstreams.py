@@ -1,9 +1,9 @@
-"""Connections to upstreams that are kept, in a configuration that may have no word of them.
+"""Kept connections to upstreams, in a configuration that may not mention them.
 
-Three things must come together: ``keepalive`` in an ``upstream`` block, HTTP/1.1, and a
-``Connection`` header that does not ask to close
-(https://nginx.org/en/docs/http/ngx_http_upstream_module.html#keepalive). Two things must not be
-lost on the way: WebSockets, which need the header, and what a backend is told of its own address.
+Three settings are needed: ``keepalive`` in an ``upstream`` block, HTTP/1.1, and a ``Connection``
+header that does not ask for a close
+(https://nginx.org/en/docs/http/ngx_http_upstream_module.html#keepalive). WebSockets, which need the
+header, and the address that a backend sees must stay unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tuner.own.nginx.serving import NginxServing, effective
 from tuner.own.nginx.tree import Directive
 
 _KEEPS_CONNECTIONS = (1, 29, 7)
-"""From this version on connections to upstreams are kept unless the file says otherwise."""
+"""First version that keeps connections to upstreams by default."""
 _MORE_REQUESTS = (1, 19, 10)
 _VERSION, _COUNT = "proxy_http_version", "upstream_keepalive"
 _IN_BLOCK = {
@@ -36,15 +36,15 @@ _IN_BLOCK = {
     "upstream_keepalive_timeout": "keepalive_timeout",
 }
 _OF_ADDRESS = ("$proxy_host", "$proxy_port")
-"""Variables that hold the text of ``proxy_pass``, which an upstream block changes."""
+"""Variables with the text of ``proxy_pass``, which an upstream block changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptUpstreams:
-    """``keepalive`` and what belongs to it, with the HTTP version towards the upstream.
+    """``keepalive`` with its settings, and the HTTP version for the upstream.
 
-    An address in ``proxy_pass`` gets an upstream block of its own. What Nginx would have told the
-    backend and made of its redirects by the address is then said in words.
+    An address in ``proxy_pass`` gets its own upstream block. The headers and redirects that Nginx
+    derives from the address are then set explicitly.
     """
 
     names: tuple[str, ...] = (_VERSION, *_IN_BLOCK)
@@ -62,14 +62,14 @@ class KeptUpstreams:
                     " proxy_http_version 1.1"
                 )
             version = FixedValue(version)
-        return {_VERSION: version, **{name: _said(places, name) for name in _IN_BLOCK}}
+        return {_VERSION: version, **{name: _common_value(places, name) for name in _IN_BLOCK}}
 
     def edits(self, scope: NginxScope, wanted: Mapping[str, str]) -> Iterator[Edit]:
         """Implement ``Group``."""
         yield from Plain(_VERSION, "proxy").edits(scope, wanted)
         silent = _compiled_in(scope.facts.server_version)
         lines = tuple((word, wanted[n]) for n, word in _IN_BLOCK.items() if n in wanted)
-        # A 0 is refused before, and nothing is kept unless asked for.
+        # A 0 is refused earlier, and connections are kept only on request.
         none = wanted.get(_COUNT) == "0" and scope.facts.server_version < _KEEPS_CONNECTIONS
         for place in (_Place.of(scope.serving, spot) for spot in spots(scope.serving, "proxy")):
             if lines and none:
@@ -81,12 +81,12 @@ class KeptUpstreams:
 
 
 def _compiled_in(version: tuple[int, ...]) -> frozenset[tuple[str, str]]:
-    """Directives with the values that Nginx has without them."""
+    """Return directives that equal Nginx's defaults, with their values."""
     requests = "1000" if version >= _MORE_REQUESTS else "100"
     return frozenset({("keepalive_requests", requests), ("keepalive_timeout", "60s")})
 
 
-def _said(places: Sequence[_Place], name: str) -> str | None:
+def _common_value(places: Sequence[_Place], name: str) -> str | None:
     values: dict[Directive | None, str | None] = {}
     for place in places:
         found = tuple(place.block.children(_IN_BLOCK[name])) if place.block else ()
@@ -96,26 +96,26 @@ def _said(places: Sequence[_Place], name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """One location that proxies."""
+    """A location that proxies."""
 
     spot: DirectiveSpot
     http: Directive
     passed: Directive
     block: Directive | None
-    """The upstream block that is named; None: an address is."""
+    """The named upstream block; None for an address."""
     headers: tuple[Directive, ...]
-    """The request headers that count."""
+    """The request headers in effect."""
     upgrades: Directive | None
-    """The ``Connection`` header, where it is there for WebSockets."""
+    """The ``Connection`` header for WebSockets, if there is one."""
     closes: Directive | None
     """Map entry that makes the header ``close`` for a request without upgrade."""
 
     @classmethod
     def of(cls, serving: NginxServing, spot: DirectiveSpot) -> _Place:
-        """Look at a location.
+        """Analyse a location.
 
         Raises:
-            UnplacedError: connections cannot be kept there by a rule.
+            UnplaceableError: connections cannot be kept there by a rule.
         """
         passed = proxy_pass(spot.chain)
         headers = spot.found("proxy_set_header")
@@ -133,11 +133,11 @@ class _Place:
     def keeps(
         self, lines: Iterable[tuple[str, str]], silent: frozenset[tuple[str, str]]
     ) -> Iterator[Edit]:
-        """Yield the upstream's directives, in its block or in a new one.
+        """Yield edits of the upstream's directives, in its block or in a new one.
 
         Args:
-            lines: a directive and its value.
-            silent: those that need not be said where nothing else is.
+            lines: directives with their values.
+            silent: directives that are not needed without others.
         """
         at = None if self.block is None else DirectiveSpot((self.block,), self.block)
         lines = [line for line in lines if line not in silent or (at and at.found(line[0]))]
@@ -153,24 +153,24 @@ class _Place:
         if not _called("host", self.headers):
             yield Insert(location, "proxy_set_header", ("Host", host))
         if not self.spot.found("proxy_redirect"):
-            # What `default` means (ngx_http_proxy_merge_loc_conf).
+            # The meaning of `default` (ngx_http_proxy_merge_loc_conf).
             new = (url, location.args[-1]) if slash else (f"{url}/", "/")
             yield Insert(location, "proxy_redirect", new)
 
     def connects(self, version: str) -> Iterator[Edit]:
-        """Yield the ``Connection`` header that goes with an HTTP version."""
+        """Yield the ``Connection`` header for an HTTP version."""
         if self.upgrades is not None:
             if self.closes is not None:
-                # An empty header is not sent; one that upgrades stays.
+                # An empty header is not sent; one for upgrades stays.
                 yield Set(self.closes, ('""',))
             return
         found = _called("connection", self.headers)
-        # Before 1.29.7 no header of its own means `close`.
+        # Before 1.29.7 the default header is `close`.
         if found and found[-1].args[-1] != ("" if version != "1.0" else "close"):
             new = "close" if version == "1.0" else '""'
             yield Set(found[-1], (found[-1].words[1], new))
         elif not found and version != "1.0":
-            # These headers are inherited together or not at all, so it joins the others.
+            # Headers are inherited together or not at all, so this one joins the others.
             owner = _owner(self.spot.chain) or self.spot.into
             yield Insert(owner, "proxy_set_header", ("Connection", '""'))
 
@@ -181,10 +181,10 @@ def _check_address(
     passed: Directive,
     headers: Sequence[Directive],
 ) -> None:
-    """Raise UnplacedError if an upstream block in place of the address would show.
+    """Raise UnplaceableError if an upstream block in place of the address would be visible.
 
     Raises:
-        UnplacedError: it cannot.
+        UnplaceableError: it cannot.
     """
     target, where = passed.args[0], f"{passed.where} proxies to {passed.args[0]}"
     remedy = "; put the address into an upstream block to have its connections kept"
@@ -197,11 +197,11 @@ def _check_address(
     ):
         raise UnplaceableError(f"{where}, and $proxy_host or $proxy_port is used{remedy}")
     if any("default" in found.args for found in effective(chain, "proxy_redirect")):
-        raise UnplaceableError(f"{where}, and proxy_redirect default is said{remedy}")
+        raise UnplaceableError(f"{where}, and proxy_redirect default is set{remedy}")
     owner = _owner(chain)
     if not _called("host", headers) and owner is not None and owner is not chain[-1]:
         raise UnplaceableError(
-            f"{where}, and the headers of {owner.where} do not say Host; say it there, or put the"
+            f"{where}, and the headers of {owner.where} do not set Host; set it there, or put the"
             " address into an upstream block, to have its connections kept"
         )
 
@@ -210,22 +210,22 @@ def _closing(serving: NginxServing, header: Directive) -> Directive | None:
     """Return the entry of a map that makes the header ``close`` where nothing is upgraded.
 
     Raises:
-        UnplacedError: the header does not come from such a map, or the map is used elsewhere.
+        UnplaceableError: the header does not come from such a map, or the map is used elsewhere.
     """
     variable = header.args[-1]
     where = f"{header.where} sets Connection to {variable}"
     maps = [found for found in serving.http.children("map") if found.args[1:] == (variable,)]
     if not maps or maps[-1].args[0] != "$http_upgrade":
-        raise UnplaceableError(f"{where}, which no map makes of $http_upgrade for WebSockets")
+        raise UnplaceableError(f"{where}, which is not from a map of $http_upgrade for WebSockets")
     for found in serving.tree.walk():
         used = any(variable in word for word in found.args) and found is not maps[-1]
         if used and (found.name, found.args[0].lower()) != ("proxy_set_header", "connection"):
-            raise UnplaceableError(f"{where}, which {found.where} uses too")
+            raise UnplaceableError(f"{where}, which {found.where} also uses")
     entries = {found.name: found for found in maps[-1].block or ()}
     entry = entries.get("", entries.get("default"))
     value = entry.args[0].lower() if entry and entry.args else ""
     if "$" in value or (value == "close" and entry is not entries.get("")):
-        raise UnplaceableError(f"{where}, whose map at {maps[-1].where} says no word for ''")
+        raise UnplaceableError(f"{where}, and its map at {maps[-1].where} has no entry for ''")
     return entry if value == "close" else None
 
 
@@ -234,7 +234,7 @@ def _called(name: str, headers: Sequence[Directive]) -> tuple[Directive, ...]:
 
 
 def _owner(chain: Sequence[Directive]) -> Directive | None:
-    """Return the block whose request headers count."""
+    """Return the block with the request headers in effect."""
     for block in reversed(chain):
         if any(True for _ in block.children("proxy_set_header")):
             return block
