@@ -133,7 +133,7 @@ def test_the_server_is_asked_by_its_name(workload: Workload) -> None:
     ("old", "new", "words"),
     [
         ("listen 8080;", "listen 127.0.0.1:8080;", "shop:2: listen 127.0.0.1:8080: the load comes"),
-        ("listen 8080;", "listen [::]:8080;", "IPv6 alone"),
+        ("listen 8080;", "listen [::]:8080;", "IPv6 only"),
         ("listen 8080;", "listen 8080 proxy_protocol;", "does not speak proxy_protocol"),
         ('"/moved"', '"/mov\udce4d"', "shop: holds bytes that are not UTF-8"),
     ],

@@ -329,7 +329,7 @@ def test_the_other_baselines_fit_the_space_too(folder: Path) -> None:
             "proxy_set_header Host $host;",
             "proxy_set_header Connection $connection_upgrade;",
             "proxy_http_version",
-            "no map",
+            "not from a map",
         ),
         (
             "proxy_set_header Host $host;",

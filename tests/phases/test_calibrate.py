@@ -131,7 +131,7 @@ def test_a_load_point_that_the_baseline_does_not_hold_is_lowered() -> None:
     found = calibrate(bench, made.spec).calibration
     assert found.rate_per_s == 3_500
     assert "lowered because the baseline was not steady there" in found.rate_source
-    assert any("going on at 3,500/s" in note for note in made.progress.notes)
+    assert any("retrying at 3,500/s" in note for note in made.progress.notes)
 
 
 def test_a_given_rate_is_never_lowered() -> None:

@@ -33,7 +33,7 @@ def socket_of(address: str, port: int) -> Socket | str:
     if address == "localhost" or address.startswith("127.") or address == "::1":
         return "the load comes from another host, and this is the loopback"
     if ":" in address:
-        return "IPv6 alone cannot be asked in place"
+        return "a server with IPv6 only cannot be tuned in place"
     return Socket(address, port)
 
 

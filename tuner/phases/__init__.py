@@ -1,5 +1,5 @@
 """Phases of a study: calibrate, search, confirm, ablate, compare.
 
-Takes a bench of ports and what the phases before found.
+Takes a bench of ports and the results of earlier phases.
 Gives blocks in the record; each phase resumes from there.
 """

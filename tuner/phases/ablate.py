@@ -1,4 +1,4 @@
-"""The ablation takes a confirmed winner apart on fresh blocks; ``tuner.judge.ablation`` decides."""
+"""The ablation of a confirmed winner on fresh blocks; ``tuner.judge.ablation`` decides."""
 
 from __future__ import annotations
 
@@ -36,18 +36,17 @@ _LEAST_ROUNDS = 4
 def run_ablation(
     ready: Calibrated, space: Space, time_s: float, objective: Objective | None = None
 ) -> Ablation:
-    """Measure what is not in the record yet: all contrasts, then smaller differences.
+    """Measure the missing blocks: all contrasts, then smaller differences.
 
     Args:
         ready: the study's bench, calibrated.
-        space: what the configurations are of.
-        time_s: about how long it may take; more where the fewest blocks that can decide need it.
-        objective: of two, the one that was gained, which tells what a change is worth; the first
-            if it is not given.
+        space: space of the configurations.
+        time_s: approximate time limit; exceeded if the fewest blocks for a decision need more.
+        objective: the objective with the gain, for the worth of changes; by default the first.
 
     Raises:
         DefinitionError: the winner does not differ from the baseline.
-        HostError, InstrumentError: the host or the generator fails again and again.
+        HostError, InstrumentError: the host or the generator fails repeatedly.
     """
     bench = ready.bench
     record = bench.store.record()
@@ -96,7 +95,7 @@ def _freeze(
         upper = PooledSigma(noise.second_sigma_d, noise.degrees_of_freedom).upper_limit()
     instances = 2 + sum((c.reverted is not None) + (c.added is not None) for c in found)
     least = blocks_at_least(found, LEVEL)
-    # A change that is worth less than the margin need not be found; one of twice the margin is.
+    # A change worth less than the margin need not be detected, but one of twice the margin must.
     wanted = blocks_needed(upper, 2 * margin, margin) if upper else least
     fewest = replace(plan, rounds=_LEAST_ROUNDS)
     affordable = int(_SHARE * time_s / fewest.cost_s(instances))
@@ -130,7 +129,7 @@ def _freeze(
 def _measure(
     ready: Calibrated, phase: Phase, title: str, *, arms: Sequence[Arm], plan: BlockPlan, done: int
 ) -> None:
-    """Run the blocks of these arms, of which so many are in the record."""
+    """Run the missing blocks of these arms."""
     bench = ready.bench
     ablation = bench.store.record().ablation
     assert ablation is not None  # noqa: S101 - frozen before the first block
@@ -146,7 +145,7 @@ def _measure(
             plan=plan,
             mode=bench.goals.mode,
             rate_per_s=ready.calibration.rate_per_s,
-            # A change without which the load fails must not spoil the block for the others.
+            # If the load fails without one change, the block must still count for the others.
             needs_all=False,
             seek=bench.goals.seek,
         )

@@ -1,6 +1,6 @@
-"""The bench: ports and fixed choices that all phases share.
+"""The bench: ports and fixed choices for all phases.
 
-Every phase is a function of a bench and of what the phases before it found.
+Every phase is a function of a bench and of the results of earlier phases.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from tuner.store.store import Store
 from tuner.workload.workload import Workload
 
 MakeInstance = Callable[[str, Configuration, int], InstanceSpec]
-"""(label, configuration, port) → what the host must start."""
+"""(label, configuration, port) → instance to start."""
 
 
 ReadLog = Callable[[str], bytes]
-"""From the absolute path of a log on the target to its last lines; none: nothing is there."""
+"""Absolute path of a log on the target → its last lines; empty for a missing log."""
 
 
 class Progress(Protocol):
-    """A listener for the progress of phases; the edge decides how it looks."""
+    """A listener for the progress of phases."""
 
     def phase(self, title: str, expected_s: float) -> None:
-        """A phase begins, and takes about so long."""
+        """A phase begins; ``expected_s`` is its approximate duration."""
         ...
 
     def step(self, text: str, left_s: float) -> None:
-        """Something happened; about so much of the phase is left."""
+        """A step of the phase ended; ``left_s`` is its approximate remainder."""
         ...
 
     def note(self, text: str) -> None:
-        """Something the user should know."""
+        """Show a note to the user."""
         ...
 
     def window(self, text: str) -> None:
@@ -54,7 +54,7 @@ class Progress(Protocol):
 
 
 class Silence:
-    """Progress that nobody watches."""
+    """A listener that ignores all progress."""
 
     def phase(self, title: str, expected_s: float) -> None:
         """Implement ``Progress.phase``."""
@@ -73,12 +73,12 @@ class Silence:
 
 
 def at_once(_: float) -> None:
-    """A pause of no length, for hosts whose time is not ours."""
+    """Return at once; the pause for simulated hosts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The ports and the choices that hold for the whole study."""
+    """The ports and the fixed choices of a study."""
 
     deployer: Deployer
     generator: LoadGenerator
@@ -87,34 +87,34 @@ class Bench:
     baseline: Configuration
     make_instance: MakeInstance
     describe: Callable[[Configuration], ConfigurationRecord]
-    """A configuration with its text as it would be exported."""
+    """Returns a configuration with its exported text."""
     free_ports: Callable[[int], Sequence[int]]
-    """So many free ports on the target."""
+    """Returns a number of free ports on the target."""
     workload: Workload
     goals: Goals
     rule: StallRule | None
     gates: Gates
     seed: int
     clock: Callable[[], float]
-    """Unix time in seconds, as the store has it."""
+    """Unix time, seconds; the store's clock."""
     pause: Callable[[float], None] = at_once
-    """Waits so many seconds for a host that does not answer; by default not at all."""
+    """Waits some seconds for a host that does not answer; by default not at all."""
     beside: tuple[Configuration, ...] = ()
-    """Further baselines, which the confirmation measures beside the first one."""
+    """Further baselines in the confirmation."""
     read_counters: ReadCounters | None = None
-    """Reads what the kernel counts of processes and host; None where it cannot be read."""
+    """Reads the kernel's counters of processes and host; None if unreadable."""
     read_log: ReadLog | None = None
-    """Reads what a server says of failed requests; None where it cannot be read."""
+    """Reads a server's log of failed requests; None if unreadable."""
     backend_pids: tuple[int, ...] = ()
-    """Processes of the workload's backend, as far as they are on this machine."""
+    """Processes of the workload's backend on this machine."""
     exclusive: bool = False
-    """True if only one instance can live at a time, since each has the whole host to itself."""
+    """True if only one instance can run at a time, because each needs the whole host."""
     deaths: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
-    """By configuration, the deployments in which its server ended without being asked to."""
+    """Deployments in which a server ended unexpectedly, by configuration."""
     address: str = "127.0.0.1"
-    """Address of the instances as the generator reaches them."""
+    """Address of the instances for the generator."""
 
     @property
     def objective(self) -> Objective:
-        """The objective; of two, the first."""
+        """The only or first objective."""
         return self.goals.first

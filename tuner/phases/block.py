@@ -1,7 +1,7 @@
-"""One block: deploy its instances side by side, measure them in random order, keep every window.
+"""One block: deploy its instances side by side, measure them in random order, store every window.
 
-Where only one instance can live at a time (settings of the whole host are part of what is
-measured), each is started anew for each of its windows, in random order all the same.
+If only one instance can run at a time (with settings of the whole host), each is started anew for
+each of its windows, also in random order.
 
 A block is a randomised complete block: every round measures every instance once, in an order
 drawn from the study's seed and the block's number, so that the comparison of instances within a
@@ -47,24 +47,24 @@ from tuner.stats.words import p_in_words
 from tuner.store.several_hosts import LEASE_S
 
 Drop = Callable[[Sequence[Measurement]], Mapping[str, str]]
-"""From the windows so far to the instances that leave the block, with the reason."""
+"""Windows so far → instances that leave the block, with the reason."""
 
 
 class InvalidBlockError(HostError):
-    """A block was never valid, however often it was repeated."""
+    """A block that was not valid in any attempt."""
 
 
 UNEQUAL_STALLS = 0.01
-"""Level at which stalls that depend on the arm make a block invalid."""
+"""Level of the test for stalls that depend on the arm, which make a block invalid."""
 MOST_REPEATS = 3
-"""Times that a block is tried before the study gives up on its host."""
+"""Attempts for a block before the study gives up."""
 FIRST_PAUSE_S = 5.0
-"""Before a block begins again on a host that did not answer; four times as long the next time."""
+"""First pause before repeating a block on a silent host; each later one is four times longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One instance that a block is to hold."""
+    """One planned instance of a block."""
 
     label: str
     configuration: Configuration
@@ -88,9 +88,9 @@ class BlockSpec:
     would need more than a quarter of its rounds again is invalid.
     """
     seek: Constraint | None = None
-    """The latency limit whose highest rate is sought; ``rate_per_s`` is where every arm begins."""
+    """The latency limit of a capacity search; ``rate_per_s`` is then each arm's first rate."""
     may_lack: frozenset[str] = frozenset()
-    """Labels of arms that a block may lack although it needs all: the server may refuse them."""
+    """Labels of arms that may be missing even so, because the server may refuse them."""
 
     @property
     def spare_rounds(self) -> int:
@@ -99,17 +99,17 @@ class BlockSpec:
 
 
 def keep_all(_: Sequence[Measurement]) -> Mapping[str, str]:
-    """Return the drop rule of blocks whose instances all stay to the end."""
+    """Return no instances to drop: the rule of blocks that keep all."""
     return {}
 
 
 def run_block(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) -> Block:
-    """Run a block once and keep it in the record, whatever becomes of it.
+    """Run a block once, and store it in the record with any outcome.
 
     Raises:
         Interrupted: the user stopped; the block's windows so far are in the record.
         HostError, InstrumentError: the block could not be run at all.
-        LeaseLostError: another worker took the block for abandoned.
+        LeaseLostError: another worker took over the block.
         ClaimedError: another worker measures one of its trials.
     """
     plan = spec.plan
@@ -130,7 +130,7 @@ def run_block(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) -> Block:
             run.close("failed", "interrupted")
         raise
     except LeaseLostError:
-        # It was ended by another worker, with the windows that it had by then.
+        # Another worker ended it with its windows so far.
         raise
     except (HostError, InstrumentError) as error:
         run.close("failed", str(error))
@@ -139,7 +139,7 @@ def run_block(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) -> Block:
 
 
 def repeat_until_complete(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) -> Block:
-    """Run a block, and again while it fails for a reason that is not the configurations'.
+    """Run a block, and repeat it while it fails for reasons other than the configurations.
 
     Raises:
         HostError, InstrumentError: it failed ``MOST_REPEATS`` times.
@@ -166,7 +166,7 @@ def repeat_until_complete(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) 
 
 
 def wait_out(bench: Bench, failure: Exception | None, attempt: int) -> None:
-    """Give a host that does not answer the time to come back, longer at every attempt."""
+    """Wait for a silent host, longer at every attempt."""
     if isinstance(failure, UnreachableError):
         pause_s = FIRST_PAUSE_S * 4 ** (attempt - 1)
         bench.progress.note(f"waiting {pause_s:.0f} s for the host")
@@ -187,11 +187,11 @@ class _Run:
         """Error log of each instance."""
         self._endpoints: list[Endpoint] = []
         self._alone: dict[str, tuple[InstanceSpec, int]] = {}
-        """Instance that a window switches to, with its port, where only one can live."""
+        """Instance and port for each label, if only one can run at a time."""
         self._windows: list[Measurement] = []
         self._stopped = False
         self._dead = ""
-        """Why the block cannot go on: a server ended, and not by its configuration's fault."""
+        """Why the block cannot continue: a server ended, not due to its configuration."""
         self._watch = Watch(bench.read_counters, bench.generator, bench.backend_pids)
 
     def deploy(self) -> None:
@@ -211,7 +211,7 @@ class _Run:
             self._begun(states[spec.instance], port)
 
     def _begun(self, state: InstanceState, port: int) -> Endpoint | None:
-        """Note what became of an instance; where it answers, if it lives."""
+        """Record the state of an instance; return its endpoint if it is live."""
         label = state.instance
         self._instances[label] = replace(
             self._instances[label], state=state.state, message=state.message
@@ -239,7 +239,7 @@ class _Run:
             self._run(tuple(window for round_ in rounds for window in round_))
             return
         for round_ in rounds:
-            # The next rates follow from the windows so far, so every round is a plan of its own.
+            # The next rates depend on earlier windows, so every round is a separate plan.
             self._run(self._at_next_rates(round_, self._spec.seek))
             if self._stopped:
                 return
@@ -255,7 +255,7 @@ class _Run:
                 self._run_alone(window)
 
     def _run_alone(self, window: WindowSpec) -> None:
-        """One window of an instance that has the host to itself, and was started for it."""
+        """Measure one window of an instance that is started alone for it."""
         spec, port = self._alone[window.instance]
         endpoint = self._begun(self._bench.deployer.switch(spec), port)
         if endpoint is not None:
@@ -269,7 +269,7 @@ class _Run:
         """Return one round in random order; all its windows share the arrival schedule's seed.
 
         Common random numbers (Law, Simulation Modeling and Analysis, ch. 11): within a round
-        every instance is offered the very same arrivals.
+        every instance gets the same arrivals.
         """
         spec = self._spec
         fresh = round_ == 0 or spec.seek is not None or self._bench.exclusive
@@ -290,7 +290,7 @@ class _Run:
     def _at_next_rates(
         self, round_: Sequence[WindowSpec], slo: Constraint
     ) -> tuple[WindowSpec, ...]:
-        """A round in which each instance that is still there is offered its own next rate."""
+        """Return a round with the next rate of each remaining instance."""
         return tuple(
             replace(
                 window,
@@ -311,7 +311,7 @@ class _Run:
         return answer
 
     def _after_alone(self, raw: RawWindow) -> Next:
-        """As after others; but who leaves now is no instance of this plan, which is at its end."""
+        """Judge the only window of a plan; instances that leave are not in this plan."""
         self._after(raw)
         return Next()
 
@@ -320,7 +320,7 @@ class _Run:
         window = replace(window, resources=used)
         if not window.valid:
             waited = core_wait.reason(window)
-            more = (*self._said(window), *([waited] if waited else []))
+            more = (*self._log_excerpt(window), *([waited] if waited else []))
             window = replace(window, invalid=(*window.invalid, *more))
         window = self._survived(window)
         self._windows.append(window)
@@ -343,10 +343,10 @@ class _Run:
         return Next(drop=tuple(leaving), stop=self._stopped)
 
     def _survived(self, window: Measurement) -> Measurement:
-        """Return the window, invalid if the server's processes did not live through it.
+        """Return the window, invalid if one of the server's processes ended in it.
 
-        What ends a server is taken for the host's fault: somebody killed it, or memory ran out. A
-        configuration whose server ends in a second deployment too is a bad one.
+        The end of a server counts as the host's fault at first: a kill, or a lack of memory. After
+        an end in a second deployment the configuration counts as bad.
         """
         words = self._ended(window)
         if not words:
@@ -362,7 +362,7 @@ class _Run:
         return replace(window, invalid=(words, *window.invalid), bad=False)
 
     def _ended(self, window: Measurement) -> str:
-        """Return what became of the server during the window; empty if it lives."""
+        """Return how the server ended during the window; empty if it is running."""
         ended = self._watch.ended(window.instance)
         log, read = self._logs.get(window.instance), self._bench.read_log
         tail = read(log) if ended and log and read else b""
@@ -372,13 +372,13 @@ class _Run:
                 return f"the server's process {pid} was ended by {_name_of(number)} in the window"
         if self._watch.is_dead(window.instance):
             return f"the server's main process {ended[0]} is gone: killed, or crashed"
-        # A child may end by itself, as Nginx's cache loader does.
+        # A child may end normally, such as Nginx's cache loader.
         if ended and not window.valid:
             return f"the server's process {ended[0]} ended in the window"
         return ""
 
-    def _said(self, window: Measurement) -> tuple[str, ...]:
-        """Return the server's own words about failed requests: one more reason, or none."""
+    def _log_excerpt(self, window: Measurement) -> tuple[str, ...]:
+        """Return the server's messages about failed requests as a further reason, if any."""
         log, read = self._logs.get(window.instance), self._bench.read_log
         if log is None or read is None or window.valid or not (window.errors or window.bad):
             return ()
@@ -387,13 +387,13 @@ class _Run:
 
     @property
     def _staying(self) -> frozenset[str]:
-        """Labels of the instances that live, or will, and have not left."""
+        """Return labels of the instances that run, or will, and have not left."""
         return frozenset(
             i.instance for i in self._instances.values() if i.state in ("planned", "live")
         )
 
     def _enough(self) -> bool:
-        """Return whether the rounds are all there, or can no longer be."""
+        """Return whether all rounds are complete, or cannot be completed."""
         last = self._windows[-1].round
         there = {window.instance for window in self._windows if window.round == last}
         if not self._spec.needs_all or not self._staying <= there:
@@ -403,7 +403,7 @@ class _Run:
         return good >= self._spec.plan.rounds or rounds - good > self._spec.spare_rounds
 
     def _good_rounds(self) -> int:
-        """Rounds in which every window is valid, of the instances that stay to the end."""
+        """Return the number of rounds with valid windows of all remaining instances."""
         staying = self._staying
         windows = [window for window in self._windows if window.instance in staying]
         bad = {window.round for window in windows if not window.valid}
@@ -411,7 +411,7 @@ class _Run:
         return sum(count == len(staying) and round_ not in bad for round_, count in done.items())
 
     def outcome(self) -> tuple[BlockState, str]:
-        """State and reason by the validity rule."""
+        """Return state and reason by the validity rule."""
         staying = self._staying
         wrong = [w for w in self._windows if not w.valid and w.instance in staying]
         problem = self._lacking() or self._dead
@@ -429,7 +429,7 @@ class _Run:
         return "complete", ""
 
     def _lacking(self) -> str:
-        """Why a block that needs all its arms has to do without one; empty if it has them."""
+        """Return why a block lacks a required arm; empty if it has all."""
         if not self._spec.needs_all:
             return ""
         refused = (
@@ -440,9 +440,10 @@ class _Run:
         return next(refused, "")
 
     def _unequal_stalls(self) -> str:
-        """Why the stall rule's shares speak against the block: they depend on the arm.
+        """Return why the stall rule makes the block invalid: its shares depend on the arm.
 
-        Only where every arm stays to the end. At 1 %, since an innocent block costs its repetition.
+        It applies only if all arms stay. The level is 1 %, because a false alarm costs a
+        repetition.
         """
         if not self._spec.needs_all or self._bench.rule is None:
             return ""
@@ -484,7 +485,7 @@ class _Run:
 
 
 def _name_of(number: int) -> str:
-    """Return a signal's name; its number where this machine has none."""
+    """Return a signal's name, or its number if it has none here."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -492,7 +493,7 @@ def _name_of(number: int) -> str:
 
 
 def _stalled(windows: Sequence[Measurement]) -> str:
-    """Return the share that stalls touched so far, in words; empty if none."""
+    """Return the share of requests touched by stalls so far, in words; empty if 0."""
     offered = sum(window.raw.count for window in windows)
     touched = sum(window.excluded_share * window.raw.count for window in windows)
     return f", stalls touched {touched / offered:.1%} of the requests" if touched else ""

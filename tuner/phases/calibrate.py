@@ -25,11 +25,11 @@ from tuner.stats.power import PooledSigma, blocks_needed, minimum_detectable_eff
 from tuner.stats.race import neighbour_correlation
 
 LOAD_SHARE = 0.7
-"""Offered rate as a share of the baseline's capacity: busy, and clear of the cliff."""
+"""Offered rate as a share of the baseline's capacity: busy, but not near saturation."""
 OTHER_LOAD_SHARES = (0.5, 0.85)
-"""Reported beside it, because p99 near saturation is a cliff."""
+"""Further load points in the report, because p99 rises steeply near saturation."""
 _DEAREST = Overhead(deploy_s=4.0, gap_s=0.05, switch_s=15.0)
-"""More than Ansible and SSH need on a controller that is not overloaded."""
+"""Upper limits, above those of Ansible and SSH on a controller without overload."""
 _LOWERED = ", lowered because the baseline was not steady there"
 
 
@@ -37,8 +37,8 @@ _LOWERED = ", lowered because the baseline was not steady there"
 class Capacity:
     """Closed-loop throughput of one configuration.
 
-    The lowest of several windows: on a shared host the speed of a core changes from second to
-    second, and a load point near what it does at best is beyond what it does at times.
+    It is the lowest of several windows: on a shared host a core's speed changes by the second, and
+    a load point near its best would exceed its capacity at other times.
     """
 
     per_s: float
@@ -47,7 +47,7 @@ class Capacity:
 
     @classmethod
     def of(cls, windows: Iterable[Measurement], server_cores: int) -> Capacity | None:
-        """Return the capacity that windows in a closed loop show; None if nothing was answered."""
+        """Return the capacity from windows in a closed loop; None without answers."""
         valid = [window for window in windows if window.valid]
         per_s = min((window.completed_per_s for window in valid), default=0.0)
         return cls(per_s, generator_is_limit(valid, server_cores)) if per_s > 0 else None
@@ -57,7 +57,7 @@ def measure_capacity(bench: Bench, baseline: Configuration, server_cores: int) -
     """Saturate the baseline in a closed loop, in a few short windows.
 
     Raises:
-        InstrumentError: a window holds no answer.
+        InstrumentError: a window has no answers.
     """
     spec = BlockSpec(
         phase="capacity",
@@ -76,15 +76,15 @@ def measure_capacity(bench: Bench, baseline: Configuration, server_cores: int) -
 
 
 def overhead(record: Record, *, exclusive: bool = False) -> Overhead:
-    """Return the cost of deployments and gaps, from this host's first block or typical.
+    """Return the cost of deployments and gaps, from this host's first block or typical values.
 
-    By differences within each clock, since windows are told by the generator's. At most
-    ``_DEAREST``: one block that was disturbed shall not make all others long, and a gap of the
-    closed loop is a long one, since its window holds more samples than most.
+    It uses differences within each clock, because windows have the generator's. It is limited by
+    ``_DEAREST``, so that one disturbed block does not make all others long, and because gaps of a
+    closed loop are long, with more samples than most windows.
 
     Args:
-        record: of the study.
-        exclusive: whether one instance is live at a time, so that each gap is a switch.
+        record: record of the study.
+        exclusive: whether one instance runs at a time, so that each gap is a switch.
     """
     blocks = [b for b in record.blocks if b.phase == "capacity" and b.host == record.here]
     for block in blocks:
@@ -110,10 +110,10 @@ def _within(value: float, most: float) -> float:
 
 
 def load_point(capacity: Capacity, rate_per_s: float | None) -> tuple[float, str]:
-    """Return the offered rate of the study and where it comes from, in words.
+    """Return the offered rate of the study with its source, in words.
 
     Raises:
-        InstrumentError: the capacity is so small that nothing can be measured.
+        InstrumentError: the capacity is too small to measure.
     """
     if rate_per_s is not None:
         share = rate_per_s / capacity.per_s
@@ -127,13 +127,13 @@ def load_point(capacity: Capacity, rate_per_s: float | None) -> tuple[float, str
 
 
 def lower(load: tuple[float, str]) -> tuple[float, str]:
-    """The next load point to try when the baseline does not hold this one in an open loop."""
+    """Return the next lower load point, if the baseline cannot hold this one in an open loop."""
     rate, source = load
     return _round(0.8 * rate), source.removesuffix(_LOWERED) + _LOWERED
 
 
 class UnsteadyError(InvalidBlockError):
-    """Identical instances differ so much at this load that the study could not see its effect."""
+    """Identical instances that differ too much at this load to detect the wanted effect."""
 
 
 def run_aa(
@@ -144,15 +144,14 @@ def run_aa(
     *,
     sigma_limit: float = math.inf,
 ) -> list[Block]:
-    """Return blocks of identical instances, along the very path that the candidates will take.
+    """Measure blocks of identical instances, in the same way as candidates.
 
     Args:
-        sigma_limit: largest noise of a block's difference to go on with, judged by the windows
-            of the first block.
+        sigma_limit: largest acceptable noise of a block's difference, judged by the first block.
 
     Raises:
-        InvalidBlockError: the baseline does not hold this rate here.
-        UnsteadyError: it does, but unsteadily: the load point is on the cliff of this host.
+        InvalidBlockError: the baseline cannot hold this rate here.
+        UnsteadyError: it holds the rate unsteadily, too close to saturation.
     """
     labels = [BASELINE, *(f"twin{i}" for i in range(1, plan.aa_instances))]
     cost_s = plan.aa.cost_s(len(labels))
@@ -183,11 +182,11 @@ def run_aa(
 
 
 def expected_sigma(bench: Bench, block: Block) -> float:
-    """The noise of a block's difference to be expected from the spread of one block's windows.
+    """Return the expected noise of a block's difference, from the windows of one block.
 
     The standard deviation of the pseudomedian of R rounds, √(π/3)·s/√R, with s from the median
-    absolute deviation of the differences of windows that share a round, which a few disturbed ones
-    do not move. 0 for a capacity, of which one block tells no spread.
+    absolute deviation of differences within rounds, which a few disturbed ones do not move. 0 for a
+    capacity, which has no spread within one block.
     """
     if bench.objective.slo:
         return 0.0
@@ -214,10 +213,10 @@ def calibration(
     plan: StudyPlan,
     design: Design = FIXED,
 ) -> Calibration:
-    """Noise, margin and minimum detectable effect from the A/A blocks.
+    """Return noise, margin and minimum detectable effect from the A/A blocks.
 
     Raises:
-        HostError: identical configurations differ so much that nothing can be decided here.
+        HostError: identical configurations differ too much for any decision.
     """
     noises = [aa_differences(blocks, objective) for objective in bench.goals.objectives]
     sigmas = [pooled_sigma(differences) for differences in noises]
@@ -258,7 +257,7 @@ def calibration(
 
 
 def aa_differences(blocks: Sequence[Block], objective: Objective) -> list[list[list[float]]]:
-    """Log ratios of each two instances of every A/A block; see ``pooled_sigma``.
+    """Return log ratios of each two instances of every A/A block; see ``pooled_sigma``.
 
     Raises:
         InstrumentError: an instance has no figure.
@@ -287,10 +286,10 @@ def planned_blocks(
     plan: StudyPlan,
     design: Design = FIXED,
 ) -> int:
-    """Return blocks of the confirmation: enough at the upper limit of the noise, if time allows.
+    """Return the blocks of the confirmation: enough for the noise's upper limit if time allows.
 
-    Of two objectives the noisier one decides, and one block more is the least. In always-valid
-    mode it is the most that the confirmation may take.
+    With two objectives the noisier one decides, and the minimum is one block higher. In
+    always-valid mode the number is a maximum.
     """
     least = design.least_of(len(sigmas))
     limit = max(least, budget.confirm_blocks(plan, design))
@@ -304,10 +303,10 @@ def planned_blocks(
 def limit_point(
     bench: Bench, baseline: Configuration, slo: Constraint, start_per_s: float, plan: StudyPlan
 ) -> tuple[float, str]:
-    """Return the rate at which the baseline just meets a latency limit, where every arm starts.
+    """Return the rate at which the baseline just meets a latency limit, the start of every arm.
 
     Raises:
-        HostError: it meets the limit at none of the rates tried.
+        HostError: it meets the limit at no tried rate.
     """
     spec = BlockSpec(
         phase="capacity",
@@ -326,7 +325,7 @@ def limit_point(
     if found is None or all(point.excess > 0 for point in seen):
         lowest = min(windows, key=lambda w: w.rate_per_s)
         raise HostError(
-            f"the baseline does not meet {slo.text} at any of the rates tried: at"
+            f"the baseline does not meet {slo.text} at any tried rate: at"
             f" {lowest.rate_per_s:,.0f}/s it has {slo.metric.value(lowest):,.0f} µs; allow a longer"
             " one by --slo, or begin lower by --rate"
         )
@@ -334,6 +333,6 @@ def limit_point(
 
 
 def _round(rate: float) -> float:
-    """Return two significant digits, so that the figure can be said and offered again."""
+    """Return two significant digits, for a figure that is easy to repeat."""
     digits = max(0, math.floor(math.log10(rate)) - 1) if rate >= 1 else 0
     return float(round(rate, -digits))

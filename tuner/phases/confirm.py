@@ -22,9 +22,9 @@ from tuner.stats.verdict import decision_margin
 
 CANDIDATE = "candidate"
 BESIDE = "beside"
-"""Label of a further baseline, with its place behind it."""
+"""Label prefix of a further baseline, before its number."""
 MOST_INVALID = 0.10
-"""Share of invalid blocks above which the confirmation is inconclusive whatever it found."""
+"""Share of invalid blocks above which the confirmation is always inconclusive."""
 
 
 def freeze(
@@ -36,14 +36,14 @@ def freeze(
     blocks: int,
     design: Design = FIXED,
 ) -> Protocol:
-    """Fix everything that the verdict will depend on, before the first block.
+    """Fix everything that the verdict depends on, before the first block.
 
     Args:
         candidates: the finalists, the search's winner first.
-        blocks: how many will be run; in always-valid mode at most.
+        blocks: number of blocks; a maximum in always-valid mode.
 
     Returns:
-        The protocol with the hash of its content; it is in the record from here on.
+        The protocol with the hash of its content, stored in the record.
     """
     protocol = Protocol(
         frozen_unix_s=bench.clock(),
@@ -76,10 +76,10 @@ def freeze(
 
 
 def _rho(calibration: Calibration, blocks: int, design: Design) -> float | None:
-    """Return the always-valid test's parameter, at its best where the fixed design would end."""
+    """Return the always-valid test's parameter, optimal at the length of the fixed design."""
     if not design.sequential:
         return None
-    # Where calibration saw no noise at all, any positive figure serves.
+    # Without noise in the calibration any positive figure works.
     sigma = max(calibration.sigma_d, 1e-4)
     return tuned_rho(sigma, design.worth(blocks), design.level)
 
@@ -92,12 +92,11 @@ def run_confirmation(
 ) -> None:
     """Measure the blocks of the protocol; an invalid one is logged and repeated whole.
 
-    Stops early where the protocol is always-valid and the claim is safe, or when more blocks were
-    invalid than the validity rule allows: the verdict is then inconclusive, whatever more blocks
-    would say.
+    It stops early if the protocol is always-valid and the claim is safe, or if more blocks are
+    invalid than the validity rule allows: the verdict is then inconclusive in any case.
 
     Raises:
-        HostError, InstrumentError: the host or the generator fails again and again.
+        HostError, InstrumentError: the host or the generator fails repeatedly.
     """
     arms, beside = _arms(bench, candidates)
     # As frozen: what a deployment costs, and so the plan, may differ where hosts share the study.
@@ -148,9 +147,9 @@ def run_confirmation(
 def _arms(
     bench: Bench, candidates: Sequence[Configuration]
 ) -> tuple[tuple[Arm, ...], frozenset[str]]:
-    """Return the arms of a block, and the labels of the further baselines among them.
+    """Return the arms of a block, and the labels of further baselines.
 
-    A further baseline that is one of the candidates is there already.
+    A further baseline that equals a candidate is not added again.
     """
     labels = [CANDIDATE, *(f"{CANDIDATE}{place}" for place in range(2, len(candidates) + 1))]
     arms = [Arm(BASELINE, bench.baseline)]
@@ -162,13 +161,13 @@ def _arms(
 
 
 def _failing(windows: Sequence[Measurement], beside: frozenset[str]) -> Mapping[str, str]:
-    """Further baselines that fail the load: they leave the block, which is the others' claim."""
+    """Return further baselines that fail the load; they leave the block to the other arms."""
     failing = (w for w in windows if w.bad and w.instance in beside)
     return {window.instance: "; ".join(window.invalid) for window in failing}
 
 
 def _is_safe(bench: Bench, record: Record) -> bool:
-    """Return whether the always-valid test lets the confirmation end; report it if so."""
+    """Return whether the always-valid test allows an end, and report it if so."""
     found = tally_of(record, bench.objective)
     if found.decided and found.verdict:
         bench.progress.note(f"the claim is safe after {found.blocks} blocks: {found.verdict.kind}")
@@ -176,16 +175,16 @@ def _is_safe(bench: Bench, record: Record) -> bool:
 
 
 def allowed_invalid(blocks: int) -> int:
-    """Invalid blocks that a confirmation of so many may have: a tenth, and two for small ones."""
+    """Return the allowed number of invalid blocks: a tenth, and at least two."""
     return max(2, round(MOST_INVALID * blocks))
 
 
 def run_load_points(
     bench: Bench, candidate: Configuration, calibration: Calibration, plan: StudyPlan
 ) -> None:
-    """Both arms at other shares of the capacity: how the figure moves towards the cliff.
+    """Measure both arms at other shares of the capacity, towards saturation.
 
-    One block each: a look, not a claim. A block that fails is left out and said so.
+    Each has one block, which is a look and not a claim. A failed block is left out with a note.
     """
     if not plan.points:
         return
@@ -204,7 +203,7 @@ def run_load_points(
             needs_all=False,
         )
         rule = bench.rule.at(share) if bench.rule else None
-        # At a lower rate the same windows hold fewer requests.
+        # At a lower rate the same windows have fewer requests.
         held = int(spec.rate_per_s * spec.plan.window_s / STALL_ALLOWANCE)
         gates = replace(bench.gates, samples_needed=min(bench.gates.samples_needed, held))
         try:

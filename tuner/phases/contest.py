@@ -1,4 +1,4 @@
-"""Several arms in common blocks: what each can do at most, then all of them at one rate."""
+"""Several arms in common blocks: the capacity of each, then all at one rate."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ CAPACITY = BlockPlan(rounds=3, window_s=0.5, first_warmup_s=0.4, warmup_s=0.1)
 
 @dataclass(frozen=True, slots=True)
 class Capacities:
-    """Closed-loop throughput of the arms that the server accepts, by label."""
+    """Closed-loop throughput of the accepted arms, by label."""
 
     per_s: dict[str, float]
     generator_bound: tuple[str, ...]
-    """Arms that can do more: the generator was the limit."""
+    """Arms with a higher capacity, because the generator was the limit."""
     refused: dict[str, str]
-    """The server's words, of arms that it does not accept."""
+    """The server's messages for refused arms, by label."""
 
 
 def measure_capacities(bench: Bench, arms: Sequence[Arm], server_cores: int) -> Capacities:
@@ -42,7 +42,7 @@ def measure_capacities(bench: Bench, arms: Sequence[Arm], server_cores: int) -> 
 
     Raises:
         HostError: no arm is accepted, or none answers.
-        InstrumentError: the generator failed again and again.
+        InstrumentError: the generator failed repeatedly.
     """
     bench.progress.phase("capacity of every arm", block_cost_s(CAPACITY, len(arms)))
     spec = BlockSpec(
@@ -54,7 +54,7 @@ def measure_capacities(bench: Bench, arms: Sequence[Arm], server_cores: int) -> 
         rate_per_s=0.0,
         needs_all=False,
     )
-    # Answers that fail are a figure here, and no reason to measure again.
+    # Failed answers are a result here, and not a reason to repeat.
     gates = replace(SATURATION_GATES, error_share=1.0, samples_needed=1)
     block = repeat_until_complete(replace(bench, gates=gates, rule=None), spec)
     per_s: dict[str, float] = {}
@@ -76,12 +76,12 @@ def measure_capacities(bench: Bench, arms: Sequence[Arm], server_cores: int) -> 
 
 
 def quick_calibration(bench: Bench, spec: StudySpec) -> Calibrated:
-    """Load point and noise, for a search that another phase judges: two A/A blocks.
+    """Calibrate with two A/A blocks, for a search that another phase judges.
 
-    Taken from the record where they are in it.
+    Existing results are taken from the record.
 
     Raises:
-        HostError, InstrumentError: nothing can be measured here, or no difference can be seen.
+        HostError, InstrumentError: no measurement is possible here, or no difference is detectable.
     """
     known = bench.store.record().calibration
     if known is not None:
@@ -102,16 +102,16 @@ def quick_calibration(bench: Bench, spec: StudySpec) -> Calibrated:
 def run_contest(
     bench: Bench, arms: Sequence[Arm], plan: ContestPlan, rate_per_s: float, utilisation: float
 ) -> bool:
-    """Measure the planned blocks that the record lacks; an invalid one is repeated whole.
+    """Measure the missing planned blocks, and repeat invalid ones.
 
-    That an arm does not serve the rate is a finding, not a fault: its windows count, with the age
-    that unanswered requests reached. Ends early when too many blocks were invalid.
+    An arm that does not serve the rate is a finding, not a fault: its windows count, with the age
+    of unanswered requests. The phase ends early after too many invalid blocks.
 
     Returns:
-        Whether all blocks are there.
+        Whether all blocks are complete.
 
     Raises:
-        HostError, InstrumentError: the host or the generator fails again and again.
+        HostError, InstrumentError: the host or the generator fails repeatedly.
     """
     cost_s = block_cost_s(plan.block, len(arms))
     measured = {block.index for block in complete(bench.store.record().blocks)}

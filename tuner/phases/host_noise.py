@@ -22,23 +22,23 @@ from tuner.record.model import Block
 from tuner.stats.power import pooled_sigma
 
 _TWINS = 3
-"""Identical instances beside the baseline."""
+"""Identical instances in addition to the baseline."""
 _ROUNDS = 5
 _WINDOW_S = 0.5
 _ATTEMPTS = 2
-"""Load points that are tried."""
+"""Attempts at lower load points."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostNoise:
-    """The noise that a study of a given length would meet, estimated in seconds."""
+    """The noise that a study of a given length would have, estimated in seconds."""
 
     sigma_d: float
     """Noise of a block's difference in such a study, in ln units."""
     rate_per_s: float
-    """Offered rate at which it was measured."""
+    """Offered rate of the measurement."""
     touched_share: float
-    """Share of the requests that stalls touched."""
+    """Share of requests touched by stalls."""
 
 
 def measure_noise(bench: Bench, server_cores: int, time_s: float) -> HostNoise:
@@ -49,12 +49,12 @@ def measure_noise(bench: Bench, server_cores: int, time_s: float) -> HostNoise:
     measurement has fewer windows than one of a study, so the second part is reduced accordingly.
 
     Args:
-        bench: with the baseline that is to be measured.
+        bench: bench with the baseline.
         server_cores: number of the server's cores.
-        time_s: length of the study whose blocks the noise is scaled to.
+        time_s: length of the study, for the size of its blocks.
 
     Raises:
-        HostError: no block was valid at any of the load points tried.
+        HostError: no block was valid at any tried load point.
         InstrumentError: the generator failed.
     """
     saturated = replace(bench, gates=SATURATION_GATES)

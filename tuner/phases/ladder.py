@@ -22,15 +22,15 @@ _MOST_FAILURES = 3
 def run_ladder(
     bench: Bench, arms: Sequence[Arm], rates_per_s: Sequence[float], passes: int, plan: BlockPlan
 ) -> None:
-    """Offer every rate in each pass, the rates of a pass in an order drawn from the study's seed.
+    """Offer every rate in each pass, in a random order from the study's seed.
 
-    What the record holds already is not measured again, unless it was cut short.
+    Complete blocks in the record are not measured again.
 
-    One stall rule for all rates, since a rule that followed the rate would leave out more at some
-    than at others. A block that fails is left out and said so: its rate has the other passes.
+    All rates have the same stall rule, because one that depends on the rate would exclude more at
+    some rates. A failed block is left out with a note; its rate has the other passes.
 
     Raises:
-        HostError, InstrumentError: the host or the generator fails again and again.
+        HostError, InstrumentError: the host or the generator fails repeatedly.
     """
     count = len(rates_per_s) * passes
     cost_s = block_cost_s(plan, len(arms))
@@ -77,5 +77,5 @@ def run_ladder(
 
 
 def _has_ended(block: Block) -> bool:
-    """Return whether a block came to its end, well or not."""
+    """Return whether a block has ended, successfully or not."""
     return block.state in {"complete", "invalid"}

@@ -24,7 +24,7 @@ class Measured:
 
 
 def measure_one(bench: Bench, spec: StudySpec) -> Measured:
-    """Capacity, load point, then one block of windows.
+    """Measure the capacity, then one block of windows at the load point.
 
     With a latency limit the load point is the highest rate that meets it.
     """

@@ -1,4 +1,4 @@
-"""A protocol is sealed before its first block: the record shows what was fixed."""
+"""The seal of a protocol before its first block, which proves what was fixed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _P = TypeVar("_P", Protocol, AblationProtocol)
 
 
 def sealed(protocol: _P) -> _P:
-    """The protocol with its digest: of the canonical JSON of all but the digest and the time."""
+    """Return the protocol with the digest of its canonical JSON, without digest and time."""
     content = msgspec.to_builtins(protocol)
     del content["frozen_unix_s"], content["digest"]
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))

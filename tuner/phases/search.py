@@ -1,7 +1,7 @@
 """The search: blocks of proposals, each with the baseline, until its time is over.
 
-Its figures choose what is confirmed. They are never claims: the best of many noisy figures is
-better than the truth (the winner's curse).
+Its figures choose the candidate of the confirmation. They are never claims: the best of many noisy
+figures is better than the truth (the winner's curse).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from tuner.space.space import Space
 from tuner.stats.race import drop_allowance, is_hopeless
 
 _FINAL_SHARE = 0.25
-"""Last part of the search's time, which goes to looking again at the best."""
+"""Last part of the search's time, for further looks at the best."""
 _NEW_SHARE = 0.5
-"""Least share of a block's slots that goes to new proposals before the final part."""
+"""Least share of a block's slots for new proposals before the final part."""
 
 _LEAST_NOISE = 0.01
 """Least noise of a look that the surrogate assumes, ln units."""
@@ -45,20 +45,20 @@ class SearchSpec:
     allow: tuple[str, ...]
     baseline: Configuration
     known_good: tuple[Configuration, ...]
-    """Tried first, after the baseline."""
+    """Configurations to try first, after the baseline."""
     time_s: float
     trials: int | None
-    """Most proposals; None for as many as the time allows."""
+    """Limit for proposals; None for a limit by time only."""
     finalists: int = 3
-    """Number of the best that are looked at again in the last part of the time."""
+    """Number of the best for further looks in the last part of the time."""
 
 
 def run_search(
     bench: Bench, spec: SearchSpec, calibration: Calibration, plan: StudyPlan
 ) -> Trial | None:
-    """Search until the time or the trials are used up; the trial to be confirmed, if any.
+    """Search until the time or the trials are used up; return the trial to confirm, if any.
 
-    May be called on a record that holds part of a search: it continues from there.
+    It continues a search that is partly in the record.
     """
     cost_s = plan.search.cost_s(plan.candidates + 1)
     least = min(bench.gates.samples_needed, plan.look_samples)
@@ -88,9 +88,9 @@ def run_search(
         except ClaimedError:
             continue
         _conclude(bench, block)
-        _tell(bench, block, max(0.0, left_s - cost_s))
+        _report_best(bench, block, max(0.0, left_s - cost_s))
     _wait_for_others(bench)
-    _tell_disturbed(bench, calibration)
+    _report_disturbed(bench, calibration)
     _close_all(bench)
     record = bench.store.record()
     found = store.importance(lambda: as_optunas(_all_seen(bench, record), spec.space, spec.allow))
@@ -105,7 +105,7 @@ def _all_seen(bench: Bench, record: Record) -> list[MeasuredTrial]:
 
 
 def _wait_for_others(bench: Bench) -> None:
-    """Wait until no other host measures for the search any more."""
+    """Wait until no other host measures for the search."""
     store = bench.store
     store.end_search()
     if store.search_runs_elsewhere():
@@ -117,7 +117,7 @@ def _wait_for_others(bench: Bench) -> None:
 
 
 def _note_baseline(bench: Bench, spec: SearchSpec, record: Record) -> None:
-    """The baseline is the first trial: its loss against itself is zero by definition."""
+    """Record the baseline as the first trial, with a loss of 0 by definition."""
     if not record.trials:
         values, domains = dimensions_of(spec.space, spec.allow, spec.baseline)
         bench.store.open_trial(spec.baseline, "baseline", values, domains)
@@ -137,14 +137,14 @@ def _next_arms(
     configurations = {d: kept.configuration for d, kept in record.configurations.items()}
     slots = plan.candidates
     limit = slots if final else slots - round(_NEW_SHARE * slots)
-    # What another host measures at this moment is judged with the rest, and not measured twice.
+    # Trials that another host is measuring are judged with the rest, and not measured twice.
     busy, most = record.busy, len(trials)
     old = (
         finalists(trials, spec.finalists, bench.goals)
         if final
         else [t for t in again(trials, most, bench.goals) if t.number not in busy][:limit]
     )
-    # A trial without a finished look was cut short by a crash, or its block was repeated.
+    # A trial without a finished look was interrupted, or its block was repeated.
     orphans = bench.store.orphans(record)
     cut_short = [t for t in trials if t.number in orphans]
     old = [t for t in (*cut_short, *old) if t.number not in busy][:slots]
@@ -164,7 +164,7 @@ def _next_arms(
     fresh = [c for c in spec.known_good if c.digest not in known][:room]
     given = len(fresh)
     already = [*seen, *(MeasuredTrial(c, (0.0,) * len(bench.goals.objectives)) for c in fresh)]
-    # Hosts that begin at once must not propose alike.
+    # Hosts that start together must not make the same proposals.
     seed = bench.seed * 1_000_003 + len(record.blocks) + zlib.crc32(record.here.encode())
     fresh += propose(
         spec.space,
@@ -224,10 +224,10 @@ def _measure(
         seek=bench.goals.seek,
     )
     allowance = drop_allowance(calibration.sigma_d, calibration.degrees_of_freedom)
-    # One look in a configuration's life: what came through it is judged by its mean from then on.
+    # A configuration gets this look only once; later its mean decides.
     looked = {trial.number for trial in record.trials if trial.losses}
     again = frozenset(arm.label for arm in arms if arm.trial in looked)
-    # A point of the front may lose in one objective, and a capacity has no figure by round.
+    # A point of the front may lose in one objective, and a capacity has no figures by round.
     alone = bench.goals.second is None and bench.goals.seek is None
     objective = bench.objective if alone else None
     return repeat_until_complete(
@@ -241,13 +241,13 @@ def hopeless(
     allowance: float,
     kept: Container[str] = (),
 ) -> dict[str, str]:
-    """Return instances that leave their block early: they fail the load, or lose every early round.
+    """Return instances that leave their block early: they fail the load, or lose all early rounds.
 
     Args:
-        windows: those of the block so far.
-        objective: decides what losing means; None if no instance can lose early.
+        windows: windows of the block so far.
+        objective: the objective for losses; None if no instance can lose early.
         allowance: see ``tuner.stats.race.drop_allowance``.
-        kept: instances whose configuration had its look in an earlier block.
+        kept: instances that had this look in an earlier block.
     """
     last = windows[-1]
     others = [w for w in windows if w.instance != BASELINE]
@@ -311,7 +311,7 @@ def _close_all(bench: Bench) -> None:
             _close(bench, trial, state, words)
 
 
-def _tell(bench: Bench, block: Block, left_s: float) -> None:
+def _report_best(bench: Bench, block: Block, left_s: float) -> None:
     trials = [t for t in bench.store.record().trials if t.origin != "baseline"]
     ranked = best_first(trials, bench.goals)
     best = f"best so far {ratio_words(ranked[0], bench.goals)}" if ranked else "nothing yet"
@@ -322,13 +322,13 @@ def _tell(bench: Bench, block: Block, left_s: float) -> None:
         )
 
 
-def _tell_disturbed(bench: Bench, calibration: Calibration) -> None:
-    """The baseline as sentinel: blocks in which the other arms say that it was disturbed."""
+def _report_disturbed(bench: Bench, calibration: Calibration) -> None:
+    """Report blocks with a disturbed baseline, according to the other arms."""
     fits = pooled_all(bench.store.record().blocks, bench.goals, calibration)
     for number in sorted({number for found in fits for number in found.disturbed}):
         bench.progress.note(
-            f"block {number}: its baseline was disturbed, as the other arms tell; they are scored"
-            " by the level that all arms of the search give the block"
+            f"block {number}: its baseline was disturbed, according to the other arms;"
+            " all arms of the search determine its level"
         )
 
 
@@ -343,7 +343,7 @@ def ratio_words(trial: Trial, goals: Goals) -> str:
 
 
 def _range(trial: Trial, goals: Goals) -> str:
-    """Return the range of its looks, in words; empty where there is one."""
+    """Return the range of its looks, in words; empty with a single look."""
     ratios = sorted(math.exp(goals.first.loss(loss)) for loss in trial.losses.values())
     return f", from {ratios[0]:.1%} to {ratios[-1]:.1%}" if len(ratios) > 1 else ""
 

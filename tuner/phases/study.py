@@ -33,16 +33,16 @@ from tuner.stats.power import PooledSigma, largest_sigma
 from tuner.words.terminal import duration
 
 SATURATION_GATES = Gates(samples_needed=1_000)
-"""For closed loops, which have no tail to be resolved."""
+"""Gates of closed loops, which need no resolution of the tail."""
 SEEKING_UTILISATION = 0.8
 """Utilisation that the stall rule assumes in a capacity search: one figure for all rates.
 
-Near the limit the true one is higher, but a rule that waits for the backlog of a stall at 95 % of
-the capacity would leave nothing of a window on a shared host."""
+Near the limit the true utilisation is higher, but at 95 % of the capacity the rule would exclude
+whole windows on a shared host."""
 _COARSEST = 1.7
-"""A minimum detectable effect of this multiple of the wanted one is still accepted."""
+"""Largest accepted multiple of the wanted effect for the minimum detectable one."""
 _LOAD_ATTEMPTS = 3
-"""Load points that are tried before the study gives up."""
+"""Attempts at lower load points before the study gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +56,18 @@ class StudySpec:
     time_s: float
     trials: int | None
     effect: float
-    """Smallest effect worth finding, as a share."""
+    """Smallest relevant effect, as a share."""
     server_cores: int
     design: Design = FIXED
     search: bool = True
-    """True if there is a search; otherwise a given configuration is confirmed."""
+    """True to search; otherwise a given configuration is confirmed."""
     economise: bool = True
-    """True if the plan is cut to fit into the time."""
+    """True to shorten the plan so that it fits into the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """A bench whose gates fit the load point, with the plan that follows from it."""
+    """A bench with gates for the load point, and the plan for it."""
 
     bench: Bench
     calibration: Calibration
@@ -77,14 +77,14 @@ class Calibrated:
 
 
 def run_study(bench: Bench, spec: StudySpec) -> None:
-    """Run what is not in the record yet, to the end of the confirmation."""
+    """Run the missing parts of a study, to the end of the confirmation."""
     ready = calibrate(bench, spec)
     announce_times(ready, spec)
     record = ready.bench.store.record()
     if record.protocol is not None:
         chosen = record.protocol.candidates
     elif record.chosen:
-        # Another host's worker ended the search while this one was away, or was not here yet.
+        # Another host's worker ended the search before this one joined or resumed.
         chosen = record.chosen
     else:
         chosen = _search(ready, spec, record)
@@ -97,7 +97,7 @@ def run_study(bench: Bench, spec: StudySpec) -> None:
 
 
 def _search(ready: Calibrated, spec: StudySpec, record: Record) -> tuple[str, ...]:
-    """Return digests of what the search, on however many hosts, found worth confirming."""
+    """Search, on one or several hosts; return the digests to confirm."""
     bench = ready.bench
     spent_s = sum(b.took_s for b in record.blocks if b.phase != "search")
     search = SearchSpec(
@@ -116,7 +116,7 @@ def _search(ready: Calibrated, spec: StudySpec, record: Record) -> tuple[str, ..
 
 
 def announce_times(ready: Calibrated, spec: StudySpec) -> None:
-    """Tell the user what the whole study takes, now that the costs of its blocks are known."""
+    """Report the duration of the whole study, from the measured costs of its blocks."""
     bench, plan = ready.bench, ready.plan
     record = bench.store.record()
     question = _question(bench, ready.calibration.rate_per_s, spec)
@@ -148,7 +148,7 @@ def announce_times(ready: Calibrated, spec: StudySpec) -> None:
 
 
 def _times_left(record: Record, whole: Times, ready: Calibrated) -> Times:
-    """Return what each phase of a study still takes."""
+    """Return the remaining time of each phase."""
     searched_s = sum(
         b.took_s for b in record.blocks if b.phase == "search" and b.host == record.here
     )
@@ -164,9 +164,9 @@ def _times_left(record: Record, whole: Times, ready: Calibrated) -> Times:
 
 
 def confirm(ready: Calibrated, *candidates: Configuration) -> None:
-    """Freeze the protocol unless it is, run its blocks, look at the other load points.
+    """Freeze the protocol if necessary, run its blocks, and measure other load points.
 
-    Of several candidates the one that the verdict names is looked at.
+    With several candidates the load points use the one of the verdict.
     """
     bench, plan = ready.bench, ready.plan
     protocol = bench.store.record().protocol
@@ -186,7 +186,7 @@ def confirm(ready: Calibrated, *candidates: Configuration) -> None:
 
 
 def calibrate(bench: Bench, spec: StudySpec) -> Calibrated:
-    """Capacity, load point and noise; taken from the record where they are in it."""
+    """Measure capacity, load point and noise, or take them from the record."""
     found = bench.store.record().calibration
     if found is not None:
         plan = _planned(bench, found.rate_per_s, spec)
@@ -217,7 +217,7 @@ def keep_calibration(
     *,
     plan: StudyPlan,
 ) -> Calibration:
-    """Evaluate the A/A blocks and keep the calibration in the record."""
+    """Evaluate the A/A blocks, and store the calibration in the record."""
     found = calibration(
         bench,
         blocks,
@@ -235,7 +235,7 @@ def keep_calibration(
 def _noise(
     bench: Bench, spec: StudySpec, capacity: Capacity, load: tuple[float, str]
 ) -> tuple[list[Block], tuple[float, str]]:
-    """A/A blocks, at a lower load point where the baseline does not hold the first one steadily."""
+    """Measure A/A blocks, at a lower load point if the baseline is not steady at the first."""
     for _ in range(_LOAD_ATTEMPTS - 1):
         try:
             return _aa_at(bench, spec, capacity, load, picky=spec.rate_per_s is None), load
@@ -243,7 +243,7 @@ def _noise(
             if spec.rate_per_s is not None:
                 raise
             load = lower(load)
-            bench.progress.note(f"{error}; going on at {load[0]:,.0f}/s")
+            bench.progress.note(f"{error}; retrying at {load[0]:,.0f}/s")
     return _aa_at(bench, spec, capacity, load, picky=False), load
 
 
@@ -283,7 +283,7 @@ def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySp
 def _whole(
     bench: Bench, found: Calibration, plan: StudyPlan, blocks: int, spec: StudySpec
 ) -> Times:
-    """Return what each phase takes, with what calibration took."""
+    """Return the time of each phase, including calibration."""
     record = bench.store.record()
     before_s = sum(b.took_s for b in record.blocks if b.phase in ("capacity", "aa"))
     question = _question(bench, found.rate_per_s, spec)
@@ -307,7 +307,7 @@ def _question(bench: Bench, rate_per_s: float, spec: StudySpec) -> Question:
 
 
 def gated(bench: Bench, plan: StudyPlan, utilisation: float) -> Bench:
-    """Return the bench with the gates and the stall rule that fit the load point."""
+    """Return the bench with gates and stall rule for the load point."""
     allowed = bench.goals.error_share
     if bench.goals.mode == "closed":
         return replace(bench, gates=replace(SATURATION_GATES, error_share=allowed))
@@ -319,7 +319,7 @@ def gated(bench: Bench, plan: StudyPlan, utilisation: float) -> Bench:
 
 
 def seeking(gates: Gates) -> Gates:
-    """Return the gates of windows that seek a limit: some of them are there to fail at a rate.
+    """Return the gates for windows of a capacity search, some of which must fail.
 
     Requests that fail or come late count as a missed limit (``tuner.goals.capacity``). At the
     lower rates that a slower candidate needs, windows of the same length hold fewer samples.

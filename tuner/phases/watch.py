@@ -10,22 +10,22 @@ from tuner.measurement.resources import CounterReading, Resources, between
 
 
 class ReadCounters(Protocol):
-    """From process ids to their counters and the target's, now."""
+    """Reads the counters of processes and of the target."""
 
     def __call__(self, pids: Sequence[int], behind: Sequence[int]) -> CounterReading:
-        """Return processes on the target, and those of the backend on the host where that is."""
+        """Return counters of processes on the target, and of the backend's on its host."""
         ...
 
 
 class Watch:
-    """Reads before the first window and on both sides of every gap.
+    """A reader of counters before the first window and on both sides of every gap.
 
-    Twice in each gap, so that what tuner itself does there (the record goes to the disk) belongs
-    to no window.
+    It reads twice in each gap, so that tuner's own work there (writing the record) belongs to no
+    window.
 
     Args:
-        read: reads the counters; None where they cannot be read: nothing is reported then.
-        generator: whose processes are read as well, if it shows them.
+        read: reader of the counters; None if unreadable, without reports.
+        generator: the generator; its processes are included if it lists them.
         backend: process ids of the workload's backend.
     """
 
@@ -40,23 +40,23 @@ class Watch:
         self._before: CounterReading | None = None
         self._behind: CounterReading | None = None
         self._seen: frozenset[int] = frozenset()
-        """Processes that could be read before the first window."""
+        """Readable processes before the first window."""
 
     def begin(self, plan: WindowPlan) -> None:
-        """Before the first window of a plan."""
+        """Read before the first window of a plan."""
         self._servers = {endpoint.instance: endpoint.pids for endpoint in plan.endpoints}
         self._loaded_s = {w.window_id: w.warmup_s + w.duration_s for w in plan.windows}
         self.go_on()
         self._seen = frozenset(self._before.processes if self._before else ())
 
     def go_on(self) -> None:
-        """Right before the next window."""
+        """Read right before the next window."""
         if self._read is not None:
             pids = [pid for pids in self._servers.values() for pid in pids]
             self._before = self._read([*pids, *self._generating()], self._backend)
 
     def end(self, window_id: str, instance: str) -> Resources | None:
-        """Right after a window; None if nothing can be read."""
+        """Read right after a window; return None if nothing is readable."""
         if self._read is None or self._before is None:
             return None
         groups = {
@@ -70,9 +70,10 @@ class Watch:
         return between(self._before, after, groups, loaded_s=loaded_s)
 
     def ended(self, instance: str) -> tuple[int, ...]:
-        """Return the processes of an instance that ended in the window before, its main one first.
+        """Return the processes of an instance that ended in the last window, the main one first.
 
-        The main one stays among them in later windows. A child does not: another took its place.
+        The main process is also included in later windows. A child is not, because another replaces
+        it.
         """
         if self._before is None or self._behind is None:
             return ()
