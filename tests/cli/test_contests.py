@@ -157,7 +157,7 @@ def test_an_interrupted_ladder_goes_on_at_the_rates_that_are_left(
     host.faults = replace(host.faults, interrupted={45})
     cut = tuner(*up, "--time", "20s", "--name", "up", "--limit", "p99<2ms")
     assert cut.code == 130
-    assert "go on with: tuner ladder nginx:stock nginx:hand --resume --name up" in cut.err
+    assert "resume with: tuner ladder nginx:stock nginx:hand --resume --name up" in cut.err
     assert Path("studies/up/report.html").is_file()
     host.faults = replace(host.faults, interrupted=set())
     assert tuner(*up, "--resume").code == 0
@@ -197,7 +197,7 @@ def test_a_search_that_was_given_up_for_noise_is_tried_again(
     given_up = tuner(*duel, "--time", "30s", "--name", "duel")
     assert given_up.code == 3, given_up.err
     assert "nginx could not be tuned here" in given_up.err
-    assert "go on with: tuner compare nginx nginx:stock --resume --name duel" in given_up.err
+    assert "resume with: tuner compare nginx nginx:stock --resume --name duel" in given_up.err
     host.faults = replace(host.faults, starved=())
     done = tuner(*duel, "--resume", "--json", "--quiet")
     assert done.code == 0, done.err

@@ -68,7 +68,7 @@ def test_long_lines_go_on_below_the_text() -> None:
 
 def test_a_command_is_never_broken() -> None:
     """It is there to be copied; the terminal itself breaks it where it must."""
-    words = "go on with: tuner compare nginx:stock caddy:stock --resume --name " + "a" * 60
+    words = "resume with: tuner compare nginx:stock caddy:stock --resume --name " + "a" * 60
     program = (
         f"from tuner.app.progress import TerminalProgress\nTerminalProgress().command({words!r})\n"
     )

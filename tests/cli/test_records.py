@@ -18,7 +18,7 @@ from tests.phases.rig import NAME, rig
 from tests.store.workers import begin, joined, simulated, whole
 from tuner.app import signing
 from tuner.app.progress import TerminalProgress
-from tuner.app.provenance import whose
+from tuner.app.provenance import origin_words
 from tuner.record.model import Record
 from tuner.store.signature import made_here, sign, sign_beginning
 from tuner.store.store import Store, sqlite_url
@@ -248,7 +248,7 @@ def test_a_study_of_several_workers_is_signed_by_the_one_that_began_it(
     assert made_here(whole(url)) == "elsewhere"
     monkeypatch.setenv("XDG_STATE_HOME", str(Path("state").absolute()))
     assert made_here(whole(url)) == "changed"
-    assert "another worker measured for it" in whose(whole(url))
+    assert "another worker measured for it" in origin_words(whole(url))
     with signing.signed(lambda: [first], progress):
         pass
     assert made_here(whole(url)) == "here"

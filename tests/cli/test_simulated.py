@@ -231,7 +231,7 @@ def test_an_interrupted_study_goes_on(tuner: Tuner, host: SimulatedHost) -> None
     done = tuner("optimize", *SHORT[:-1], "--name", "mine")
     assert done.code == Interrupted.exit_code == 130
     assert done.out == ""
-    assert "go on with: tuner optimize --resume --name mine" in done.err
+    assert "resume with: tuner optimize --resume --name mine" in done.err
     assert "simulated Ctrl-C" in done.err
     assert (STUDY / "report.html").is_file()
     assert not host.running
@@ -316,7 +316,7 @@ def test_an_interrupted_comparison_goes_on(tuner: Tuner, host: SimulatedHost) ->
     host.faults = Faults(interrupted={50})
     cut = tuner(*pair, "--time", "10s", "--rate", "600", "--name", "mine")
     assert cut.code == 130
-    assert "go on with: tuner compare stock hand --resume --name mine" in cut.err
+    assert "resume with: tuner compare stock hand --resume --name mine" in cut.err
     before = {w.started_unix_s for w in _windows()}
     assert len(before) == 50
     done = tuner(*pair, "--resume", "--quiet")
@@ -560,7 +560,7 @@ def test_an_interrupted_replication_goes_on(finished: Tuner, host: SimulatedHost
     host.faults = Faults(interrupted={50})
     cut = finished("replicate", "mine")
     assert cut.code == 130
-    assert "go on with: tuner replicate mine --resume --name mine-replica" in cut.err
+    assert "resume with: tuner replicate mine --resume --name mine-replica" in cut.err
     before = {w.started_unix_s for w in _windows("mine-replica")}
     assert len(before) == 50
     shutil.rmtree(STUDY)

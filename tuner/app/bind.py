@@ -1,4 +1,4 @@
-"""The second step of a preflight: the space as this host and server allow it."""
+"""The second step of a preflight: binding the space to host and server."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class StudySpace:
     beside: tuple[Configuration, ...]
     """Further baselines."""
     own: OwnServer | None = None
-    """The user's own server, where its configuration is given."""
+    """The user's own server, if its configuration is given."""
     kernel: KernelState | None = None
-    """Kernel settings as found, where they are part of the configuration."""
+    """Original kernel settings, if they are part of the configuration."""
     notes: tuple[str, ...] = ()
-    """Differences between the user's own configuration and what the lab makes of it."""
+    """Differences between the user's own configuration and its form in the lab."""
 
 
 def bind(found: Resolved) -> StudySpace:
     """Bind the study's space to its host and server, and read its baselines.
 
     Raises:
-        DefinitionError: the space is another server's, or does not fit what was found.
+        DefinitionError: the space is for another server, or does not fit the host.
         HostError: the kernel's settings cannot be read.
     """
     definition = found.definition
@@ -72,7 +72,7 @@ def read_baselines(definition: StudyDefinition, space: Space) -> list[Configurat
     """Return the study's baseline, then the further ones.
 
     Raises:
-        DefinitionError: two of them are one configuration on this server.
+        DefinitionError: two of them are the same configuration on this server.
     """
     names = [definition.baseline, *definition.beside]
     found = [read_configuration(name, space, definition.published) for name in names]
@@ -92,7 +92,7 @@ def read_configuration(name_or_path: str, space: Space, published: str = "") -> 
 
     Args:
         name_or_path: ``stock``, ``distro``, ``hand``, ``published``, or a file.
-        space: bound to this host and server.
+        space: space bound to this host and server.
         published: the file that the study publishes.
     """
     if name_or_path in (*BASELINES, OWN):

@@ -1,10 +1,10 @@
-"""The check of a changed host: what the study claimed, before and after the change.
+"""The check of a changed host: the study's claim, before and after the change.
 
-The native generator asks the host over an open loop at a modest rate, in windows. The same number
-of windows is measured before and after the change, and in turn with those of a host that does not
-change where there is one, so that what drifts for both cancels. The rule is ``judge``'s. Its limits
-are in docs/fleet.md: this is the probes' latency at the probes' rate, from this machine. Throughput
-is measured with short bursts of a closed loop of few connections.
+The native generator probes the host in an open loop at a modest rate, in windows. The same number
+of windows is measured before and after the change, alternating with those of an unchanged host if
+there is one, so that common drift cancels. ``judge`` has the rule. docs/fleet.md describes the
+limits: the figure is the probes' latency at the probes' rate, from this machine. Throughput is
+measured with short bursts of a closed loop of few connections.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from tuner.paths import loadgen_binary
 from tuner.stats.paired import PairedEstimate, estimate, minimum_blocks
 
 MARGIN = 0.10
-"""A host is worse only if it is worse by more than this share."""
+"""Share above which a host counts as worse."""
 CONFIDENCE = 0.99
 """Confidence of the interval that must lie beyond the margin."""
 _WINDOWS = 10
 _LEAST_PER_WINDOW = 50
 _WARMUP_S = 0.2
 _BURST_S = 0.5
-"""Length of a window in which throughput is measured: the host has users."""
+"""Length of a window for throughput; short, because the host has users."""
 _RESOURCES = ("cpu", "memory")
 THROUGHPUT = "throughput"
 FIGURES = f"a percentile such as p99, {THROUGHPUT}, {', '.join(_RESOURCES)}"
@@ -56,12 +56,12 @@ class Asked:
     """The probes of a host: address, number and rate."""
 
     url: str
-    """``{host}`` stands for the address of the host."""
+    """URL of the probes; ``{host}`` is the address of the host."""
     probes: int
     """Requests of each of the two measurements."""
     rate_per_s: float
     metric: str
-    """The figure that is compared: a percentile, ``throughput``, ``cpu`` or ``memory``."""
+    """The compared figure: a percentile, ``throughput``, ``cpu`` or ``memory``."""
     limit: Constraint | None = None
     """A percentile that must hold after the change."""
     claimed: Constraint | None = None
@@ -95,16 +95,16 @@ class Asked:
 
 
 def metric_of(objective: Objective) -> str:
-    """Return the figure that is compared for an objective.
+    """Return the figure to compare for an objective.
 
-    A capacity is driven beyond its limit to be found, which a host in production must not be:
-    the percentile of the limit is compared, and the limit must hold at the probes' rate.
+    A capacity needs a load beyond the limit, which a production host must not get. So the
+    percentile of the limit is compared, and the limit must hold at the probes' rate.
     """
     return objective.name if objective.slo is None else objective.slo.metric.name
 
 
 def read_figure(text: str) -> str:
-    """Return the name of a figure that can be compared.
+    """Return the name of a comparable figure.
 
     Raises:
         DefinitionError: probes cannot measure it.
@@ -135,7 +135,7 @@ class Judgement:
     """A changed host compared with itself before the change."""
 
     ratio: PairedEstimate | None
-    """After / before; None where there are too few windows to say anything."""
+    """Ratio after / before; None with too few windows."""
     worse: bool
 
 
@@ -147,10 +147,10 @@ def judge(
 ) -> Judgement:
     """Compare the windows of a host before and after its change; smaller is better.
 
-    The pairs are the windows of the same number; with a control, its change is taken from each. The
+    Windows of the same number are pairs; with a control, its change is subtracted from each. The
     host is worse if the 99 % interval of the ratio (exact signed-rank test, Hodges-Lehmann) lies
     above 1 + ``MARGIN``. Windows of a host that did not become worse by more than the margin are
-    called worse with a probability of at most 0.5 %, as far as windows are independent.
+    called worse with a probability of at most 0.5 %, if windows are independent.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         differences = np.log(after) - np.log(before)
@@ -164,12 +164,12 @@ def judge(
 
 
 class Probes:
-    """Asks hosts, and compares what they answer before and after.
+    """A client that probes hosts, and compares their answers before and after.
 
     Args:
-        asked: how.
-        usage: what a service uses, where CPU or memory is compared.
-        generator: what offers the load; by default the native one on this machine.
+        asked: parameters of the probes.
+        usage: reader of a service's resource use, for CPU or memory.
+        generator: load generator; by default the native one on this machine.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Probes:
         """Measure hosts in turn, window by window.
 
         Args:
-            hosts: the changed one first; others count if they answer and are asked the same.
+            hosts: the changed one first; others count if they answer the same request.
 
         Raises:
             HostError: a probe fails, or is not answered in time.
@@ -211,7 +211,7 @@ class Probes:
         window_s = self.asked.window_s if mode == "open" else _BURST_S
         specs = [
             WindowSpec(
-                # The first of each host warms up what lies between, and is not counted.
+                # The first window of each host is a warm-up, and does not count.
                 window_id=f"{host.name}-{number}",
                 instance=host.name,
                 mode=mode,
@@ -230,7 +230,7 @@ class Probes:
 
     def _controls(self, first: ProbeTarget, hosts: Sequence[Host]) -> Iterator[ProbeTarget]:
         for host in hosts:
-            # What is wrong with another host is no reason to judge this one.
+            # A fault of another host must not affect the judgement of this one.
             with contextlib.suppress(HostError):
                 found = probe_target(self.asked.url, host)
                 if found.workload == first.workload:
@@ -243,9 +243,9 @@ class Probes:
 
         Args:
             host: the changed one.
-            before: what ``look`` gave before the change.
-            control: a host that did not change; None: there is none.
-            claim: what the study found, in words.
+            before: result of ``look`` before the change.
+            control: a host that did not change; None without one.
+            claim: the study's claim, in words.
 
         Raises:
             HostError: a probe fails, the limit does not hold, or the host became worse.
@@ -314,7 +314,7 @@ class Probes:
 
 
 def _generator() -> NativeGenerator:
-    """Return the native generator on one core of this machine, which it does not keep busy."""
+    """Return the native generator on one core of this machine, without busy waiting."""
     cpus = sorted(os.sched_getaffinity(0))
     cores = CoreSplit((cpus[-1],), (), (), shared=True)
     return NativeGenerator(loadgen_binary(), cores, StallRule())
@@ -353,7 +353,7 @@ class _Taken:
         return Next()
 
     def look(self, host: Host) -> Look:
-        """Return what was measured of a host."""
+        """Return the measurements of a host."""
         return Look(tuple(self._latencies[host.name]), tuple(self._values[host.name]))
 
     def _used(self, place: int) -> Usage | None:
@@ -379,7 +379,7 @@ def _answered(host: Host, asked: Asked, window: RawWindow) -> NDArray[np.float64
     """Return the latencies of a window, µs.
 
     Raises:
-        HostError: a probe was not answered, or not as the first one.
+        HostError: a probe was not answered, or its answer differs from the first one.
     """
     unanswered = window.offered - window.completed
     if unanswered or window.errors or window.timeouts or not window.completed:

@@ -1,4 +1,4 @@
-"""The third step of a preflight: what would fail later is refused before anything starts."""
+"""The third step of a preflight: refusing early what would fail later."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def check(found: Resolved, bound: StudySpace, generator: LoadGenerator) -> None:
     """Raise DefinitionError if the study cannot be measured as it is defined.
 
     Raises:
-        DefinitionError: a configuration cannot be written, or the server or the generator cannot
-            do what the workload asks.
+        DefinitionError: a configuration cannot be rendered, or the server or the generator does not
+            support the workload.
     """
     adapter = catalog.server(found.server.name)
     if bound.own is None:
-        # Rendered for nothing, so that a space that does not fit the workload is found out, and
-        # a template of the user's own by which values reach too far.
+        # Rendered only as a check, for a space that does not fit the workload, and for a user's
+        # template with values that reach too far.
         upstreams = EXPORT.upstreams if found.workload.backend else ()
         placement = replace(EXPORT, upstreams=upstreams)
         for configuration in (bound.baseline, *edges(bound.space, bound.baseline)):

@@ -1,4 +1,4 @@
-"""One confirmation of a known configuration, from its opened bench to what is shown of it."""
+"""A confirmation of a known configuration, from its bench to the shown result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def confirmed(
     """Calibrate, confirm the candidate, and show the result.
 
     Args:
-        words: of the command line that resumes it, the command first.
+        words: command line that resumes it, beginning with the command.
     """
     folder = STUDIES / found.definition.name
     if not quiet:
@@ -39,7 +39,7 @@ def confirmed(
         results.kept(store, folder, progress, again),
         open_bench(found, folder, progress, store) as (bench, studied),
     ):
-        # Not before the study is ours: another process may be running it.
+        # Only after taking the study, because another process may be running it.
         for done in store.recover():
             progress.note(done)
         spec = replace(studied, search=False)

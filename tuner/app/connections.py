@@ -1,4 +1,4 @@
-"""True if this machine can open as many connections as a workload asks for."""
+"""The check that this machine can open a workload's connections."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tuner.hosts import local
 from tuner.workload.workload import Workload
 
 _OTHER_FILES = 64
-"""Open files of a generator or a server that are no connections, at least."""
+"""Open files of a generator or a server in addition to connections, at least."""
 _PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def check(definition: StudyDefinition, workload: Workload) -> None:
-    """Refuse more connections than this machine's limits allow.
+    """Raise DefinitionError for more connections than this machine's limits allow.
 
-    Hosts of an inventory have limits of their own, which the load generator reports.
+    Hosts of an inventory have their own limits, which the load generator reports.
 
     Raises:
         DefinitionError: the limit of open files, or the range of ports, is too small.

@@ -1,4 +1,4 @@
-"""Servers and configurations that meet in common blocks: from what is asked to a record."""
+"""Contests of servers and configurations in common blocks, from options to a record."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ from tuner.workload.workload import Workload
 TOO_SHORT_S = 10.0
 """Least time of the common blocks."""
 SEARCH_SHARE = 0.4
-"""Share of a contest's time that goes to finding the tuned configurations."""
+"""Share of a contest's time for the search of tuned configurations."""
 _WITHIN_SHARE = 0.2
-"""An answer is in time within so much of a window, or the workload's timeout if that is less.
+"""Share of a window within which an answer is in time; at most the workload's timeout.
 
-The queue of a server that cannot keep up grows for as long as it is measured; in a short window
-nobody would wait long enough to give up.
+The queue of an overloaded server grows during the whole window, and in a short one it does not
+reach a client's timeout.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One arm as it is asked for: ``nginx:stock``."""
+    """An arm in the notation of options: ``nginx:stock``."""
 
     server: str
     kind: str
@@ -66,14 +66,14 @@ class Entry:
 
 
 def parse_entry(text: str) -> Entry | None:
-    """``nginx`` is its tuned configuration, ``nginx:stock`` another; None for what is no server."""
+    """Parse ``nginx`` (its tuned configuration) or ``nginx:stock``; None for other texts."""
     name, _, kind = text.partition(":")
     return Entry(name, kind or TUNED) if name in SERVER_NAMES else None
 
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """A contest as it is asked for, before anything is known of the machine's speed."""
+    """A requested contest, before any measurement of the machine."""
 
     name: str
     """Name of the record."""
@@ -82,11 +82,11 @@ class Meeting:
     summary: str
     entries: tuple[Entry, ...]
     found: Mapping[str, Preflight]
-    """By server, all under the same workload."""
+    """Preflights by server, all with the same workload."""
     tuned: Mapping[str, Configuration]
     """By server."""
     origins: Mapping[str, str]
-    """Names of the studies that found them."""
+    """Names of their studies, by server."""
     rules: tuple[AlignmentRule, ...]
     limit: Constraint
     rate_per_s: float | None
@@ -99,7 +99,7 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """A folder in which a run of several studies keeps them, new or resumed."""
+    """A folder with the studies of a run, new or resumed."""
 
     folder: Path
     progress: TerminalProgress
@@ -112,7 +112,7 @@ class RunFolder:
         return begin(found, self.folder, self.asked, resume=self.resume)
 
     def met(self) -> bool:
-        """Return whether common blocks are begun, so that their arms are what they are."""
+        """Return whether common blocks have begun, which fixes their arms."""
         return bool(results.read_run(self.folder))
 
 
@@ -125,10 +125,10 @@ def look(
     name: str,
     watch: bool,
 ) -> Preflight:
-    """Preflight of one server under a workload that may have been scaled.
+    """Return the preflight of one server with a possibly scaled workload.
 
     Raises:
-        DefinitionError, HostError: it cannot serve this here, with the reason.
+        DefinitionError, HostError: it cannot serve the workload here; the message has the reason.
     """
     overrides = {**options, "server": server, "connections": workload.connections, "name": name}
     if space is not None:
@@ -140,10 +140,10 @@ def look(
 def tune(
     found: Preflight, place: RunFolder, rules: Iterable[AlignmentRule]
 ) -> Configuration | None:
-    """Search for the best configuration of one server; None where the host is too noisy to.
+    """Search for the best configuration of one server; None on a host with too much noise.
 
-    The claim is made in the common blocks, so nothing is confirmed here. A search that was given
-    up is tried again on resume, until the common blocks are begun without its configuration.
+    The common blocks support the claim, so nothing is confirmed here. A failed search is repeated
+    on resume, until the common blocks begin without its configuration.
     """
     base = equalise(found.baseline, found.space, rules)
     found = replace(found, baseline=base)
@@ -163,7 +163,7 @@ def tune(
         except HostError as error:
             progress.note(f"{server} is not tuned: {error}")
             return None
-        # What an earlier attempt that was given up spent is not taken from the search.
+        # The time of an earlier failed attempt does not reduce that of the search.
         spent_s = sum(
             block.ended_unix_s - block.started_unix_s
             for block in store.record().blocks
@@ -203,14 +203,14 @@ def _recover(store: Store, progress: TerminalProgress) -> None:
 
 
 def hold(meeting: Meeting, place: RunFolder) -> Record:
-    """Measure a contest from capacities to ladder, or what its record lacks; the record.
+    """Measure the missing parts of a contest, from capacities to ladder; return the record.
 
     Raises:
-        DefinitionError: it was begun otherwise than it would be now.
-        HostError, InstrumentError: the host or the generator fails again and again.
+        DefinitionError: it was begun with another plan.
+        HostError, InstrumentError: the host or the generator fails repeatedly.
     """
     chosen, contenders = _contenders(meeting)
-    # Where one of them has backends, they are there for the whole lab, and have their cores.
+    # Backends of one server run for the whole lab, with their own cores.
     first = max(meeting.found.values(), key=lambda found: found.workload.backend is not None)
     first = replace(
         first,
@@ -238,13 +238,13 @@ def hold(meeting: Meeting, place: RunFolder) -> Record:
         whole = run_contest(bench, arms, plan, contest.rate_per_s, contest.rate_per_s / weakest)
         if contest.ladder and plan.ladder:
             run_ladder(bench, arms, contest.ladder.rates_per_s, contest.ladder.passes, plan.ladder)
-        if whole:  # Else it may be resumed when the host is quieter.
+        if whole:  # Otherwise it may be resumed on a quieter host.
             store.set_ended()
     return store.record()
 
 
 def _check_same_plan(known: Contest | None, planned: Contest, name: str) -> None:
-    """A contest that resumes otherwise than it began would be two in one."""
+    """Raise DefinitionError if a resumed contest differs from its plan."""
     if known is None or known == planned:
         return
     changed = [f.name for f in fields(known) if getattr(known, f.name) != getattr(planned, f.name)]
@@ -274,7 +274,7 @@ def _contenders(meeting: Meeting) -> tuple[list[Arm], tuple[Contender, ...]]:
         configuration = equalise(configuration, space, meeting.rules)
         same = next((i for i, arm in enumerate(arms) if arm.configuration == configuration), None)
         if same is not None:
-            # Measured once: what is called by two names is no comparison.
+            # A configuration with two names is measured once.
             first = contenders[same]
             also = f"{first.origin}; the same as {entry.kind}"
             contenders[same] = replace(first, origin=also, not_carried=first.not_carried + lost)

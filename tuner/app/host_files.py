@@ -1,4 +1,4 @@
-"""The files of a host's service, and what applying a study makes of them.
+"""The files of a host's service, and plans for applying a study to them.
 
 Nothing here changes a host: plans are data.
 """
@@ -21,18 +21,18 @@ from tuner.servers.usual_place import UsualPlace
 
 
 class UnfitError(Exception):
-    """The study cannot be applied to a host's files; the message names file and line."""
+    """A study that cannot be applied to a host's files; the message has file and line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The user's files that a study changed, as they were and as they became."""
+    """The user's files that a study changed, before and after."""
 
     before: Mapping[str, str]
     """By path on the hosts."""
     after: Mapping[str, str]
     resolved: str
-    """The whole configuration that was tuned, with the includes in place."""
+    """The whole tuned configuration with inlined includes."""
 
 
 def tuned_files(
@@ -45,13 +45,13 @@ def tuned_files(
 
     Args:
         given: the recommendation of a study of the user's own configuration.
-        config: main file that was tuned.
+        config: the tuned main file.
         main: main file on the hosts.
-        place: of the server.
+        place: usual place of the server.
 
     Raises:
-        DefinitionError: nothing of the user's files changed, or not by a patch; or a file lies
-            outside the folder of the main file.
+        DefinitionError: none of the user's files changed, or not by a patch, or a file is outside
+            of the main file's folder.
     """
     chosen, name = given.chosen, given.name
     prefix, text = f"{APPLIED}/", chosen.more.get(PATCH, "")
@@ -87,18 +87,18 @@ def tuned_files(
 def _paths_on_hosts(
     names: Iterable[str], folder: Path, config: str, main: str, study: str
 ) -> dict[str, str]:
-    """Return the paths on the hosts of the files of a patch, by their names in it.
+    """Return the paths on the hosts of a patch's files, by their names in it.
 
     Args:
-        names: of the files.
-        folder: from which they count: that of the main file, or one above it.
-        config: main file that was tuned.
+        names: names of the files.
+        folder: base folder of the names: that of the main file, or one above it.
+        config: the tuned main file.
         main: main file on the hosts.
         study: name of the study.
 
     Raises:
-        DefinitionError: the patch counts from another folder, or a file lies outside the folder of
-            the main file, where nothing is changed.
+        DefinitionError: the patch has another base folder, or a file is outside of the main file's
+            folder, where nothing is changed.
     """
     tuned = Path(os.path.normpath(Path(config).absolute().parent))
     if not folder.is_absolute() or not tuned.is_relative_to(os.path.normpath(folder)):
@@ -122,14 +122,14 @@ def _paths_on_hosts(
 
 
 def merged(tuned: Tuned, found: Found) -> dict[str, str]:
-    """Apply what a study changed to the files of a host, which may differ from the tuned ones.
+    """Apply a study's changes to the files of a host, which may differ from the tuned ones.
 
-    Each file is merged three ways by lines: from the file that was tuned to the tuned one, onto the
-    host's. That needs nothing but the record, and is the same for Nginx and Caddy; what it makes is
-    validated on the host, and shown.
+    Each file is merged three ways by lines: the change from the original to the tuned file is
+    applied to the host's. That needs only the record, and is the same for Nginx and Caddy. The
+    result is validated on the host, and shown.
 
     Raises:
-        UnfitError: a host has no such file, or changed the same lines.
+        UnfitError: the host lacks a file, or has changed the same lines.
     """
     made = {}
     for path, after in tuned.after.items():
@@ -169,19 +169,19 @@ class Plan:
 
     found: Found
     files: Mapping[str, str]
-    """New text by path; also of files that have it already."""
+    """New texts by path, including unchanged files."""
     unlike: str
-    """Unified difference from the configuration that was tuned to the host's; empty: none."""
+    """Unified difference from the tuned configuration's original to the host's."""
     notes: tuple[str, ...] = ()
 
     @property
     def changed(self) -> Mapping[str, str]:
-        """The files that get another text."""
+        """The changed files."""
         return {path: t for path, t in self.files.items() if self.found.texts.get(path) != t}
 
     @property
     def difference(self) -> str:
-        """Unified difference of the files that change."""
+        """Unified difference of the changed files."""
         return "".join(
             unified(plain(self.found.texts.get(path, "")), text, path)
             for path, text in self.changed.items()
@@ -189,7 +189,7 @@ class Plan:
 
     @property
     def expected(self) -> Mapping[str, str]:
-        """SHA-256 of the files to be written as they were read, by path."""
+        """SHA-256 of the original files to write, by path."""
         return {
             path: hashlib.sha256(
                 self.found.texts[path].encode("utf-8", "surrogateescape")
@@ -205,7 +205,7 @@ def plan_of_own(tuned: Tuned, found: Found) -> Plan:
         UnfitError: see ``merged``.
     """
     unlike = ""
-    # A configuration that cannot be put together is in the record as its main file alone.
+    # The record has only the main file of a configuration that cannot be inlined.
     if tuned.resolved not in (found.resolved, plain(found.texts[found.main])):
         unlike = unified(tuned.resolved, found.resolved, "as tuned", "on this host")
     return Plan(found, merged(tuned, found), unlike)

@@ -1,4 +1,4 @@
-"""The noise of this machine, measured with a real server in a lab of its own for some seconds."""
+"""The noise of this machine, measured with a real server in its own lab for some seconds."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tuner.phases.host_noise import HostNoise, measure_noise
 def measure_here(server: str, *, time_s: float) -> HostNoise:
     """Measure identical instances of a server with its stock configuration.
 
-    Everything is kept in a temporary folder and removed afterwards.
+    All files are in a temporary folder, which is removed afterwards.
 
     Args:
-        server: its name; it must be here.
-        time_s: length of the study that is asked about.
+        server: name of an installed server.
+        time_s: length of the study in question.
 
     Raises:
-        HostError, InstrumentError: it cannot be measured here, and why.
+        HostError, InstrumentError: it cannot be measured here; the message has the reason.
     """
     definition = load_study(DEFAULT_STUDY, {"server": server, "baseline": "stock"})
     found = preflight(definition, watch=False)

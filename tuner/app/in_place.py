@@ -1,4 +1,4 @@
-"""A target's own service in the place of a lab: read, lent for a study, restored."""
+"""A target's own service in place of a lab: read, lent for a study, restored."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LentService:
 
     deployer: InPlaceDeployer
     address: str
-    """Address at which the load generator reaches it."""
+    """Address for the load generator."""
     port: int
     cpus: tuple[int, ...]
     read_counters: ReadCounters | None = None
@@ -45,7 +45,7 @@ class LentService:
         return (self.port,) * count
 
     def ground(self, binary: str) -> TargetGround:
-        """Return the host as it is: no folder of it is a lab's."""
+        """Return the layout of the host, without folders of a lab."""
         root = Path("/")
         return TargetGround(
             binary=binary,
@@ -64,11 +64,11 @@ class TargetService:
 
     Args:
         inventory: the hosts.
-        connections: to them; ended with the loan.
-        host: what the target is.
+        connections: connections to them, closed after the loan.
+        host: facts of the target.
 
     Raises:
-        DefinitionError: the load would come from the target too, or its files cannot be changed.
+        DefinitionError: the load would come from the target itself, or its files cannot be changed.
     """
 
     def __init__(self, inventory: Inventory, connections: Connections, host: HostFacts) -> None:
@@ -90,10 +90,10 @@ class TargetService:
             )
 
     def files(self) -> Files:
-        """Return the files of the host, where they are its own.
+        """Return the files of the host, if they are its own.
 
         Raises:
-            HostError: somebody changed them for a while, and that has not ended.
+            HostError: a temporary change of them has not ended.
         """
         target = self._inventory.target
         agent = self._connections.agent(target)
@@ -109,7 +109,7 @@ class TargetService:
         return agent
 
     def home(self, program: str) -> ServiceHome:
-        """Return the host as the program of its service finds it.
+        """Return the host with the environment of its service.
 
         Args:
             program: path of that program.
@@ -129,13 +129,13 @@ class TargetService:
     def lent(
         self, folder: Path, server: str, socket: Socket, lease_s: float
     ) -> Iterator[LentService]:
-        """The service for the study in this folder, always restored at the end.
+        """Yield the service for a study, and always restore it at the end.
 
         Args:
-            folder: the study's.
-            server: what the service is called, unless the inventory says otherwise.
-            socket: where the service is asked.
-            lease_s: the target restores it by itself this long after the last sign of life.
+            folder: folder of the study.
+            server: default name of the service, which the inventory may override.
+            socket: socket of the service.
+            lease_s: time after the last sign of life at which the target restores it.
         """
         target, work = self._inventory.target, (folder / "work").resolve()
         deployer = InPlaceDeployer(
@@ -156,7 +156,7 @@ class TargetService:
                 try:
                     deployer.stop()
                 except HostError as error:
-                    # The claim stays: the next command tries again.
+                    # The claim stays, so that the next command retries.
                     click.echo(
                         f"note: the service on {target.name} could not be restored from here; it"
                         f" restores itself within {lease_s:.0f} s: {error}",
@@ -173,8 +173,8 @@ def services_of(inventory: Inventory, connections: Connections, work: Path) -> S
 
     Args:
         inventory: the hosts.
-        connections: to them.
-        work: folder on this machine for what is sent; made if it is not there.
+        connections: connections to them.
+        work: folder on this machine for files to send, created if missing.
     """
     work.mkdir(parents=True, exist_ok=True)
     path = str(Path(inventory.path).resolve())

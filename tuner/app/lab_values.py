@@ -22,7 +22,7 @@ from tuner.workload.workload import Workload, load_workload
 
 @dataclass(frozen=True, slots=True)
 class LabSettings:
-    """The settings that a study of the lab changed, and where they belong."""
+    """The settings that a study of the lab changed, with their places."""
 
     wanted: dict[str, Value]
     baseline: dict[str, Value]
@@ -36,7 +36,8 @@ def lab_settings(given: Recommended, remedy: str) -> LabSettings:
     """Return the settings of a study of the lab.
 
     Raises:
-        DefinitionError: its space or workload is not here, or nothing differs from the baseline.
+        DefinitionError: its space or workload is missing here, or nothing differs from the
+            baseline.
     """
     record = given.record
     definition = load_study(DEFAULT_STUDY, record.definition)
@@ -57,12 +58,12 @@ def lab_settings(given: Recommended, remedy: str) -> LabSettings:
 
 
 def plan_of_lab(settings: LabSettings, found: Found, server_name: str = "") -> Plan:
-    """Return the plan for a host: its own files with the settings that the study changed.
+    """Return the plan for a host: its own files with the study's changed settings.
 
     Args:
-        settings: of the study.
+        settings: settings of the study.
         found: the files of the host.
-        server_name: which server of the configuration is meant; empty: the default one.
+        server_name: server of the configuration; empty: the default one.
 
     Raises:
         UnfitError: a setting has no place in them.
@@ -109,7 +110,7 @@ def _texts(settings: LabSettings, placed: Placed, found: Found) -> dict[str, str
 
 
 def _notes(settings: LabSettings, bound: BoundSpace) -> tuple[str, ...]:
-    """Return settings that the study had otherwise than the host, which keeps its own."""
+    """Return notes on settings that differ between study and host, which keeps its own."""
     others = [
         f"{name} {bound.space.parameter(name).format(value)}"
         f" (in the study {bound.space.parameter(name).format(settings.baseline[name])})"

@@ -1,7 +1,7 @@
 """The live view of a study on a terminal: drawn between windows, never during one.
 
-Rich draws when asked and has no thread of its own here: a thread that wakes while a window
-runs would take time from what is measured. What has happened scrolls by above, as plain lines.
+Rich draws on request without its own thread here: a thread that wakes during a window would disturb
+the measurement. Past events scroll by above, as plain lines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _LEAST_S = 0.1
-"""Between two drawings, so that short windows are not followed by as many of them."""
+"""Least time between two drawings, to limit them with short windows."""
 
 
 class LiveView:
@@ -29,7 +29,7 @@ class LiveView:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        # Some 60 ms, which `tuner --help` need not pay.
+        # Imported here, because it takes some 60 ms that `tuner --help` must not spend.
         from rich.console import Console
         from rich.live import Live
 
@@ -63,19 +63,19 @@ class LiveView:
         self._draw()
 
     def best(self, text: str) -> None:
-        """Show the configuration that leads by now."""
+        """Show the leading configuration."""
         self._best = printable(text)
         self._draw()
 
     def say(self, line: str) -> None:
-        """Print a line that stays, above the view; it may hold ANSI styles of tuner's own."""
+        """Print a permanent line above the view, which may contain tuner's own ANSI styles."""
         from rich.text import Text
 
         with own_codes():
             self._console.print(Text.from_ansi(line), overflow="fold")
 
     def close(self) -> None:
-        """Take the view away; the lines stay."""
+        """Remove the view; the lines stay."""
         if self._begun:
             with own_codes():
                 self._live.stop()

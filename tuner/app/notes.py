@@ -1,4 +1,4 @@
-"""Notes that the user reads before anything is measured, and that the report repeats."""
+"""Notes for the user before any measurement, repeated in the report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def preflight_notes(
     *,
     watch: bool = True,
 ) -> tuple[str, ...]:
-    """Return everything about host, tool and workload that limits what a study here can show."""
+    """Return notes on limits of a study from host, tool and workload."""
     notes = []
     if cores.shared:
         notes.append(
@@ -60,7 +60,7 @@ def preflight_notes(
 
 
 def kernel_note(space: Space, lease_s: float) -> str:
-    """Return what the kernel layer does to the host, and how that ends."""
+    """Return a note on changes of the kernel's settings, and their end."""
     names = [p.name for p in space.parameters if is_kernels(p.name)]
     return (
         f"{len(names)} settings of the host's kernel are part of every configuration: set anew"
@@ -70,7 +70,7 @@ def kernel_note(space: Space, lease_s: float) -> str:
 
 
 def in_place_note(lease_s: float) -> str:
-    """Return what a study in place does to the host's service, and how that ends."""
+    """Return a note on changes of the host's service in place, and their end."""
     return (
         "in place: the target's own service is stopped and started for every window, with files"
         " that are changed for it, and its users meet it all; it gets its own files and state back"
@@ -79,7 +79,7 @@ def in_place_note(lease_s: float) -> str:
 
 
 def _tool_notes(tool: Instrument, workload: Workload) -> list[str]:
-    """Return what limits the figures of another load generator."""
+    """Return notes on limits of another load generator's figures."""
     if not tool.label:
         return []
     notes = [
@@ -100,7 +100,7 @@ def _tool_notes(tool: Instrument, workload: Workload) -> list[str]:
 def watched_stalls(generator: WatchesStalls) -> tuple[CoreStalls, ...]:
     """Watch the host for two seconds and return the stalls of each core."""
     seen = generator.stalls(NOISE_S)
-    # The ticker alone preempts whatever else runs there; without real time, spinning tells more.
+    # Only the real-time ticker preempts other programs; without it, spinning detects more.
     way = "ticker" if seen["realtime"] else "spin"
     return tuple(
         CoreStalls(

@@ -1,4 +1,4 @@
-"""The user's own server in a study's preflight: read, judged, and put behind the server's port."""
+"""The user's own server in a preflight: reading, checking, and adapting it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def completed(definition: StudyDefinition, workload: Workload) -> StudyDefinitio
     """Return the definition with the configuration that a study in place tunes by default.
 
     Raises:
-        DefinitionError: a study must not name a user's configuration, or lacks one.
+        DefinitionError: the study must not name a user's configuration, or lacks one.
     """
     check(definition, workload)
     if not definition.in_place or definition.config:
@@ -33,7 +33,7 @@ def check(definition: StudyDefinition, workload: Workload) -> None:
     """Raise DefinitionError if a study must not name a user's configuration, or lacks one.
 
     Raises:
-        DefinitionError: at the option.
+        DefinitionError: an error with the option.
     """
     if definition.in_place:
         _check_in_place(definition, workload)
@@ -82,17 +82,17 @@ def _check_in_place(definition: StudyDefinition, workload: Workload) -> None:
 
 
 def reading_program(definition: StudyDefinition, server: ServerFacts) -> ServerFacts:
-    """Return the program that reads the user's configuration and tries it out.
+    """Return the program that reads and validates the user's configuration.
 
-    A language that tuner reads itself is tried out where it is served. One that only the server's
-    program reads, with the files and the environment that it finds, needs that of this machine.
+    The target validates a language that tuner reads itself. A language that only the server's
+    program reads, with its files and environment, needs the program of this machine.
 
     Args:
-        definition: of the study.
-        server: the program that serves.
+        definition: definition of the study.
+        server: facts of the serving program.
 
     Raises:
-        HostError: another host's serves, and there is none on this machine.
+        HostError: another host serves, and the program is missing on this machine.
     """
     here = definition.in_place or not definition.inventory
     if not definition.config or here or not READERS[server.name].reads_with_program:
@@ -106,16 +106,16 @@ def read(
     server: ServerFacts,
     premises: Premises,
 ) -> OwnConfiguration | None:
-    """Return the configuration that a study names; None if it names none.
+    """Return the study's own configuration; None without one.
 
     Args:
-        definition: of the study.
+        definition: definition of the study.
         workload: what is asked.
-        server: the program that reads it.
-        premises: where the study takes place.
+        server: facts of the reading program.
+        premises: hosts of the study.
 
     Raises:
-        DefinitionError: at the user's file and line, or the option.
+        DefinitionError: an error with the user's file and line, or the option.
     """
     if not definition.config:
         return None
@@ -141,14 +141,14 @@ def adapted(
     """Return the adapter of the user's server, with notes on what differs in the lab.
 
     Args:
-        own: what was read.
-        space: of the study.
-        server: the program that serves.
+        own: the parsed configuration.
+        space: space of the study.
+        server: facts of the serving program.
         reads: the program that reads it, see ``reading_program``.
-        host: what serves.
+        host: facts of the serving host.
 
     Raises:
-        DefinitionError: the server refuses it, or nothing in it can be tuned.
+        DefinitionError: the server refuses it, or it has no tunable parameter.
     """
     if own is None:
         return None, ()

@@ -1,4 +1,4 @@
-"""Planning of a roll-out: each host's files are read, compared and validated; nothing changes."""
+"""Planning of a roll-out: reading, comparing and validating each host's files, unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tuner.servers.catalog import server as server_of
 
 
 class Channel(Files, Protocol):
-    """Questions of planning to a host: ``tuner.hosts.agent.Agent`` answers it."""
+    """Requests of planning to a host; ``tuner.hosts.agent.Agent`` implements it."""
 
     def which(self, name: str) -> str | None:
         """Return the path of a program."""
@@ -39,7 +39,7 @@ class Channel(Files, Protocol):
     def overlaid(
         self, contents: Mapping[str, bytes], command: Sequence[str], program: str = ""
     ) -> Mapping[str, Any]:
-        """Run a command that sees other contents in some files; see ``tuner.hosts.overlaid``."""
+        """Run a command with other contents in some files; see ``tuner.hosts.overlaid``."""
         ...
 
 
@@ -51,7 +51,7 @@ class Wanted:
     main: str
     """Main file of the service on the hosts."""
     change: ServiceChange
-    """With no files yet: they are a host's own."""
+    """The change without files, which depend on the host."""
     source: Tuned | LabSettings
     server_name: str = ""
 
@@ -64,14 +64,14 @@ def wanted(
     service: str | None = None,
     server_name: str = "",
 ) -> Wanted:
-    """Return what a study's recommendation means for hosts.
+    """Return a study's recommendation for hosts.
 
     Args:
         given: the recommendation.
         inventory: path of the inventory, for the command that is shown.
         target: main file on the hosts; None: the usual one.
         service: name of the service; None: that of the server.
-        server_name: which server of the configuration a study of the lab is applied to.
+        server_name: server of the configuration for a study of the lab.
 
     Raises:
         DefinitionError: the study cannot be applied to any host.
@@ -82,7 +82,7 @@ def wanted(
         raise DefinitionError(f"{server} is exported only; see `tuner export {name}`", path="NAME")
     definition = record.definition
     config = str(definition.get("config") or "")
-    # In place, the study's own file was there already.
+    # In place, the study's own file is already there.
     place, reader = server_of(server).usual_place, READERS[server]
     main = target or place.path
     if definition.get("in_place") and not target and config != main:
@@ -117,7 +117,7 @@ def wanted(
         live=RunningConfiguration(commands.adapted) if commands.adapted else None,
         program=commands.program,
         unit=unit_of(service, given.chosen.more.get(place.environment, "")),
-        # Paths of a record may lead anywhere; those of a host's own files come from the host.
+        # Paths of a record are untrusted; those of a host's own files come from the host.
         below=str(Path(main).parent) if given.is_own else "/",
     )
     return Wanted(given, main, change, source, server_name)
@@ -131,18 +131,18 @@ class HostPlan:
     plan: Plan
     change: ServiceChange
     validated: str
-    """Outcome of the validation on the host, in words; empty: nothing was to be validated."""
+    """Outcome of the validation on the host, in words; empty without one."""
     drop_ins: Mapping[str, str] = field(default_factory=dict)
     """Content of the existing drop-ins of the service's unit."""
 
     @property
     def is_needed(self) -> bool:
-        """True if anything is to be changed there."""
+        """True if the host needs a change."""
         return bool(self.plan.changed or self.change.unit)
 
     @property
     def words(self) -> str:
-        """The plan for people: how the host's files differ, what changes, and what follows."""
+        """The plan in words: differences of the host's files, changes, and the reload."""
         name, plan, change = self.host.name, self.plan, self.change
         rows = [f"{name}: {note}\n" for note in plan.notes]
         if plan.unlike:
@@ -163,18 +163,18 @@ class HostPlan:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The plans for several hosts, and the hosts that have none."""
+    """The plans for several hosts, and the refused hosts."""
 
     plans: tuple[HostPlan, ...]
     refused: Mapping[str, str]
-    """By host, why the recommendation cannot be applied there: file and line, where it has any."""
+    """Reasons by host why the recommendation cannot be applied, with file and line."""
 
     def check(self, among: Sequence[Host], limit: str | None = None) -> None:
-        """Raise HostError if a host was refused, with the reasons and the way to change the others.
+        """Raise HostError if a host was refused, with the reasons and a way to change the others.
 
         Args:
-            among: the hosts of which these were chosen.
-            limit: by which they were selected; None: all of an inventory.
+            among: all hosts of the selection.
+            limit: pattern of the selection; None for all of an inventory.
         """
         if not self.refused:
             return
@@ -195,14 +195,14 @@ def planned(
     *,
     validate: bool = True,
 ) -> Planned:
-    """Return the plan for every host, or the reason why it has none; nothing is changed.
+    """Return the plan for every host, or the reason why it has none, without changes.
 
     Args:
         hosts: the hosts.
-        want: what is to be applied.
-        channel: reaches a host.
-        home: a host as the program of its service finds it, by the path of that program.
-        validate: whether each host's server judges the result, without a file being replaced.
+        want: the recommendation to apply.
+        channel: function that opens the channel to a host.
+        home: function that returns a host's environment, by its service's program.
+        validate: whether each host's server validates the result, without replacing files.
     """
     plans, refused = [], {}
     for host in hosts:
@@ -236,7 +236,7 @@ def _plan(
     else:
         plan = plan_of_lab(want.source, found, want.server_name)
     if owner and plan.changed:
-        # Files that are not named again would get back what they were before the first time.
+        # Files missing in the new change would be restored to their first state.
         raise HostError(
             f"{', '.join(plan.changed)} changed since {want.given.name!r} was applied here; put"
             f" that back first: tuner rollback {want.given.name}"
@@ -247,7 +247,7 @@ def _plan(
 
 
 def _owner(there: Channel) -> str:
-    """Return who changed the service of a host, if that can still be rolled back."""
+    """Return the owner of a host's change that can still be rolled back."""
     saved = f"{SERVICE_FOLDER}/saved.json"
     if not there.matches(saved):
         return ""
@@ -261,7 +261,7 @@ def _owner(there: Channel) -> str:
 
 
 def _drop_ins(change: ServiceChange, there: Channel) -> dict[str, str]:
-    """Return what the drop-ins of the service's unit hold that are there already."""
+    """Return the existing drop-ins of the service's unit."""
     paths = change.unit.files if change.unit else ()
     return {
         path: there.read(path).decode("utf-8", "replace") for path in paths if there.matches(path)
@@ -269,7 +269,7 @@ def _drop_ins(change: ServiceChange, there: Channel) -> dict[str, str]:
 
 
 def _validated(change: ServiceChange, plan: Plan, there: Channel) -> str:
-    """Let the host's own server judge the files before they are replaced; return the words.
+    """Validate the files with the host's own server before replacing them; return the outcome.
 
     Raises:
         UnfitError: it refuses them.

@@ -1,4 +1,4 @@
-"""Everything that is known before the first deployment: resolve the host, bind the space, check."""
+"""The preflight before the first deployment: resolve the host, bind the space, check."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class Preflight:
     goals: Goals
     baseline: Configuration
     beside: tuple[Configuration, ...]
-    """Further baselines, confirmed in the same blocks."""
+    """Further baselines in the same blocks."""
     generator: LoadGenerator
     notes: tuple[str, ...]
     backend: ServerFacts | None = None
-    """Server behind a proxy, the same kind whichever server is under test."""
+    """Server behind a proxy, of the same kind for every server under test."""
     kernel: KernelState | None = None
-    """Kernel settings as found, where they are part of the configuration."""
+    """Original kernel settings, if they are part of the configuration."""
     own: Server | None = None
-    """The user's own server, where its configuration is given."""
+    """The user's own server, if its configuration is given."""
 
     @property
     def adapter(self) -> Server:
@@ -62,7 +62,7 @@ class Preflight:
 
     @property
     def leaves_out_stalls(self) -> bool:
-        """True if latencies leave out what stalls of the host touch."""
+        """True if latencies exclude requests that stalls touch."""
         told = self.generator.instrument.tells_stalls and not self.cores.shared
         return told and self.definition.stalls != KEEP
 
@@ -70,15 +70,15 @@ class Preflight:
 def preflight(
     definition: StudyDefinition, workload: Workload | None = None, *, watch: bool = True
 ) -> Preflight:
-    """Look at everything that can be wrong before anything is started.
+    """Check everything that can be checked before the start.
 
     Args:
-        definition: of the study.
-        workload: in place of the one that the definition names, which it was made of.
+        definition: definition of the study.
+        workload: adapted workload, in place of the definition's.
         watch: whether to watch the host for stalls, which takes two seconds.
 
     Raises:
-        DefinitionError: the definition does not fit together.
+        DefinitionError: the definition is inconsistent.
         HostError, InstrumentError: server or generator are missing.
     """
     found = resolve(definition, workload)
@@ -123,10 +123,10 @@ def _notes(
 
 
 def kernel_loan(definition: StudyDefinition) -> KernelLoan:
-    """Long enough for the longest window of the study, three times over."""
+    """Return the loan of kernel settings, for three times the study's longest window."""
     return KernelLoan(lease_s=max(300.0, definition.time_s / 20))
 
 
 def service_lease_s(definition: StudyDefinition) -> float:
-    """Return a shorter ``kernel_loan``: meanwhile the service's users have what was being tried."""
+    """Return a shorter lease, because users of the service get the tried configuration."""
     return max(60.0, definition.time_s / 20)

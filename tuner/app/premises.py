@@ -1,6 +1,6 @@
 """Premises of a study: this machine, or the hosts of an inventory.
 
-The one place in which local and remote differ. Everything else works with ``Premises``.
+Only this module distinguishes local and remote. All others use ``Premises``.
 """
 
 from __future__ import annotations
@@ -54,35 +54,35 @@ class Lab:
 
     deployer: AnsibleDeployer
     work: Path
-    """Folder on this machine for what is prepared here."""
+    """Folder on this machine for prepared files."""
     address: str
     """Address on which instances listen."""
     backend_address: str
     free_ports: Callable[[int], Sequence[int]]
-    """On the target."""
+    """Returns free ports on the target."""
     backend_ports: Callable[[int], Sequence[int]]
     read_counters: ReadCounters
-    """Reader of the kernel's counters of server, backend and, where it runs here, generator."""
+    """Reader of the kernel's counters of server, backend and a local generator."""
     read_log: ReadLog
-    """The end of a log on the target."""
+    """Reader of the end of a log on the target."""
 
 
 class Premises(Protocol):
-    """Hosts, and how they are reached."""
+    """The hosts of a study, and the access to them."""
 
     @property
     def host(self) -> HostFacts:
-        """Facts of the host that serves."""
+        """Facts of the serving host."""
         ...
 
     @property
     def words(self) -> str:
-        """Text that names target and generator; empty where both are this machine."""
+        """Names of target and generator; empty if both are this machine."""
         ...
 
     @property
     def target(self) -> Target:
-        """Host that serves the user's own configuration."""
+        """Host of the user's own configuration."""
         ...
 
     def cores(self, *, backend: bool) -> CoreSplit:
@@ -90,10 +90,10 @@ class Premises(Protocol):
         ...
 
     def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
-        """Take these cores for this command's turn.
+        """Lock these cores for this command.
 
         Raises:
-            HostError: another study has them.
+            HostError: another study has locked them.
         """
         ...
 
@@ -101,15 +101,15 @@ class Premises(Protocol):
         """Return the server on the target.
 
         Raises:
-            HostError: it is not there.
+            HostError: it is missing.
         """
         ...
 
     def detect_backend(self, server: ServerFacts) -> ServerFacts:
-        """Return the server behind a proxy: the one under test, where it is one on the same host.
+        """Return the server behind a proxy: the one under test if it is suitable.
 
         Raises:
-            HostError: it is not there.
+            HostError: it is missing.
         """
         ...
 
@@ -117,42 +117,42 @@ class Premises(Protocol):
         """Return the target's kernel settings by name.
 
         Raises:
-            DefinitionError: nothing of it can be changed there.
+            DefinitionError: none of the settings can be changed there.
         """
         ...
 
     def generator(self, load: Load, cores: CoreSplit) -> LoadGenerator:
-        """Load generator.
+        """Return the load generator.
 
         Raises:
-            InstrumentError, DefinitionError: it is not there, or not for these hosts.
+            InstrumentError, DefinitionError: it is missing, or does not support these hosts.
         """
         ...
 
     def lab(self, folder: Path, loan: KernelLoan | None) -> contextlib.AbstractContextManager[Lab]:
-        """Return a lab for the study in this folder, always taken down at the end.
+        """Return a lab for a study, which is always removed at the end.
 
         Args:
-            folder: the study's.
-            loan: terms on which the target lends its kernel's settings; None: they stay.
+            folder: folder of the study.
+            loan: terms for changes of kernel settings; None for no changes.
         """
         ...
 
     def service(self) -> TargetService:
-        """Return the target's own service, to be tuned in place.
+        """Return the target's own service, for tuning in place.
 
         Raises:
-            DefinitionError: that cannot be done on these hosts.
+            DefinitionError: these hosts do not support it.
         """
         ...
 
 
 def open_premises(inventory: str | None, *, serves: str = "") -> Premises:
-    """This machine, or the hosts of an inventory; these are looked at now.
+    """Return this machine, or the hosts of an inventory with their facts.
 
     Args:
-        inventory: its path; None: this machine.
-        serves: the server that the target must have already, since that is what is tuned.
+        inventory: path of the inventory; None: this machine.
+        serves: the server that the target must already have, for tuning in place.
 
     Raises:
         DefinitionError: the inventory cannot be read.
@@ -162,7 +162,7 @@ def open_premises(inventory: str | None, *, serves: str = "") -> Premises:
 
 
 class ThisMachine:
-    """Server and generator side by side, each on cores of its own."""
+    """Server and generator on this machine, each on its own cores."""
 
     def __init__(self) -> None:
         self._host = local.facts()
@@ -236,7 +236,7 @@ class ThisMachine:
                 try:
                     deployer.stop()
                 except (HostError, OSError):
-                    # A full disk is one reason; this way needs no room.
+                    # The disk may be full; this way needs no space.
                     stop_lab(claim)
                 shutil.rmtree(place, ignore_errors=True)
                 shutil.rmtree(work, ignore_errors=True)
@@ -244,7 +244,7 @@ class ThisMachine:
 
 
 class Fleet:
-    """Target, generator and backend as an inventory names them.
+    """Target, generator and backend of an inventory.
 
     Args:
         inventory: the hosts.
@@ -366,7 +366,7 @@ class Fleet:
         """Implement ``Premises.lab``."""
         hosts = self._inventory
         if self._turn:
-            # Of several fleets of one command, the one whose agents hold the locks may be closed.
+            # With several fleets in one command, the one with the locks may be closed.
             self.take_cores(*self._turn)
         place, work = lab_folder(folder), (folder / "work").resolve()
         deployer = _deployer(hosts, place, work, self._connections, loan)
@@ -391,7 +391,7 @@ class Fleet:
                 try:
                     deployer.remove()
                 except HostError as error:
-                    # The claim stays: the next command tries again.
+                    # The claim stays, so that the next command retries.
                     click.echo(f"note: the lab could not be taken down: {error}", err=True)
                 else:
                     local.release(claim)
@@ -406,7 +406,7 @@ class Fleet:
         return self._connections.agent(host).free_ports(address, count)
 
     def _look(self) -> dict[str, remote.RemoteFacts]:
-        """Return facts of all hosts; what they lack is brought first."""
+        """Return facts of all hosts, after installing missing programs."""
         hosts, binary = self._inventory, loadgen_binary()
         with _ansible_folder() as work:
             playbooks = Playbooks(work, self._path, self._connections.settings)
@@ -417,7 +417,7 @@ class Fleet:
             wanted = remote.checksum(binary)
             measuring = (hosts.target, hosts.generator)
             stale = [h for h in measuring if found[h.name].loadgen_sha256 != wanted]
-            # Nothing is installed next to a service that is tuned in place.
+            # Nothing is installed for a service that is tuned in place.
             program = self._serves or lab_backend.SERVER.name
             serving = (hosts.target,) if self._serves else (hosts.target, hosts.backend)
             bare = [h for h in serving if found[h.name].programs[program] is None]
@@ -439,7 +439,7 @@ class Fleet:
 
 
 def lab_folder(study: Path) -> Path:
-    """Return the folder on another host that holds the instances of this machine's study."""
+    """Return the folder on another host for the instances of this machine's study."""
     whose = f"{socket.gethostname()}:{study.resolve()}"
     return Path("/var/tmp") / f"tuner-{hashlib.sha256(whose.encode()).hexdigest()[:12]}"  # noqa: S108 - made with a fixed mode
 
@@ -454,7 +454,7 @@ def _deployer(
     return AnsibleDeployer(
         place,
         work,
-        # Where Ansible is no root there, its own account runs them.
+        # If Ansible is not root there, its own account runs them.
         user="nobody",
         inventory=str(Path(hosts.path).resolve()),
         target=hosts.target.name,
@@ -465,10 +465,10 @@ def _deployer(
 
 
 def restore_stray(stray: local.Claim) -> None:
-    """Take down what a dead study left on the hosts of its inventory.
+    """Remove the leftovers of a dead study on the hosts of its inventory.
 
     Raises:
-        HostError, DefinitionError: that cannot be done now.
+        HostError, DefinitionError: that is impossible now.
     """
     place, work = Path(stray.lab), Path(stray.work)
     inventory = read_inventory(stray.inventory)
@@ -487,6 +487,6 @@ def restore_stray(stray: local.Claim) -> None:
 
 @contextlib.contextmanager
 def _ansible_folder() -> Iterator[Path]:
-    """A folder for Ansible's own files, before there is a study's."""
+    """Yield a temporary folder for Ansible's own files, before the study's exists."""
     with temporary("ansible") as name:
         yield Path(name)

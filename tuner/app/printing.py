@@ -11,7 +11,7 @@ import click
 
 
 def print_json(data: object) -> None:
-    """Print data as JSON of RFC 8259, which knows no NaN and no infinity: they become null."""
+    """Print data as JSON of RFC 8259, with null for NaN and infinity."""
     click.echo(json.dumps(_finite(data), indent=2, allow_nan=False))
 
 

@@ -1,4 +1,4 @@
-"""The request and address by which probes ask a host, learnt from its first answer."""
+"""The request and address of probes to a host, from its first answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tuner.workload.workload import Request, Workload
 
 CONNECTIONS = 8
 PATIENCE_S = 5.0
-"""Longest time that an answer may take."""
+"""Time limit for an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class ProbeTarget:
 
 
 def probe_target(template: str, host: Host) -> ProbeTarget:
-    """Ask a host once; return how the probes are to ask it.
+    """Send a host one request; return the request for the probes.
 
     Certificates are checked here, and redirects within the host are followed.
 

@@ -1,7 +1,6 @@
 """Progress on standard error: a live view on a terminal, a line per step anywhere else.
 
-Nothing is printed while a window runs: the generator waits for tuner between two windows, and
-only then is there a turn.
+Nothing is printed during a window: the generator waits for tuner between two windows.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from tuner.reading.printable import printable_lines
 from tuner.words.terminal import duration, say_styled, wrapped
 
 _CLOCK_WIDTH = 8
-"""Width of `` 0:00`` and the space behind it."""
+"""Width of `` 0:00`` and the space after it."""
 
 
 class TerminalProgress:
-    """Progress for people, on standard error so that results can be piped."""
+    """Progress on standard error, so that results can be piped."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
@@ -31,7 +30,7 @@ class TerminalProgress:
 
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
-        """A live view for as long as this lasts, if this is a terminal and not to be quiet."""
+        """Show a live view inside the block, on a terminal without ``--quiet``."""
         if self._quiet or not sys.stderr.isatty():
             yield
             return
@@ -57,7 +56,7 @@ class TerminalProgress:
         self._line(f"  {text}")
 
     def command(self, text: str) -> None:
-        """A note that ends with a command: in one line at any width, to be copied."""
+        """Print a note that ends with a command, in one line for copying."""
         self._line(f"  {text}", whole=True)
 
     def window(self, text: str) -> None:
@@ -71,12 +70,12 @@ class TerminalProgress:
             self._view.best(text)
 
     def _line(self, text: str, *, bold: int = 0, whole: bool = False) -> None:
-        """One line; on a terminal as many as it takes, each below the beginning of the text.
+        """Print one line; on a terminal it is wrapped with a hanging indent.
 
         Args:
-            text: what to say; leading spaces set it below what was said before.
+            text: the message; leading spaces indent it.
             bold: number of characters at its beginning that are the title.
-            whole: the terminal itself breaks it where it must.
+            whole: whether to leave wrapping to the terminal.
         """
         if self._quiet:
             return

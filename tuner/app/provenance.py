@@ -1,4 +1,4 @@
-"""The maker of a record, named and confirmed before the record acts on a host."""
+"""The origin of a record, shown and confirmed before the record affects a host."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def option(function: _F) -> _F:
     )(function)
 
 
-def whose(record: Record) -> str:
-    """Return in words who made a record; empty if this user did, and nobody changed it since."""
+def origin_words(record: Record) -> str:
+    """Return the origin of a record, in words; empty for this user's unchanged records."""
     maker = made_here(record)
     if maker == "here":
         return ""
@@ -51,33 +51,32 @@ def whose(record: Record) -> str:
 
 
 def confirm_applying(record: Record, *, shows_only: bool) -> None:
-    """Name the maker of a record that is to be applied; ask unless this user made it here.
+    """Show the origin of a record before applying it; ask unless it is this user's.
 
     Args:
-        record: to be applied.
-        shows_only: nothing is changed, so nothing is asked.
+        record: the record to apply.
+        shows_only: True if nothing is changed, which needs no question.
 
     Raises:
-        DefinitionError: it was not made here or was changed, was not accepted with ``--foreign``,
-            and there is no terminal.
+        DefinitionError: it has another origin or was changed, ``--foreign`` is missing, and there
+            is no terminal.
     """
-    words = whose(record)
+    words = origin_words(record)
     if words:
         _confirm(words, "apply a record that was not made here?", "--check", asks=not shows_only)
 
 
 def confirm_measuring(record: Record) -> None:
-    """Name the maker of a record that is to be measured for; ask unless it was begun here.
+    """Show the origin of a record before measuring for it; ask unless it was begun here.
 
-    A record that was begun here is measured for without a question even if it was changed since:
-    every study that was killed is one.
+    Records that were begun here need no question even if they were changed since, as every killed
+    study was.
 
     Raises:
-        DefinitionError: it was begun elsewhere, was not accepted with ``--foreign``, and there is
-            no terminal.
+        DefinitionError: it was begun elsewhere, ``--foreign`` is missing, and there is no terminal.
     """
     if made_here(record) == "elsewhere":
-        _confirm(whose(record), "measure what it says?", f"`tuner report {record.name}`")
+        _confirm(origin_words(record), "measure what it says?", f"`tuner report {record.name}`")
 
 
 def _confirm(words: str, question: str, look: str, *, asks: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""The hosts of an inventory, with the channels over which their services are read and changed."""
+"""The hosts of an inventory, with channels for reading and changing their services."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tuner.paths import temporary
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Hosts that are connected while this is in use."""
+    """Connected hosts."""
 
     services: Services
     connections: Connections
 
     def agent(self, host: Host) -> Agent:
-        """Return the channel to a host, opened at its first question."""
+        """Return the channel to a host, opened at its first request."""
         return self.connections.agent(host)
 
     def home(self, host: Host, program: str) -> ServiceHome:
-        """Return a host as the program of its service finds it.
+        """Return a host with the environment of its service.
 
         Raises:
             HostError: the service does not run.

@@ -1,4 +1,4 @@
-"""The configuration that ``tuner apply`` takes from a study, and the claim that allows it."""
+"""The configuration of a study for ``tuner apply``, with its claim."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORCEABLE = tuple(kind.value for kind in VerdictKind if kind is not VerdictKind.
 
 @dataclass(frozen=True, slots=True)
 class Recommended:
-    """The tuned configuration of a study, with the verdict that it has."""
+    """The tuned configuration of a study, with its verdict."""
 
     study: StudyResult
     name: str
@@ -32,21 +32,21 @@ class Recommended:
 
     @property
     def is_own(self) -> bool:
-        """True if the study tuned files of the user's (``--config``, ``--in-place``)."""
+        """True if the study tuned the user's files (``--config``, ``--in-place``)."""
         return bool(self.record.definition.get("config"))
 
     @property
     def claim(self) -> str:
-        """The figure that a check of a host is held against, in words."""
+        """The study's claim for the check of a host, in words."""
         gained = self.study.gained
         verdicts = (each.verdict for each in self.study.objectives if each.objective == gained)
         found = next(verdicts, self.verdict).estimate
         return f"the study found {gained.text} at {found.ratio:.3f} of the baseline's"
 
     def statements(self) -> list[str]:
-        """Return what the user confirms by going on, a sentence each.
+        """Return the statements that the user confirms, one sentence each.
 
-        Everything that must be agreed to before hosts are changed is listed here.
+        They include everything that needs consent before hosts are changed.
         """
         found = [f"study {self.name}: {self.study.sentence}"]
         if self.verdict.kind is not VerdictKind.BETTER:
@@ -68,12 +68,12 @@ class Recommended:
 
 
 def recommended(study: StudyResult, name: str, accepted: str | None = None) -> Recommended:
-    """Return the tuned configuration of a study, if its verdict allows to apply it.
+    """Return the tuned configuration of a study, if its verdict allows applying it.
 
     Args:
         study: the result.
-        name: of the study.
-        accepted: the verdict that the user accepts in place of *better*; None: only that.
+        name: name of the study.
+        accepted: accepted verdict instead of *better*; None for *better* only.
 
     Raises:
         DefinitionError: the study has no verdict, or another one.

@@ -1,4 +1,4 @@
-"""The first step of a preflight: where a study takes place, and what is found there."""
+"""The first step of a preflight: the hosts of a study, and their facts."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Resolved:
     """A study's hosts, server and workload."""
 
     definition: StudyDefinition
-    """With the defaults that depend on the server."""
+    """The definition with the server's defaults."""
     workload: Workload
-    """As it is asked of this server."""
+    """The workload for this server."""
     premises: Premises
     server: ServerFacts
     reads: ServerFacts
-    """Program that reads the user's own configuration; mostly ``server``."""
+    """Program that reads the user's own configuration; usually ``server``."""
     cores: CoreSplit
     own: OwnConfiguration | None
-    """The user's own configuration, where one is given."""
+    """The user's own configuration, if given."""
 
     @property
     def host(self) -> HostFacts:
-        """Facts of the host that serves."""
+        """Facts of the serving host."""
         return self.premises.host
 
 
@@ -40,8 +40,8 @@ def resolve(definition: StudyDefinition, workload: Workload | None = None) -> Re
     """Find the hosts and the server, read the user's configuration, and take the cores.
 
     Args:
-        definition: of the study.
-        workload: in place of the one that the definition names, which it was made of.
+        definition: definition of the study.
+        workload: adapted workload, in place of the definition's.
 
     Raises:
         DefinitionError: the definition does not fit the hosts or the configuration.

@@ -1,7 +1,7 @@
-"""Files that a command leaves behind, and its last words: of a study, or of a run of contests.
+"""The files and the final output of a command, for a study or a run of contests.
 
-A study has a folder with a record of its own name. A run keeps the records of its contests, and of
-the searches for their arms, in one folder.
+A study has a folder with a record of its name. A run has the records of its contests, and of the
+searches for their arms, in one folder.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 def kept(
     store: Store | None, folder: Path, progress: TerminalProgress, again: str
 ) -> Iterator[None]:
-    """Show progress, and sign and write what was measured when a command ends, however it ends.
+    """Show progress, and always sign and write the results at the end of a command.
 
     Args:
-        store: record of the study; None for a run, whose records lie in ``folder``.
-        folder: of the results.
-        progress: where it is shown.
-        again: the command that resumes it; see ``resumption``.
+        store: record of the study; None for a run with its records in ``folder``.
+        folder: folder of the results.
+        progress: display of the progress.
+        again: command that resumes it; see ``resumption``.
     """
 
     def stores() -> list[Store]:
@@ -62,13 +62,13 @@ def kept(
         with progress.live(), signed(stores, progress):
             yield
     except BaseException:
-        # A run that was refused has left nothing.
+        # A refused run has no files.
         if store is not None or _has_record(folder):
             try:
                 written()
             except Exception as error:  # noqa: BLE001 - what ended the command must not be hidden
                 progress.note(f"the report could not be written: {error}; see 'tuner report'")
-            progress.command(f"go on with: {again}")
+            progress.command(f"resume with: {again}")
         raise
     written()
 
@@ -77,19 +77,19 @@ def resumption(definition: StudyDefinition, *command: str) -> str:
     """Return the command that resumes an interrupted study.
 
     Args:
-        definition: of the study.
-        command: with the arguments by which it is found again.
+        definition: definition of the study.
+        command: command with the arguments that identify the study.
     """
     words = (*command, "--resume", "--name", definition.name)
     return same_storage(definition.storage, *words)
 
 
 def same_storage(storage: str | None, *command: str) -> str:
-    """Return a command line to be run again, without the storage's URL.
+    """Return a command line for a repetition, without the storage's URL.
 
     Args:
-        storage: as given by ``--storage``; its URL may hold a password.
-        command: with its arguments.
+        storage: value of ``--storage``; its URL may have a password.
+        command: command with its arguments.
     """
     line = shlex.join(["tuner", *command])
     return line if storage is None else f"{line}, and the same --storage"
@@ -99,16 +99,16 @@ def write(records: Sequence[Record], folder: Path, progress: TerminalProgress) -
     """Write report and configurations next to the record; safe to call on a partial record.
 
     Args:
-        records: of one study, or of the contests of a run.
-        folder: of the results.
-        progress: where it is shown.
+        records: records of a study, or of a run's contests.
+        folder: folder of the results.
+        progress: display of the progress.
     """
     progress.note("writing the report")
     studies = [evaluate(record) for record in records]
     with reading(f"the record of {records[0].name!r}"):
         pages = _pages(studies)
     files = _configurations(studies)
-    # A patch that an earlier recommendation left would be applied by mistake.
+    # A patch of an earlier recommendation could be applied by mistake.
     if not contests_of(studies) and f"best/{PATCH_NAME}" not in files:
         with writing(folder):
             inside(folder, f"best/{PATCH_NAME}").unlink(missing_ok=True)
@@ -165,7 +165,7 @@ def write_files(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
     """Write files by their names below a folder; return their paths.
 
     Raises:
-        HostError: the folder cannot be written to.
+        HostError: the folder is not writable.
         StoreError: a name leads out of the folder.
     """
     with writing(folder):
@@ -178,10 +178,10 @@ def show(
     """Print the outcome, and write it for a CI server if asked.
 
     Args:
-        studies: one study, or the contests of a run.
-        folder: of the results.
-        as_json: whether to print for scripts.
-        junit: file to write.
+        studies: a study, or a run's contests.
+        folder: folder of the results.
+        as_json: whether to print JSON.
+        junit: JUnit file to write.
     """
     if junit is not None:
         write_junit(studies, junit)
@@ -224,7 +224,7 @@ def _lines(studies: Sequence[StudyResult]) -> list[str]:
 
 
 def write_junit(studies: Sequence[StudyResult], path: Path) -> None:
-    """Write what a CI server reads."""
+    """Write a JUnit file for a CI server."""
     from tuner.report.junit import render_junit
 
     with writing(path):
@@ -236,7 +236,7 @@ def write_junit(studies: Sequence[StudyResult], path: Path) -> None:
 
 
 def read_run(folder: Path) -> list[Record]:
-    """Return the records of the contests in a run's folder, in the order in which they began."""
+    """Return the records of a run's contests, in the order of their start."""
     records = [store.record() for store in _stores(folder, writing=False)]
     found = [record for record in records if record.contest is not None]
     return sorted(found, key=lambda record: record.started_unix_s)

@@ -15,7 +15,7 @@ from tuner.app import results, turn
 from tuner.app.announce import announce
 from tuner.app.preflight import Preflight, preflight
 from tuner.app.progress import TerminalProgress
-from tuner.app.provenance import whose
+from tuner.app.provenance import origin_words
 from tuner.app.session import STUDIES, create_store, open_bench
 from tuner.cli import options
 from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
@@ -172,7 +172,7 @@ def _begin_or_join(found: Preflight, folder: Path, host: str, progress: Terminal
         raise StoreError(f"{name!r} in {without_secret(storage)} has just been removed")
     _check_alike(found, record, host)
     # Naming a study and its storage is an explicit act, so nothing is asked.
-    if host not in record.hosts and (words := whose(record)):
+    if host not in record.hosts and (words := origin_words(record)):
         progress.note(f"joins a study of others: {words}")
     folder.mkdir(parents=True, exist_ok=True)
     return Store.open(storage, name, say=progress.note)

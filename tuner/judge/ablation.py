@@ -1,10 +1,10 @@
-"""Why the winner won: which of its changes matter, and the smallest difference that keeps the gain.
+"""The ablation of a winner: its relevant changes, and the smallest difference that keeps the gain.
 
 Every changed setting is reverted in the tuned configuration, and added to the baseline, all in the
-same blocks. Reverting shows what a change is worth among the others, adding what it is worth by
-itself; two changes that can stand in for each other lose nothing when one of them is reverted.
-Therefore a smaller difference is never concluded from the contrasts alone: it is measured against
-the tuned configuration on fresh blocks, and taken only if it is shown to lose less than the margin
+same blocks. Reverting measures a change's worth among the others, adding its worth by itself. Two
+changes that can replace each other lose nothing when one of them is reverted. Therefore the
+contrasts alone never justify a smaller difference: it is measured against the tuned configuration
+on fresh blocks, and accepted only if it is shown to lose less than the margin
 (a test of non-inferiority, one-sided; Wellek, Testing Statistical Hypotheses of Equivalence and
 Noninferiority, 2010), and to hold every limit of the study.
 
@@ -35,7 +35,7 @@ from tuner.stats.paired import PairedEstimate, estimate, minimum_blocks
 TUNED = "tuned"
 MINIMAL = "minimal"
 CHECKS = 3
-"""Smaller differences that are tried, each with more changes than the one before."""
+"""Limit for tried smaller differences, each with more changes than the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Part:
     """Ratio of the baseline with the change to the baseline."""
     added_p: float
     fails_without: bool
-    """Without the change the load is not held at all."""
+    """True if the load fails without the change."""
     matters: bool
-    """Reverting it loses, significantly."""
+    """True if reverting it loses significantly."""
     worth: float
     """The larger of what reverting loses and adding gains, in logarithms: the order of checking."""
 
@@ -65,7 +65,7 @@ class Check:
     digest: str
     blocks: int
     to_tuned: PairedEstimate | None
-    """Its ratio to the tuned configuration; the interval is the one that the decision rests on."""
+    """Its ratio to the tuned configuration, with the interval for the decision."""
     to_baseline: PairedEstimate | None
     keeps: bool
     """True if the check is shown to lose less than the margin and to hold all else that is wanted.
@@ -78,19 +78,19 @@ class Ablation:
 
     protocol: AblationProtocol
     parts: tuple[Part, ...]
-    """The most valuable change first; empty before all blocks of the contrasts are there."""
+    """The most valuable change first; empty until all blocks of the contrasts are complete."""
     checks: tuple[Check, ...]
     minimal: str | None
-    """Digest of the smallest difference that was shown to keep the gain; None if none was."""
+    """Digest of the smallest difference that is shown to keep the gain; None without one."""
     is_over: bool
-    """True if there is nothing left to be measured."""
+    """True if no measurements are left."""
 
 
 def contrasts(space: Space, baseline: Configuration, tuned: Configuration) -> tuple[Contrast, ...]:
-    """The changes between two configurations, each alone where that is a valid configuration.
+    """Return the changes between two configurations, each alone if that is valid.
 
-    Changes that a relation between parameters ties together are one contrast. A setting that
-    differs only in that it is active, with the value that it would have anyway, is none.
+    Changes that a relation between parameters connects are one contrast. A setting that only
+    becomes active, with its default value, is not a contrast.
     """
     found = []
     for names in _groups(space, baseline, tuned):
@@ -107,7 +107,7 @@ def contrasts(space: Space, baseline: Configuration, tuned: Configuration) -> tu
 
 
 def blocks_at_least(contrasts_: Sequence[Contrast], alpha: float) -> int:
-    """The fewest blocks with which the most significant contrast can pass Holm, and a check too."""
+    """Return the fewest blocks with which the most significant contrast and a check can pass."""
     return max(
         minimum_blocks(1 - alpha / max(1, len(contrasts_))),
         minimum_blocks(_check_confidence(alpha)),
@@ -115,11 +115,11 @@ def blocks_at_least(contrasts_: Sequence[Contrast], alpha: float) -> int:
 
 
 def names_to_keep(parts: Sequence[Part], check: int) -> frozenset[str]:
-    """Return the changes that the check of this number (0-based) is about.
+    """Return the changes of a check, by its 0-based number.
 
-    First those that matter (or the most valuable one, if none does by itself); each further check
-    adds the more valuable half of what was left out. What has no effect alone comes after what has:
-    without the setting that it needs it would add nothing.
+    The first check has those that matter (or the most valuable one); each further check adds the
+    more valuable half of the rest. Changes without an effect alone come last, because they need
+    another setting.
     """
     kept = [part for part in parts if part.matters] or list(parts[:1])
     rest = [part for part in parts if part not in kept]
@@ -130,21 +130,21 @@ def names_to_keep(parts: Sequence[Part], check: int) -> frozenset[str]:
     return frozenset(name for part in kept for name in part.contrast.names)
 
 
-def told_by(protocol: AblationProtocol, goals: Goals) -> Objective:
-    """Return the objective that decides what a change is worth: of two, the one that was gained."""
+def gained_objective(protocol: AblationProtocol, goals: Goals) -> Objective:
+    """Return the objective for the worth of changes: the one with the gain."""
     return next((o for o in goals.objectives if o.text == protocol.objective), goals.first)
 
 
 def evaluate(record: Record, goals: Goals) -> Ablation | None:
-    """Evaluate an ablation; None if none was begun.
+    """Evaluate an ablation; return None if there is none.
 
-    The worth of a change is judged by one objective; a smaller difference must keep to all that
-    the study wants.
+    One objective decides the worth of a change; a smaller difference must meet all goals of the
+    study.
     """
     protocol = record.ablation
     if protocol is None or record.protocol is None:
         return None
-    objective = told_by(protocol, goals)
+    objective = gained_objective(protocol, goals)
     tuned = named(record, goals.first)
     blocks = complete(record, "ablate")
     over = len(blocks) >= protocol.blocks
@@ -167,12 +167,12 @@ def evaluate(record: Record, goals: Goals) -> Ablation | None:
 
 
 def complete(record: Record, phase: Phase) -> list[Block]:
-    """The complete blocks of a phase; those of the checks follow each other, check by check."""
+    """Return the complete blocks of a phase; those of checks are in the order of checks."""
     return [b for b in record.blocks if b.phase == phase and b.state == "complete"]
 
 
 def _groups(space: Space, baseline: Configuration, tuned: Configuration) -> list[frozenset[str]]:
-    """Sets of changed names, each of which can be exchanged alone."""
+    """Return sets of changed names that can each be exchanged alone."""
     changed = changes_between(baseline.values, tuned.values, space.inactive(baseline))
     groups = [frozenset({change.name}) for change in changed]
     while True:
@@ -182,7 +182,7 @@ def _groups(space: Space, baseline: Configuration, tuned: Configuration) -> list
         tied = {name for order in space.orders if order.names & stuck for name in order.names}
         joined = [group for group in groups if group & (tied | stuck)]
         if len(joined) == 1:
-            # No relation names its partner: all changes together are always possible.
+            # No relation names its partner; all changes together are always valid.
             joined = groups
         groups = [group for group in groups if group not in joined]
         groups.append(frozenset().union(*joined))
@@ -238,7 +238,7 @@ def _check(
     kept, gained = [], []
     for objective, margin in zip(goals.objectives, margins, strict=True):
         if objective.name == goals.choice.given:
-            # What may be given away; how much of it is a limit like the others.
+            # This objective may lose, up to a limit like the others.
             continue
         to_tuned = _ratio(blocks, digest, tuned, objective, confidence)
         to_baseline = _ratio(blocks, digest, baseline, objective)
@@ -249,8 +249,8 @@ def _check(
     return Check(
         digest=digest,
         blocks=len(blocks),
-        to_tuned=_ratio(blocks, digest, tuned, told_by(protocol, goals), confidence),
-        to_baseline=_ratio(blocks, digest, baseline, told_by(protocol, goals)),
+        to_tuned=_ratio(blocks, digest, tuned, gained_objective(protocol, goals), confidence),
+        to_baseline=_ratio(blocks, digest, baseline, gained_objective(protocol, goals)),
         keeps=len(blocks) >= protocol.blocks and all(kept) and any(gained) and held,
     )
 
@@ -276,7 +276,7 @@ def _ratio(
     objective: Objective,
     confidence: float = 0.95,
 ) -> PairedEstimate | None:
-    """Return ratio of two arms over the blocks; None unless every block has a figure of both."""
+    """Return the ratio of two arms over the blocks; None unless all blocks have both figures."""
     if digest is None:
         return None
     differences = [_difference(block, digest, reference, objective) for block in blocks]
@@ -284,7 +284,7 @@ def _ratio(
 
 
 def _difference(block: Block, digest: str, reference: str, objective: Objective) -> float:
-    """Log ratio of two arms, over the rounds that are valid for both."""
+    """Return the log ratio of two arms over the rounds that are valid for both."""
     return objective.difference_ln(*_common(block, digest, reference))
 
 
@@ -319,7 +319,7 @@ def _all_matter(parts: Sequence[Part]) -> bool:
 
 
 def _exhausted(protocol: AblationProtocol, parts: Sequence[Part], checks: Sequence[Check]) -> bool:
-    """No further check is left, or the next one would be about all changes."""
+    """Return whether no check is left, or the next one would have all changes."""
     done = sum(check.blocks >= protocol.blocks for check in checks)
     return done >= CHECKS or (
         done == len(checks) and names_to_keep(parts, done) == _all_names(parts)
@@ -331,5 +331,5 @@ def _all_names(parts: Sequence[Part]) -> frozenset[str]:
 
 
 def _check_confidence(alpha: float) -> float:
-    """Confidence of a two-sided interval whose upper end decides one check."""
+    """Return the confidence of a two-sided interval with its upper end deciding one check."""
     return 1 - 2 * alpha / CHECKS

@@ -26,12 +26,12 @@ class HostResult:
     """Blocks that count."""
     planned: int
     verdict: Verdict | None
-    """By its own blocks alone; None while its confirmation is not complete."""
+    """Verdict from its own blocks; None until its confirmation is complete."""
     estimate: PairedEstimate | None
     why: str
-    """Why its blocks bear no claim; empty if they do."""
+    """Why its blocks do not support a claim; empty if they do."""
     outlier: bool
-    """True if the other hosts do not account for it."""
+    """True if it is an outlier among the hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +39,19 @@ class HostsResult:
     """A study on several hosts."""
 
     hosts: tuple[HostResult, ...]
-    """In the order in which they joined."""
+    """Hosts in the order of joining."""
     across: AcrossHosts | None
     """Hosts as a random effect; None while fewer than two have a verdict."""
     verdict: Verdict | None
-    """On hosts like these; None while fewer than two have a verdict."""
+    """Verdict for similar hosts; None while fewer than two have a verdict."""
     everywhere: str
-    """True if it holds on every host, in a sentence."""
+    """Sentence on whether the result holds on every host."""
     notes: tuple[str, ...]
-    """Notes: few hosts, hosts that stand out, missing hosts."""
+    """Notes on few hosts, outliers and missing hosts."""
 
 
 def as_seen_on(record: Record, name: str) -> Record:
-    """The record as one of its hosts has it: its own facts, calibration, protocol and blocks."""
+    """Return the record for one host, with its facts, calibration, protocol and blocks."""
     host = record.hosts[name]
     return replace(
         record,
@@ -69,7 +69,7 @@ def as_seen_on(record: Record, name: str) -> Record:
 
 
 def stands_for(record: Record) -> str:
-    """The host whose figures are shown where those of one must be: the first with a protocol."""
+    """Return the representative host for single figures: the first with a protocol."""
     names = list(record.hosts)
     return next((name for name in names if record.hosts[name].protocol), names[0])
 
@@ -78,8 +78,8 @@ def on_hosts(record: Record, evaluate: Callable[[Record], StudyResult]) -> Hosts
     """Judge a study on several hosts.
 
     Args:
-        record: read as no particular host.
-        evaluate: judges one host's record.
+        record: record for no particular host.
+        evaluate: function that judges one host's record.
     """
     studies = {name: evaluate(as_seen_on(record, name)) for name in record.hosts}
     done = {name: study for name, study in studies.items() if study.verdict and not study.void}
@@ -117,10 +117,10 @@ def _verdict(
     studies: Sequence[StudyResult],
     objective: Objective,
 ) -> Verdict:
-    """Return the rule of one host, on the interval of the population of hosts.
+    """Apply the rule for one host to the interval of the population of hosts.
 
-    What is worse on one of the hosts, or violates a constraint there, is no gain of all, and none
-    is shown while another wish is open on one of them.
+    A result that is worse or violates a constraint on one host is not a gain on all, and a gain is
+    not shown while another goal is open on a host.
     """
     own = [study.verdict for study in studies if study.verdict]
     found = PairedEstimate(

@@ -1,4 +1,4 @@
-"""Figures of each arm by block: the pairs that a comparison rests on.
+"""Figures of each arm by block: the pairs of a comparison.
 
 In a block the baseline and the candidate are measured in the same few seconds. The r-th window of
 one arm and the r-th window of the other form round r.
@@ -22,7 +22,7 @@ from tuner.record.model import Block, BlockState, Phase, Record
 from tuner.stats.paired import PairedEstimate, estimate
 
 INTERRUPTED = "interrupted"
-"""Why a block does not count that the user stopped."""
+"""Reason of a block that the user stopped."""
 
 Reading = Callable[[Sequence[Measurement]], float]
 """Logarithm of an arm's figure in a block, from its windows there; NaN where unknown."""
@@ -40,14 +40,14 @@ class PairedBlock:
     started_unix_s: float
     state: BlockState
     reason: str
-    """Why it does not count; empty if it does."""
+    """Why the block does not count; empty if it does."""
     baseline: tuple[Measurement, ...]
     candidate: tuple[Measurement, ...]
-    """Windows of the rounds that count: those that were valid for both arms."""
+    """Windows of the rounds that are valid for both arms."""
     measured: tuple[int, int]
     """Windows of baseline and candidate, valid or not."""
     invalid: tuple[int, int]
-    """Those of them that were not valid."""
+    """Invalid ones of these windows."""
     places: tuple[tuple[int, int], ...]
     """For each round, the places of baseline and candidate in the order of measurement."""
 
@@ -61,17 +61,17 @@ class PairedBlock:
         return math.exp(reading(self.baseline)), math.exp(reading(self.candidate))
 
     def excluded(self) -> tuple[float, float]:
-        """Return shares of requests that the stall rule excluded, of baseline and candidate."""
+        """Return the shares of excluded requests of baseline and candidate."""
         return excluded_share(self.baseline), excluded_share(self.candidate)
 
     def difference(self, of: Difference) -> float:
-        """Log ratio candidate / baseline of their figures; NaN if an arm has none."""
+        """Return the log ratio candidate / baseline; NaN if an arm has no figure."""
         return of(self.candidate, self.baseline)
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of both arms over the confirmation: what changed, and what was traded."""
+    """One figure of both arms over the confirmation."""
 
     name: str
     unit: str
@@ -93,7 +93,7 @@ class SpectrumPoint:
 
 @dataclass(frozen=True, slots=True)
 class Spectrum:
-    """The percentiles of one arm over all windows of the confirmation, for the eye alone."""
+    """The percentiles of one arm over all windows of the confirmation, for charts only."""
 
     arm: str
     stall_free: bool
@@ -104,7 +104,7 @@ class Spectrum:
 def paired_blocks(
     record: Record, phase: Phase, candidate: str, reading: Reading
 ) -> tuple[PairedBlock, ...]:
-    """The blocks of a phase that hold both arms, in order of time, each used or with a reason.
+    """Return the blocks of a phase with both arms, in order of time, used or with a reason.
 
     Args:
         candidate: digest of the candidate.
@@ -126,7 +126,7 @@ def block_labels(blocks: Sequence[PairedBlock]) -> tuple[str, ...]:
 
 
 def figures(blocks: Sequence[PairedBlock], goals: Goals) -> tuple[Figure, ...]:
-    """Return every figure of both arms over the used blocks; those of the objectives come first."""
+    """Return all figures of both arms over the used blocks, objectives first."""
     used = [block for block in blocks if block.used]
     own = [
         _figure(used, o.words, o.unit, reading=o.arm_ln, change=o.difference_ln)
@@ -136,7 +136,7 @@ def figures(blocks: Sequence[PairedBlock], goals: Goals) -> tuple[Figure, ...]:
     limited = {c.metric.name: c.metric for c in goals.limits if c.metric.quantile is not None}
     known = {name for name, _, _ in _METRICS}
     further = [(m.name, m.unit, m.value) for m in limited.values() if m.name not in known]
-    # Windows that seek a capacity have rates of their own, so their latencies compare nothing.
+    # Windows of a capacity search have different rates, so their latencies are not comparable.
     apart = _AT_ONE_RATE if goals.seek else frozenset()
     for name, unit, metric in (*further, *_METRICS):
         if name not in shown and name not in apart:
@@ -153,7 +153,7 @@ def figure_of(
 
 
 def spectra(blocks: Sequence[PairedBlock]) -> tuple[Spectrum, ...]:
-    """Percentile spectra of both arms, stall-free and raw, merged over the used blocks."""
+    """Return percentile spectra of both arms, stall-free and raw, merged over the used blocks."""
     used = [block for block in blocks if block.used]
     baseline = [window for block in used for window in block.baseline]
     candidate = [window for block in used for window in block.candidate]
@@ -166,7 +166,7 @@ def spectra(blocks: Sequence[PairedBlock]) -> tuple[Spectrum, ...]:
 
 
 def excluded_share(windows: Sequence[Measurement]) -> float:
-    """Share of requests that the stall rule excluded, over all windows; NaN without requests."""
+    """Return the share of excluded requests over all windows; NaN without requests."""
     offered = sum(window.raw.count for window in windows)
     if not offered:
         return math.nan
@@ -229,7 +229,7 @@ def _figure(
     change: Difference,
     metric: Callable[[Measurement], float] | None = None,
 ) -> Figure:
-    """Return a figure of both arms; ``metric`` serves where it may be zero, without a logarithm."""
+    """Return a figure of both arms, by ``metric`` if it may be 0."""
     changes = [block.difference(change) for block in used]
     return Figure(
         name=name,
@@ -245,7 +245,7 @@ def _typical(
     reading: Reading,
     metric: Callable[[Measurement], float] | None,
 ) -> float:
-    """Return median over blocks of each block's figure."""
+    """Return the median over blocks of each block's figure."""
     values = []
     for windows in blocks:
         value = math.exp(reading(windows))
@@ -262,7 +262,7 @@ def _spectrum(arm: str, windows: Sequence[Measurement], *, stall_free: bool) -> 
     points = []
     if total:
         cumulative = counts.cumsum()
-        # Even steps on the axis of nines, to the last percentile that holds ten requests.
+        # Even steps on the axis of nines, to the last percentile with ten requests.
         nines = math.log10(max(10.0, total / 10))
         for step in range(_STEPS + 1):
             quantile = 1 - 10 ** (-nines * step / _STEPS)
@@ -279,7 +279,7 @@ def _failures(window: Measurement) -> float:
 
 
 _SAME = {"cpu": "server CPU per request", "memory": "server memory (RSS)"}
-"""Objectives that stand in the table under a longer name as well."""
+"""Objectives with a longer name in the table as well."""
 _AT_ONE_RATE = frozenset(
     {"p50", "p90", "p99", "p99.9", "max", "p99, raw", "p99.9, raw", "service time p99"}
     | {"send lag p99", "throughput"}

@@ -34,10 +34,10 @@ def findings(
     """Return every diagnostic that the blocks allow, warnings first.
 
     Args:
-        confirm: all blocks of the confirmation; their invalid windows are counted.
-        used: those that count; the other diagnostics look at them.
+        confirm: all blocks of the confirmation, for invalid windows.
+        used: the blocks that count, for the other diagnostics.
         margin: the frozen protocol's, as a share.
-        confidence: of the interval that the claim rests on.
+        confidence: confidence of the claim's interval.
     """
     found = []
     begun = [block for block in confirm if all(block.measured)]
@@ -84,10 +84,10 @@ def _of_used(
 def _of_rounds(
     used: Sequence[PairedBlock], objective: Objective
 ) -> tuple[list[Diagnostic], list[Diagnostic]]:
-    """Return findings from single windows; none for a capacity, whose windows differ in rate."""
+    """Return findings from single windows; none for a capacity with windows at several rates."""
     if objective.slo:
         return [], []
-    # A block that was cut short has fewer rounds; the arrays hold the rounds that all have.
+    # An interrupted block has fewer rounds; the arrays have the rounds common to all.
     rounds = min(len(block.places) for block in used)
     values = [
         [

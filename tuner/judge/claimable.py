@@ -1,13 +1,12 @@
-"""The smallest change that a study can claim on a host, from what is known of the host's noise.
+"""The smallest change that a study can claim on a host, from the host's noise.
 
-One scale for `tuner doctor`, the notes before a study, and its report. All of them ask the same
-question, which is what a study of ten minutes could claim here, and answer it with the verdict's
-own rule: the interval must lie beyond the margin, with a probability of 80 %
-(`tuner.stats.power`, `tuner.stats.verdict`).
+`tuner doctor`, the notes before a study, and its report share one scale: what a study of ten
+minutes could claim here. The answer uses the verdict's own rule: the interval must lie beyond the
+margin, with a probability of 80 % (`tuner.stats.power`, `tuner.stats.verdict`).
 
-The noise is measured where that is possible: σ_d, the standard deviation of a block's difference
-between identical instances. Where only stalls of the host were watched, `sigma_from_stalls` gives
-an estimate (docs/instrument.md says how it was obtained and how far it can be trusted).
+The noise σ_d, the standard deviation of a block's difference between identical instances, is
+measured if possible. If only stalls of the host were watched, `sigma_from_stalls` estimates it
+(docs/instrument.md describes the source of the estimate and its accuracy).
 """
 
 from __future__ import annotations
@@ -25,28 +24,28 @@ from tuner.stats.verdict import decision_margin
 from tuner.words.terminal import duration
 
 STUDY_S = 600.0
-"""Length of the study that the scale speaks of: the default of `--time`."""
+"""Length of the study for the scale: the default of `--time`."""
 FINE = 0.10
 """Largest claimable effect of a host that needs no warning."""
 COARSE = 0.20
-"""From this claimable effect on, another host or another hour is the advice."""
+"""Smallest claimable effect at which another host or hour is advised."""
 Grade = Literal["fine", "coarse", "poor"]
 USUAL_RATE_PER_S = 10_000.0
-"""Load point assumed where none is known: windows hold their samples in a second or two."""
+"""Default load point, at which windows have enough samples in a second or two."""
 _LOAD_SHARE = 0.7
 """Load at which a study measures, as a share of the capacity."""
 FROM_STALLS = "estimated from stalls: "
 ESTIMATED = f"noise, {FROM_STALLS}"
-"""Beginning of a note that rests on stalls alone; a measured one takes its place."""
+"""Prefix of a note from stalls alone, which a measured one replaces."""
 MEASURED = "noise, measured between identical instances: "
-"""Beginning of a note that rests on A/A blocks."""
+"""Prefix of a note from A/A blocks."""
 P99 = Goals.of("p99")
 _AA_DEGREES = 6
 """Degrees of freedom of a study's A/A blocks: three blocks of three instances."""
 _QUIET_SIGMA = 0.03
 """σ_d of Nginx on a host without stalls."""
 _LONGER_S = (1_200, 1_800, 3_600, 7_200, 14_400, 28_800)
-"""Values of `--time` that are offered as a way out."""
+"""Values of `--time` to suggest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class Claimable:
     blocks: int
     """Blocks of its confirmation."""
     effect: float
-    """Smallest reduction that is called better with 80 % probability, as a share; 1: none."""
+    """Smallest reduction that is *better* with 80 % probability, as a share; 1: none."""
 
     @property
     def grade(self) -> Grade:
@@ -105,8 +104,8 @@ def claimable(
     Args:
         sigma_d: noise of a block's difference between identical instances, in ln units.
         time_s: length of the study.
-        rate_per_s: its load point, on which the length of its blocks depends.
-        goals: of the study; likewise.
+        rate_per_s: its load point, which affects the length of its blocks.
+        goals: its goals, likewise.
 
     Raises:
         ValueError: `sigma_d` is negative or not finite.
@@ -121,12 +120,12 @@ def claimable(
 
 
 def from_stalls(cores: Iterable[CoreStalls]) -> Claimable:
-    """Return an estimate of what a study could claim where these stalls were watched."""
+    """Estimate what a study could claim on a host with these stalls."""
     return claimable(sigma_from_stalls(touched_share(cores)))
 
 
 def _longer(found: Claimable) -> str:
-    """Return the shortest longer study that claims finely, or the longest that is offered."""
+    """Return the shortest longer study with a fine claim, or the longest suggestion."""
     options = [claimable(found.sigma_d, time_s=time_s) for time_s in _LONGER_S]
     enough = [option for option in options if option.grade == "fine"] or options[-1:]
     option = enough[0]
@@ -135,18 +134,18 @@ def _longer(found: Claimable) -> str:
 
 
 def _option(time_s: float) -> str:
-    """Return a duration as `--time` takes it."""
+    """Return a duration in the format of `--time`."""
     return f"{time_s / 3_600:g}h" if time_s >= 3_600 else f"{time_s / 60:g}m"
 
 
 @dataclass(frozen=True, slots=True)
 class CoreStalls:
-    """Stalls of one core, as they were watched."""
+    """Observed stalls of one core."""
 
     cpu: int
     per_s: float
     share: float
-    """Share of the time that they took."""
+    """Share of the time in stalls."""
     longest_us: float
 
     @property
@@ -161,8 +160,8 @@ class CoreStalls:
 def touched_share(cores: Iterable[CoreStalls], utilisation: float = _LOAD_SHARE) -> float:
     """Return the share of requests that the stall rule would exclude.
 
-    The rule excludes a span around every stall (`tuner.measurement.stalls`). Stalls are taken to
-    come at random, so that the instants outside all spans are exp(-time in spans).
+    The rule excludes a span around every stall (`tuner.measurement.stalls`). Stalls are assumed to
+    be random, so the share outside all spans is exp(-time in spans).
     """
     rule = StallRule().at(utilisation)
     fixed_s = (rule.before_us + rule.after_us) / 1e6
@@ -175,6 +174,6 @@ def sigma_from_stalls(touched: float) -> float:
 
     σ_d is about as large as that share: good to a factor of two or three
     (docs/instrument.md#what-the-noise-of-a-host-allows), and for a server without noise of its own.
-    A garbage collector adds to it whatever the host does.
+    A garbage collector adds noise on any host.
     """
     return math.hypot(_QUIET_SIGMA, touched)

@@ -23,14 +23,14 @@ from tuner.words.figures import UNKNOWN, figure
 
 @dataclass(frozen=True, slots=True)
 class LimitClaim:
-    """A constraint on fresh blocks, by the interval of what it limits: 95 % for all finalists."""
+    """A constraint on fresh blocks, judged by an interval of 95 % for all finalists."""
 
     constraint: Constraint
     found: LimitFound
 
     @property
     def state(self) -> LimitState:
-        """True if it is shown to hold, or not to."""
+        """Whether it is shown to be held or violated."""
         return self.found.state
 
     @property
@@ -62,14 +62,14 @@ def limit_claims(
 ) -> tuple[LimitClaim, ...]:
     """Return every constraint, and the limit of the choice, over the blocks that count.
 
-    Of several finalists one is named that keeps to the limits, so each of their intervals is
-    wider by Bonferroni's rule, and the chosen one's still stands.
+    With several finalists the choice depends on the limits, so Bonferroni's rule widens each
+    interval, and the chosen one's remains valid.
 
     Args:
         used: the blocks that count.
-        goals: what the study wants.
-        finalists: how many there are.
-        void: whether the blocks bear no claim; figures are shown then, and nothing is decided.
+        goals: goals of the study.
+        finalists: number of finalists.
+        void: whether the blocks support no claim; then figures are shown without a decision.
     """
     windows = [(block.baseline, block.candidate) for block in used]
     found = [
@@ -94,11 +94,11 @@ def objective_claims(
 
     Args:
         used: the blocks that count.
-        goals: what the study wants.
-        protocol: that of the confirmation.
-        calibration: states what could have been seen.
+        goals: goals of the study.
+        protocol: protocol of the confirmation.
+        calibration: calibration with the detectable effect.
         first: the claim on the first objective.
-        too_fine: why the load generator cannot tell the arms apart in the second one, if so.
+        too_fine: why the load generator cannot resolve the second one, if so.
     """
     if goals.second is None:
         return ()
@@ -130,25 +130,25 @@ def together(
     objectives: Sequence[Judged],
     limits: Sequence[LimitClaim],
 ) -> Verdict:
-    """Return the verdict on everything that was wanted, in one sentence.
+    """Return the verdict on all goals, in one sentence.
 
-    Of two objectives, *better* needs one that is better and none that is worse or open; better in
-    one and worse in the other is a trade, which is *inconclusive*, unless the choice named what
-    may be given: then the verdict is that of the other objective. A violated limit is *violated*
-    for any gain, and *better* needs every one to be held.
+    With two objectives, *better* needs one that is better and none that is worse or open. Better
+    in one and worse in the other is a trade, which is *inconclusive* unless the choice allows one
+    to lose: then the verdict is that of the other objective. A violated limit is *violated* for any
+    gain, and *better* needs all limits to be held.
     """
     if objectives:
         verdict = _of_both(verdict, objectives, goals)
     violated = [limit for limit in limits if limit.state == "violated"]
     undecided = [limit for limit in limits if limit.state == "undecided"]
-    told = verdict.sentence.partition(": ")[2]
+    rest = verdict.sentence.partition(": ")[2]
     if violated and verdict.kind is not VerdictKind.WORSE:
         words = " and ".join(limit.words for limit in violated)
-        sentence = f"Violated: {words}. Apart from that: {told}"
+        sentence = f"Violated: {words}. Apart from that: {rest}"
         return replace(verdict, kind=VerdictKind.VIOLATED, sentence=sentence)
     words = "; ".join(limit.words for limit in limits)
     if undecided and verdict.kind is VerdictKind.BETTER:
-        sentence = f"Inconclusive: {told} But whether the limits hold is open: {words}."
+        sentence = f"Inconclusive: {rest} But whether the limits hold is open: {words}."
         return replace(verdict, kind=VerdictKind.INCONCLUSIVE, sentence=sentence)
     return replace(verdict, sentence=f"{verdict.sentence} Limits: {words}.") if words else verdict
 
@@ -167,5 +167,5 @@ def _of_both(verdict: Verdict, claims: Sequence[Judged], goals: Goals) -> Verdic
     head = f"{kind.capitalize()}: "
     if {good, bad} <= kinds:
         head += "a trade, better in one and worse in the other. "
-    # Of two that begin with the same word, once is enough.
+    # If both begin with the same word, it appears once.
     return replace(verdict, kind=kind, sentence=head + each.removeprefix(head))

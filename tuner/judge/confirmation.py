@@ -1,7 +1,7 @@
 """Evaluation of a confirmation under its frozen protocol, the same for phase and report.
 
-In always-valid mode the phase asks after every block whether to stop, and the report finds the same
-answer from the record.
+In always-valid mode the phase evaluates after every block whether to stop, and the report computes
+the same answer from the record.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Tally:
     """The state of a confirmation."""
 
     counted: tuple[Counted, ...] = ()
-    """The blocks that the verdicts rest on, in order."""
+    """The blocks of the verdicts, in order."""
     decided: bool = False
-    """True if the protocol lets it end here."""
+    """True if the protocol allows an end."""
     best: int = 0
-    """Index among the protocol's candidates of the one that the verdict names."""
+    """Index of the verdict's candidate in the protocol."""
     judged: tuple[Judged, ...] = ()
     """One per candidate, in the protocol's order, on the blocks that count; empty without any."""
 
@@ -89,7 +89,7 @@ def confirmation(record: Record, objective: Objective) -> Comparison:
     level.
 
     Raises:
-        ValueError: nothing was confirmed, or is about to be.
+        ValueError: the record has no protocol.
     """
     protocol, calibration = _protocol(record), record.calibration
 
@@ -140,7 +140,7 @@ def tally_of(record: Record, objective: Objective) -> Tally:
     """Return the state of a record's confirmation.
 
     Raises:
-        ValueError: nothing was confirmed, or is about to be.
+        ValueError: the record has no protocol.
     """
     comparison = confirmation(record, objective)
     return tally(comparison.counted(record.blocks), comparison)
@@ -153,7 +153,7 @@ def _protocol(record: Record) -> Protocol:
 
 
 def _beyond(blocks: Sequence[Block], comparison: Comparison) -> tuple[bool, ...]:
-    """Return whether each candidate's mean is beyond a limit, over these blocks."""
+    """Return whether each candidate's mean over these blocks exceeds a limit."""
     claims = comparison.claims.claims
     if not comparison.limits or len(claims) == 1:
         return ()
@@ -164,7 +164,7 @@ def _beyond(blocks: Sequence[Block], comparison: Comparison) -> tuple[bool, ...]
 
 
 def _mean_excess(blocks: Sequence[Block], candidate: str, limit: Constraint) -> float:
-    """NaN, which is above nothing, where no block has a figure."""
+    """Return the mean excess; NaN without a figure."""
     found = []
     for block in blocks:
         label, excess = label_of(block, candidate), block_excess(block, limit)
@@ -175,9 +175,9 @@ def _mean_excess(blocks: Sequence[Block], candidate: str, limit: Constraint) -> 
 def against_others(
     record: Record, stands: Tally, objective: Objective
 ) -> tuple[Judged | Missing, ...]:
-    """Return the candidate that the verdict names against every further baseline of the protocol.
+    """Compare the verdict's candidate with every further baseline of the protocol.
 
-    Paired in the blocks that the verdict rests on.
+    The comparison is paired in the blocks of the verdict.
     """
     protocol = record.protocol
     if protocol is None or not protocol.beside or not stands.judged:
@@ -222,10 +222,10 @@ def _left(block: Block, digest: str) -> str | None:
 
 
 def named(record: Record, objective: Objective) -> str:
-    """Return digest of the configuration that the verdict of a study names.
+    """Return the digest of the verdict's configuration.
 
     Raises:
-        ValueError: nothing was confirmed, or is about to be.
+        ValueError: the record has no protocol.
     """
     return _protocol(record).candidates[tally_of(record, objective).best]
 

@@ -1,4 +1,4 @@
-"""Several arms in common blocks: how the time is spent, and who is better at what.
+"""Several arms in common blocks: the time plan, and the claims.
 
 Every block holds all arms, side by side, in random order in every round; so any two of them can be
 compared as a candidate and a baseline are, by the exact test of the paired differences of blocks.
@@ -38,7 +38,7 @@ _MOST_RUNGS = 12
 _LEAST_RUNGS = 6
 _LADDER_SHARE = 0.6
 _DEPLOY_ARM_S = 0.35
-"""Time that each further instance of a deployment takes to be proved live."""
+"""Time for each further instance of a deployment to become live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,17 @@ def block_cost_s(block: BlockPlan, arms: int) -> float:
 
 
 def least_blocks(claims: int) -> int:
-    """Blocks with which the last of so many claims can still be made after Holm's correction."""
+    """Return the fewest blocks for a number of claims after Holm's correction."""
     return minimum_blocks(1 - LEVEL / max(1, claims))
 
 
 def plan_contest(
     time_s: float, arms: int, rate_per_s: float, *, claims: int, mode: Mode, ladder: bool
 ) -> ContestPlan:
-    """Spend the time: at least as many blocks as the claims need, even beyond the time.
+    """Plan the blocks: at least as many as the claims need, even beyond the time.
 
-    Windows hold the 10,000 samples of a p99 where the time allows, and fewer where it does not;
-    how many stands in the record.
+    Windows have the 10,000 samples for p99 if the time allows, and fewer otherwise; the record has
+    the number.
     """
     least = least_blocks(claims)
     share = 1 - _LADDER_SHARE if ladder else 1.0
@@ -128,24 +128,24 @@ class ArmFigures:
     answered_per_s: float
     error_share: float
     cpu_us: float
-    """CPU time of the server by answered request."""
+    """CPU time of the server per answered request."""
     backend_cpu_us: float
-    """CPU time of the backends by answered request; NaN where there is none, or it is unknown."""
+    """CPU time of the backends per answered request; NaN without backends or if unknown."""
     memory_mib: float
     answer_bytes: float
-    """Bytes received by answered request: head and body, without TLS; NaN where not known."""
+    """Bytes received per answered request: head and body, without TLS; NaN if unknown."""
     answer_bytes_error: float
-    """Standard error of that, from window to window: of a mix every window draws its own."""
+    """Standard error of that between windows, because each draws its own mix."""
     missed: int
     """Windows in which the offered rate was not served."""
     refused: str
-    """The server's words, if it refused the configuration."""
+    """The server's message, if it refused the configuration."""
 
 
 def pairs(contenders: Sequence[Contender]) -> tuple[tuple[str, str], ...]:
     """Return the pairs to compare: arms of one server, and arms of one kind across servers.
 
-    ``tuned`` and ``tuned`` are alike. Of two arms the second is compared with the first as given.
+    ``tuned`` and ``tuned`` are of one kind. The second arm of a pair is compared with the first.
     """
     if len(contenders) == 2:
         return ((contenders[0].label, contenders[1].label),)
@@ -164,8 +164,8 @@ def family(contenders: Sequence[Contender], mode: Mode) -> Family:
     """Return the claims of a contest: every figure of every pair, adjusted for each other.
 
     Args:
-        contenders: the arms that the servers accept.
-        mode: of the load; it decides the figures.
+        contenders: the accepted arms.
+        mode: mode of the load, which determines the figures.
     """
     claims = (
         RatioClaim(second, first, Objective(figure))
@@ -202,7 +202,7 @@ def arm_figures(blocks: Sequence[Block], label: str) -> ArmFigures:
     sizes = [w.bytes_in / w.completed for w in windows if w.completed and w.bytes_in]
     maxima = [math.exp(typical_ln(found, longest)) for found in by_block]
     latency = {
-        # Of fewer requests the percentile would be their maximum by another name.
+        # With fewer requests the percentile would equal the maximum.
         name: typical(name) if held * (1 - (quantile_of(name) or 0)) >= 1 else math.nan
         for name in FIGURES
         if name != "max"
@@ -236,7 +236,7 @@ def arm_figures(blocks: Sequence[Block], label: str) -> ArmFigures:
 def _backend_cpu_us(windows: Sequence[Measurement]) -> float:
     """Return CPU time of the backends by answered request, of all windows together.
 
-    Linux counts CPU time in ticks of 10 ms (proc(5)), which is many of a short window's requests.
+    Linux counts CPU time in ticks of 10 ms (proc(5)), the time of many requests.
     """
     spent_s = answered = 0.0
     for window in windows:

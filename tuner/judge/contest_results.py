@@ -51,14 +51,14 @@ class ContestResult:
 
 
 def contest_result(record: Record, contest: Contest) -> ContestResult:
-    """Return everything that a record says of its contest, as far as it has come."""
+    """Return figures and claims of a record's contest so far."""
     labels = [contender.label for contender in contest.contenders]
     here = [c for c in contest.contenders if c.label in contest.capacities_per_s]
     comparison = Comparison(
         phase="contest",
         blocks=contest.blocks,
         claims=family(here, "open" if contest.mode == "open" else "closed"),
-        # That an arm has no figure is a finding about the arm: the block counts.
+        # An arm without a figure is a finding about the arm, so the block counts.
         needs_all=False,
     )
     counted = comparison.counted(record.blocks)
@@ -105,7 +105,7 @@ def _warnings(record: Record, contest: Contest, blocks: int) -> tuple[str, ...]:
 
 
 def _unlike_answers(arms: Sequence[ArmFigures]) -> list[str]:
-    """That the answers of two arms differ in size, which the equalisation cannot rule out."""
+    """Return a warning if answers of two arms differ in size despite the alignment."""
     sized = [arm for arm in arms if math.isfinite(arm.answer_bytes_error)]
     if not sized:
         return []
@@ -126,9 +126,9 @@ def _unlike_answers(arms: Sequence[ArmFigures]) -> list[str]:
 
 
 _UNLIKE = 0.03
-"""Share by which sizes of answers differ that are reported as different."""
+"""Smallest reported difference in the sizes of answers, as a share."""
 _DOUBTS = 3
-"""Standard errors of the difference beyond which it is no accident of a mix."""
+"""Standard errors of a difference above which the mix is not the cause."""
 
 
 def seconds_or_ms(value_s: float) -> str:

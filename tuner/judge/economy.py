@@ -1,4 +1,4 @@
-"""Steps by which a study's plan is cut where its time does not hold the full plan."""
+"""Steps of shortening a study's plan that does not fit into its time."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def forecast(
     exclusive: bool = False,
     search: bool = True,
 ) -> Forecast:
-    """Return what can be told of a study's time, at usual costs of deployments.
+    """Forecast a study's time, at usual costs of deployments.
 
     Args:
         time_s: what the user gives it.

@@ -1,4 +1,4 @@
-"""The way to the result: A/A noise, the search's trials, load points, and where time went."""
+"""The course of a study: A/A noise, trials of the search, load points, and use of time."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class TrialFigure:
     violates: bool = False
     """True if it is beyond a constraint on average."""
     score: float = math.nan
-    """By what trials are compared: the loss, or the weighted sum of two; smaller is better."""
+    """Score for comparing trials: the loss, or the weighted sum of two; smaller is better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shrinkage:
-    """The search figure of the winner next to the confirmed one: the winner's curse, seen."""
+    """The winner's figures from search and confirmation, which show the winner's curse."""
 
     trial: int
     searched: float
@@ -115,7 +115,7 @@ def trial_figures(record: Record, goals: Goals) -> tuple[TrialFigure, ...]:
     objective, other = goals.first, goals.second
     measured = [t for t in record.trials if t.state in {"racing", "complete"} and t.losses]
     allowed = [t for t in measured if not violates(t, goals)]
-    # What the baseline beats in both is on no front.
+    # A trial that the baseline beats in both is not on the front.
     ahead = {
         t.number
         for t in (front(allowed, goals) if other else ())
@@ -155,9 +155,9 @@ def trial_figures(record: Record, goals: Goals) -> tuple[TrialFigure, ...]:
 
 
 def best_trial(trials: Sequence[TrialFigure], baseline: str) -> TrialFigure | None:
-    """The front-runner: of the trials that beat the baseline, the best of those seen most often.
+    """Return the front-runner: the best of the most measured trials that beat the baseline.
 
-    What looks good is measured again, so those are the survivors of the search.
+    Good trials are measured again, so those are the survivors of the search.
     """
     ahead = [
         trial

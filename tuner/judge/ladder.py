@@ -1,16 +1,16 @@
 """Latency against offered rate: the knee, the highest rate within a limit, availability.
 
-A ladder offers every arm the same rates, one rate in each block and in random order, so that what
-the host does meanwhile falls on all rates alike. How a percentile grows with the rate is fitted as
-for a capacity (``tuner.goals.capacity``).
+A ladder offers every arm the same rates, one rate per block in random order, so that changes of the
+host affect all rates equally. The growth of a percentile with the rate is fitted as for a capacity
+(``tuner.goals.capacity``).
 
-The knee is where p99 is twice what it is at the two lowest rates. In the simplest queue (M/M/1)
+The knee is where p99 is twice its value at the two lowest rates. In the simplest queue (M/M/1)
 requests take twice as long as on an idle server where power, the ratio of throughput to latency,
-is greatest: the rate beyond which more throughput is bought with more waiting than it is worth
+is greatest: beyond that rate more throughput costs more waiting than it is worth
 (Kleinrock, Power and deterministic rules of thumb for probabilistic problems in computer
 communications, ICC 1979).
 
-Intervals are percentiles of a bootstrap that draws whole blocks anew within each rate (Efron and
+Intervals are percentiles of a bootstrap that resamples whole blocks within each rate (Efron and
 Tibshirani, An Introduction to the Bootstrap, 1993, ch. 13), the same draw for all arms.
 """
 
@@ -31,11 +31,11 @@ from tuner.measurement.window import Measurement
 from tuner.record.model import Block
 
 KNEE = 2.0
-"""Multiple of the latency at the lowest rates that p99 has at the knee."""
+"""Ratio of p99 at the knee to its value at the lowest rates."""
 LOWEST = 2
-"""Number of the lowest rates that show the latency of an idle server."""
+"""Number of the lowest rates for the latency of an idle server."""
 LEAST_BLOCKS = 3
-"""Blocks that each rate needs before an interval is given."""
+"""Fewest blocks of each rate for an interval."""
 RESAMPLES = 200
 _CONFIDENCE = 0.95
 
@@ -50,23 +50,23 @@ class Rung:
     p99_us: float
     answered_per_s: float
     availability: float
-    """Share of the offered requests that got their right answer in time."""
+    """Share of the offered requests with the right answer in time."""
     cpu_cores: float
-    """CPU time of the server by second; NaN where it cannot be read."""
+    """CPU time of the server per second; NaN if unreadable."""
     starved: int
-    """Windows in which the generator could not keep up; they are no part of the figures."""
+    """Windows in which the generator could not keep up, which are not in the figures."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReachedRate:
-    """A rate that was sought, with its 95 % interval."""
+    """An estimated rate, such as the knee, with its 95 % interval."""
 
     per_s: float
     side: Side
-    """``beyond``: it is higher than the highest rate offered; ``below``: lower than the lowest."""
+    """``beyond``: above the highest offered rate; ``below``: below the lowest."""
     low: float = math.nan
     high: float = math.nan
-    """NaN where there are too few blocks to say."""
+    """Upper end of the interval; NaN with too few blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Climb:
 
     arm: str
     rungs: tuple[Rung, ...]
-    """By rising rate."""
+    """Rungs by rising rate."""
     knee: ReachedRate | None
     holds: ReachedRate | None
     """The highest rate within the limit."""
@@ -84,10 +84,10 @@ class Climb:
 
 
 def available(window: Measurement, within_s: float) -> float:
-    """Return the share of the offered requests that were answered, rightly, within a time.
+    """Return the share of the offered requests with the right answer within a time.
 
-    The time counts from the intended instant. What failed, came too late, or was never sent
-    because the server took nothing more, was not available. NaN where nothing was offered.
+    The time counts from the intended instant. Requests that failed, came too late, or were never
+    sent because the server accepted no more, were not available. NaN without requests.
     """
     if not window.offered:
         return math.nan
@@ -109,11 +109,11 @@ def climbs(
     """Return the figures of every arm on a ladder.
 
     Args:
-        blocks: those of phase ``ladder`` count; of an unfinished one the windows that are there.
+        blocks: blocks, of which those of phase ``ladder`` count, also unfinished ones.
         arms: labels, in the order of the report.
         limit: an absolute limit on a percentile.
-        within_s: how long a client waits for its answer.
-        seed: of the bootstrap.
+        within_s: a client's time limit for an answer.
+        seed: seed of the bootstrap.
     """
     climbed = [block for block in blocks if block.phase == "ladder" and block.windows]
     draws = _draws(climbed, seed)
@@ -121,7 +121,7 @@ def climbs(
 
 
 def rungs(low_per_s: float, high_per_s: float, count: int) -> tuple[float, ...]:
-    """Return rates from idle to beyond what the strongest arm can do, requests/s, rising.
+    """Return rising rates from idle to beyond the strongest arm's capacity, requests/s.
 
     Two of them far below the weakest arm's capacity show the latency of an idle server; the
     others are spread evenly, on a log scale, from where the weakest may bend.
@@ -129,7 +129,7 @@ def rungs(low_per_s: float, high_per_s: float, count: int) -> tuple[float, ...]:
     Args:
         low_per_s: capacity of the weakest arm.
         high_per_s: capacity of the strongest.
-        count: how many; at least 4.
+        count: number of rates, at least 4.
     """
     idle = [0.1 * low_per_s, 0.3 * low_per_s]
     steps = np.geomspace(0.6 * low_per_s, 1.2 * high_per_s, max(2, count - len(idle)))
@@ -185,7 +185,7 @@ def _rung(rate_per_s: float, windows: Sequence[Measurement], within_s: float) ->
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Data of one window that the fits need."""
+    """Data of one window for the fits."""
 
     limited: Point
     """Excess over the limit."""
@@ -195,7 +195,7 @@ class _Seen:
 
 _ByBlock = Mapping[int, Sequence[_Seen]]
 _Draw = Sequence[int]
-"""Numbers of blocks, some of them several times."""
+"""Indices of blocks, possibly repeated."""
 
 
 def _seen(arm: str, blocks: Sequence[Block], limit: Constraint) -> _ByBlock:
@@ -217,7 +217,7 @@ def _ln(value: float) -> float:
 
 
 def _draws(blocks: Sequence[Block], seed: int) -> list[_Draw]:
-    """Return the blocks themselves first, then resamples; no resamples where a rate has too few."""
+    """Return the blocks first, then resamples; none if a rate has too few blocks."""
     by_rate: dict[float, list[int]] = {}
     for block in blocks:
         by_rate.setdefault(block.windows[0].rate_per_s, []).append(block.number)
@@ -262,5 +262,5 @@ def _knee_points(seen: Sequence[_Seen]) -> list[Point]:
 
 
 def _round(rate: float) -> float:
-    """Return two significant digits, so that the rate can be said and offered again."""
+    """Return two significant digits, for a rate that is easy to repeat."""
     return float(f"{rate:.2g}")

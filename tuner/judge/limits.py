@@ -1,4 +1,4 @@
-"""True if a limit is shown to hold: one rule for a confirmation and for an ablation's checks."""
+"""The rule for limits, in a confirmation and in an ablation's checks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Windows = Sequence[Measurement]
 
 @dataclass(frozen=True, slots=True)
 class LimitFound:
-    """A limit as evaluated on blocks, by the interval of the limited figure."""
+    """A limit evaluated on blocks, by the interval of its figure."""
 
     state: LimitState
     value: float
-    """The candidate's figure; its ratio to the baseline's where the limit is relative."""
+    """The candidate's figure; for a relative limit its ratio to the baseline's."""
     low: float
     high: float
 
@@ -34,13 +34,13 @@ def limit_found(
     """Return whether a limit is held, violated or neither, over the blocks.
 
     Args:
-        limit: to be kept to.
+        limit: the limit.
         blocks: the windows of baseline and candidate in each block.
-        confidence: of the interval, which must lie on one side of the limit as a whole.
+        confidence: confidence of the interval, which must lie on one side of the limit.
     """
     metric = limit.metric
     if metric.name == "errors":
-        # Shares may be zero, so they are compared as they are and not by their logarithm.
+        # Shares may be zero, so they are compared directly and not by their logarithm.
         shares = [[metric.value(window) for window in own] for _, own in blocks]
         values = [math.fsum(share) / len(share) if share else math.nan for share in shares]
     else:

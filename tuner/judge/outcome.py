@@ -1,4 +1,4 @@
-"""The outcome of a study: its verdict by the frozen protocol, or what is missing for one."""
+"""The outcome of a study: its verdict by the frozen protocol, or why there is none."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Outcome:
     sentence: str
     verdict: Verdict | None
     void: str = ""
-    """Why the blocks bear no claim of any kind; empty where they do."""
+    """Why the blocks do not support any claim; empty if they do."""
 
 
 def outcome(
@@ -57,14 +57,14 @@ def outcome(
     trials: Sequence[TrialFigure],
     front: TrialFigure | None,
 ) -> Outcome:
-    """Say how the confirmation ended, or what the study has instead.
+    """Return the end of the confirmation, or of a study without one.
 
     Args:
         confirm: every block of the confirmation in order of time.
-        tally: what they say under the protocol.
-        found: its diagnostics; too many invalid windows overrule the verdict.
-        trials: the search.
-        front: its front-runner.
+        tally: their evaluation under the protocol.
+        found: diagnostics; too many invalid windows overrule the verdict.
+        trials: trials of the search.
+        front: front-runner of the search.
     """
     if record.protocol:
         return _confirmation(record, objective, confirm=confirm, tally=tally, found=found)
@@ -122,7 +122,7 @@ def _confirmation(
     after = f"after {tally.blocks} of {most}{counted(protocol.blocks, 'block')}"
     ended = record.ended_unix_s is not None
     if ended and invalid and confirm[-1].state == "invalid":
-        # The confirmation gives up only when more blocks are invalid than the protocol allows.
+        # The confirmation gives up only after more invalid blocks than the protocol allows.
         sentence = (
             f"Inconclusive: {counted(len(invalid), 'block')} of {len(confirm)} were invalid, more "
             f"than the protocol allows, so the confirmation stopped {after}. "
@@ -141,12 +141,12 @@ def _confirmation(
 
 
 def _spoilt(found: Sequence[Diagnostic]) -> str:
-    """Return the protocol: more than 10 % of windows invalid, or unequal arms, is inconclusive."""
+    """Return why the verdict is void: over 10 % invalid windows, or unequal arms."""
     return next((f.message for f in found if f.code == "invalid-windows" and f.raised), "")
 
 
 def too_fine(record: Record, objective: Objective, used: Sequence[PairedBlock]) -> str:
-    """Why the load generator cannot tell latencies so near each other apart; empty if it can."""
+    """Return why the load generator cannot resolve the difference; empty if it can."""
     if objective.unit != "µs":
         return ""
     arms = [block.values(objective.arm_ln) for block in used]
@@ -155,7 +155,7 @@ def too_fine(record: Record, objective: Objective, used: Sequence[PairedBlock]) 
 
 
 def overruled(verdict: Verdict, reason: str) -> Verdict:
-    """Return the verdict, or that there is none whatever the blocks say."""
+    """Return an inconclusive verdict with a reason, in place of the blocks' own."""
     if not reason or verdict.kind is VerdictKind.INCONCLUSIVE:
         return verdict
     return replace(

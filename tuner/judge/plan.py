@@ -1,7 +1,6 @@
 """Time plan of a study: pure arithmetic, announced before anything starts.
 
-Figures of cost are estimates for the plan and for the time that is left; none of them enters a
-result.
+Costs are estimates for the plan and for the remaining time; results do not use them.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from tuner.stats.power import LEVEL
 from tuner.stats.sequential import SEQUENTIAL_COST
 
 STALL_ALLOWANCE = 1.6
-"""Windows are this much longer than the samples need, since stalls take a part of them away."""
+"""Factor for the length of windows, because stalls exclude a part of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """Cost of a block besides windows and warm-ups: typical, until a study has its own."""
+    """Cost of a block without windows and warm-ups; typical values, until a study has its own."""
 
     deploy_s: float = 1.5
-    """One Ansible run with its instances, and what is written at the block's end."""
+    """One Ansible run with its instances, and the writes at the block's end."""
     gap_s: float = 0.02
     """Between two windows: reading the samples and writing the record."""
     switch_s: float = 2.0
-    """Before each window, where one instance is live at a time (``docs/kernel.md``)."""
+    """Before each window, if one instance runs at a time (``docs/kernel.md``)."""
 
 
 USUAL = Overhead()
@@ -45,7 +44,7 @@ class BlockPlan:
     warmup_s: float
     """Before every other window: the connections stand, the server is warm."""
     exclusive: bool = False
-    """One instance at a time, started afresh for each of its windows."""
+    """True for one instance at a time, started anew for each of its windows."""
     overhead: Overhead = USUAL
 
     def cost_s(self, instances: int) -> float:
@@ -75,13 +74,13 @@ class StudyPlan:
     aa_instances: int
     search: BlockPlan
     candidates: int
-    """Candidates in a search block, besides the baseline."""
+    """Candidates in a search block, without the baseline."""
     confirm: BlockPlan
     load_points: BlockPlan
     samples_needed: int
-    """Stall-free samples that a window must hold; declared in the report."""
+    """Stall-free samples that a window needs, as declared in the report."""
     look_samples: int
-    """The same for windows of the search, which claim nothing."""
+    """The same for windows of the search, which support no claim."""
     points: int = 2
     """Number of other load points, each with a block of its own."""
     seeks: bool = False
@@ -101,7 +100,7 @@ class StudyPlan:
     def whole_blocks_s(self, search_s: float) -> float:
         """Return the cost of the blocks of a search of this time: whole ones, and at least one.
 
-        A block that would not end in time is not begun.
+        Blocks that would not end in time do not begin.
         """
         block_s = self.search.cost_s(self.candidates + 1)
         return max(1, math.floor(search_s / block_s)) * block_s
@@ -109,8 +108,8 @@ class StudyPlan:
     def search_of(self, candidates: int) -> BlockPlan:
         """Return a block of the search with fewer candidates than others, as its last ones are.
 
-        It measures each of them longer, since fewer share its deployment, and costs no more than
-        a full one.
+        It measures each longer, because fewer share its deployment, at no more than the cost of a
+        full one.
         """
         most_s = self.search.cost_s(self.candidates + 1)
         return worth_deploying(self.search, candidates + 1, self.search.rounds, most_s)
@@ -126,18 +125,18 @@ _LOOK_S = 2.0
 
 Four cheap looks at four configurations find more than one dear look at one: most configurations
 are worse by far than the noise of a short look, and the few that are not are looked at again
-(``benchmarks/efficiency.py`` tells it on a recorded table).
+(``benchmarks/efficiency.py`` measures it on a recorded table).
 """
 _LOOK_SHARE = 0.25
 """Share of the samples of a claim that a window of the search holds."""
 _CANDIDATES = 8
 _LEAST_ROUNDS = 4
-"""A candidate can be dropped after four rounds at the earliest."""
+"""Fewest rounds before a candidate can be dropped."""
 _LEAST_RUNGS = 7
 """Least windows of a capacity: three to five bracket it, the others refine it."""
 _MOST_ROUNDS = 12
-_TELLING_ROUNDS = 8
-"""With fewer, the test of a block's stalls cannot reach its level (docs/statistics.md)."""
+_CONCLUSIVE_ROUNDS = 8
+"""Fewest rounds for the test of a block's stalls to reach its level (docs/statistics.md)."""
 MEASURED_SHARE = 0.77
 """Least share of a block's wall-clock that goes to windows, in studies long enough.
 
@@ -145,11 +144,11 @@ MEASURED_SHARE = 0.77
 _LONGEST_BLOCK = 1 / 16
 """Longest block as a share of the study, since a claim counts blocks."""
 _LONGEST_LOOK = 1 / 12
-"""The same for a block of the search, of which a study of ten minutes then still has five."""
+"""The same for a block of the search, which leaves five in a study of ten minutes."""
 _STRETCHES = (1.0, 1.25, 1.5, 2.0)
 """Factors by which windows may exceed their samples' need, to have fewer gaps."""
 _SETTLED_SHARE = 1 / 8
-"""A warm-up is at most this part of its window: what has run before is soon warm again."""
+"""Longest warm-up of a running instance, as a share of its window."""
 
 
 def plan_blocks(
@@ -161,7 +160,7 @@ def plan_blocks(
     overhead: Overhead = USUAL,
     economy: Economy = FULL,
 ) -> StudyPlan:
-    """Choose windows that hold enough samples and still leave time for blocks.
+    """Choose windows with enough samples that still leave time for blocks.
 
     Many short windows are better than few long ones: a disturbance of the host spoils one of
     them, and the median over rounds does not follow it. A window holds the samples that the
@@ -171,12 +170,12 @@ def plan_blocks(
     are longer (``worth_deploying``).
 
     Args:
-        goals: of the study.
+        goals: goals of the study.
         rate_per_s: its load point.
-        time_s: all that it may take.
-        exclusive: whether every window costs a start of its own.
-        overhead: what deployments and gaps cost here.
-        economy: how the plan is cut (``tuner.judge.forecast.plan_in_time`` chooses it).
+        time_s: its time limit.
+        exclusive: whether every window needs its own start.
+        overhead: costs of deployments and gaps here.
+        economy: step of shortening (``tuner.judge.forecast`` chooses it).
     """
     needed = goals.samples_needed
     longest_s = max(0.5, time_s / 100)
@@ -188,7 +187,7 @@ def plan_blocks(
         shortest_s, shortest_confirm_s = 2 * shortest_s, 2 * shortest_confirm_s
     search_s = min(max(shortest_s, look * sample_s), longest_s)
     confirm_s = min(max(shortest_confirm_s, sample_s), 1.5 * longest_s)
-    # In the shortest studies the full plan's own windows are below the shortest already.
+    # In the shortest studies even the full plan's windows are below the shortest.
     search_s = min(search_s, max(shortest_s, economy.looks * search_s))
     confirm_s = min(confirm_s, max(shortest_confirm_s, economy.windows * confirm_s))
     looked = max(1, math.floor(look * needed))
@@ -209,7 +208,9 @@ def plan_blocks(
             overhead=overhead,
         )
 
-    confirm = worth_deploying(block(_ARM_S, confirm_s), 2, _TELLING_ROUNDS, _LONGEST_BLOCK * time_s)
+    confirm = worth_deploying(
+        block(_ARM_S, confirm_s), 2, _CONCLUSIVE_ROUNDS, _LONGEST_BLOCK * time_s
+    )
     return StudyPlan(
         capacity=replace(CLOSED, exclusive=exclusive, overhead=overhead),
         aa=confirm,
@@ -229,16 +230,16 @@ def plan_blocks(
 
 
 def worth_deploying(plan: BlockPlan, instances: int, least: int, most_s: float) -> BlockPlan:
-    """The cheapest block that measures ``MEASURED_SHARE`` of its time, and no less than this one.
+    """Return the cheapest block that measures ``MEASURED_SHARE`` of its time.
 
-    By more rounds or by longer windows, within ``most_s``; if none of these does, the one that
-    measures the most of its time.
+    It has more rounds or longer windows, within ``most_s``; if that is not enough, it is the one
+    with the largest share.
 
     Args:
-        plan: the block as the samples and the study's time ask for it.
-        instances: how many it has.
-        least: rounds that it keeps, as far as it has them.
-        most_s: what a block may cost to become a better one.
+        plan: the block for the samples and the study's time, the lower limit.
+        instances: number of its instances.
+        least: fewest rounds to keep.
+        most_s: limit for the cost of the block.
     """
     if plan.exclusive or plan.share(instances) >= MEASURED_SHARE:
         return plan

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.judge.ablation import Ablation, Check, Part, told_by
+from tuner.judge.ablation import Ablation, Check, Part, gained_objective
 from tuner.judge.results import StudyResult
 from tuner.record.changes import Change, changes_of
 from tuner.space.parameter import same
@@ -100,9 +100,9 @@ def ablation_note(study: StudyResult) -> str:
         return ""
     found = study.ablation.protocol
     return (
-        f"Without it: {told_by(found, study.goals).name} of the tuned configuration with the"
-        " baseline's value, as a ratio to the tuned one. Alone: the baseline with the tuned value,"
-        f" as a ratio to the baseline. {counted(found.blocks, 'block')}, 95 % intervals, p by Holm"
+        f"Without it: {gained_objective(found, study.goals).name} of the tuned configuration with"
+        " the baseline's value, as a ratio to the tuned one. Alone: the baseline with the tuned"
+        f" value, as a ratio to the baseline. {counted(found.blocks, 'block')}, 95 % intervals, p by Holm"
         " over the changes."
     )
 
@@ -116,7 +116,7 @@ def ablation_data(study: StudyResult) -> dict[str, Any]:
         "status": "over" if found.is_over else "incomplete",
         "sentence": ablation_sentence(study),
         "protocol": found.protocol.digest,
-        "objective": told_by(found.protocol, study.goals).text,
+        "objective": gained_objective(found.protocol, study.goals).text,
         "blocks": found.protocol.blocks,
         "margin": found.protocol.margin,
         "parts": [
@@ -174,7 +174,7 @@ def _shown(matter: Sequence[str], total: int) -> str:
 def _proof(check: Check, found: Ablation, study: StudyResult) -> str:
     assert check.to_tuned is not None  # noqa: S101 - it keeps the gain
     assert check.to_baseline is not None  # noqa: S101 - it keeps the gain
-    larger = told_by(found.protocol, study.goals).larger_is_better
+    larger = gained_objective(found.protocol, study.goals).larger_is_better
     least, direction = (check.to_tuned.low, "least") if larger else (check.to_tuned.high, "most")
     return (
         f"With them alone the ratio to all changes is {ratio(check.to_tuned.ratio)}, at {direction}"
