@@ -143,7 +143,7 @@ def _reopened(
     given: Mapping[str, Any],
     progress: TerminalProgress,
 ) -> tuple[Preflight, Configuration, Store]:
-    """Return the comparison of these two to resume with: the named one, or the newest here.
+    """Return the comparison of these two to resume: the named one, or the newest here.
 
     Raises:
         DefinitionError: there is none, B has changed since, or options are given that it keeps.

@@ -149,7 +149,7 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
 
 
 def _gone_on_with(match: Match) -> tuple[str, Match]:
-    """Name and options of the contest to resume with: the newest of these arms, or by its name.
+    """Name and options of the contest to resume: the newest of these arms, or by its name.
 
     Raises:
         DefinitionError: there is none, or options are given that it keeps as they were.

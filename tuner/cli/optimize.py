@@ -98,7 +98,7 @@ def command(
 def _resume(
     given: dict[str, Any], progress: TerminalProgress
 ) -> tuple[StudyDefinition, Store, Preflight]:
-    """Return the study to resume with: the named one, or the newest here."""
+    """Return the study to resume: the named one, or the newest here."""
     others = [
         key
         for key, value in given.items()

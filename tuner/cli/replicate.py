@@ -131,7 +131,7 @@ def _begun(
 def _reopened(
     name: str, as_name: str | None, given: Mapping[str, Any], progress: TerminalProgress
 ) -> tuple[Preflight, Configuration, Store]:
-    """Return the replication of a study to resume with: the named one, or the newest here.
+    """Return the replication of a study to resume: the named one, or the newest here.
 
     All that it needs is in its own record; the study that it repeats may be out of reach.
 

@@ -102,8 +102,8 @@ def ablation_note(study: StudyResult) -> str:
     return (
         f"Without it: {gained_objective(found, study.goals).name} of the tuned configuration with"
         " the baseline's value, as a ratio to the tuned one. Alone: the baseline with the tuned"
-        f" value, as a ratio to the baseline. {counted(found.blocks, 'block')}, 95 % intervals, p by Holm"
-        " over the changes."
+        " value, as a ratio to the baseline."
+        f" {counted(found.blocks, 'block')}, 95 % intervals, p by Holm over the changes."
     )
 
 
