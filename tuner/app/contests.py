@@ -296,8 +296,8 @@ def _planned(
     rate_per_s, source = 0.0, "as much as is answered, in a closed loop"
     open_loop = mode == "open"
     if open_loop:
-        whose = "published" if meeting.published else "wanted"
-        rate_per_s, source = scaled_rate(meeting.rate_per_s, weakest, whose)
+        kind = "published" if meeting.published else "wanted"
+        rate_per_s, source = scaled_rate(meeting.rate_per_s, weakest, kind)
     here = [c for c in contenders if c.label in seen.per_s]
     load: Mode = "open" if open_loop else "closed"
     plan = plan_contest(

@@ -277,13 +277,13 @@ def _validated(change: ServiceChange, plan: Plan, there: Channel) -> str:
     contents = {path: text.encode() for path, text in plan.changed.items()}
     program, *arguments = change.validate
     command = (there.which(program) or program, *arguments)
-    told = there.overlaid(contents, command, change.program)
+    answer = there.overlaid(contents, command, change.program)
     line = " ".join(change.validate)
-    if "unavailable" in told:
+    if "unavailable" in answer:
         return (
             f"{line}: not before the files are replaced, since there is no mount namespace"
-            f" ({told['unavailable']}); then, and before the {change.how}"
+            f" ({answer['unavailable']}); then, and before the {change.how}"
         )
-    if told["code"] != 0:
-        raise UnfitError(f"{change.service} refused it: {line}: {told['said']}")
+    if answer["code"] != 0:
+        raise UnfitError(f"{change.service} refused it: {line}: {answer['said']}")
     return f"{line}: accepted there"

@@ -63,8 +63,8 @@ class Preflight:
     @property
     def leaves_out_stalls(self) -> bool:
         """True if latencies exclude requests that stalls touch."""
-        told = self.generator.instrument.tells_stalls and not self.cores.shared
-        return told and self.definition.stalls != KEEP
+        reported = self.generator.instrument.tells_stalls and not self.cores.shared
+        return reported and self.definition.stalls != KEEP
 
 
 def preflight(

@@ -347,14 +347,14 @@ class Fleet:
             )
         hosts, rule = self._inventory, StallRule()
         host = hosts.generator
-        beside = host.name == hosts.target.name
+        same_host = host.name == hosts.target.name
         there = self._facts[host.name].loadgen
         agent = self._connections.agent(host)
         place = remote.RemoteGeneratorHost(
-            host, agent, self._connections.path(host), there, watches_server=beside
+            host, agent, self._connections.path(host), there, watches_server=same_host
         )
         native = NativeGenerator(Path(there), cores, rule, place)
-        if beside:
+        if same_host:
             return native
         ticker = [self._facts[hosts.target.name].loadgen, "ticker"]
         ticker += ["--cpus", ",".join(map(str, cores.server)), "--gap", f"{rule.gap_us:.0f}"]
@@ -440,8 +440,8 @@ class Fleet:
 
 def lab_folder(study: Path) -> Path:
     """Return the folder on another host for the instances of this machine's study."""
-    whose = f"{socket.gethostname()}:{study.resolve()}"
-    return Path("/var/tmp") / f"tuner-{hashlib.sha256(whose.encode()).hexdigest()[:12]}"  # noqa: S108 - made with a fixed mode
+    identity = f"{socket.gethostname()}:{study.resolve()}"
+    return Path("/var/tmp") / f"tuner-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"  # noqa: S108 - made with a fixed mode
 
 
 def _deployer(

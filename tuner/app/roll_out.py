@@ -143,5 +143,5 @@ class RollOut:
                 f" itself within {math.ceil(lease_s / 60)} minutes while it is up; see with"
                 " `tuner rollback` when it can be reached"
             )
-        # A host whose server refused the files, or did not prove them, has put them back already.
+        # A host that refused the files, or did not prove them, has restored its own already.
         return "; ".join(words) or "every host is as it was found"

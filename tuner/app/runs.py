@@ -33,7 +33,7 @@ def asked_of(folder: Path) -> Asked:
 
 
 def find_run(called: object, wanted: Asked) -> tuple[str, Asked]:
-    """Return the name of the run to go on with, and what it was asked for.
+    """Return the name of the run to resume, and its options.
 
     Args:
         called: its name; None for the newest of that kind.

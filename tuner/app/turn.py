@@ -40,7 +40,7 @@ def take_turn(folder: Path, inventory: str | None, progress: TerminalProgress) -
 
     Args:
         folder: of the study.
-        inventory: of its hosts, whose cores are taken once they are known; None: this machine.
+        inventory: inventory of its hosts, for locking their cores later; None: this machine.
         progress: where it is said what was waited for, and what was stopped.
 
     Raises:

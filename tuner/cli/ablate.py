@@ -58,7 +58,7 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
     ):
         for done in store.recover():
             progress.note(done)
-        # It has a time of its own, so what the study's time did not hold is no reason to cut it.
+        # It has its own time, so limits of the study's time do not shorten it.
         ready = calibrate(bench, replace(spec, economise=False))
         run_ablation(ready, found.space, limit_s, study.gained)
     study = evaluate(store.record())

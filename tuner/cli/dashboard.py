@@ -43,7 +43,7 @@ def command(name: str, storage: str | None, host: str, port: int) -> None:
     else:
         record = open_store(name, storage, writing=False).record()
         if record.hosts:
-            # A trial of several hosts is no more than its configuration: docs/scale.md.
+            # With several hosts a trial is only its configuration: docs/scale.md.
             shown = f"{name}, of {counted(len(record.hosts), 'host')}, as it is now"
             opened = in_memory(record)
     try:

@@ -186,8 +186,8 @@ def _servers() -> list[Row]:
 
 
 def _ansible() -> list[Row]:
-    beside = Path(sys.executable).parent / "ansible-playbook"
-    found = beside if beside.exists() else shutil.which("ansible-playbook")
+    path = Path(sys.executable).parent / "ansible-playbook"
+    found = path if path.exists() else shutil.which("ansible-playbook")
     if found is None:
         raise HostError("ansible-playbook is missing; install tuner again (pip install tuner)")
     return [Row("ansible", _OK, f"{found}, playbooks in {data_dir('playbooks')}")]

@@ -38,7 +38,7 @@ def run() -> int:
 
 
 def _answered(streams: Streams) -> int:
-    """Call the command, and answer whatever it raises."""
+    """Call the command, and turn its exceptions into messages and exit codes."""
     try:
         code = cli.main(standalone_mode=False)
     except SystemExit as done:

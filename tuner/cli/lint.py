@@ -29,7 +29,7 @@ def lint_command(config: Path, server: str | None, *, as_json: bool) -> None:
     """Print what is wrong; end with ``EXIT_WRONG`` if something is.
 
     Raises:
-        DefinitionError: the file cannot be read, or is no configuration.
+        DefinitionError: the file cannot be read, or is not a configuration.
         HostError: only the server's program reads the file, and it is not here.
     """
     found = findings(config, server)
@@ -39,8 +39,8 @@ def lint_command(config: Path, server: str | None, *, as_json: bool) -> None:
     else:
         for line in lines(found):
             say_styled(line)
-        told = f"{len(wrong)} plainly wrong, {len(found) - len(wrong)} doubtful"
-        click.echo(f"{config}: {told if found else 'nothing is plainly wrong'}")
+        summary = f"{len(wrong)} plainly wrong, {len(found) - len(wrong)} doubtful"
+        click.echo(f"{config}: {summary if found else 'nothing is plainly wrong'}")
     if wrong:
         raise click.exceptions.Exit(EXIT_WRONG)
 

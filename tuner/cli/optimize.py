@@ -130,7 +130,7 @@ def _resume(
 
 
 def newest(studies: Path) -> str:
-    """Return the name of the study whose record was written last.
+    """Return the name of the study with the newest record.
 
     Raises:
         DefinitionError: there is no study here.

@@ -46,5 +46,5 @@ def command(name: str, *, inventory: str, limit: str | None, storage: str | None
         if paths:
             store.add_applied(Applied(host, time.time(), "rolled back", tuple(paths), name))
     if given.failed:
-        words = "; ".join(f"{host}: {told}" for host, told in given.failed.items())
+        words = "; ".join(f"{host}: {reason}" for host, reason in given.failed.items())
         raise HostError(f"not rolled back: {words}. The same command again, when that is mended")

@@ -145,7 +145,7 @@ class _Asked:
 
 
 def _gone_on_with(asked: _Asked, called: str | None) -> tuple[str, _Asked]:
-    """Return the name and options of the run to go on with.
+    """Return the name and options of the run to resume.
 
     Raises:
         DefinitionError: there is none, or options are given that it keeps as they were.
@@ -170,7 +170,7 @@ class _Run:
     options: Mapping[str, object]
 
     def look(self, case: Case, servers: Sequence[str], *, watch: bool) -> dict[str, Preflight]:
-        """Return the servers of a case that can serve it here; the others are told with the reason.
+        """Return the servers of a case that can serve it here; print the others with the reason.
 
         Raises:
             DefinitionError, HostError: none can.

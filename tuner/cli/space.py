@@ -125,7 +125,7 @@ def explain(
 ) -> None:
     """Explain a parameter: its effect, its range on this host, and its trade-off."""
     known: set[str] = set()
-    told = False
+    found = False
     for candidate in (name,) if name else (*spaces(), BUILT_IN):
         try:
             bound = _bind(candidate, workload, force, assume)
@@ -138,9 +138,9 @@ def explain(
         known |= {p.name for p in space.parameters} | dict(space.left_out).keys()
         known |= dict(space.unused).keys()
         for line in explain_lines(space, bound.server, parameter):
-            told = True
+            found = True
             say_fitted(line, output_width())
-    if not told:
+    if not found:
         where = name or "any space whose server is here"
         raise DefinitionError(
             f"there is no parameter {parameter!r} in {where}{did_you_mean(parameter, known)}",
@@ -309,9 +309,9 @@ def _bind(name: str, workload: str | None, force: Sequence[str], assume: str | N
 def _server_name(name: str) -> str:
     if not name.endswith((".yaml", ".yml")):
         return name.partition("/")[0] if name in spaces() else DEFAULT_SERVER
-    told = read_yaml(Path(name)).entries().get("server")
+    found = read_yaml(Path(name)).entries().get("server")
     # A kernel space joins the space of any server.
-    server = told.one_of((*SERVER_NAMES, LAYER)) if told else DEFAULT_SERVER
+    server = found.one_of((*SERVER_NAMES, LAYER)) if found else DEFAULT_SERVER
     return DEFAULT_SERVER if server == LAYER else server
 
 
@@ -332,7 +332,7 @@ def _check_lines(
     from scipy.stats import beta
 
     space, wrong = bound.space, sum(words.values())
-    told = f"{bound.server.name} {bound.server.version}"
+    found = f"{bound.server.name} {bound.server.version}"
     trades = [parameter.name for parameter in space.parameters if parameter.trades]
     yield (
         f"{space.name}: {counted(len(space.parameters), 'parameter')},"
@@ -340,7 +340,7 @@ def _check_lines(
         f" {len(trades)} more if allowed; workload {bound.workload.name}"
     )
     for base, said in baselines.items():
-        yield f"{base:<10} {'refused: ' + _reason(said) if said else f'accepted by {told}'}"
+        yield f"{base:<10} {'refused: ' + _reason(said) if said else f'accepted by {found}'}"
     if samples:
         # Clopper and Pearson (1934), one-sided.
         most = 1.0 if wrong == samples else float(beta.ppf(0.95, wrong + 1, samples - wrong))

@@ -30,7 +30,7 @@ _PLAIN = {
     "π": "pi",
 }
 _LAST_BYTE = 0xDC80, 0xDCFF
-"""Range to which ``os.fsdecode`` maps the bytes of a file name that are no text (PEP 383)."""
+"""Range to which ``os.fsdecode`` maps undecodable bytes of file names (PEP 383)."""
 
 
 class Watched(io.TextIOWrapper):
@@ -98,10 +98,10 @@ class Streams:
 
 
 def prepare() -> Streams:
-    """Make every standard stream a stream, and printing safe whatever the locale says."""
+    """Make printing on every standard stream safe, for any locale."""
     codecs.register_error(_HANDLER, _plain)
     # As GNU's stdopen does: a stream opened for the other direction fails as a closed one does.
-    # Lost messages are no failure: standard error goes to the null device.
+    # Lost messages are not a failure: standard error goes to the null device.
     for number, flags in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
         _take(number, flags)
     # What a test or another program has put in a stream's place is left alone.

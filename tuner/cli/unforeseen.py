@@ -1,4 +1,4 @@
-"""The last resort: an exception that is no ``TunerError`` is a bug, reported in one line."""
+"""The last resort: an exception that is not a ``TunerError`` is a bug, reported in one line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tuner.store.storage import scrubbed
 _LONGEST_TEXT = 200
 _LAST_FRAMES = 3
 _SECRETS = ("PGPASSWORD", "TUNER_STORAGE")
-"""Environment variables whose values are written nowhere."""
+"""Environment variables with secret values, which are never written."""
 
 
 def report(error: BaseException, words: Sequence[str]) -> str:

@@ -125,8 +125,8 @@ def _definition(
     own = {key: value for key, value in given.as_dict().items() if key in _OWN}
     definition = load_study(DEFAULT_STUDY, {**record.definition, **own})
     ours, theirs = given.as_dict(), definition.as_dict()
-    told = set(ours if study_file else wanted) - set(_OWN)
-    other = sorted(key for key in told if ours[key] != theirs[key])
+    keys = set(ours if study_file else wanted) - set(_OWN)
+    other = sorted(key for key in keys if ours[key] != theirs[key])
     if other:
         raise DefinitionError(
             f"{name!r} has begun with other values: "

@@ -1,4 +1,4 @@
-"""A host whose own service is tuned, as the program of that service finds it."""
+"""The host of a tuned service, with the environment of its program."""
 
 from __future__ import annotations
 

@@ -331,5 +331,5 @@ def _names(listing: Mapping[str, Any], group: str) -> list[str]:
 
 def _next_to_python(name: str) -> str:
     """Return Ansible's command from this Python's environment, or from the PATH."""
-    beside = Path(sys.executable).parent / name
-    return str(beside) if beside.is_file() else name
+    path = Path(sys.executable).parent / name
+    return str(path) if path.is_file() else name

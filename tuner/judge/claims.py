@@ -30,7 +30,7 @@ class LimitClaim:
 
     @property
     def state(self) -> LimitState:
-        """Whether it is shown to be held or violated."""
+        """State by its interval: held, violated or open."""
         return self.found.state
 
     @property

@@ -120,18 +120,18 @@ class NativeGenerator:
         if wire.tls is not None and wire.tls.ca_file:
             ca_file = self._place.finds(Path(wire.tls.ca_file), samples_dir)
             wire = replace(wire, tls=replace(wire.tls, ca_file=ca_file))
-        beside = self._place.watches_server
+        same_host = self._place.watches_server
         ticker = {"cpus": list(self._cores.server), "period_us": 500, "priority": 50}
         return {
             "version": 1,
             "cpus": list(self._cores.generator),
             "spin": {"last_us": 50} if self._cores.shared else "full",
-            "ticker": ticker if beside and not self._cores.shared else None,
+            "ticker": ticker if same_host and not self._cores.shared else None,
             "gap_us": self._rule.gap_us,
             "samples_dir": samples_dir,
             "requests": _requests(plan.workload),
             "instances": [
-                _instance(wire, endpoint if beside else replace(endpoint, pids=()))
+                _instance(wire, endpoint if same_host else replace(endpoint, pids=()))
                 for endpoint in plan.endpoints
             ],
             "windows": [_asked(plan.workload, spec, put) for spec in plan.windows],

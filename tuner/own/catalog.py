@@ -1,4 +1,4 @@
-"""The catalog of readers: the servers whose own configurations can be tuned."""
+"""The catalog of readers: the servers with tunable own configurations."""
 
 from __future__ import annotations
 

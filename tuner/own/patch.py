@@ -19,7 +19,7 @@ _NO_END = "\\ No newline at end of file\n"
 def exported(
     digest: str, before: Mapping[str, str], after: Mapping[str, str], main: str, check: str
 ) -> dict[str, str]:
-    """The patch, and the changed files beside it, by name in an export; nothing if none changes.
+    """Return the patch and the changed files, by name in an export; empty without changes.
 
     Args:
         digest: of the configuration.

@@ -95,7 +95,7 @@ class Commands:
     adapted: tuple[str, ...] = ()
     """Prints what the service's administration must report; empty: it has none."""
     program: str = ""
-    """Program of the process whose account runs the commands; empty: root runs them."""
+    """Program of the service; the commands run with its account. Empty: as root."""
 
 
 class Reader(Protocol):

@@ -1,4 +1,4 @@
-"""The port: the user's own configuration as a study takes it, whichever server reads it."""
+"""The port for the user's own configuration in a study, for any server."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tuner.report.vega import layered, specification
 
 _LOOK = Look(
     title="second ÷ first, log scale",
-    told={"pair": "second ÷ first", "kind": "verdict", "text": "ratio"},
+    tooltip={"pair": "second ÷ first", "kind": "verdict", "text": "ratio"},
     ticks=5,
     size=80,
 )

@@ -34,7 +34,7 @@ class Look:
 
     title: str
     """Title of the axis."""
-    told: Mapping[str, str]
+    tooltip: Mapping[str, str]
     """Tooltip of a point: field to title."""
     ticks: int
     """Wanted on the axis."""
@@ -64,7 +64,7 @@ def ratio_layers(rows: Sequence[Row], field: str, look: Look) -> list[alt.Chart]
         alt.Chart(data([{"ratio": 1.0}])).mark_rule(color=MUTED, strokeDash=[3, 3]).encode(x),
         base.mark_rule(strokeWidth=2.5).encode(alt.X("low:Q"), x2="high"),
         base.mark_point(size=look.size, strokeWidth=2.5, fill=SURFACE, opacity=1).encode(
-            x, tooltip=tooltips(**look.told)
+            x, tooltip=tooltips(**look.tooltip)
         ),
     ]
     if look.labelled:

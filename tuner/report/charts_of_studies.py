@@ -11,7 +11,7 @@ from tuner.report.vega import Row, layered, specification
 
 _LOOK = Look(
     title="tuned ÷ baseline, log scale",
-    told={"study": "study", "kind": "verdict", "text": "ratio", "objective": "objective"},
+    tooltip={"study": "study", "kind": "verdict", "text": "ratio", "objective": "objective"},
     ticks=6,
     size=110,
     labelled=True,

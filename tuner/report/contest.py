@@ -354,7 +354,7 @@ def _span(reach: ReachedRate | None) -> str:
     if reach is None or not math.isfinite(reach.low):
         return UNKNOWN
     if reach.side != "found" and reach.low == reach.high:
-        # Off the ladder in every resample: its end is no interval.
+        # Off the ladder in every resample, so there is no interval.
         return UNKNOWN
     return f"{figure(reach.low, '/s')} to {figure(reach.high, '/s')}"
 

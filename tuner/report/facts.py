@@ -333,8 +333,8 @@ def _generator(study: StudyResult) -> str:
     windows = [window for block in study.used for window in (*block.baseline, *block.candidate)]
     busy = max(window.generator_busy_share for window in windows)
     lags = [window.send_lag.p99_us for window in windows if window.send_lag.count]
-    told = f"p99 of its send lag at most {figure(max(lags), 'µs')}" if lags else "send lag unknown"
-    return f"at most {100 * busy:.0f} % busy, {told}"
+    words = f"p99 of its send lag at most {figure(max(lags), 'µs')}" if lags else "send lag unknown"
+    return f"at most {100 * busy:.0f} % busy, {words}"
 
 
 def _wire(windows: Sequence[Measurement]) -> Facts:
@@ -347,8 +347,8 @@ def _wire(windows: Sequence[Measurement]) -> Facts:
     ]
     if any(names):
         full, resumed = sum(a.full for a in agreed), sum(a.resumed for a in agreed)
-        told = f"; handshakes: {full:,} in full, {resumed:,} resumed" if full + resumed else ""
-        facts.append(("TLS", ", ".join(filter(None, names)) + told))
+        words = f"; handshakes: {full:,} in full, {resumed:,} resumed" if full + resumed else ""
+        facts.append(("TLS", ", ".join(filter(None, names)) + words))
     opened, again = sum(a.handshakes for a in agreed), sum(w.reconnects for w in windows)
     if opened or again:
         slowest = max(a.handshake_p99_us for a in agreed)

@@ -74,7 +74,7 @@ def render_html(study: StudyResult, further: Sequence[Section] = ()) -> str:
 
     Args:
         study: the result.
-        further: sections besides the study's own course, shown after its load points.
+        further: further sections, shown after the study's load points.
     """
     if study.hosts:
         further = (replace(hosts_section(study.hosts), lead=hosts_lead(study)), *further)
@@ -125,7 +125,7 @@ def page(
 def _context(
     study: StudyResult, specs: Mapping[str, object], further: Sequence[Section]
 ) -> dict[str, Any]:
-    """Return the template's context besides the study."""
+    """Return the template's context in addition to the study."""
     kind, _, statement = study.sentence.partition(": ")
     # The figures in brackets follow in smaller type.
     headline, bracket, detail = statement.partition(" (ratio ")

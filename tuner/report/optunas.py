@@ -1,6 +1,6 @@
 """The trials of a study that several hosts share, as Optuna's own tools show others'.
 
-Of several hosts a trial is no more than its configuration (docs/scale.md), so the study's storage
+With several hosts a trial is only its configuration (docs/scale.md), so the study's storage
 holds none that Optuna would know. The record's view of them is laid out here in a storage of
 this process's memory.
 """

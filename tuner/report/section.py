@@ -1,4 +1,4 @@
-"""A further section of a report: charts and tables besides the study's own course.
+"""A further section of a report: charts and tables in addition to the study's own.
 
 Ladders of rates, several servers: the owner of the figures makes a section of them, and every form
 of report shows it in the same place.

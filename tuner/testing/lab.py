@@ -110,7 +110,7 @@ class Faults:
     failing: Container[int] = ()
     """Windows in which 1 % of the requests fail, for any configuration."""
     interrupted: Container[int] = ()
-    """Windows at whose beginning the user presses Ctrl-C."""
+    """Windows that begin with the user's Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class SimulatedHost:
         self._rng = np.random.default_rng(self.seed)
         self._level = float(self._rng.normal(0.0, self.noise.ar_sd))
 
-    # --- what a bench needs besides the two adapters -------------------------------------------
+    # --- what a bench needs in addition to the adapters ----------------------------------------
 
     def clock(self) -> float:
         """Unix time on the host: for ``Bench.clock`` and the store."""

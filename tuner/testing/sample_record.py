@@ -61,7 +61,7 @@ _GAP_S = 0.05
 _DEPLOY_S = 1.4
 _RESTART_SIGMA = 0.012
 _WINDOW_NOISE = {"equivalent": 0.01, "inconclusive": 0.16}
-"""Noise of each window besides its neighbours', ln units; 0.02 for other outcomes."""
+"""Noise of each single window, ln units; 0.02 for other outcomes."""
 
 _BASELINE: dict[str, Value] = {
     "upstream_keepalive": 0,

@@ -77,7 +77,7 @@ def simulate(
     schedule: Literal["blocks", "one-after-another"] = "blocks",
     level_us: float = 100.0,
 ) -> Windows:
-    """Studies of arms whose true figures are `level_us` times `ratios` (arm 0: the baseline's 1).
+    """Simulate studies of arms with true figures `level_us` times `ratios` (arm 0: 1).
 
     In every block each arm is started afresh and measured `rounds` times, each round in random
     order. The schedule "one-after-another" is the mistake that blocks avoid: all windows of the
@@ -140,7 +140,7 @@ def simulate_requests(
     tail_share: float = 0.02,
     stalls: Stalls | None = None,
 ) -> Requests:
-    """Return the requests of windows whose ln level is `ln_level`, of any shape.
+    """Return the requests of windows with the ln level `ln_level`, of any shape.
 
     The body is lognormal (median: the level, sigma 0.3); `tail_share` of the requests follow a
     Pareto law with exponent 2.5 from twice the level on. Requests intended during a stall wait

@@ -56,7 +56,7 @@ class CaddyServing:
 
     server: Place
     host: str
-    """The site; empty: whatever host is asked for."""
+    """The site; empty: any host name."""
     tls: bool
     passed: PassedHandlers
 
@@ -76,7 +76,7 @@ def serving(
         workload: what is asked.
         server_name: chosen by the user; empty: the first site that does what is asked.
         file: the user's, for messages.
-        either: whether a proxy may answer as well as files, whatever the workload has behind it.
+        either: whether both a proxy and files may answer, for any workload.
 
     Raises:
         DefinitionError: there is no such site, or it does not do what the workload asks.
@@ -157,7 +157,7 @@ def is_tls(config: Json, place: Place) -> bool:
 
 
 def matches(found: Json, ask: RoutedRequest) -> bool | None:
-    """Return whether a request meets a route's matchers; None: that cannot be told."""
+    """Return whether a request meets a route's matchers; None if unknown."""
     if not found:
         return True
     return _either(_all(_one(name, value, ask) for name, value in one.items()) for one in found)

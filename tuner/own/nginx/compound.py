@@ -56,7 +56,7 @@ class WorkerAffinity:
 
 @dataclass(frozen=True, slots=True)
 class WorkerConnections:
-    """With the limit of open files that so many connections need."""
+    """``worker_connections``, with the limit of open files that it needs."""
 
     names: tuple[str, ...] = ("worker_connections",)
 
@@ -98,7 +98,7 @@ class AccessLog:
             return
         for log in _logs(scope.serving):
             path, *rest = log.words[1:]
-            # The second word is the format's name, whatever it is called.
+            # The second word is the name of the format.
             form, others = (rest[0], rest[1:]) if rest else ("combined", [])
             kept = [w for w in others if w.partition("=")[0] not in ("buffer", "flush", "gzip")]
             packed = [w for w in others if w.partition("=")[0] == "gzip" and size != "0"]

@@ -180,12 +180,12 @@ def _inserted(
     newline = "\r\n" if "\r\n" in text else "\n"
     anchor = _anchor(owner, directives, tree.file)
     if anchor is not None and anchor.place is not None:
-        behind, beside = anchor.place.end, anchor.place.start
+        behind, sibling = anchor.place.end, anchor.place.start
     elif owner is not None and owner.place is not None and owner.place.inside is not None:
-        behind, beside = owner.place.inside, owner.place.start
+        behind, sibling = owner.place.inside, owner.place.start
     else:
         return [(0, "".join(f"{line}{newline}" for line in _lines(inserts)))]
-    indent = _indent_of(text, beside)
+    indent = _indent_of(text, sibling)
     step = "\t" if "\t" in indent or "\n\t" in text else _STEP
     if anchor is None:
         indent += step
