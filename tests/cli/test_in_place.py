@@ -34,7 +34,7 @@ def test_without_the_words_it_is_refused(tuner: Tuner, given: tuple[str, ...]) -
         (("--inventory", "hosts.yml", "--server", "nghttpx"), "--in-place: knows nginx and caddy"),
         (("--inventory", "hosts.yml", "--workload", "static"), "`site: own`"),
         (("--inventory", "hosts.yml", "--layer", "kernel"), "--layer: the kernel's settings"),
-        (("--inventory", "hosts.yml", "--root", "/srv"), "--root: the service serves"),
+        (("--inventory", "hosts.yml", "--root", "/srv"), "--root: the service keeps its files"),
         (("--inventory", "hosts.yml", "--config", "nginx.conf"), "--config: in place this is"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_record_that_cannot_be_read_does_not_hide_the_others(tuner: Tuner, mad
     rows = {row["name"]: row for row in json.loads(done.out)["here"]}
     assert rows.keys() == {NAME, "broken", "another"}
     assert rows["broken"]["status"] == rows["another"]["status"] == "unreadable"
-    assert "no SQLite database" in rows["another"]["sentence"]
+    assert "not an SQLite database" in rows["another"]["sentence"]
     assert rows[NAME]["status"] == "confirmed"
     assert "another" in tuner("studies").out
 

@@ -121,7 +121,7 @@ def test_a_reload_is_proved_too(hosts: Bed, web: BedHost, tmp_path: Path) -> Non
         script.write_text(own.replace(RELOAD, "true"))
         became = services.change(target, change(text))
         assert became.state == "failed"
-        assert "is not what the files say" in became.message
+        assert "differs from the files" in became.message
     finally:
         script.write_text(own)
         services.restore([target])

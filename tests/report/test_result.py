@@ -166,7 +166,7 @@ def test_a_report_with_a_foreign_tool_says_that_all_latencies_are_raw(record: Re
     )
     facts = dict(method_facts(study))
     assert facts["Load"] == "wrk2: ±1 ms, includes the tool's own oversleep"
-    assert facts["Answers"] == "checked for nothing but statuses over 399"
+    assert facts["Answers"] == "checked for statuses over 399 only"
     assert facts["Stall rule"].startswith("off: wrk2 tells of no single request")
     assert any(limit.startswith("Every latency is raw") for limit in limits(study))
     assert "all latencies are raw" in render_html(study)

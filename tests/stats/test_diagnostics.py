@@ -278,7 +278,7 @@ def test_too_little_data_is_silent() -> None:
     ):
         assert math.isnan(finding.figure)
         assert not finding.raised
-        assert "too little data" in finding.message
+        assert "not enough data" in finding.message
 
 
 def test_shapes_are_checked() -> None:
