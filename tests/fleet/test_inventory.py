@@ -65,7 +65,7 @@ def test_become_goes_through_sudo() -> None:
     host = Host("web", {"ansible_become": True, "ansible_connection": "local"})
     assert host.command("id", control_path="") == ["sudo", "-n", "-u", "root", "--", "id"]
     other = Host("web", {"ansible_become": "yes", "ansible_become_method": "su"})
-    with pytest.raises(DefinitionError, match="web becomes by 'su'"):
+    with pytest.raises(DefinitionError, match="host web has ansible_become_method 'su'"):
         other.command("id", control_path="")
 
 
