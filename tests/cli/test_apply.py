@@ -72,7 +72,7 @@ def test_without_a_terminal_it_must_be_confirmed_beforehand(here: Tuner, own: Pa
     before = own.read_text()
     done = here("mine")
     assert done.code == 2
-    assert "--yes: there is no terminal to ask on; see what would change with --check" in done.err
+    assert "--yes: no terminal to ask for confirmation; preview the change with --check" in done.err
     assert own.read_text() == before
 
 
@@ -84,7 +84,7 @@ def test_in_a_terminal_it_asks_after_showing_the_difference(
     monkeypatch.setattr(sys, "stdin", Terminal("no\n"))
     done = here("mine")
     assert done.code == 130
-    assert 0 < done.out.index("\n+    sendfile on;") < done.out.index("apply this?")
+    assert 0 < done.out.index("\n+    sendfile on;") < done.out.index("apply these changes?")
     assert own.read_text() == before
 
 

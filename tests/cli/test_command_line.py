@@ -167,10 +167,10 @@ def test_a_definition_error_names_file_and_line() -> None:
 @pytest.mark.parametrize(
     ("words", "way"),
     [
-        (("optimize", "--time", "5m"), "go on with --resume"),
-        (("--", "compare", "stock", "hand"), "go on with --resume"),
-        (("worker", "run"), "run the same line to go on"),
-        (("ablate", "mine"), "run the same line to go on"),
+        (("optimize", "--time", "5m"), "resume with --resume"),
+        (("--", "compare", "stock", "hand"), "resume with --resume"),
+        (("worker", "run"), "run the same command again to resume"),
+        (("ablate", "mine"), "run the same command again to resume"),
         (("rollback", "optimize"), ""),
         (("proxy",), ""),
         ((), ""),

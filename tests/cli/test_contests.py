@@ -180,7 +180,7 @@ def test_a_resumed_run_keeps_its_options(tuner: Tuner, host: SimulatedHost) -> N
         ((*RUN, "--resume"), "give NAME and --name only"),
         (("run", "http3-page", "--resume"), "nothing in studies/"),
         (("run", "http3-page", "--resume", "--name", "other"), "nothing in studies/other"),
-        (("compare", "stock", "hand", "--resume"), "that was begun with: stock hand"),
+        (("compare", "stock", "hand", "--resume"), "resumed with the arguments: stock hand"),
     ):
         done = tuner(*arguments)
         assert done.code == 2, arguments
@@ -245,7 +245,7 @@ def test_a_run_whose_arms_have_met_goes_on_without_what_it_gave_up(
     ("arguments", "words"),
     [
         (("run", "nothing"), "no experiment 'nothing'"),
-        (("run", "https-proxy-500", "--server", "iis"), "'iis' has no part"),
+        (("run", "https-proxy-500", "--server", "iis"), "'iis' is not a server of"),
         (("run", "https-proxy-500", "--case", "1MB"), "no case '1MB'"),
         (("run", "https-proxy-500", "--time", "1s"), "out of range"),
         (("compare", "nginx", "hand"), "write nginx:hand"),

@@ -62,7 +62,7 @@ def test_a_bug_is_one_line_and_a_file_with_the_details(
     done = tuner("optimize", "--workload", "sesame.yaml", "--workload", "static")
     assert done.code == EXIT_BUG
     line = re.fullmatch(
-        r"tuner met an error it does not know: ZeroDivisionError: cannot divide (\S+); details in"
+        r"tuner failed with an unexpected error: ZeroDivisionError: cannot divide (\S+); details in"
         r" (\S+) \(please report it\)\n",
         done.err,
     )
@@ -354,4 +354,4 @@ def test_a_busy_port_of_the_dashboard_is_said(
         ended = tuner("dashboard", "mine", "--port", str(port))
     assert ended.code == 3
     assert f"the dashboard cannot listen on 127.0.0.1:{port}: Address already in use" in ended.err
-    assert "name another --port or --host" in ended.err
+    assert "use another --port or --host" in ended.err

@@ -23,7 +23,7 @@ def test_what_is_plainly_wrong_ends_with_exit_code_1(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert f"{path}:5: wrong: the end of an answer waits" in done.output
     assert "[nodelay-off]" in done.output
-    assert "way out  remove it; the default is on" in done.output
+    assert "remedy   remove it; the default is on" in done.output
 
 
 def test_the_same_for_programs(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_nothing_wrong_ends_with_exit_code_0(tmp_path: Path) -> None:
     path.write_text(WRONG.replace("off", "on"), encoding="utf-8")
     done = CliRunner().invoke(command, ["--config", str(path)])
     assert done.exit_code == 0
-    assert "nothing is plainly wrong" in done.output
+    assert "no mistakes found" in done.output
 
 
 def test_what_is_no_configuration_is_answered_at_its_line(tmp_path: Path) -> None:

@@ -346,8 +346,8 @@ def test_a_resumed_comparison_is_of_the_same_two(
     for arguments, words in (
         ((*pair, "--resume", "--rate", "700"), "leave out --rate"),
         (("compare", "stock", "hand", "--resume"), "nothing in studies/"),
-        ((*pair, "--resume"), "is not what 'mine' was begun with"),
-        (("optimize", "--resume", "--name", "mine"), "begun by tuner compare"),
+        ((*pair, "--resume"), "has changed since 'mine' began"),
+        (("optimize", "--resume", "--name", "mine"), "tuner compare began 'mine'"),
     ):
         done = tuner(*arguments)
         assert done.code == 2, arguments
@@ -522,7 +522,7 @@ def test_only_a_winner_is_taken_apart(tuner: Tuner, host: SimulatedHost) -> None
     tuner("optimize", *SHORT, "--name", "mine")
     done = tuner("ablate", "mine", "--quiet")
     assert done.code == 2
-    assert "there is no winner to take apart" in done.err
+    assert "the study has no winner to ablate" in done.err
 
 
 def test_a_minimal_export_needs_an_ablation(finished: Tuner) -> None:
@@ -572,7 +572,7 @@ def test_an_interrupted_replication_goes_on(finished: Tuner, host: SimulatedHost
         assert refused.code == 2, arguments
         assert words in refused.err
     wrong = finished("optimize", "--resume", "--name", "mine-replica")
-    assert "begun by tuner replicate" in wrong.err
+    assert "tuner replicate began" in wrong.err
     done = finished("replicate", "mine", "--resume", "--quiet")
     assert done.code == 0, done.err
     assert "Replicated: " in done.out
@@ -585,4 +585,4 @@ def test_only_a_confirmation_is_repeated(tuner: Tuner, host: SimulatedHost) -> N
     assert tuner("optimize", *SHORT, "--name", "mine").code == 130
     done = tuner("replicate", "mine", "--quiet")
     assert done.code == 2
-    assert "there is no confirmation to repeat" in done.err
+    assert "the study has no confirmation to replicate" in done.err

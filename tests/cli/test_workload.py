@@ -61,7 +61,7 @@ def test_secrets_of_a_log_are_not_in_what_is_made_of_it(tuner: Tuner, serve: str
     )
     assert done.code == 0
     assert (
-        "not kept  2 values of queries, 1 JSON Web Tokens, 1 UUIDs, 1 e-mail addresses" in done.err
+        "redacted  2 values of queries, 1 JSON Web Tokens, 1 UUIDs, 1 e-mail addresses" in done.err
     )
     made = Path("shop.yaml").read_text()
     for secret in (JWT, JWT[:20], uuid, "a@b", "a%40b", "blue"):
@@ -114,7 +114,7 @@ def test_a_workload_is_shown_with_shares_and_right_answers(tuner: Tuner) -> None
     [
         (b"", "0 of 0 lines are not requests: no lines"),
         (b"a\nb\n", "2 of 2 lines are not requests: access.log:1: neither"),
-        (line("GET", "/x", 500).encode(), "no request of it can be asked of the lab (statuses"),
+        (line("GET", "/x", 500).encode(), "the lab can serve none of its requests (statuses"),
     ],
 )
 def test_a_log_without_anything_to_ask_is_refused(tuner: Tuner, content: bytes, words: str) -> None:

@@ -61,7 +61,7 @@ def test_canary_then_rollback(hosts: Bed, recommended: Path) -> None:
     done = tuner(recommended, "apply", "mine", *inventory, "--canary", "1", *probe)
     assert done.returncode == 0, done.stderr
     assert "one: applied" in done.stdout
-    assert "not changed, as asked: two" in done.stdout
+    assert "not changed (--limit, --canary): two" in done.stdout
     main = (hosts["one"].root / MAIN).read_text()
     assert "include /etc/nginx/sites-enabled/*;" in main
     assert main.startswith("user www-data;")

@@ -140,7 +140,7 @@ def test_a_host_that_dies_meanwhile_keeps_no_other_changed(hosts: Bed, recommend
     ]
     code, out, _ = call(recommended, hosts, "rollback")
     assert code == 0
-    assert out.splitlines() == [f"{name}: nothing of mine to put back" for name in NAMES]
+    assert out.splitlines() == [f"{name}: no files of mine to restore" for name in NAMES]
 
 
 def test_a_rollback_does_what_it_can_and_may_be_repeated(hosts: Bed, recommended: Path) -> None:
@@ -154,13 +154,13 @@ def test_a_rollback_does_what_it_can_and_may_be_repeated(hosts: Bed, recommended
         hosts["north"].start()
     assert code == 3
     assert [row.partition(",")[0] for row in out.splitlines()] == [
-        f"{name}: put back {MAIN}" for name in ("east", "west")
+        f"{name}: restored {MAIN}" for name in ("east", "west")
     ]
     assert "not rolled back: north: " in said
     code, out, _ = call(recommended, hosts, "rollback")
-    assert (code, out.splitlines()[1].partition(",")[0]) == (0, f"north: put back {MAIN}")
+    assert (code, out.splitlines()[1].partition(",")[0]) == (0, f"north: restored {MAIN}")
     code, out, _ = call(recommended, hosts, "rollback")
-    assert (code, out.splitlines()[1]) == (0, "north: nothing of mine to put back")
+    assert (code, out.splitlines()[1]) == (0, "north: no files of mine to restore")
     assert recorded(recommended)[seen:] == [
         *((name, "applied") for name in NAMES),
         *((name, "rolled back") for name in ("east", "west", "north")),
@@ -180,7 +180,7 @@ def test_what_another_study_applied_is_left_alone(hosts: Bed, recommended: Path)
         assert "is changed by other 0123 already" in said
         assert "nothing was changed; east: " in said
         code, out, _ = call(recommended, hosts, "rollback")
-        assert (code, out.splitlines()[0]) == (0, "east: nothing of mine to put back")
+        assert (code, out.splitlines()[0]) == (0, "east: no files of mine to restore")
         assert (east.root / MAIN.removeprefix("/")).read_text() == text
     finally:
         east.run("python3", f"/{GUARD}/guard.py", f"/{GUARD}", "restore")

@@ -106,7 +106,7 @@ def test_a_proxy_ends_when_it_is_asked_to(url: str, number: signal.Signals) -> N
     finally:
         process.kill()
     assert process.returncode == 0, said
-    assert said.splitlines()[-1] == "the proxy has ended"
+    assert said.splitlines()[-1] == "the proxy has stopped"
 
 
 def test_a_proxy_that_is_not_there_is_said_at_once() -> None:

@@ -1,9 +1,12 @@
-"""Runs of several studies in one folder: which there are, and going on with one of them."""
+"""Runs of several studies in one folder: finding and resuming them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from tuner.app.preflight import Preflight
 from tuner.app.provenance import confirm_measuring
@@ -13,12 +16,13 @@ from tuner.errors import DefinitionError, StoreError
 from tuner.store.signature import made_here
 from tuner.store.store import Store, list_names, sqlite_url
 
+_T = TypeVar("_T")
 Asked = Mapping[str, object]
-"""The options of a command, by their names, as plain data."""
+"""Options of a command by their names, as plain data."""
 
 
 def asked_of(folder: Path) -> Asked:
-    """Return the options of the run in a folder; empty if there is none."""
+    """Return the options of the run in a folder; empty without a run."""
     if not (folder / "record.db").is_file():
         return {}
     url = sqlite_url(folder)
@@ -33,11 +37,11 @@ def asked_of(folder: Path) -> Asked:
 
 
 def find_run(called: object, wanted: Asked) -> tuple[str, Asked]:
-    """Return the name of the run to resume, and its options.
+    """Return the name and the options of the run to resume.
 
     Args:
-        called: its name; None for the newest of that kind.
-        wanted: what it must have been asked for.
+        called: name of the run; None for the newest with these options.
+        wanted: options that it must have.
 
     Raises:
         DefinitionError: there is none.
@@ -53,16 +57,32 @@ def find_run(called: object, wanted: Asked) -> tuple[str, Asked]:
     what = " ".join(" ".join(word) if isinstance(word, list) else str(word) for word in words)
     where = f"{STUDIES}/" if called is None else f"{STUDIES}/{called}"
     raise DefinitionError(
-        f"there is nothing in {where} that was begun with: {what}", path="--resume"
+        f"nothing in {where} can be resumed with the arguments: {what}", path="--resume"
     )
 
 
-def confirm_run(name: str) -> None:
-    """Name the maker of a run that is to be resumed; ask, once, unless it was begun here.
+def reopen_run(called: object, wanted: Asked, options: type[_T]) -> tuple[str, _T]:
+    """Return the name and the options of the run to resume, once its origin is confirmed.
+
+    Args:
+        called: name of the run; None for the newest with these options.
+        wanted: options that it must have.
+        options: class of the options.
+
+    Raises:
+        DefinitionError: there is none, or the user does not accept its origin.
+    """
+    name, kept = find_run(called, wanted)
+    _confirm_run(name)
+    return name, msgspec.convert({k: v for k, v in kept.items() if k != "command"}, options)
+
+
+def _confirm_run(name: str) -> None:
+    """Ask once before resuming a run that was begun elsewhere.
 
     Raises:
         DefinitionError: see ``confirm_measuring``.
-        StoreError: a record of it cannot be read.
+        StoreError: a record of the run cannot be read.
     """
     url = sqlite_url(STUDIES / name)
     for study in list_names(url):
@@ -73,11 +93,11 @@ def confirm_run(name: str) -> None:
 
 
 def begin(found: Preflight, folder: Path, asked: Asked, *, resume: bool) -> Store:
-    """Return the record of one of the run's studies: begun, or where it is there already, opened.
+    """Create the record of one of the run's studies, or reopen it to resume.
 
     Raises:
-        DefinitionError: what it was begun with is not what is here.
-        StoreError: it exists and cannot be resumed.
+        DefinitionError: the host, server or configuration has changed since the study began.
+        StoreError: the record exists and cannot be resumed.
     """
     name, url = found.definition.name, sqlite_url(folder)
     if resume and name in list_names(url):

@@ -1,6 +1,6 @@
 """The command line: thin commands, one error handler, exit codes as in ``tuner.errors``.
 
-This module imports almost nothing, so that Ctrl-C during an import is answered like any other.
+This module imports almost nothing, so that it handles Ctrl-C during the imports too.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ def main() -> NoReturn:
 
         code = run()
     except KeyboardInterrupt:
-        # During an import, or again while the first one was answered.
+        # Ctrl-C during an import, or a second one while the first is handled.
         code = interrupted
     if code == interrupted:
-        # Once more while Python shuts down: end quietly.
+        # Another Ctrl-C while Python shuts down ends the process quietly.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(code)

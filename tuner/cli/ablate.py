@@ -1,4 +1,4 @@
-"""``tuner ablate``: why the winner won, and the smallest difference that keeps the gain."""
+"""``tuner ablate``: find the changes that matter, and the smallest set that keeps the gain."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def command(name: str, storage: str | None, time: str, as_json: bool, quiet: boo
     study = evaluate(store.record())
     _check_better(study)
     folder = STUDIES / name
-    again = results.same_storage(storage, "ablate", name, "--time", time)
+    resume_with = results.same_storage(storage, "ablate", name, "--time", time)
     with (
-        results.kept(store, folder, progress, again),
+        results.kept(store, folder, progress, resume_with),
         open_bench(found, folder, progress, store) as (bench, spec),
     ):
         for done in store.recover():
             progress.note(done)
-        # It has its own time, so limits of the study's time do not shorten it.
+        # An ablation has its own time, so the study's time does not shorten it.
         ready = calibrate(bench, replace(spec, economise=False))
         run_ablation(ready, found.space, limit_s, study.gained)
     study = evaluate(store.record())
@@ -75,12 +75,8 @@ def _as_data(study: StudyResult) -> dict[str, Any]:
 
 
 def _check_better(study: StudyResult) -> None:
-    """Only a winner is worth taking apart.
-
-    Raises:
-        DefinitionError: the study has none.
-    """
+    """Raise DefinitionError unless the study has a winner."""
     if study.verdict is None or study.verdict.kind is not VerdictKind.BETTER:
         raise DefinitionError(
-            f"there is no winner to take apart: {study.sentence}", path=study.record.name
+            f"the study has no winner to ablate: {study.sentence}", path=study.record.name
         )

@@ -1,4 +1,4 @@
-"""``tuner apply``: a study's recommendation on real hosts, one by one."""
+"""``tuner apply``: apply a study's recommendation to hosts, one after another."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def command(
     shows_only = diff or check
     if not (yes or shows_only or sys.stdin.isatty()):
         raise DefinitionError(
-            "there is no terminal to ask on; see what would change with --check, then confirm it",
+            "no terminal to ask for confirmation; preview the change with --check, then pass --yes",
             path="--yes",
         )
     store = open_store(name, storage)
@@ -169,13 +169,13 @@ def command(
         if shows_only:
             return
         if any(plan.is_needed for plan in plans) and not yes:
-            click.confirm("apply this?", abort=True)
+            click.confirm("apply these changes?", abort=True)
         program = given.record.server.name
         judge = Probes(asked, lambda host: there.agent(host).usage(program))
         _roll_out(there, given, store, judge).run(plans, among[len(chosen) :])
     left = [host.name for host in hosts.targets if host not in chosen]
     if left:
-        click.echo(f"not changed, as asked: {', '.join(left)}")
+        click.echo(f"not changed (--limit, --canary): {', '.join(left)}")
 
 
 def _roll_out(there: Reached, given: Recommended, store: Store, judge: Probes) -> RollOut:
@@ -197,10 +197,10 @@ def _show(statements: Sequence[str], plans: Sequence[HostPlan]) -> None:
 
 
 def _limit(text: str | None) -> Constraint | None:
-    """Read the limit of ``--watch``.
+    """Return the limit of ``--watch``.
 
     Raises:
-        DefinitionError: it cannot be read, or is of something that a probe does not see.
+        DefinitionError: the text is not a limit, or a probe cannot measure its metric.
     """
     if text is None:
         return None
@@ -210,7 +210,8 @@ def _limit(text: str | None) -> Constraint | None:
         raise DefinitionError(str(error), path="--watch") from error
     if limit.metric.quantile is None or limit.relative:
         raise DefinitionError(
-            f"{text!r}: a probe sees latencies; allowed: a percentile and a time, as 'p99<5ms'",
+            f"{text!r}: a probe measures only latencies; write a percentile and a time, such as"
+            " 'p99<5ms'",
             path="--watch",
         )
     return limit

@@ -1,6 +1,6 @@
-"""The tree of commands, each imported when it is called.
+"""The commands, each imported when it is called.
 
-So ``tuner --help`` costs no more than click.
+``tuner --help`` therefore imports little more than click.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COMMANDS = {
     "doctor": "Check this machine, or find mistakes in a configuration.",
 }
 
-_RESUMED_BY_THE_SAME_LINE = ("worker", "ablate")
+_RESUMED_BY_SAME_COMMAND = ("worker", "ablate")
 
 _EPILOG = """
 \b
@@ -55,7 +55,7 @@ Exit codes:
 
 
 class _Commands(click.Group):
-    """Commands that are imported when called, listed without being imported."""
+    """A group that imports a command when it is called, not when it is listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(_COMMANDS)
@@ -83,15 +83,15 @@ def cli() -> None:
 
 
 def resume_command(words: Sequence[str]) -> str:
-    """Return how to resume an interrupted command; empty if it cannot be resumed.
+    """Return a hint on resuming an interrupted command; empty if it cannot be resumed.
 
     Args:
-        words: of the command line.
+        words: arguments of the command line.
     """
     name = next((word for word in words if word in _COMMANDS), "")
     command = cli.get_command(click.Context(cli), name)
-    if name in _RESUMED_BY_THE_SAME_LINE:
-        return "; everything that was measured is kept, run the same line to go on"
+    if name in _RESUMED_BY_SAME_COMMAND:
+        return "; all measurements are kept; run the same command again to resume"
     if command and any(parameter.name == "resume" for parameter in command.params):
-        return "; everything that was measured is kept, go on with --resume"
+        return "; all measurements are kept; resume with --resume"
     return ""

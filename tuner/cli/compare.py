@@ -1,4 +1,4 @@
-"""``tuner compare``: one configuration against another, under the same protocol."""
+"""``tuner compare``: compare two configurations or servers under a frozen protocol."""
 
 from __future__ import annotations
 
@@ -85,17 +85,20 @@ def command(
     arms = (baseline, candidate)
     if entries:
         if junit is not None:
-            raise DefinitionError("is of studies; of servers use --fail-if", path="--junit")
+            raise DefinitionError("applies to studies; for servers use --fail-if", path="--junit")
         match = Match(arms, options.overrides(given), study_file, limit=None, ladder=ladder)
         record = meet(match, resume=resume, as_json=as_json, quiet=quiet)
         if verdict_words(record, entries[1].label) & set(fail_if):
             sys.exit(EXIT_FAIL_IF)
         return
     if ladder:
-        raise DefinitionError("of one server write tuner ladder nginx:A nginx:B", path="--ladder")
+        raise DefinitionError(
+            "applies to servers; for configurations run: tuner ladder nginx:A nginx:B",
+            path="--ladder",
+        )
     progress = TerminalProgress(quiet=quiet)
-    take = _reopened if resume else _begun
-    found, other, store = take(arms, study_file, given, progress)
+    open_ = _reopen if resume else _create
+    found, other, store = open_(arms, study_file, given, progress)
     study = confirmed(
         found,
         other,
@@ -111,13 +114,13 @@ def command(
         sys.exit(EXIT_FAIL_IF)
 
 
-def _begun(
+def _create(
     arms: tuple[str, str],
     study_file: str | None,
     given: Mapping[str, Any],
     progress: TerminalProgress,
 ) -> tuple[Preflight, Configuration, Store]:
-    """Return a new comparison: what is known of it, B's configuration, its record."""
+    """Return the preflight, B's configuration and the record of a new comparison."""
     baseline, candidate = arms
     definition = load_study(
         study_file or DEFAULT_STUDY, {**options.overrides(given), "baseline": baseline}
@@ -137,16 +140,18 @@ def _begun(
     return found, other, store
 
 
-def _reopened(
+def _reopen(
     arms: tuple[str, str],
     study_file: str | None,
     given: Mapping[str, Any],
     progress: TerminalProgress,
 ) -> tuple[Preflight, Configuration, Store]:
-    """Return the comparison of these two to resume: the named one, or the newest here.
+    """Return the preflight, B's configuration and the record of an interrupted comparison.
+
+    It is the named comparison, or the newest one of A and B in this folder.
 
     Raises:
-        DefinitionError: there is none, B has changed since, or options are given that it keeps.
+        DefinitionError: there is none, B has changed, or an option would change the definition.
     """
     others = options.overrides({"study": study_file, **given, "name": None, "storage": None})
     if others:
@@ -162,8 +167,8 @@ def _reopened(
     known = store.record().configurations
     if other.digest not in known:
         raise DefinitionError(
-            f"{arms[1]} is not what {name!r} was begun with, so its blocks cannot be compared with"
-            " new ones; begin a new study",
+            f"{arms[1]} has changed since {name!r} began, so old and new blocks cannot be compared;"
+            " begin a new study",
             path="--resume",
         )
     return found, other, store

@@ -1,4 +1,4 @@
-"""``tuner dashboard``: a study's record in optuna-dashboard."""
+"""``tuner dashboard``: open a study's record in optuna-dashboard."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ def command(name: str, storage: str | None, host: str, port: int) -> None:
     else:
         record = open_store(name, storage, writing=False).record()
         if record.hosts:
-            # With several hosts a trial is only its configuration: docs/scale.md.
-            shown = f"{name}, of {counted(len(record.hosts), 'host')}, as it is now"
+            # A trial of a shared study holds only its configuration: docs/scale.md.
+            shown = f"a copy of {name}, with {counted(len(record.hosts), 'host')}"
             opened = in_memory(record)
     try:
         import optuna_dashboard
     except ImportError as error:
         raise DefinitionError(
             "optuna-dashboard is not installed; run: pip install 'tuner[dashboard]'"
-            " (or open report.html, which needs nothing)",
+            " (or open report.html, which needs no server)",
             path="tuner dashboard",
         ) from error
-    click.echo(f"http://{host}:{port}/ shows {shown}; Ctrl-C ends it", err=True)
+    click.echo(f"http://{host}:{port}/ shows {shown}; press Ctrl-C to stop", err=True)
     try:
         optuna_dashboard.run_server(opened, host=host, port=port)
     except OSError as error:
         raise HostError(
-            f"the dashboard cannot listen on {host}:{port}: {error.strerror or error}; name another"
+            f"the dashboard cannot listen on {host}:{port}: {error.strerror or error}; use another"
             " --port or --host"
         ) from error

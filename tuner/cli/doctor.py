@@ -1,4 +1,4 @@
-"""``tuner doctor``: whether this machine can measure, and how finely."""
+"""``tuner doctor``: check whether this machine can measure, and with which precision."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ _OK, _WARN, _FAIL = "ok", "warning", "missing"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One finding."""
+    """A row of the result."""
 
     what: str
-    """The subject; empty where the row continues the one before it."""
+    """Subject; empty if the row continues the previous one."""
     state: str
     text: str
     figures: Mapping[str, float] = field(default_factory=dict)
-    """Further keys of the JSON output, with their unit in the name."""
+    """Further JSON keys, with the unit in the name."""
 
     def as_dict(self) -> dict[str, object]:
-        """Return the row as JSON shows it."""
+        """Return the row as JSON data."""
         return {"what": self.what, "state": self.state, "text": self.text, **self.figures}
 
 
@@ -103,7 +103,7 @@ def command(as_json: bool, quick: bool, config: Path | None, server: str | None)
     if config is not None:
         lint_command(config, server, as_json=as_json)
         return
-    rows, free = _alone()
+    rows, free = _free_cores()
     measuring: Mapping[str, Check] = {}
     if free:
         measuring = {
@@ -125,8 +125,8 @@ def command(as_json: bool, quick: bool, config: Path | None, server: str | None)
         raise HostError("this machine cannot run a study yet; see what is missing above")
 
 
-def _alone() -> tuple[list[Row], bool]:
-    """Return what dead studies left, or which study measures now; and whether none does."""
+def _free_cores() -> tuple[list[Row], bool]:
+    """Return rows on leftovers or on a running study, and whether the cores are free."""
     try:
         return [Row("strays", _WARN, done) for done in turn.look_here(TerminalProgress())], True
     except HostError as error:
@@ -157,9 +157,9 @@ def _host() -> list[Row]:
         Row(
             "real time",
             _OK if host.realtime else _WARN,
-            "allowed: stalls of the server's cores are seen"
+            "allowed: stalls of the server's cores are detected"
             if host.realtime
-            else "not allowed: stalls of the server's cores are not seen; run as root, or grant"
+            else "not allowed: stalls of the server's cores are not detected; run as root, or grant"
             " CAP_SYS_NICE to tuner-loadgen",
         ),
         Row("open files", _OK if host.file_limit >= 4096 else _WARN, f"limit {host.file_limit}"),
@@ -167,7 +167,7 @@ def _host() -> list[Row]:
 
 
 def _servers() -> list[Row]:
-    """Return the checks of the servers; one installed server is enough."""
+    """Return the rows of the servers; one installed server is enough."""
     found: list[Row] = []
     absent: list[Row] = []
     for name, adapter in SERVERS.items():
@@ -186,8 +186,8 @@ def _servers() -> list[Row]:
 
 
 def _ansible() -> list[Row]:
-    path = Path(sys.executable).parent / "ansible-playbook"
-    found = path if path.exists() else shutil.which("ansible-playbook")
+    sibling = Path(sys.executable).parent / "ansible-playbook"
+    found = sibling if sibling.exists() else shutil.which("ansible-playbook")
     if found is None:
         raise HostError("ansible-playbook is missing; install tuner again (pip install tuner)")
     return [Row("ansible", _OK, f"{found}, playbooks in {data_dir('playbooks')}")]
@@ -204,7 +204,7 @@ def _native() -> NativeGenerator:
 
 
 def _expected_noise() -> list[Row]:
-    """Return the noise row that stalls suggest for a study of ten minutes."""
+    """Return the noise rows estimated from stalls, for a study of ten minutes."""
     cores = watched_stalls(_native())
     found = from_stalls(cores)
     figures = {**_figures(found), "touched_share": touched_share(cores)}
@@ -215,7 +215,7 @@ def _expected_noise() -> list[Row]:
 
 
 def _measured_noise() -> list[Row]:
-    """Return the noise row of identical instances; of stalls where no server is installed."""
+    """Return the noise rows measured with identical instances; without a server, from stalls."""
     server = _static_server()
     if server is None:
         return _expected_noise()
@@ -262,7 +262,7 @@ def _of_cores(cores: Iterable[CoreStalls]) -> list[Row]:
 
 
 def _static_server() -> str | None:
-    """Return the first server here that can serve the files of the default study."""
+    """Return the first installed server that can serve the files of the default study."""
     for name, adapter in SERVERS.items():
         with contextlib.suppress(HostError):
             adapter.detect()
@@ -276,17 +276,18 @@ def _self_test() -> list[Row]:
     found = self_test(loadgen_binary(), cores, _SELF_TEST_S)
     state = _OK if found.fit else _WARN
     worst = "unknown" if found.worst_error is None else f"{found.worst_error:.2%}"
-    held = "none" if found.open_per_s is None else f"{found.open_per_s:,.0f}/s"
+    sustained = "no rate" if found.open_per_s is None else f"{found.open_per_s:,.0f}/s"
     parts = f"{_us(found.noise_us)} of noise between windows, {_us(found.pacing_us)} of pacing"
     verdict = (
         f"fit for p99 differences above {_us(found.above_us)} on this host ({parts})"
         if found.fit
         else f"not fit for fine differences of p99 on this host ({parts})"
     )
-    shared = "; one core for both: nothing is left out" if found.shared_core else ""
+    shared = "; one core for both: no request is excluded" if found.shared_core else ""
     figures = (
         f"floor p50 {_us(found.floor_p50_us)}, p99 {_us(found.floor_p99_us)}; percentiles within"
-        f" {worst} of theory; one thread holds {held}, closed loop {found.closed_per_s:,.0f}/s"
+        f" {worst} of theory; one thread sustains {sustained}, closed loop"
+        f" {found.closed_per_s:,.0f}/s"
     )
     return [
         Row("instrument", state, verdict),

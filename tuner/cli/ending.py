@@ -23,22 +23,22 @@ def run() -> int:
     """Run the command of ``sys.argv`` and return its exit code."""
     streams = prepare()
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # Ignored under nohup, and it stays so.
+        # nohup ignores SIGHUP, and so does tuner then.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _terminated)
-    code = _answered(streams)
-    lost = streams.output_error()
-    if isinstance(lost, BrokenPipeError):
-        # The reader has seen enough (`| head`). Click replaces the stream and ends with 1.
+    code = _called(streams)
+    failure = streams.output_error()
+    if isinstance(failure, BrokenPipeError):
+        # The reader closed the pipe (`| head`). Click replaces the stream and exits with 1.
         code = code if sys.stdout is streams.output else EXIT_OK
-    elif lost is not None and code == EXIT_OK:
-        code = _say(cannot_write(lost, "standard output"))
+    elif failure is not None and code == EXIT_OK:
+        code = _say(cannot_write(failure, "standard output"))
     streams.discard()
     return code
 
 
-def _answered(streams: Streams) -> int:
-    """Call the command, and turn its exceptions into messages and exit codes."""
+def _called(streams: Streams) -> int:
+    """Call the command, report an exception, and return the exit code."""
     try:
         code = cli.main(standalone_mode=False)
     except SystemExit as done:
@@ -55,14 +55,14 @@ def _answered(streams: Streams) -> int:
     except TunerError as error:
         code = _say(error)
     except OSError as error:
-        code = _of_the_host(error, streams)
+        code = _os_error(error, streams)
     except Exception as error:  # noqa: BLE001 - the last handler
         code = _unforeseen(error)
     return code if isinstance(code, int) else EXIT_OK
 
 
-def _of_the_host(error: OSError, streams: Streams) -> int:
-    """Return answer what the operating system refuses, wherever it was asked."""
+def _os_error(error: OSError, streams: Streams) -> int:
+    """Report an error of the operating system and return the exit code."""
     if streams.output_error() is not None:
         return EXIT_OK
     if streams.messages_error() is not None:
@@ -70,7 +70,7 @@ def _of_the_host(error: OSError, streams: Streams) -> int:
         return EXIT_OK if isinstance(error, BrokenPipeError) else HostError.exit_code
     if isinstance(error, BrokenPipeError):
         return EXIT_OK
-    if error.errno == errno.ENOENT and not _stands_somewhere():
+    if error.errno == errno.ENOENT and not _has_current_folder():
         return _say(HostError("the current folder has been removed; change to another one"))
     if error.errno == errno.ENOENT and "usable temporary directory" in str(error):
         return _say(HostError(f"{error.strerror}; make room in one, or set TMPDIR"))
@@ -79,7 +79,7 @@ def _of_the_host(error: OSError, streams: Streams) -> int:
     return _unforeseen(error)
 
 
-def _stands_somewhere() -> bool:
+def _has_current_folder() -> bool:
     try:
         Path.cwd()
     except OSError:
@@ -99,7 +99,7 @@ def _terminated(_number: int, _frame: FrameType | None) -> None:
 
 
 def _say(error: TunerError) -> int:
-    """Print a message and return the exit code that goes with it."""
+    """Print the message of an error and return its exit code."""
     _print(f"tuner: {error}")
     return error.exit_code
 

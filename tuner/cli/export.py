@@ -1,4 +1,4 @@
-"""``tuner export``: the configuration that a study recommends."""
+"""``tuner export``: write the configuration that a study recommends."""
 
 from __future__ import annotations
 
@@ -108,12 +108,14 @@ def command(
 
 
 def _export_run(name: str, output: Path | None, kept: Path | None) -> None:
-    """Every arm's configuration, or the run's results to be kept."""
+    """Write the configurations of a run, or its results with ``--results``."""
     from tuner.export.run import run_files, write_run
 
     found = results.contests_of(map(evaluate, results.read_run(STUDIES / name)))
     if not found:
-        raise DefinitionError(f"{name!r} was interrupted before anything was compared", path="NAME")
+        raise DefinitionError(
+            f"{name!r} was interrupted before its first comparison ended", path="NAME"
+        )
     if kept is not None:
         with writing(kept):
             written = _listed(write_run(found, kept), kept)
@@ -123,9 +125,9 @@ def _export_run(name: str, output: Path | None, kept: Path | None) -> None:
 
 
 def _write(files: Mapping[str, str | bytes], output: Path | None, name: str, own: str) -> None:
-    """Write to a folder of the user's, or to one in the study's, and print the paths."""
+    """Write files to ``output`` or to the study's subfolder ``own``, and print their paths."""
     if output is None:
-        # Below the study's own folder, where a link may not stand in for the one that is meant.
+        # Names start at the study's folder, so that no link below it can lead elsewhere.
         written = write_files(STUDIES / name, {f"{own}/{file}": files[file] for file in files})
     else:
         written = write_files(output, files)
@@ -134,7 +136,7 @@ def _write(files: Mapping[str, str | bytes], output: Path | None, name: str, own
 
 
 def _listed(written: list[Path], kept: Path) -> list[Path]:
-    """Write the list of a folder called results anew, and return all paths written."""
+    """Update the index of a folder called results, and return all written paths."""
     from tuner.export.index import write_index
 
     index = write_index(kept.parent) if kept.parent.name == "results" else None
@@ -177,7 +179,7 @@ def _compose(study: StudyResult, **chosen: bool) -> Mapping[str, str | bytes]:
 def _without_patch(study: StudyResult) -> str:
     if not study.record.definition.get("config"):
         raise DefinitionError(
-            "this study tuned no configuration of yours (--config), so there is nothing to patch",
+            "the study did not tune your own configuration (--config), so there is no patch",
             path="--diff",
         )
-    return "nothing to change: the recommendation is your configuration as it was\n"
+    return "no changes: the recommendation is your configuration\n"

@@ -1,4 +1,4 @@
-"""``tuner ladder``: latency against rate, for some servers or configurations."""
+"""``tuner ladder``: measure servers or configurations at rising rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tuner doctor --config``: what a configuration has plainly wrong."""
+"""``tuner doctor --config``: find mistakes in a configuration."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from tuner.servers import catalog
 from tuner.words.terminal import say_styled
 
 EXIT_WRONG = 1
-"""Exit code where something is plainly wrong."""
+"""Exit code if something is wrong."""
 
 _NEWEST = (99,)
-"""Stands for a server that is not here: then no rule about old versions is put."""
+"""Version of a server that is not installed, so that no rule about old versions applies."""
 
 
 def lint_command(config: Path, server: str | None, *, as_json: bool) -> None:
-    """Print what is wrong; end with ``EXIT_WRONG`` if something is.
+    """Print the findings; exit with ``EXIT_WRONG`` if something is wrong.
 
     Raises:
         DefinitionError: the file cannot be read, or is not a configuration.
-        HostError: only the server's program reads the file, and it is not here.
+        HostError: only the server's program can read the file, and it is not installed.
     """
     found = findings(config, server)
-    wrong = [one for one in found if one.severity == "wrong"]
+    wrong = [finding for finding in found if finding.severity == "wrong"]
     if as_json:
-        print_json([asdict(one) for one in found])
+        print_json([asdict(finding) for finding in found])
     else:
         for line in lines(found):
             say_styled(line)
-        summary = f"{len(wrong)} plainly wrong, {len(found) - len(wrong)} doubtful"
-        click.echo(f"{config}: {summary if found else 'nothing is plainly wrong'}")
+        summary = f"{len(wrong)} wrong, {len(found) - len(wrong)} doubtful"
+        click.echo(f"{config}: {summary if found else 'no mistakes found'}")
     if wrong:
         raise click.exceptions.Exit(EXIT_WRONG)
 
@@ -49,8 +49,8 @@ def findings(config: Path, server: str | None = None) -> tuple[Finding, ...]:
     """Return the lint findings of a configuration for this server and this host.
 
     Args:
-        config: the main file.
-        server: its name; None: by the file's name.
+        config: main file of the configuration.
+        server: name of the server; None: guessed from the file's name.
     """
     name = server or catalog.server_of_file(config)
     chosen = rules(name)
@@ -59,22 +59,22 @@ def findings(config: Path, server: str | None = None) -> tuple[Finding, ...]:
 
 
 def lines(found: Sequence[Finding]) -> Iterator[str]:
-    """Yield each finding in a few lines, as a terminal shows them."""
-    for one in found:
-        colour = "red" if one.severity == "wrong" else "yellow"
-        severity = click.style(one.severity, fg=colour)
-        yield f"{printable(one.where)}: {severity}: {printable(one.what)} [{one.rule}]"
-        yield f"    {printable(one.place)}"
-        yield f"    why      {printable(one.why)}"
-        yield f"    way out  {printable(one.remedy)}"
-        yield f"    see      {one.link}"
+    """Yield the lines of each finding for a terminal."""
+    for finding in found:
+        colour = "red" if finding.severity == "wrong" else "yellow"
+        severity = click.style(finding.severity, fg=colour)
+        yield f"{printable(finding.where)}: {severity}: {printable(finding.what)} [{finding.rule}]"
+        yield f"    {printable(finding.place)}"
+        yield f"    why      {printable(finding.why)}"
+        yield f"    remedy   {printable(finding.remedy)}"
+        yield f"    see      {finding.link}"
 
 
 def _found_server(name: str, *, needed: bool) -> ServerFacts:
-    """Return the server of this host, or a stand-in where its program is not needed.
+    """Return the installed server, or a stand-in if its program is not needed.
 
     Raises:
-        HostError: there is none, and it is needed.
+        HostError: the server is needed and not installed.
     """
     try:
         return catalog.server(name).detect()

@@ -1,4 +1,4 @@
-"""``tuner measure``: the figures of one configuration, without any claim."""
+"""``tuner measure``: measure one configuration, without a claim."""
 
 from __future__ import annotations
 
@@ -74,11 +74,7 @@ def command(
 
 
 def _check_valid(windows: Sequence[Measurement]) -> None:
-    """See that there is something to believe.
-
-    Raises:
-        HostError: no window is valid.
-    """
+    """Raise HostError unless a window is valid."""
     if any(window.valid for window in windows):
         return
     raise HostError(
@@ -108,7 +104,7 @@ def _lines(measured: Measured, *, stall_free: bool) -> list[str]:
 
 
 def _figures(windows: Sequence[Measurement], *, stall_free: bool) -> list[str]:
-    """Return the table of latencies, and what the connections were, of valid windows."""
+    """Return the table of latencies and the line on connections, of valid windows."""
     lines = [f"{'corrected latency, µs':<24}{'median':>10}{'lowest':>10}{'highest':>10}"]
     for kind, picture in (("stall-free", "stall_free"), ("raw", "raw"))[0 if stall_free else 1 :]:
         for name in _FIGURES:
@@ -124,7 +120,7 @@ def _figures(windows: Sequence[Measurement], *, stall_free: bool) -> list[str]:
 
 
 def _connections(windows: Sequence[Measurement]) -> list[str]:
-    """Protocol, encryption, and what was opened while measuring."""
+    """Return a line on the protocol, the encryption, and connections opened in the windows."""
     first = windows[0]
     agreed = " ".join(
         filter(None, (first.agreed.tls_version, first.agreed.cipher, first.agreed.group))
@@ -139,7 +135,7 @@ def _connections(windows: Sequence[Measurement]) -> list[str]:
 
 def _load(measured: Measured) -> str:
     if measured.windows[0].mode == "closed":
-        return "as much as is answered (closed loop)"
+        return "as many requests as the server answers (closed loop)"
     return f"{measured.rate_per_s:,.0f} requests/s offered ({measured.rate_source})"
 
 

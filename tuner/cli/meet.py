@@ -1,11 +1,9 @@
-"""Servers against each other, for ``tuner compare nginx caddy`` and ``tuner ladder``."""
+"""Comparison of servers, for ``tuner compare nginx caddy`` and ``tuner ladder``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-
-import msgspec
 
 from tuner.app import results
 from tuner.app.contests import (
@@ -21,7 +19,7 @@ from tuner.app.contests import (
 )
 from tuner.app.preflight import Preflight
 from tuner.app.progress import TerminalProgress
-from tuner.app.runs import confirm_run, find_run
+from tuner.app.runs import reopen_run
 from tuner.app.session import STUDIES, free_name
 from tuner.app.turn import take_turn
 from tuner.definition.alike import shipped_rules
@@ -40,19 +38,17 @@ DEFAULT_LIMIT = "p99<10ms"
 
 
 def entries_of(texts: Sequence[str]) -> tuple[Entry, ...]:
-    """Return the arms that are asked for; empty unless all of them name a server.
+    """Return the named arms; empty if none of them names a server.
 
     Raises:
-        DefinitionError: some name a server and some do not, or one is asked for twice.
+        DefinitionError: some arms name a server and some do not, or an arm repeats.
     """
     found = [parse_entry(text) for text in texts]
     if not any(found):
         return ()
     for text, entry in zip(texts, found, strict=True):
         if entry is None:
-            raise DefinitionError(
-                f"{text!r} names no server; beside a server write nginx:{text}", path="A B"
-            )
+            raise DefinitionError(f"{text!r} names no server; write nginx:{text}", path="A B")
         if entry.kind == PUBLISHED:
             raise DefinitionError(
                 "published configurations belong to an experiment: tuner run NAME", path="A B"
@@ -65,10 +61,10 @@ def entries_of(texts: Sequence[str]) -> tuple[Entry, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Contenders and the options of the command that names them."""
+    """The arms and options of a command."""
 
     arms: tuple[str, ...]
-    """As ``entries_of`` reads them."""
+    """Arms in the syntax of ``entries_of``."""
     options: Mapping[str, object]
     """Options of the study."""
     study_file: str | None
@@ -76,12 +72,14 @@ class Match:
     ladder: bool
 
     def as_dict(self) -> dict[str, object]:
-        """Return as plain data, with the command's name."""
+        """Return plain data, with the command's name."""
         return {"command": "meet", **asdict(self), "arms": list(self.arms)}
 
 
 def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
-    """Tune what is to be tuned, then measure all arms in common blocks; the record.
+    """Tune the servers that have no configuration, then measure all arms in common blocks.
+
+    Return the record of the comparison.
 
     Raises:
         DefinitionError, HostError: a server cannot serve the workload here.
@@ -89,7 +87,7 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     progress = TerminalProgress(quiet=quiet)
     called = None
     if resume:
-        called, match = _gone_on_with(match)
+        called, match = _resumed(match)
     entries, options, study_file = entries_of(match.arms), match.options, match.study_file
     servers = tuple(dict.fromkeys(entry.server for entry in entries))
     base = load_study(study_file or DEFAULT_STUDY, {**options, "server": servers[0]})
@@ -108,11 +106,8 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     )
     tuned: dict[str, Configuration] = {}
     origins: dict[str, str] = {}
-    again = f"tuner ladder {' '.join(match.arms)}"
-    if not match.ladder:
-        again = f"tuner compare {' '.join(match.arms)}"
-    resumed = f"{again} --resume --name {name}"
-    with results.kept(None, place.folder, progress, resumed):
+    same = f"tuner {'ladder' if match.ladder else 'compare'} {' '.join(match.arms)}"
+    with results.kept(None, place.folder, progress, f"{same} --resume --name {name}"):
         for server in wanted:
             seen = found[server]
             time_s = search_s / len(wanted)
@@ -120,7 +115,7 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
             best = tune(replace(seen, definition=own), place, rules)
             if best is None:
                 raise HostError(
-                    f"{server} could not be tuned here (see above); go on when the host is"
+                    f"{server} could not be tuned here (see above); resume when the host is"
                     f" quieter, or compare given configurations: {server}:stock,"
                     f" {server}:FILE.yaml"
                 )
@@ -144,15 +139,15 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
             place,
         )
     results.show([evaluate(record)], place.folder, as_json=as_json)
-    results.check_run([record], f"{again} --name {place.folder.name}")
+    results.check_run([record], f"{same} --name {place.folder.name}")
     return record
 
 
-def _gone_on_with(match: Match) -> tuple[str, Match]:
-    """Name and options of the contest to resume: the newest of these arms, or by its name.
+def _resumed(match: Match) -> tuple[str, Match]:
+    """Return the name and options of the contest to resume: the named one, or the newest.
 
     Raises:
-        DefinitionError: there is none, or options are given that it keeps as they were.
+        DefinitionError: there is none, or options are given that it keeps.
     """
     given = {key: value for key, value in match.options.items() if key != "name"}
     if given or match.study_file or match.limit:
@@ -162,13 +157,11 @@ def _gone_on_with(match: Match) -> tuple[str, Match]:
             path="--resume",
         )
     wanted = {"command": "meet", "arms": list(match.arms)}
-    name, kept = find_run(match.options.get("name"), wanted)
-    confirm_run(name)
-    return name, msgspec.convert({k: v for k, v in kept.items() if k != "command"}, Match)
+    return reopen_run(match.options.get("name"), wanted, Match)
 
 
 def verdict_words(record: Record, label: str) -> set[str]:
-    """Return the verdicts on an arm in what the study's objective names."""
+    """Return the verdicts on an arm for the study's objective."""
     objective = str(record.definition["objective"])
     contest = evaluate(record).contest
     return {

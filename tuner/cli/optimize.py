@@ -1,4 +1,4 @@
-"""``tuner optimize``: the main job."""
+"""``tuner optimize``: search for a better configuration and confirm it."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ def command(
     folder = STUDIES / definition.name
     if not quiet:
         announce(found, folder, what="optimize")
-    again = results.resumption(definition, "optimize")
+    resume_with = results.resumption(definition, "optimize")
     with (
-        results.kept(store, folder, progress, again),
+        results.kept(store, folder, progress, resume_with),
         open_bench(found, folder, progress, store) as (bench, spec),
     ):
-        # Not before the study is ours: another process may be running it.
+        # Only now does this process own the study; another one may have been running it.
         for done in store.recover():
             progress.note(done)
         run_study(bench, spec)
@@ -98,7 +98,7 @@ def command(
 def _resume(
     given: dict[str, Any], progress: TerminalProgress
 ) -> tuple[StudyDefinition, Store, Preflight]:
-    """Return the study to resume: the named one, or the newest here."""
+    """Return the study to resume: the named one, or the newest in this folder."""
     others = [
         key
         for key, value in given.items()
@@ -122,8 +122,8 @@ def _resume(
     asked = record.asked
     if asked:
         raise DefinitionError(
-            f"{definition.name!r} was begun by tuner {asked['command']}, and has no search; go on"
-            f" with tuner {asked['command']} and the same arguments, --resume, --name",
+            f"tuner {asked['command']} began {definition.name!r}, which has no search; resume it"
+            f" with tuner {asked['command']}, the same arguments, --resume and --name",
             path="--resume",
         )
     return definition, store, found
@@ -133,7 +133,7 @@ def newest(studies: Path) -> str:
     """Return the name of the study with the newest record.
 
     Raises:
-        DefinitionError: there is no study here.
+        DefinitionError: the folder has no study.
     """
     records = sorted(studies.glob("*/record.db"), key=lambda path: path.stat().st_mtime)
     if not records:

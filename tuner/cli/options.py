@@ -1,4 +1,4 @@
-"""Options that several commands share; the words are the study file's own."""
+"""Options that several commands share, named as in a study file."""
 
 from __future__ import annotations
 
@@ -109,11 +109,11 @@ _CONFIRMATION = [
     ),
 ]
 STORAGE_VARIABLE = "TUNER_STORAGE"
-"""Environment variable that holds ``--storage``, so that no process list shows its password."""
+"""Environment variable for ``--storage``, which keeps a password out of process lists."""
 
 
 def _taken(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Return the storage, which is not handed on to the programs that tuner starts."""
+    """Return the storage, and hide it from the programs that tuner starts."""
     os.environ.pop(STORAGE_VARIABLE, None)
     source = context.get_parameter_source(parameter.name or "")
     if value is not None and source is click.core.ParameterSource.COMMANDLINE:
@@ -193,7 +193,7 @@ _OUTPUT = [
 
 
 def study_file(function: _F) -> _F:
-    """Return ``--study FILE``: a YAML that holds all the options."""
+    """Add ``--study FILE``, a YAML file with these options."""
     option = click.option(
         "--study",
         "study_file",
@@ -204,57 +204,57 @@ def study_file(function: _F) -> _F:
 
 
 def workload(function: _F) -> _F:
-    """Return add the options for server, workload and duration."""
+    """Add the options for server, workload and duration."""
     return _apply(function, _WORKLOAD)
 
 
 def own(function: _F) -> _F:
-    """Return the user's own configuration."""
+    """Add the options for the user's own configuration."""
     return _apply(function, _OWN)
 
 
 def in_place(function: _F) -> _F:
-    """Return the target's own service in the place of an instance."""
+    """Add the option for tuning the target's own service."""
     return _apply(function, _IN_PLACE)
 
 
 def confirmation(function: _F) -> _F:
-    """Return add the options for the claim."""
+    """Add the options for the confirmation."""
     return _apply(function, _CONFIRMATION)
 
 
 def storage(function: _F) -> _F:
-    """Return add the option for the storage of an existing study."""
+    """Add the option for the storage of an existing study."""
     return _apply(function, _STORAGE)
 
 
 def inventory(function: _F) -> _F:
-    """Return the hosts of one worker."""
+    """Add the option for the hosts of a worker."""
     return _apply(function, _INVENTORY)
 
 
 def search(function: _F) -> _F:
-    """Return add the options for search and confirmation."""
+    """Add the options for the search."""
     return _apply(function, _SEARCH)
 
 
 def study(function: _F) -> _F:
-    """Return add the options for name and storage of the record."""
+    """Add the options for the name, storage and hosts of a study."""
     return _apply(function, _STUDY)
 
 
 def output(function: _F) -> _F:
-    """Return add the options for output."""
+    """Add the options for output."""
     return _apply(function, _OUTPUT)
 
 
 def ci(function: _F) -> _F:
-    """Return add the options for CI servers."""
+    """Add the options for CI servers."""
     return _apply(function, _CI)
 
 
 def overrides(options: Mapping[str, Any]) -> dict[str, object]:
-    """Return the options that were given, by the study file's names."""
+    """Return the given options by their names in a study file."""
     return {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in options.items()

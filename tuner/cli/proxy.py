@@ -1,4 +1,4 @@
-"""``tuner proxy``: Optuna's gRPC proxy in front of a database, for many workers."""
+"""``tuner proxy``: run Optuna's gRPC proxy in front of a database, for many workers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def command(storage: str | None, listen: str, threads: int) -> None:
     if not host or not port.isdigit():
         raise DefinitionError(f"{listen!r} is not an address; write HOST:PORT", path="--listen")
     opened = open_storage(storage, lambda text: click.echo(text, err=True))
-    click.echo(f"serving {without_secret(storage)} at grpc://{listen}; Ctrl-C ends it", err=True)
+    served = without_secret(storage)
+    click.echo(f"serving {served} at grpc://{listen}; press Ctrl-C to stop", err=True)
     try:
         _serve(opened, host, int(port), threads)
     except ImportError as error:
@@ -57,8 +58,8 @@ def command(storage: str | None, listen: str, threads: int) -> None:
     except RuntimeError as error:
         raise StoreError(f"the proxy cannot listen on {listen}: {error}") from None
     except (KeyboardInterrupt, Interrupted):
-        # How it ends; to a supervisor of services it is not a failure.
-        click.echo("the proxy has ended", err=True)
+        # This is the normal end, which a service manager must not take for a failure.
+        click.echo("the proxy has stopped", err=True)
 
 
 def _serve(storage: Any, host: str, port: int, threads: int) -> None:

@@ -1,4 +1,4 @@
-"""``tuner replicate``: a study's winner confirmed again, on another day or another host."""
+"""``tuner replicate``: confirm a study's winner again, on another day or host."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def command(
     """
     progress = TerminalProgress(quiet=quiet)
     if resume:
-        found, candidate, store = _reopened(name, as_name, given, progress)
+        found, candidate, store = _reopen(name, as_name, given, progress)
     else:
-        found, candidate, store = _begun(name, storage, as_name, given, progress)
+        found, candidate, store = _create(name, storage, as_name, given, progress)
     study = confirmed(
         found,
         candidate,
@@ -87,17 +87,17 @@ def command(
         sys.exit(EXIT_FAIL_IF)
 
 
-def _begun(
+def _create(
     name: str,
     storage: str | None,
     as_name: str | None,
     given: Mapping[str, Any],
     progress: TerminalProgress,
 ) -> tuple[Preflight, Configuration, Store]:
-    """Return a new replication: what is known of it, the winner, its record.
+    """Return the preflight, the winner and the record of a new replication.
 
     Raises:
-        DefinitionError: there is nothing to repeat, or it cannot be repeated here.
+        DefinitionError: the study has no confirmation, or this host cannot replicate it.
     """
     first = evaluate(open_store(name, storage, writing=False).record())
     original = _original(first)
@@ -116,8 +116,8 @@ def _begun(
     )
     if not same:
         raise DefinitionError(
-            f"the baseline of {name!r} was {first.record.baseline} and is"
-            f" {found.baseline.digest} here: another server version or space; nothing to replicate",
+            f"the baseline of {name!r} was {first.record.baseline}, but is"
+            f" {found.baseline.digest} here; use the same server version and space",
             path=name,
         )
     assert first.candidate is not None  # noqa: S101 - a confirmed study has one
@@ -128,12 +128,13 @@ def _begun(
     return found, candidate, store
 
 
-def _reopened(
+def _reopen(
     name: str, as_name: str | None, given: Mapping[str, Any], progress: TerminalProgress
 ) -> tuple[Preflight, Configuration, Store]:
-    """Return the replication of a study to resume: the named one, or the newest here.
+    """Return the preflight, the winner and the record of an interrupted replication.
 
-    All that it needs is in its own record; the study that it repeats may be out of reach.
+    It is the named replication of the study, or the newest one in this folder. Its own record
+    suffices; the original study may be gone.
 
     Raises:
         DefinitionError: there is none, or options are given that it keeps.
@@ -151,8 +152,8 @@ def _reopened(
     winners = [kept.configuration for digest, kept in known.items() if digest != record.baseline]
     if not winners:
         raise DefinitionError(
-            f"{called!r} was cut short before it began: there is nothing to go on with; replicate"
-            f" {name} anew",
+            f"{called!r} was interrupted before it began, so there is nothing to resume; replicate"
+            f" {name} again",
             path="--resume",
         )
     return found, winners[0], store
@@ -163,7 +164,7 @@ def _asked(name: str) -> Asked:
 
 
 def _original(study: StudyResult) -> Original:
-    """Return the confirmation to be repeated.
+    """Return the original confirmation.
 
     Raises:
         DefinitionError: the study has none.
@@ -171,7 +172,7 @@ def _original(study: StudyResult) -> Original:
     record, verdict = study.record, study.verdict
     if verdict is None or record.protocol is None:
         raise DefinitionError(
-            f"there is no confirmation to repeat: {study.sentence}", path=record.name
+            f"the study has no confirmation to replicate: {study.sentence}", path=record.name
         )
     gained = study.gained
     claims = {claim.objective: claim.verdict for claim in study.objectives}

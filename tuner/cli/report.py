@@ -1,4 +1,4 @@
-"""``tuner report``: a study's report again, from its record alone, or several side by side."""
+"""``tuner report``: write a study's report again from its record, or compare several studies."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def command(
         folder = opened[0][1]
     if junit is not None and all(record.contest for record in records):
         raise DefinitionError(
-            "a run claims nothing that a build could fail by; see tuner compare --fail-if",
+            "a run makes no claim that could fail a build; use tuner compare --fail-if",
             path="--junit",
         )
     folder = output or folder
@@ -97,13 +97,13 @@ def command(
 
 
 def _open(name: str, storage: str | None) -> tuple[Record, Path]:
-    """Return a study's record and the folder for its report: by its name, or from a file."""
+    """Return the record and the report's folder of a study or of an exported record."""
     if name.endswith((".json.gz", ".json")):
         from tuner.export.run import safe
 
         record = read_record(Path(name))
-        # Neither beside the file, where the report that was kept with it lies, nor in studies/,
-        # where a study of the same name may be.
+        # The file's folder may hold the report that was exported with it, and studies/ a study of
+        # the same name.
         called = record.name.rpartition(".")[0] if record.contest else record.name
         return record, Path(f"report-{safe(called)}")
     return open_store(name, storage, writing=False).record(), STUDIES / name

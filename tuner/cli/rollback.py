@@ -1,4 +1,4 @@
-"""``tuner rollback``: hosts as they were before ``tuner apply``."""
+"""``tuner rollback``: restore the files that ``tuner apply`` replaced."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def command(name: str, *, inventory: str, limit: str | None, storage: str | None
     hosts = read_inventory(inventory, generators=False)
     among = limited(hosts.targets, limit)
     with reached(hosts) as there:
-        click.echo(f"putting back: {', '.join(host.name for host in among)}", err=True)
+        click.echo(f"restoring: {', '.join(host.name for host in among)}", err=True)
         given = there.services.give_back(among, f"{name} ")
     for host, paths in given.files.items():
-        words = f"put back {', '.join(paths)}" if paths else f"nothing of {name} to put back"
+        words = f"restored {', '.join(paths)}" if paths else f"no files of {name} to restore"
         click.echo(f"{host}: {words}")
         if paths:
             store.add_applied(Applied(host, time.time(), "rolled back", tuple(paths), name))
     if given.failed:
         words = "; ".join(f"{host}: {reason}" for host, reason in given.failed.items())
-        raise HostError(f"not rolled back: {words}. The same command again, when that is mended")
+        raise HostError(f"not rolled back: {words}; fix this, then run the same command again")

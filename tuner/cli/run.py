@@ -1,4 +1,4 @@
-"""``tuner run``: a published experiment again, with stock, published and tuned side by side."""
+"""``tuner run``: run a published experiment with stock, published and tuned configurations."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import click
-import msgspec
 
 from tuner.app import provenance, results, turn
 from tuner.app.contests import SEARCH_SHARE, Entry, Meeting, RunFolder, hold, look, tune
 from tuner.app.preflight import Preflight
 from tuner.app.progress import TerminalProgress
-from tuner.app.runs import confirm_run, find_run
+from tuner.app.runs import reopen_run
 from tuner.app.session import STUDIES, free_name
 from tuner.cli import options
 from tuner.definition.alike import AlignmentRule, merged, shipped_rules
@@ -98,7 +97,7 @@ def command(
     progress = TerminalProgress(quiet=quiet)
     asked = _Asked(name, server, time, only, seed, stalls)
     if resume:
-        called, asked = _gone_on_with(asked, called)
+        called, asked = _resumed(asked, called)
     experiment = load_experiment(asked.name)
     if asked.time is not None:
         time_s = Node.option("time", asked.time).duration_s(30, 30 * 86_400)
@@ -110,7 +109,7 @@ def command(
     turn.take_turn(place.folder, None, progress)
     progress.note(f"{experiment.summary}; results in {place.folder}/")
     progress.note(
-        f"{duration(experiment.time_s)} for {counted(len(cases), 'case')}; longer where the last"
+        f"{duration(experiment.time_s)} for {counted(len(cases), 'case')}, or longer if the last"
         " claim needs more blocks"
     )
     progress.note(f"published: {experiment.published.title} ({experiment.published.source})")
@@ -121,8 +120,8 @@ def command(
         "stalls": asked.stalls or experiment.stalls,
     }
     run = _Run(experiment, rules, called, place, wanted)
-    again = f"tuner run {asked.name} --resume --name {called}"
-    with results.kept(None, place.folder, progress, again):
+    resume_with = f"tuner run {asked.name} --resume --name {called}"
+    with results.kept(None, place.folder, progress, resume_with):
         tuned = run.search(servers)
         records = [run.case(case, servers, tuned, len(cases)) for case in cases]
     results.show(list(map(evaluate, records)), place.folder, as_json=as_json)
@@ -131,7 +130,7 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The options that say what is measured."""
+    """The options that define a run."""
 
     name: str
     server: str
@@ -144,24 +143,22 @@ class _Asked:
         return {"command": "run", **asdict(self), "only": list(self.only)}
 
 
-def _gone_on_with(asked: _Asked, called: str | None) -> tuple[str, _Asked]:
-    """Return the name and options of the run to resume.
+def _resumed(asked: _Asked, called: str | None) -> tuple[str, _Asked]:
+    """Return the name and options of the run to resume: the named one, or the newest.
 
     Raises:
-        DefinitionError: there is none, or options are given that it keeps as they were.
+        DefinitionError: there is none, or options are given that it keeps.
     """
     if asked != _Asked(asked.name, BOTH, None, (), None):
         raise DefinitionError(
             "a resumed run keeps its options; give NAME and --name only", path="--resume"
         )
-    name, kept = find_run(called, {"command": "run", "name": asked.name})
-    confirm_run(name)
-    return name, msgspec.convert({k: v for k, v in kept.items() if k != "command"}, _Asked)
+    return reopen_run(called, {"command": "run", "name": asked.name}, _Asked)
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """An experiment on its way: what stays the same for all of its cases."""
+    """The parts of a run that all of its cases share."""
 
     experiment: Experiment
     rules: tuple[AlignmentRule, ...]
@@ -170,17 +167,17 @@ class _Run:
     options: Mapping[str, object]
 
     def look(self, case: Case, servers: Sequence[str], *, watch: bool) -> dict[str, Preflight]:
-        """Return the servers of a case that can serve it here; print the others with the reason.
+        """Return preflights of the servers that can serve a case; report why others cannot.
 
         Raises:
-            DefinitionError, HostError: none can.
+            DefinitionError, HostError: no server can.
         """
         workload, words = self.workload(case)
         found: dict[str, Preflight] = {}
         problem: DefinitionError | HostError | None = None
         for server in (name for name in servers if name in case.servers):
             space = self.experiment.spaces.get(server)
-            # A file server reads the file itself, where a terminator has a server behind it.
+            # A file server reads the file itself; a TLS terminator has a backend.
             static = space is not None and space.endswith("/static")
             try:
                 found[server] = look(
@@ -201,7 +198,7 @@ class _Run:
         return found
 
     def workload(self, case: Case) -> tuple[Workload, tuple[str, ...]]:
-        """Return the case's workload on this machine, and how its sizes were scaled."""
+        """Return the case's workload on this machine, and notes on its scaled sizes."""
         cpus = local.facts().cpus
         cores = split_cores(cpus, backend=load_workload(case.workload).backend is not None)
         return scaled_workload(self.experiment, case, len(cores.server))
@@ -231,12 +228,12 @@ class _Run:
         tuned: tuple[Mapping[str, Configuration], Mapping[str, str]],
         cases: int,
     ) -> Record:
-        """Measure one case; its record."""
+        """Measure one case and return its record."""
         experiment = self.experiment
         found = self.look(case, servers, watch=not tuned[0])
         _, scaling = self.workload(case)
         if case.name != experiment.tune:
-            scaling += (f"tuned for {experiment.tune}, and measured here as it is",)
+            scaling += (f"tuned for {experiment.tune}, and measured here unchanged",)
         entries = []
         for server in found:
             entries.append(Entry(server, STOCK))
@@ -274,7 +271,7 @@ def _servers(experiment: Experiment, wanted: str) -> tuple[str, ...]:
         return experiment.servers
     if wanted not in experiment.servers:
         raise DefinitionError(
-            f"{wanted!r} has no part in {experiment.name}; allowed:"
+            f"{wanted!r} is not a server of {experiment.name}; allowed:"
             f" {', '.join(experiment.servers)}, {BOTH}",
             path="--server",
         )

@@ -1,4 +1,4 @@
-"""``tuner space``: what may be searched here, whether a space of one's own is sound, and why."""
+"""``tuner space``: show, check and explain the parameters of a space."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _Bound:
 
 
 def _binding(function: _F) -> _F:
-    """Return the facts that a space is bound to."""
+    """Add the options for the facts that a space is bound to."""
     for option in (
         click.option(
             "--assume",
@@ -125,12 +125,12 @@ def explain(
 ) -> None:
     """Explain a parameter: its effect, its range on this host, and its trade-off."""
     known: set[str] = set()
-    found = False
+    explained = False
     for candidate in (name,) if name else (*spaces(), BUILT_IN):
         try:
             bound = _bind(candidate, workload, force, assume)
         except HostError:
-            # Of another server, which is not here; the one asked for by name must be.
+            # The space's server is not installed, which matters only for a named space.
             if name:
                 raise
             continue
@@ -138,10 +138,10 @@ def explain(
         known |= {p.name for p in space.parameters} | dict(space.left_out).keys()
         known |= dict(space.unused).keys()
         for line in explain_lines(space, bound.server, parameter):
-            found = True
+            explained = True
             say_fitted(line, output_width())
-    if not found:
-        where = name or "any space whose server is here"
+    if not explained:
+        where = name or "any space of an installed server"
         raise DefinitionError(
             f"there is no parameter {parameter!r} in {where}{did_you_mean(parameter, known)}",
             path="PARAMETER",
@@ -186,13 +186,13 @@ def check(
     server refuses one.
     """
     if assume:
-        raise DefinitionError("only a server that is here can validate", path="--assume")
+        raise DefinitionError("validation requires an installed server", path="--assume")
     bound = _bind(name, workload, force, None)
     if bound.space.server == LAYER:
         count = len(checked(bound.space).parameters)
         click.echo(
-            f"{bound.space.name}: {count} parameters; what a value is worth only the kernel of a"
-            " target says, when a study runs"
+            f"{bound.space.name}: {count} parameters; a study validates the values with the kernel"
+            " of its target"
         )
         return
     if refused := server_of(bound.space.server).refuses(bound.server, bound.workload.wire):
@@ -204,11 +204,11 @@ def check(
         for configuration in edges(bound.space, bases["stock"]):
             judge.write(configuration)
         drawn = [
-            judge.words_of(draw)
-            for draw in _watched(bound, bases, samples=samples, seed=seed, quiet=quiet)
+            judge.try_draw(draw)
+            for draw in _draws(bound, bases, samples=samples, seed=seed, quiet=quiet)
         ]
-    words = Counter(_reason(said) for said in drawn if said)
-    wrong = sum(words.values())
+    reasons = Counter(_reason(message) for message in drawn if message)
+    wrong = sum(reasons.values())
     if as_json:
         data = {
             "space": bound.space.name,
@@ -217,11 +217,11 @@ def check(
             "baselines": baselines,
             "proposed": samples,
             "refused": wrong,
-            "reasons": dict(words),
+            "reasons": dict(reasons),
         }
         print_json(data)
     else:
-        for line in _check_lines(bound, baselines, samples, words):
+        for line in _check_lines(bound, baselines, samples, reasons):
             say_fitted(line, output_width())
     if wrong or any(baselines.values()):
         raise DefinitionError(
@@ -238,7 +238,7 @@ def schema() -> None:
 
 
 class _Judge:
-    """Renders a configuration as an instance and asks the server about it."""
+    """A validator of configurations, which renders them and calls the real server."""
 
     def __init__(self, bound: _Bound, folder: Path) -> None:
         self._space = bound.space
@@ -247,33 +247,33 @@ class _Judge:
         self._port = local.free_ports(1)[0]
 
     def __call__(self, configuration: Configuration) -> str:
-        """Return the server's words against it; empty if it takes it.
+        """Return the server's message on a refused configuration; empty if it accepts it.
 
         Raises:
-            DefinitionError: it cannot be written.
+            DefinitionError: the configuration cannot be rendered.
         """
         return refusal(self.write(configuration))
 
     def write(self, configuration: Configuration) -> InstanceSpec:
-        """Return a configuration as an instance.
+        """Return the instance of a configuration.
 
         Raises:
-            DefinitionError: it cannot be written.
+            DefinitionError: the configuration cannot be rendered.
         """
         return self._server.instance("trial", configuration, self._space, self._ground, self._port)
 
-    def words_of(self, draw: Callable[[], Configuration]) -> str:
-        """Return the same of one that is drawn, where not all that are drawn can be written."""
+    def try_draw(self, draw: Callable[[], Configuration]) -> str:
+        """Return the message on a random configuration, which perhaps cannot be rendered."""
         try:
             return self(draw())
         except DefinitionError as error:
             return str(error)
 
 
-def _watched(
+def _draws(
     bound: _Bound, bases: dict[str, Configuration], *, samples: int, seed: int, quiet: bool
 ) -> Iterator[Callable[[], Configuration]]:
-    """Draws, with a line on the terminal that shows how many are left."""
+    """Yield functions that draw a configuration, and show a progress bar."""
     from tuner.testing.draw import draw_configuration
 
     rng = random.Random(seed)  # noqa: S311 - a seeded draw, no secret
@@ -301,7 +301,7 @@ def _bind(name: str, workload: str | None, force: Sequence[str], assume: str | N
         try:
             found = server_of(server_name).detect()
         except HostError as error:
-            raise HostError(f"{error}; or say --assume VERSION") from None
+            raise HostError(f"{error}; or pass --assume VERSION") from None
     facts = space_facts(host, found, asked, len(cores.server))
     return _Bound(bind_space(name, facts, tuple(force)), found, asked, bool(assume))
 
@@ -309,38 +309,38 @@ def _bind(name: str, workload: str | None, force: Sequence[str], assume: str | N
 def _server_name(name: str) -> str:
     if not name.endswith((".yaml", ".yml")):
         return name.partition("/")[0] if name in spaces() else DEFAULT_SERVER
-    found = read_yaml(Path(name)).entries().get("server")
+    node = read_yaml(Path(name)).entries().get("server")
     # A kernel space joins the space of any server.
-    server = found.one_of((*SERVER_NAMES, LAYER)) if found else DEFAULT_SERVER
+    server = node.one_of((*SERVER_NAMES, LAYER)) if node else DEFAULT_SERVER
     return DEFAULT_SERVER if server == LAYER else server
 
 
 def _is_proxy(name: str) -> bool:
-    """Return whether a workload with a backend is what a space is for, as far as its name shows."""
+    """Return whether the name of a space suggests a workload with a backend."""
     return "proxy" in name or "terminator" in name
 
 
-def _reason(said: str) -> str:
-    """Return the first line that says what is wrong, without the place in a file that is gone."""
-    lines = [line for line in said.splitlines() if "[emerg]" in line or "rror" in line]
-    return (lines or said.splitlines() or [said])[0].split(" in /")[0].strip()
+def _reason(message: str) -> str:
+    """Return the first error in a server's message, without the path of the temporary file."""
+    lines = [line for line in message.splitlines() if "[emerg]" in line or "rror" in line]
+    return (lines or message.splitlines() or [message])[0].split(" in /")[0].strip()
 
 
 def _check_lines(
-    bound: _Bound, baselines: dict[str, str], samples: int, words: Counter[str]
+    bound: _Bound, baselines: dict[str, str], samples: int, reasons: Counter[str]
 ) -> Iterator[str]:
     from scipy.stats import beta
 
-    space, wrong = bound.space, sum(words.values())
-    found = f"{bound.server.name} {bound.server.version}"
+    space, wrong = bound.space, sum(reasons.values())
+    server = f"{bound.server.name} {bound.server.version}"
     trades = [parameter.name for parameter in space.parameters if parameter.trades]
     yield (
         f"{space.name}: {counted(len(space.parameters), 'parameter')},"
         f" {len(space.searched())} searched,"
         f" {len(trades)} more if allowed; workload {bound.workload.name}"
     )
-    for base, said in baselines.items():
-        yield f"{base:<10} {'refused: ' + _reason(said) if said else f'accepted by {found}'}"
+    for base, message in baselines.items():
+        yield f"{base:<10} {'refused: ' + _reason(message) if message else f'accepted by {server}'}"
     if samples:
         # Clopper and Pearson (1934), one-sided.
         most = 1.0 if wrong == samples else float(beta.ppf(0.95, wrong + 1, samples - wrong))
@@ -348,5 +348,5 @@ def _check_lines(
             f"{'random':<10} {samples} proposed, {wrong} refused: {wrong / samples:.1%}"
             f" (with 95 % confidence below {most:.1%})"
         )
-    for reason, count in words.most_common(_MOST_REASONS):
+    for reason, count in reasons.most_common(_MOST_REASONS):
         yield f"{'':<10} {count} times: {reason}"

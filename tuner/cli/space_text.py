@@ -1,4 +1,4 @@
-"""A space in words, and as data."""
+"""A space as text and as JSON data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def show_lines(
     assumed: bool,
     width: float = math.inf,
 ) -> Iterator[str]:
-    """Yield a table of what is bound here; where it is too wide, two lines for each parameter."""
+    """Yield a table of the parameters; on a narrow terminal, two lines for each parameter."""
     facts = space.facts
     cores = f"{facts.server_cores} core{'s' if facts.server_cores > 1 else ''}"
     how = " (assumed)" if assumed else ""
@@ -46,9 +46,9 @@ def show_lines(
     for order in space.orders:
         yield f"always     {order.text}"
     for title, reasons in (
-        ("left out: this server or host cannot have it", space.left_out),
+        ("left out: not supported by this server or host", space.left_out),
         ("without effect for this workload", space.unused),
-        ("forced, though never searched", space.forced),
+        ("forced, despite the never-list", space.forced),
     ):
         if reasons:
             yield ""
@@ -57,7 +57,7 @@ def show_lines(
 
 
 def explain_lines(space: Space, server: ServerFacts, name: str) -> Iterator[str]:
-    """Yield all that is known of one parameter; nothing if the space has none of that name."""
+    """Yield an explanation of a parameter; nothing if the space does not have it."""
     gone = {**dict(space.left_out), **dict(space.unused)}
     if name in gone:
         about, link = _written(space.path, name)
@@ -72,7 +72,7 @@ def explain_lines(space: Space, server: ServerFacts, name: str) -> Iterator[str]
 
 
 def as_data(space: Space, server: ServerFacts, workload: Workload) -> dict[str, object]:
-    """Return the same for programs."""
+    """Return the space as JSON data."""
     return {
         "space": space.name,
         "summary": space.summary,
@@ -139,12 +139,12 @@ def _searched(parameter: Parameter) -> str:
 
 
 def _written(path: Path, name: str) -> tuple[str, str]:
-    """Sentence and link of a parameter that could not be bound."""
+    """Return the description and link of a parameter that could not be bound."""
     for key, node in parameter_nodes(read_yaml(path)):
         if key == name:
             entries = node.entries()
-            texts = [entries[k].text() if k in entries else "" for k in ("about", "link")]
-            return " ".join(texts[0].split()), texts[1]
+            about, link = (entries[k].text() if k in entries else "" for k in ("about", "link"))
+            return " ".join(about.split()), link
     return "", ""
 
 

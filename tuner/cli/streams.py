@@ -1,4 +1,4 @@
-"""Standard streams that can be closed, full, or of an encoding that lacks some characters."""
+"""Standard streams, which may be closed, full, or limited to a few characters."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _PLAIN = {
     "π": "pi",
 }
 _LAST_BYTE = 0xDC80, 0xDCFF
-"""Range to which ``os.fsdecode`` maps undecodable bytes of file names (PEP 383)."""
+"""Range to which ``os.fsdecode`` maps the undecodable bytes of a file name (PEP 383)."""
 
 
 class Watched(io.TextIOWrapper):
-    """A standard stream that shows control characters, and remembers why it could not be written.
+    """A standard stream that escapes control characters and remembers its error.
 
-    All that tuner prints goes through it, so no text of a record, a log or a host reaches the
+    All output of tuner passes through it, so no text of a record, a log or a host reaches the
     terminal as a control sequence.
     """
 
@@ -44,18 +44,18 @@ class Watched(io.TextIOWrapper):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # typeshed has a variable
-        """UTF-8 in place of ASCII: click would write past this stream otherwise.
+        """Encoding of the stream, but UTF-8 in place of ASCII: click would bypass ASCII.
 
-        What ASCII lacks is written by the stream's error handler.
+        The stream's error handler replaces the characters that ASCII lacks.
         """
         name = super().encoding
         return "utf-8" if codecs.lookup(name).name == "ascii" else name
 
     def write(self, text: str) -> int:
-        """Write text as any stream does, what is hidden in it made visible."""
+        """Write text with control characters escaped."""
         shown = text
         if not writes_own_codes():
-            # A pipe gets the bytes of a file's name as they are.
+            # A pipe gets the bytes of a file's name unchanged.
             shown = printable_lines(text, keep_bytes=not self.isatty())
         try:
             super().write(shown)
@@ -65,7 +65,7 @@ class Watched(io.TextIOWrapper):
         return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered as any stream does."""
+        """Write the buffer, and remember an error."""
         try:
             super().flush()
         except OSError as error:
@@ -81,15 +81,15 @@ class Streams:
     messages: TextIO
 
     def output_error(self) -> OSError | None:
-        """Return why standard output could not be written in full; None if it could."""
+        """Return the error of standard output; None if it was written in full."""
         return _error(self.output)
 
     def messages_error(self) -> OSError | None:
-        """Return why standard error could not be written in full; None if it could."""
+        """Return the error of standard error; None if it was written in full."""
         return _error(self.messages)
 
     def discard(self) -> None:
-        """Drop what a broken stream still holds; Python would complain about it at its end."""
+        """Discard the buffer of a broken stream, which Python would report at exit."""
         for stream in (self.output, self.messages):
             if _error(stream) is not None:
                 nothing = os.open(os.devnull, os.O_WRONLY)
@@ -98,13 +98,13 @@ class Streams:
 
 
 def prepare() -> Streams:
-    """Make printing on every standard stream safe, for any locale."""
+    """Replace closed standard streams, and make printing safe in every locale."""
     codecs.register_error(_HANDLER, _plain)
-    # As GNU's stdopen does: a stream opened for the other direction fails as a closed one does.
-    # Lost messages are not a failure: standard error goes to the null device.
+    # As in GNU's stdopen, a stream that is open for the other direction fails like a closed one.
+    # Lost messages are not an error: standard error goes to the null device.
     for number, flags in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
         _take(number, flags)
-    # What a test or another program has put in a stream's place is left alone.
+    # A stream that a test or another program has replaced stays.
     if sys.stdout is sys.__stdout__:
         sys.stdout = _watched(sys.stdout, 1)
     if sys.stderr is sys.__stderr__:
@@ -114,7 +114,7 @@ def prepare() -> Streams:
 
 def _error(stream: TextIO) -> OSError | None:
     if isinstance(stream, Watched) and stream.failed is not None:
-        # Without a buffer (PYTHONUNBUFFERED), another try would find nothing left to write.
+        # Without a buffer (PYTHONUNBUFFERED), flushing again would succeed.
         return stream.failed
     try:
         stream.flush()
@@ -124,7 +124,7 @@ def _error(stream: TextIO) -> OSError | None:
 
 
 def _watched(stream: TextIO | None, number: int) -> Watched:
-    """Return a stream that writes where the given one does; None is one that was closed."""
+    """Return a wrapper of a stream; None stands for a closed stream."""
     if not isinstance(stream, io.TextIOWrapper):
         raw = io.FileIO(number, "w", closefd=False)
         return Watched(io.BufferedWriter(raw), encoding="utf-8", errors=_HANDLER)
@@ -138,10 +138,10 @@ def _watched(stream: TextIO | None, number: int) -> Watched:
 
 
 def _take(number: int, flags: int) -> None:
-    """Open the null device under the number of a stream that the shell has closed (``>&-``).
+    """Open the null device in place of a standard stream that the shell closed (``>&-``).
 
-    Else the next file that is opened, such as the study's record, gets the stream's number, and
-    everything printed by a child process ends in that file.
+    Otherwise the next opened file, such as the study's record, gets the stream's number, and
+    child processes print into that file.
     """
     try:
         os.fstat(number)
@@ -153,7 +153,7 @@ def _take(number: int, flags: int) -> None:
 
 
 def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Write a character that the encoding lacks in ASCII, and a byte of a file name as it is."""
+    """Replace a character that the encoding lacks by ASCII, and keep a byte of a file name."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end]

@@ -1,4 +1,4 @@
-"""``tuner studies``: those that ship with tuner, and those in this folder."""
+"""``tuner studies``: list the shipped studies and those in this folder."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def command(as_json: bool) -> None:
 
 
 def _outcomes(folder: Path) -> list[dict[str, str]]:
-    """The outcomes of the studies in a folder; a record that cannot be read stands as itself."""
+    """Return the outcomes of the studies in a folder; an unreadable record is one outcome."""
     url = sqlite_url(folder)
     try:
         names = list_names(url)
@@ -73,18 +73,18 @@ def _unreadable(name: str, error: TunerError) -> dict[str, str]:
 
 
 def _outcome(name: str, url: str) -> dict[str, str]:
-    """Return a study's outcome; one that cannot be read must not hide the others."""
+    """Return a study's outcome; an unreadable one does not hide the others."""
     try:
         record = Store.open(url, name, writing=False).record()
         with reading(f"the record of {name!r}"):
             kind = kind_of(record)
-            status, sentence = _said(record)
+            status, sentence = _status(record)
     except TunerError as error:
         return _unreadable(name, error)
     return {"name": name, "kind": kind, "status": status, "sentence": sentence}
 
 
-def _said(record: Record) -> tuple[str, str]:
-    """Return the status of a record and its outcome in a sentence."""
+def _status(record: Record) -> tuple[str, str]:
+    """Return the status of a record, and its outcome in a sentence."""
     study = evaluate(record)
     return study.status, study.sentence

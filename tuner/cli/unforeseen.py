@@ -1,4 +1,4 @@
-"""The last resort: an exception that is not a ``TunerError`` is a bug, reported in one line."""
+"""Reports of bugs: exceptions other than ``TunerError``, in one line and a file."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tuner.store.storage import scrubbed
 _LONGEST_TEXT = 200
 _LAST_FRAMES = 3
 _SECRETS = ("PGPASSWORD", "TUNER_STORAGE")
-"""Environment variables with secret values, which are never written."""
+"""Environment variables with secret values."""
 
 
 def report(error: BaseException, words: Sequence[str]) -> str:
-    """Write the details of an error to a file, and return the line that says so.
+    """Write the details of an error to a file and return a message that names it.
 
     Args:
-        error: what was raised.
-        words: of the command line.
+        error: unexpected exception.
+        words: arguments of the command line.
     """
     lines = str(error).splitlines() or [""]
     text = _clean(f"{type(error).__name__}: {lines[0]}".rstrip(": "))
@@ -35,7 +35,7 @@ def report(error: BaseException, words: Sequence[str]) -> str:
         text = text[:_LONGEST_TEXT] + "…"
     written = _write(_details(error, words))
     where = f"details in {written}" if written else f"at {_last_frames(error)}"
-    return f"tuner met an error it does not know: {text}; {where} (please report it)"
+    return f"tuner failed with an unexpected error: {text}; {where} (please report it)"
 
 
 def _details(error: BaseException, words: Sequence[str]) -> str:
@@ -57,7 +57,7 @@ def _clean(text: str) -> str:
 
 
 def _write(text: str) -> Path | None:
-    """Write a file that only its owner reads; return None where none can be written."""
+    """Write a file that only its owner can read; return None if that fails."""
     name = time.strftime("error-%Y%m%d-%H%M%S-") + f"{os.getpid()}.txt"
     for folder in _folders():
         path = folder / name
@@ -70,7 +70,7 @@ def _write(text: str) -> Path | None:
             with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
         except OSError:
-            # Half a report on a full disk helps nobody.
+            # The disk is full, and half a report does not help.
             path.unlink(missing_ok=True)
         else:
             return path
@@ -79,7 +79,7 @@ def _write(text: str) -> Path | None:
 
 def _folders() -> Iterator[Path]:
     """Yield the folders for the report, best first."""
-    # Without a home folder, or a folder for temporary files, there is one less.
+    # There may be no home folder, or no folder for temporary files.
     with contextlib.suppress(RuntimeError):
         yield state_dir() / "errors"
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""``tuner worker``: one of several that share a study, each on a host of its own."""
+"""``tuner worker``: share a study with workers on other hosts."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def command(
     progress = TerminalProgress(quiet=quiet)
     wanted = options.overrides(given)
     definition = _definition(name, storage, study_file, wanted)
-    at_first = as_host or (socket.gethostname() if definition.inventory is None else "")
-    turn.take_turn(STUDIES / name / at_first, definition.inventory, progress)
+    this_host = as_host or (socket.gethostname() if definition.inventory is None else "")
+    turn.take_turn(STUDIES / name / this_host, definition.inventory, progress)
     found = preflight(definition)
     host = as_host or found.host.hostname
     folder = STUDIES / name / host
@@ -84,10 +84,10 @@ def command(
     if not quiet:
         announce(found, folder, what="worker")
     with (
-        results.kept(store, folder, progress, "the same line"),
+        results.kept(store, folder, progress, "the same command"),
         open_bench(found, folder, progress, store) as (bench, spec),
     ):
-        # Not before the host is ours: another process may be running it.
+        # Only now does this process own the host; another one may have been using it.
         store.join(_facts(found, host))
         for done in store.recover():
             progress.note(done)
@@ -99,23 +99,22 @@ def command(
 def _definition(
     name: str, storage: str, study_file: str | None, wanted: Mapping[str, object]
 ) -> StudyDefinition:
-    """That of the study, or the one to begin it with.
+    """Return the definition of the existing study, or of a new one.
 
     Raises:
-        DefinitionError: the study exists and what was given is not what it is.
+        DefinitionError: the options contradict the existing study.
     """
     given = load_study(study_file or DEFAULT_STUDY, {**wanted, "name": name})
     if given.sequential:
         raise DefinitionError(
-            "several hosts confirm a number of blocks that is fixed beforehand: hosts that stop"
-            " when their own claim is safe cannot be put together; leave it out",
+            "a shared study has a fixed number of blocks, because confirmations that stop at"
+            " different times cannot be combined; leave it out",
             path="--sequential",
         )
     if given.in_place:
         raise DefinitionError(
-            "several workers compare configurations of the same baseline, and every service in"
-            " place has one of its own; tune one host (tuner optimize --in-place), then apply its"
-            " configuration",
+            "workers share one baseline, but every service in place has its own; tune one host"
+            " (tuner optimize --in-place), then apply its configuration to the others",
             path="--study",
         )
     given = replace(given, storage=storage)
@@ -125,23 +124,23 @@ def _definition(
     own = {key: value for key, value in given.as_dict().items() if key in _OWN}
     definition = load_study(DEFAULT_STUDY, {**record.definition, **own})
     ours, theirs = given.as_dict(), definition.as_dict()
-    keys = set(ours if study_file else wanted) - set(_OWN)
-    other = sorted(key for key in keys if ours[key] != theirs[key])
+    specified = set(ours if study_file else wanted) - set(_OWN)
+    other = sorted(key for key in specified if ours[key] != theirs[key])
     if other:
         raise DefinitionError(
             f"{name!r} has begun with other values: "
             + ", ".join(f"{key} {theirs[key]}, not {ours[key]}" for key in other)
-            + "; leave these options out to join it, or begin a study of another name",
+            + "; leave these options out to join it, or begin a study with another name",
             path=f"--{other[0]}",
         )
     return definition
 
 
 def _existing(storage: str, name: str) -> Record | None:
-    """Return the study's record, if it has begun; one that is just being begun is waited for.
+    """Return the study's record, or None; wait for a record that another worker is creating.
 
     Raises:
-        StoreError: it was cut short before it began, or cannot be read.
+        StoreError: the record is incomplete, or cannot be read.
     """
     if name not in list_names(storage, writing=True):
         return None
@@ -171,23 +170,19 @@ def _begin_or_join(found: Preflight, folder: Path, host: str, progress: Terminal
     if record is None:
         raise StoreError(f"{name!r} in {without_secret(storage)} has just been removed")
     _check_alike(found, record, host)
-    # Naming a study and its storage is an explicit act, so nothing is asked.
+    # The user named the study and its storage, so tuner does not ask.
     if host not in record.hosts and (words := origin_words(record)):
-        progress.note(f"joins a study of others: {words}")
+        progress.note(f"joining another user's study: {words}")
     folder.mkdir(parents=True, exist_ok=True)
     return Store.open(storage, name, say=progress.note)
 
 
 def _check_alike(found: Preflight, record: Record, host: str) -> None:
-    """See that what is measured here is the same thing, and this host the one it was.
-
-    Raises:
-        DefinitionError: it is not.
-    """
+    """Raise DefinitionError unless this host's blocks can be combined with the study's."""
     if not record.hosts:
         raise DefinitionError(
-            f"{record.name!r} was begun by one host for itself; workers share studies that a worker"
-            " began, so choose another name",
+            f"a single host began {record.name!r}, and workers share only studies that a worker"
+            " began; choose another name",
             path="NAME",
         )
     same: dict[str, tuple[object, object]] = {
@@ -201,8 +196,8 @@ def _check_alike(found: Preflight, record: Record, host: str) -> None:
     for what, (theirs, ours) in same.items():
         if theirs != ours:
             raise DefinitionError(
-                f"the {what} of {record.name!r} is {_brief(theirs)} and here it is {_brief(ours)}:"
-                " its blocks could not be put together with those of this host",
+                f"the {what} of {record.name!r} is {_brief(theirs)}, but {_brief(ours)} here, so"
+                " their blocks cannot be combined",
                 path="NAME",
             )
 

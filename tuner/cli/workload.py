@@ -1,4 +1,4 @@
-"""``tuner workload``: make one from an access log, check a file, show what is asked."""
+"""``tuner workload``: make a workload from an access log, check it, or show it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def from_log(
     )
     if not mix.requests:
         raise DefinitionError(
-            f"no request of it can be asked of the lab ({mix.left_out[0][0]})", path=str(logs[0])
+            f"the lab can serve none of its requests ({mix.left_out[0][0]})", path=str(logs[0])
         )
     if output is None:
         click.echo(mix.text, nl=False)
@@ -125,7 +125,7 @@ def from_log(
     if instants is not None:
         with writing(instants, "name another file with --instants"):
             _write_instants(instants, arrived)
-    for line in _said(tally, mix, output, instants):
+    for line in _summary(tally, mix, output, instants):
         click.echo(line, err=True)
 
 
@@ -151,7 +151,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 def _read(tally: LogTally, logs: tuple[Path, ...], *, keep: bool, quiet: bool) -> array[float]:
-    """Gather the logs; when each request arrived, if that is to be kept."""
+    """Read the logs; return the times of arrival if they are kept."""
     arrived = array("d")
     for path in logs:
         for entry in _entries(tally, path, quiet=quiet):
@@ -176,14 +176,14 @@ def _entries(tally: LogTally, path: Path, *, quiet: bool) -> Iterator[LogEntry]:
 
 
 def _open(path: Path) -> IO[bytes]:
-    # Closing standard input with it does no harm: nothing else reads it.
+    # Closing standard input is harmless: nothing else reads it.
     return sys.stdin.buffer if str(path) == "-" else open_input(path)
 
 
 def _lines_of(stream: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
-    """Yield the lines of a log; the rest of one beyond ``_LONGEST_LINE`` is skipped.
+    """Yield the lines of a log, each cut at ``_LONGEST_LINE``.
 
-    Servers limit what they log of a request, so nothing of a log is lost.
+    Servers limit the part of a request that they log, so real lines are shorter.
     """
     whole = True
     while line := stream.readline(_LONGEST_LINE):
@@ -195,11 +195,11 @@ def _lines_of(stream: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
 def _watched(
     lines: Iterator[tuple[int, str]], raw: IO[bytes], size: int, name: str
 ) -> Iterator[tuple[int, str]]:
-    """The same lines, with a word now and then on how much is read; none where it is quick."""
-    begun = said = time.monotonic()
+    """Yield the lines, and print the progress of a long log every few seconds."""
+    begun = printed = time.monotonic()
     for number, line in lines:
-        if number % _EVERY_LINES == 0 and (now := time.monotonic()) - max(said, begun) >= _QUIET_S:
-            said = now
+        if number % _EVERY_LINES == 0 and (now := time.monotonic()) - printed >= _QUIET_S:
+            printed = now
             share = raw.tell() / size if size else 0.0
             left = f", {duration((now - begun) * (1 / share - 1))} left" if share else ""
             click.echo(f"{name}: {number:,} lines, {share:.0%}{left}", err=True)
@@ -207,7 +207,7 @@ def _watched(
 
 
 def _write_instants(path: Path, arrived: array[float]) -> None:
-    """Seconds from the first. Where a log has whole seconds, requests are spread within each."""
+    """Write seconds since the first request; spread requests within each of a log's seconds."""
     moments = np.sort(np.asarray(arrived))
     if len(moments) and (moments == np.floor(moments)).all():
         moments = np.sort(moments + np.random.default_rng(1).random(len(moments)))
@@ -216,26 +216,26 @@ def _write_instants(path: Path, arrived: array[float]) -> None:
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    """Write a file that nobody else can read: a log says what people did."""
+    """Write a file that only its owner can read, because a log is personal data."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         os.fchmod(descriptor, 0o600)
         file.writelines(lines)
 
 
-def _said(tally: LogTally, mix: Mix, output: Path | None, instants: Path | None) -> list[str]:
+def _summary(tally: LogTally, mix: Mix, output: Path | None, instants: Path | None) -> list[str]:
     lines = [
         (
             f"{tally.good:,} requests, {tally.rate_per_s:,.1f}/s on average, at most"
-            f" {tally.peak_per_s:,} in one second; {mix.requests} kinds stand for"
+            f" {tally.peak_per_s:,} in one second; {mix.requests} kinds cover"
             f" {mix.covered / tally.good:.1%}"
         )
     ]
     lines += [f"left out  {n / tally.good:6.1%}  {reason}" for reason, n in mix.left_out]
     if tally.redacted:
-        lines.append(f"not kept  {redaction_summary(tally.redacted)}")
+        lines.append(f"redacted  {redaction_summary(tally.redacted)}")
     if tally.bad:
-        lines.append(f"{tally.bad:,} lines are not requests, the first of them:")
+        lines.append(f"{tally.bad:,} lines are not requests; the first:")
         lines += [f"  {file}:{line}: {wrong}" for file, line, wrong in tally.bad_lines]
     lines += [f"written   {path}" for path in (output, instants) if path is not None]
     return lines
@@ -252,15 +252,16 @@ def _lines(workload: Workload) -> list[str]:
         f"wire      {workload.wire.words}, {workload.connections} connections",
         f"arrivals  {arrival}",
         f"served    {served}",
-        f"{'share':>8}  {'method':<8}{'right answer':<24}target",
+        f"{'share':>8}  {'method':<8}{'expected answer':<24}target",
     ]
     for request in sorted(workload.requests, key=lambda r: -r.weight):
         share = request.weight / total
-        lines.append(f"{share:>8.2%}  {request.method:<8}{_right(request):<24}{request.path}")
+        lines.append(f"{share:>8.2%}  {request.method:<8}{_expected(request):<24}{request.path}")
     return lines
 
 
-def _right(request: Request) -> str:
+def _expected(request: Request) -> str:
+
     words = [str(request.expect_status or "any status")]
     if request.expect_length is not None:
         words.append(f"{request.expect_length:,} B")
