@@ -41,7 +41,7 @@ class HostsResult:
     hosts: tuple[HostResult, ...]
     """Hosts in the order of joining."""
     across: AcrossHosts | None
-    """Hosts as a random effect; None while fewer than two have a verdict."""
+    """Result over the hosts as a sample; None while fewer than two have a verdict."""
     verdict: Verdict | None
     """Verdict for similar hosts; None while fewer than two have a verdict."""
     everywhere: str
@@ -130,7 +130,7 @@ def _verdict(
         high=across.high,
         confidence=across.confidence,
         p_value=across.p_value,
-        method=f"random effects of {len(across.hosts)} hosts (REML, Hartung-Knapp-Sidik-Jonkman)",
+        method=f"Student's t over {len(across.hosts)} hosts (Ibragimov and Müller 2010)",
     )
     verdict = decide(
         found,

@@ -9,7 +9,7 @@ from tuner.report.section import Section, Table
 from tuner.stats.words import p_in_words, percent
 from tuner.words.figures import interval, ratio
 
-HEAD = ("host", "verdict", "ratio", "95 % interval", "blocks", "weight", "outlier")
+HEAD = ("host", "verdict", "ratio", "95 % interval", "blocks", "outlier")
 
 
 def hosts_section(found: HostsResult) -> Section:
@@ -26,7 +26,6 @@ def hosts_section(found: HostsResult) -> Section:
                 ratio(estimate.ratio if estimate else math.nan),
                 interval(estimate) if estimate else "",
                 f"{host.blocks} of {host.planned}",
-                f"{known.weight:.0%}" if known else "",
                 f"yes ({p_in_words(known.outlier_p)})" if known and known.is_outlier else "no",
             )
         )
@@ -37,7 +36,7 @@ def hosts_section(found: HostsResult) -> Section:
             ("95 % interval", _span(across.low, across.high)),
             ("standard deviation from host to host", percent(across.tau)),
             ("share of the spread that is not noise (I²)", f"{across.i_squared:.0%}"),
-            ("all hosts alike (Cochran's Q)", p_in_words(across.q_p)),
+            ("all hosts alike (Welch's test)", p_in_words(across.q_p)),
         ]
         if across.prediction:
             facts.append(("one further host lies in", _span(*across.prediction)))

@@ -1,15 +1,19 @@
-"""The same comparison on several hosts: the hosts as a random effect.
+"""The same comparison on several hosts: Student's t over the hosts' own estimates.
 
 A host's own blocks measure the effect of a configuration on that host. Its effect on similar hosts
 is another question, and its unit of replication is the host: the spread of the true ratios between
-hosts (tau) counts, and more blocks on the same hosts do not reduce it. The model is that of a
-random-effects meta-analysis (Higgins, Thompson and Spiegelhalter, Journal of the Royal Statistical
-Society A 172, 2009): y_i = mu + u_i + e_i, u_i of variance tau², e_i of the known variance v_i.
+hosts (tau) counts, and more blocks on the same hosts do not reduce it.
 
-tau² is estimated by restricted maximum likelihood. The interval of mu is that of Hartung and Knapp
-(Statistics in Medicine 20, 2001) and of Sidik and Jonkman (2002), by Student's t with k - 1 degrees
-of freedom, never narrower than the plain one (Röver, Knapp and Friede, BMC Medical Research
-Methodology 15, 2015). With two or three hosts it is wide, because so small a sample says little.
+Every host counts alike: the mean of the k estimates is tested by their own spread, with k - 1
+degrees of freedom. This level holds for hosts of unequal noise: the two-sided t-test of independent
+normal means of any variances keeps every level up to 8.3 % (Bakirov and Székely, Journal of
+Mathematical Sciences 139, 2006; Ibragimov and Müller, Journal of Business & Economic Statistics 28,
+2010), and 10 % up to 14 hosts. Weights by each host's variance lack that property: where the
+estimated spread between hosts falls to 0, a quiet host gets all the weight.
+
+The interval is never narrower than the noise of the hosts' blocks permits: two hosts that agree by
+chance do not prove more than their blocks do. With two or three hosts it is wide, because so small
+a sample shows little.
 """
 
 from __future__ import annotations
@@ -20,10 +24,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, special
+from scipy import special
 
 from tuner.stats.holm import holm
-from tuner.stats.paired import FloatArray, checked, estimate
+from tuner.stats.paired import FloatArray, checked, pseudomedians
 
 OUTLIER_LEVEL = 0.05
 """Probability of reporting an outlier among hosts without one."""
@@ -47,7 +51,7 @@ class HostEstimate:
     variance: float
     """Variance of ``ln_ratio``, from the spread of the host's own blocks."""
     weight: float
-    """Share of this host in the common figure."""
+    """Share of this host in the common figure: 1 / k."""
     outlier_p: float
     """Holm-adjusted p of "this host is of one population with the others"; 1 with two hosts."""
 
@@ -71,11 +75,11 @@ class AcrossHosts:
     p_value: float
     """Two-sided, of "no difference on average over hosts", by Student's t with k - 1 degrees."""
     tau: float
-    """Standard deviation of the true ln ratio from host to host."""
+    """Standard deviation of the true ln ratio from host to host; 0 if noise explains the spread."""
     q: float
     """Cochran's Q; with equal hosts about k - 1."""
     q_p: float
-    """p of "all hosts have the same true ratio"."""
+    """p of "all hosts have the same true ratio", by Welch's test."""
     i_squared: float
     """Share of the spread between hosts that is not noise of their blocks, 0 to 1."""
     prediction: tuple[float, float] | None
@@ -108,81 +112,76 @@ def across_hosts(
     for name, d in rows:
         if d.size < 2:
             raise ValueError(f"host {name!r} has {d.size} block, but a spread needs two")
-    y = np.array([math.log(estimate(d).ratio) for _, d in rows])
+    y = np.array([float(pseudomedians(d)) for _, d in rows])
     # This holds for a pseudomedian of n normal differences; heavier tails give less.
     v = np.array(
         [max(float(np.var(d, ddof=1)) / d.size / _EFFICIENCY, _LEAST_VARIANCE) for _, d in rows]
     )
     k = y.size
-    tau2 = _tau2(y, v)
-    weights = 1 / (v + tau2)
-    mean, error = _mean(y, weights)
-    spread = _t_quantile(k - 1, confidence) * error
-    fixed = 1 / v
-    q = float(np.sum(fixed * (y - np.average(y, weights=fixed)) ** 2))
+    mean, spread2 = float(y.mean()), float(np.var(y, ddof=1))
+    error, noise = math.sqrt(spread2 / k), math.sqrt(float(v.sum())) / k
+    reach = max(
+        _t_quantile(k - 1, confidence) * error,
+        float(special.ndtri(0.5 + confidence / 2)) * noise,
+    )
+    p_value = 2 * float(special.ndtr(-abs(mean) / noise))
+    if error > 0:
+        p_value = max(p_value, _t_p(mean / error, k - 1))
+    q, q_p = _alike(y, v, np.array([d.size for _, d in rows]))
     prediction = None
     if k >= LEAST_FOR_PREDICTION:
-        reach = _t_quantile(k - 2, confidence) * math.sqrt(tau2 + error**2)
-        prediction = (math.exp(mean - reach), math.exp(mean + reach))
-    hosts = zip(rows, y, v, weights / weights.sum(), _outlier_p(y, v), strict=True)
+        # The spread of the estimates includes their noise, so this is on the safe side.
+        further = max(reach, _t_quantile(k - 1, confidence) * math.sqrt(spread2 * (1 + 1 / k)))
+        prediction = (math.exp(mean - further), math.exp(mean + further))
+    hosts = zip(rows, y, v, _outlier_p(y, v), strict=True)
     return AcrossHosts(
         hosts=tuple(
-            HostEstimate(name, d.size, float(own), float(variance), float(share), p)
-            for (name, d), own, variance, share, p in hosts
+            HostEstimate(name, d.size, float(own), float(variance), 1 / k, p)
+            for (name, d), own, variance, p in hosts
         ),
         ratio=math.exp(mean),
-        low=math.exp(mean - spread),
-        high=math.exp(mean + spread),
+        low=math.exp(mean - reach),
+        high=math.exp(mean + reach),
         confidence=confidence,
-        p_value=_t_p(mean / error, k - 1),
-        tau=math.sqrt(tau2),
+        p_value=p_value,
+        tau=math.sqrt(max(0.0, spread2 - float(v.mean()))),
         q=q,
-        q_p=float(special.gammaincc((k - 1) / 2, q / 2)),
+        q_p=q_p,
         i_squared=max(0.0, 1 - (k - 1) / q) if q > 0 else 0.0,
         prediction=prediction,
     )
 
 
-def _tau2(y: FloatArray, v: FloatArray) -> float:
-    """Return tau² by REML (Viechtbauer, J. Educational and Behavioral Statistics 30)."""
+def _alike(y: FloatArray, v: FloatArray, blocks: npt.NDArray[np.intp]) -> tuple[float, float]:
+    """Return Cochran's Q, and p of "all hosts have the same true ratio".
 
-    def deviance(tau2: float) -> float:
-        w = 1 / (v + tau2)
-        mean = np.average(y, weights=w)
-        return float(np.sum(np.log(v + tau2)) + np.log(w.sum()) + np.sum(w * (y - mean) ** 2))
-
-    # Beyond the plain spread of the figures the likelihood only falls.
-    most = 2 * float(np.var(y, ddof=1))
-    if most <= 0:
-        return 0.0
-    found = optimize.minimize_scalar(
-        deviance, bounds=(0.0, most), method="bounded", options={"xatol": 1e-6 * most}
-    )
-    return float(found.x) if deviance(float(found.x)) < deviance(0.0) else 0.0
-
-
-def _mean(y: FloatArray, weights: FloatArray) -> tuple[float, float]:
-    """Return the common figure and its standard error after Hartung, Knapp, Sidik and Jonkman."""
-    mean = float(np.average(y, weights=weights))
-    scale = float(np.sum(weights * (y - mean) ** 2)) / (y.size - 1)
-    return mean, math.sqrt(max(1.0, scale) / float(weights.sum()))
+    By Welch (Biometrika 38, 1951), which allows for variances that are estimated from few blocks:
+    with the chi-squared distribution in its place, ten equal hosts differ in 16 % of studies.
+    """
+    k = y.size
+    weights = 1 / v
+    q = float(np.sum(weights * (y - np.average(y, weights=weights)) ** 2))
+    unsure = float(np.sum((1 - weights / weights.sum()) ** 2 / (blocks - 1)))
+    f = q / (k - 1) / (1 + 2 * (k - 2) / (k**2 - 1) * unsure)
+    return q, float(special.fdtrc(k - 1, (k**2 - 1) / (3 * unsure), f))
 
 
 def _outlier_p(y: FloatArray, v: FloatArray) -> tuple[float, ...]:
     """Return p of each host against a prediction from the others, adjusted by Holm.
 
-    Studentised deleted residuals (Viechtbauer and Cheung, Research Synthesis Methods 1, 2010), by
-    Student's t with as many degrees of freedom as the others' mean has.
+    Studentised deleted residuals (Viechtbauer and Cheung, Research Synthesis Methods 1, 2010). The
+    variance is the host's own noise plus the spread of the others with their noise: an
+    estimate of tau without it names a host in up to 24 % of studies without an outlier.
     """
-    if y.size < 3:
-        return (1.0,) * y.size
+    k = y.size
+    if k < 3:
+        return (1.0,) * k
     raw = []
-    for place in range(y.size):
-        others, noise = np.delete(y, place), np.delete(v, place)
-        tau2 = _tau2(others, noise)
-        mean, error = _mean(others, 1 / (noise + tau2))
-        residual = (y[place] - mean) / math.sqrt(v[place] + tau2 + error**2)
-        raw.append(_t_p(float(residual), others.size - 1))
+    for place in range(k):
+        others = np.delete(y, place)
+        variance = v[place] + float(np.var(others, ddof=1)) * k / (k - 1)
+        residual = (y[place] - others.mean()) / math.sqrt(variance)
+        raw.append(_t_p(float(residual), k - 2))
     return holm(raw)
 
 
