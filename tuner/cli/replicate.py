@@ -44,7 +44,7 @@ Examples:
 @click.option(
     "--fail-if-not-replicated",
     is_flag=True,
-    help="Exit with code 4 if the replication does not agree.",
+    help="Exit with code 4 unless the effect is replicated.",
 )
 @options.output
 @options.ci
@@ -65,7 +65,9 @@ def command(
     """Confirm the winner of the study NAME again, as a study of its own.
 
     Calibrates on this host and confirms the winner against the same baseline on fresh blocks. The
-    two confirmations agree if their effects have the same sign and their 95 % intervals overlap.
+    effect is replicated if these blocks show it again by their own test, at 2.5 %, and do not show
+    that it is smaller. Otherwise the outcome is "not replicated" (it is smaller), "inconclusive",
+    or "contradicts" (the opposite is shown).
     """
     progress = TerminalProgress(quiet=quiet)
     if resume:

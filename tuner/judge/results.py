@@ -116,7 +116,7 @@ class StudyResult:
     ablation: Ablation | None
     """Why the candidate won; None if it was not taken apart."""
     replication: Replication | None
-    """True if it agrees with the study that it repeats; None if it repeats none."""
+    """Comparison with the study that it repeats; None if it repeats none."""
     hosts: HostsResult | None = None
     """Evaluation across hosts; None where one host measured.
 

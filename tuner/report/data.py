@@ -18,6 +18,7 @@ from tuner.judge.confirmation import Missing
 from tuner.judge.results import StudyResult
 from tuner.judge.taken_apart import minimal_changes
 from tuner.stats.paired import PairedEstimate
+from tuner.stats.replication import Replication
 
 
 def schema() -> dict[str, Any]:
@@ -92,6 +93,7 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
         "resources": [_figure(entry) for entry in study.usage],
         "confirmation": _blocks(study),
         "replicated": study.replication.agrees if study.replication else None,
+        **({"replication": _replication(study.replication)} if study.replication else {}),
         "applied": [
             {
                 "host": entry.host,
@@ -157,6 +159,16 @@ def _figure(entry: Figure) -> dict[str, Any]:
         "baseline": finite(entry.baseline),
         "tuned": finite(entry.candidate),
         **ratio_data(entry.change),
+    }
+
+
+def _replication(found: Replication) -> dict[str, Any]:
+    return {
+        "verdict": str(found.kind),
+        "sentence": found.sentence,
+        "difference": finite(found.difference.ratio),
+        "difference_low": finite(found.difference.low),
+        "difference_high": finite(found.difference.high),
     }
 
 
