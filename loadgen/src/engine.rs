@@ -10,4 +10,5 @@ mod event_loop;
 mod exchange;
 mod ledger;
 
-pub use crew::{Interrupted, Raw, Settings, run};
+pub use counts::{Book, Counts};
+pub use crew::{Arm, Interrupted, Raw, Settings, run};

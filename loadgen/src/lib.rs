@@ -11,11 +11,13 @@
 //!            huffman    the Huffman code of header strings
 //!            fields     header fields: syntax, integers, strings
 //! input      profile    rates over time
+//!            slices     the order of instances that are measured in turn
 //!            plan       the plan: requests, instances, windows
 //!            instants   recorded instants of arrival
 //!            schedule   the intended instant of each request of a window
 //!            control    commands on standard input
 //! measures   record     outcome and times of each request
+//!            cycles     busy cycles, and the requests that no stall affected
 //!            histogram  latency histograms and their percentiles
 //!            hgrm       HdrHistogram's percentile text
 //!            stalls     spans in which a core did not run
@@ -49,6 +51,7 @@
 pub mod alarms;
 pub mod carrier;
 pub mod control;
+pub mod cycles;
 pub mod engine;
 pub mod errors;
 pub mod fields;
@@ -76,6 +79,7 @@ pub mod schedule;
 pub mod selftest;
 pub mod series;
 pub mod session;
+pub mod slices;
 pub mod slots;
 pub mod stalls;
 pub mod sys;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::cycles::{Cycles, Undisturbed};
 use crate::engine::Raw;
 use crate::histogram::{Latency, Summary};
 use crate::plan::{Arrival, Instance, Mode, Protocol, Window};
@@ -22,6 +23,8 @@ pub struct WindowLine {
     pub id: String,
     /// The instance's id.
     pub instance: String,
+    /// The instance's part of a window that several share in slices; `None` otherwise.
+    pub slices: Option<SliceFigures>,
     /// Open or closed loop.
     pub mode: Mode,
     /// The requested rate; `None` in a closed loop, with `rates`, and with recorded instants.
@@ -185,6 +188,49 @@ impl QuicCounts {
     }
 }
 
+/// An instance's part of a window that several share in slices.
+#[derive(Debug, Serialize)]
+pub struct SliceFigures {
+    /// Number of instances.
+    pub instances: usize,
+    /// Place of this instance among them, from 0.
+    pub place: usize,
+    /// Length of a slice, in milliseconds.
+    pub length_ms: f64,
+    /// CPU time of the server's processes within its own slices; `None` if it could not be read.
+    pub turn_cpu_s: Option<f64>,
+    /// Number of outstanding requests above which a busy cycle begins.
+    pub level: usize,
+    /// Corrected latency of the requests that neither a stall nor a border between slices affected.
+    pub undisturbed: Undisturbed,
+}
+
+impl SliceFigures {
+    fn new(window: &Window, raw: &Raw, place: usize, context: &Context) -> Self {
+        let arms: Vec<&[_]> = raw.arms.iter().map(|arm| &arm.samples[..]).collect();
+        let server = context.server.iter().map(|(_, spans)| spans);
+        let spans = raw.stalls.iter().chain(server);
+        let cycles = Cycles::new(
+            &arms,
+            spans.flat_map(|spans| spans.list.iter().copied()),
+            raw.borders.iter().copied(),
+            (raw.start, raw.end),
+            window.level(),
+        );
+        Self {
+            instances: raw.arms.len(),
+            place,
+            length_ms: window
+                .slices
+                .as_ref()
+                .map_or(0.0, |slices| slices.length_ms),
+            turn_cpu_s: raw.arms[place].turn_cpu_s,
+            level: window.level(),
+            undisturbed: cycles.summary(arms[place]),
+        }
+    }
+}
+
 /// Stalls, in nanoseconds from the start of the measured part; earlier instants are negative.
 #[derive(Debug, Serialize)]
 pub struct Stalls {
@@ -203,7 +249,7 @@ pub struct Stalls {
 }
 
 /// Facts about a window that its loop does not measure.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Context {
     /// The interval at which requests were sent together, in microseconds.
     pub sent_every_us: Option<u64>,
@@ -226,19 +272,25 @@ pub struct Context {
 }
 
 impl WindowLine {
-    /// Make the line, and write the samples if there is a folder for them.
+    /// Make the line of the instance at this place among those of the window, and write the samples
+    /// if there is a folder for them.
     pub fn new(
         window: &Window,
         instance: &Instance,
         cpus: &[usize],
         raw: &Raw,
+        place: usize,
         context: Context,
     ) -> Self {
+        let arm = &raw.arms[place];
+        let book = &arm.book;
+        let sliced = window.slices.is_some();
+        let slices = sliced.then(|| SliceFigures::new(window, raw, place, &context));
         let mut warnings = context.warnings;
         let saved = context
             .samples_dir
             .as_deref()
-            .map(|dir| save(dir, window, raw));
+            .map(|dir| save(dir, window, raw, place));
         let samples = match saved.transpose() {
             Ok(path) => path,
             Err(message) => {
@@ -247,11 +299,12 @@ impl WindowLine {
             }
         };
         let count = |outcome| {
-            let samples = raw.samples.iter();
+            let samples = arm.samples.iter();
             samples.filter(|s| s.outcome == outcome).count() as u64
         };
         let open = window.mode == Mode::Open;
-        let duration_s = (raw.end - raw.start) as f64 / 1e9;
+        // The instances of a window share its time.
+        let duration_s = (raw.end - raw.start) as f64 / 1e9 / raw.arms.len() as f64;
         let relative = |(start, end): &(u64, u64)| {
             let from = |ns: u64| ns.wrapping_sub(raw.start) as i64;
             (from(*start), from(*end))
@@ -283,7 +336,8 @@ impl WindowLine {
         };
         Self {
             id: window.id.clone(),
-            instance: window.instance.clone(),
+            instance: instance.id.clone(),
+            slices,
             mode: window.mode,
             rate_per_s: window.rate_per_s.filter(|_| open),
             arrival: (open && window.instants_file.is_none()).then_some(window.arrival),
@@ -296,39 +350,39 @@ impl WindowLine {
             duration_s,
             started_unix_ns: raw.started_unix_ns,
             interrupted: raw.interrupted,
-            offered: raw.samples.len() as u64,
-            offered_per_s: raw.samples.len() as f64 / duration_s,
+            offered: arm.samples.len() as u64,
+            offered_per_s: arm.samples.len() as f64 / duration_s,
             completed: count(Outcome::Ok),
-            achieved_per_s: raw.counts.in_time as f64 / duration_s,
-            errors: raw.errors.by_name(),
+            achieved_per_s: book.counts.in_time as f64 / duration_s,
+            errors: book.errors.by_name(),
             timeouts: count(Outcome::Timeout),
             unsent: count(Outcome::Unsent),
             in_flight: count(Outcome::InFlight),
-            connects: raw.counts.connects,
-            reopened: raw.counts.reopened,
-            reconnects: raw.counts.reconnects,
-            retries: raw.counts.retries,
-            bytes_in: raw.counts.bytes_in,
-            bytes_out: raw.counts.bytes_out,
-            latency: Latency::of(&raw.samples),
-            seconds: series::per_second(&raw.samples, raw.start, raw.end - raw.start),
+            connects: book.counts.connects,
+            reopened: book.counts.reopened,
+            reconnects: book.counts.reconnects,
+            retries: book.counts.retries,
+            bytes_in: book.counts.bytes_in,
+            bytes_out: book.counts.bytes_out,
+            latency: Latency::of(&arm.samples),
+            seconds: series::per_second(&arm.samples, raw.start, raw.end - raw.start),
             pieces: window
                 .rates
                 .as_ref()
                 .filter(|_| open)
-                .map(|pieces| series::per_piece(&raw.samples, raw.start, pieces)),
-            blocked: Summary::of(&raw.blocked),
+                .map(|pieces| series::per_piece(&arm.samples, raw.start, pieces)),
+            blocked: Summary::of(&book.blocked),
             handshakes: Handshakes {
-                before: Summary::of(&raw.handshakes[0]),
-                during: Summary::of(&raw.handshakes[1]),
+                before: Summary::of(&book.handshakes[0]),
+                during: Summary::of(&book.handshakes[1]),
             },
             quic: (instance.protocol == Protocol::Http3).then(|| QuicCounts::of(&raw.path)),
-            tls: instance.tls.is_some().then(|| TlsCounts::of(&raw.tls)),
+            tls: instance.tls.is_some().then(|| TlsCounts::of(&book.tls)),
             stalls,
             sent_every_us: context.sent_every_us.filter(|_| open),
             steal_s: context.steal_s,
             generator_cpu_s: raw.generator_cpu_ns as f64 / 1e9,
-            server_cpu_s: raw.server_cpu_s,
+            server_cpu_s: arm.server_cpu_s,
             server_wait_s: context.server_wait_s,
             server_rss_bytes: context.server_rss_bytes,
             generator_busy_share: raw.busy_share,
@@ -339,10 +393,14 @@ impl WindowLine {
     }
 }
 
-fn save(dir: &Path, window: &Window, raw: &Raw) -> Result<PathBuf, String> {
-    let path = dir.join(format!("{}.samples", window.id));
+fn save(dir: &Path, window: &Window, raw: &Raw, place: usize) -> Result<PathBuf, String> {
+    let name = match &window.slices {
+        Some(_) => format!("{}.{place}.samples", window.id),
+        None => format!("{}.samples", window.id),
+    };
+    let path = dir.join(name);
     std::fs::create_dir_all(dir)
-        .and_then(|()| crate::record::save(&path, &raw.samples, raw.start))
+        .and_then(|()| crate::record::save(&path, &raw.arms[place].samples, raw.start))
         .map_err(|error| format!("samples not written: {}: {error}", path.display()))?;
     Ok(path)
 }

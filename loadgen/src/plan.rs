@@ -16,6 +16,7 @@ use rustls::pki_types::ServerName;
 use serde::{Deserialize, Serialize};
 
 pub use crate::profile::Piece;
+use crate::slices::Turns;
 
 /// A list of windows over instances.
 #[derive(Clone, Debug, Deserialize)]
@@ -211,14 +212,18 @@ impl Protocol {
     }
 }
 
-/// One uninterrupted measurement of one instance.
+/// One uninterrupted measurement of one instance, or of several in turn.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
     /// The name, also of the file of samples.
     pub id: String,
-    /// The instance.
+    /// The instance; absent with `slices`.
+    #[serde(default)]
     pub instance: String,
+    /// Instances that are measured in turn; absent with `instance`.
+    #[serde(default)]
+    pub slices: Option<Slices>,
     /// Open or closed loop.
     pub mode: Mode,
     /// The offered rate, for an open loop without `rates` and `instants_file`.
@@ -257,6 +262,31 @@ pub struct Window {
     /// seconds.
     #[serde(default = "default_timeout_s")]
     pub timeout_s: f64,
+}
+
+/// Several instances that share a window: the load goes to them in turn, a slice to each.
+///
+/// In each set of slices every instance has one, in random order. All connections stay open. The
+/// measured part is rounded down to whole sets.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slices {
+    /// Ids of the instances.
+    pub instances: Vec<String>,
+    /// Length of a slice, in milliseconds.
+    #[serde(default = "default_slice_ms")]
+    pub length_ms: f64,
+    /// Busy cycles are counted above this number of outstanding requests (see `cycles`); by default
+    /// 0, and in a closed loop the number of requests that it keeps outstanding.
+    #[serde(default)]
+    pub level: Option<usize>,
+}
+
+impl Slices {
+    /// Return the length of a slice in nanoseconds.
+    pub fn length_ns(&self) -> u64 {
+        (self.length_ms * 1e6) as u64
+    }
 }
 
 /// What decides when a request is sent.
@@ -302,6 +332,9 @@ fn default_priority() -> i32 {
 }
 fn yes() -> bool {
     true
+}
+fn default_slice_ms() -> f64 {
+    20.0
 }
 fn default_streams() -> u32 {
     1
@@ -445,9 +478,47 @@ impl Window {
         (self.warmup_s * 1e9) as u64
     }
 
-    /// Return the length of the measured part in nanoseconds.
+    /// Return the length of the measured part in nanoseconds: whole sets of slices, if it has some.
     pub fn duration_ns(&self) -> u64 {
-        (self.duration_s * 1e9) as u64
+        let ns = (self.duration_s * 1e9) as u64;
+        match &self.slices {
+            Some(slices) => ns - ns % (slices.length_ns() * slices.instances.len() as u64).max(1),
+            None => ns,
+        }
+    }
+
+    /// Return the ids of the instances that it measures.
+    pub fn arms(&self) -> Vec<&str> {
+        match &self.slices {
+            Some(slices) => slices.instances.iter().map(String::as_str).collect(),
+            None => vec![&self.instance],
+        }
+    }
+
+    /// Return the order in which it measures them.
+    pub fn turns(&self) -> Turns {
+        match &self.slices {
+            Some(slices) => Turns::new(
+                slices.instances.len(),
+                slices.length_ns(),
+                self.warmup_ns(),
+                self.duration_ns(),
+                self.seed,
+            ),
+            None => Turns::single(),
+        }
+    }
+
+    /// Return the number of outstanding requests above which a busy cycle begins.
+    pub fn level(&self) -> usize {
+        let closed = match self.mode {
+            Mode::Open => 0,
+            Mode::Closed => self.connections * self.streams as usize,
+        };
+        self.slices
+            .as_ref()
+            .and_then(|slices| slices.level)
+            .unwrap_or(closed)
     }
 
     /// Return the timeout in nanoseconds.

@@ -1,4 +1,4 @@
-//! The connections of one thread to one instance, kept across the windows of a plan.
+//! The connections of one thread to the instances of a window, kept across the windows of a plan.
 //!
 //! A connection is closed, connecting or open. Closed ones wait in a queue to be reopened; the
 //! streams of open ones are [`Slots`] for requests.
@@ -87,11 +87,20 @@ pub struct Opened {
     pub since: u64,
 }
 
-/// The connections to one instance.
-#[derive(Debug)]
-pub struct Pool {
+/// An instance that a pool connects to: one arm of its windows.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// How it is reached.
+    pub endpoint: Endpoint,
     /// The requests, rendered for this instance.
     pub requests: Arc<[Prepared]>,
+}
+
+/// The connections to one instance, or to several that are measured in turn. Each has as many.
+#[derive(Debug)]
+pub struct Pool {
+    /// The instances, in the order of the window's arms.
+    pub targets: Vec<Target>,
     /// Events of these connections only, so that those of other instances do not disturb the
     /// window.
     pub epoll: Epoll,
@@ -105,35 +114,43 @@ pub struct Pool {
     pub alarms: Alarms,
     /// Counts of UDP and of QUIC's paths since the window began.
     pub path: quic::Path,
-    endpoint: Endpoint,
+    /// Connections to each instance.
+    each: u32,
     closed: VecDeque<u32>,
     connecting: usize,
 }
 
 impl Pool {
     /// Create a pool without connections.
-    pub fn new(endpoint: Endpoint, requests: Arc<[Prepared]>) -> io::Result<Self> {
+    pub fn new(targets: Vec<Target>) -> io::Result<Self> {
         Ok(Self {
-            requests,
+            targets,
             epoll: Epoll::new()?,
             connections: Vec::new(),
-            slots: Slots::new(0),
+            slots: Slots::new(0, 0),
             streams: 1,
             alarms: Alarms::default(),
             path: quic::Path::default(),
-            endpoint,
+            each: 0,
             closed: VecDeque::new(),
             connecting: 0,
         })
     }
 
-    /// Prepare exactly `n` connections with this number of streams for a window. New connections,
+    /// Prepare exactly `each` connections to each instance, with this number of streams, for a
+    /// window. New connections,
     /// and those that the server has closed in the meantime, are queued to be opened. `buffer`
     /// receives bytes that arrived in the meantime.
-    pub fn resize(&mut self, n: usize, streams: u32, buffer: &mut [u8]) {
-        self.connections.truncate(n);
+    pub fn resize(&mut self, each: usize, streams: u32, buffer: &mut [u8]) {
+        let n = each * self.targets.len();
+        if each != self.each as usize {
+            // With several instances, an index would now belong to another one.
+            let kept = if self.targets.len() == 1 { n } else { 0 };
+            self.connections.truncate(kept);
+        }
+        self.each = each as u32;
         self.connections.resize_with(n, Connection::new);
-        self.slots = Slots::new(n * streams as usize);
+        self.slots = Slots::new(each * streams as usize, self.targets.len());
         self.streams = streams;
         self.alarms = Alarms::new(n);
         self.closed = VecDeque::with_capacity(n + 1);
@@ -170,6 +187,15 @@ impl Pool {
         let (i, generation) = (token as u32, (token >> 32) as u32);
         let connection = self.connections.get(i as usize)?;
         (connection.generation == generation && connection.carrier.is_some()).then_some(i)
+    }
+
+    /// Return the instance that a connection leads to.
+    #[inline]
+    pub fn arm_of(&self, i: u32) -> usize {
+        if self.targets.len() == 1 {
+            return 0;
+        }
+        (i / self.each) as usize
     }
 
     // ------------------------------------------------------------ streams
@@ -276,7 +302,8 @@ impl Pool {
 
     /// Return whether answers may be read late, because the kernel timestamps them.
     pub fn may_read_late(&self) -> bool {
-        self.endpoint.stamped && self.endpoint.tls.is_none()
+        let late = |target: &Target| target.endpoint.stamped && target.endpoint.tls.is_none();
+        self.targets.iter().all(late)
     }
 
     /// Return when the connection at the head of the queue may be opened.
@@ -308,12 +335,14 @@ impl Pool {
             .min()
     }
 
-    /// Start to open the connection at the head of the queue; give up at `deadline`.
-    pub fn open(&mut self, now: u64, deadline: u64) -> Result<(), Kind> {
+    /// Start to open the connection at the head of the queue; give up at `deadline`. An error names
+    /// the instance.
+    pub fn open(&mut self, now: u64, deadline: u64) -> Result<(), (usize, Kind)> {
         let Some(i) = self.closed.pop_front() else {
             return Ok(());
         };
-        let opened = Carrier::open(&self.endpoint, self.streams).and_then(|carrier| {
+        let arm = self.arm_of(i);
+        let opened = Carrier::open(&self.targets[arm].endpoint, self.streams).and_then(|carrier| {
             // The epoll set reports readiness even if it is there already.
             let token = u64::from(i) | u64::from(self.at(i).generation) << 32;
             let added = if carrier.wants_writable() {
@@ -334,7 +363,7 @@ impl Pool {
             }
             Err(kind) => {
                 self.close(i, now, false);
-                Err(kind)
+                Err((arm, kind))
             }
         }
     }
@@ -373,25 +402,27 @@ impl Pool {
         }
     }
 
-    /// Give up handshakes that took too long; return how many.
-    pub fn expire_connecting(&mut self, now: u64) -> usize {
+    /// Give up handshakes that took too long; call `each` with the instance of each.
+    pub fn expire_connecting(&mut self, now: u64, mut each: impl FnMut(usize)) {
         if self.connecting == 0 {
-            return 0;
+            return;
         }
         let late = |state| matches!(state, State::Connecting(_, deadline) if deadline <= now);
-        let mut expired = 0;
         for i in 0..self.connections.len() as u32 {
             if late(self.at(i).state) {
                 self.close(i, now, false);
-                expired += 1;
+                each(self.arm_of(i));
             }
         }
-        expired
     }
 
     /// Return the size of the read buffer.
     pub fn buffer_bytes(&self) -> usize {
-        self.endpoint.buffer_bytes()
+        let sizes = self
+            .targets
+            .iter()
+            .map(|target| target.endpoint.buffer_bytes());
+        sizes.max().unwrap_or(0)
     }
 
     /// Return the counts of UDP and of QUIC's paths since the last call.

@@ -38,6 +38,12 @@ impl CpuTime {
         }
     }
 
+    /// Return the CPU time of the processes so far; `None` if there are none.
+    pub fn now_ns(&self) -> Option<u64> {
+        let times = self.pids.iter().map(|pid| sys::process_cpu_ns(*pid));
+        times.flatten().reduce(|all, its| all + its)
+    }
+
     /// Return the CPU seconds between the readings, of the processes present at both; `None` if
     /// there were none.
     pub fn seconds(&self) -> Option<f64> {

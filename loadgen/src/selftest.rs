@@ -116,18 +116,18 @@ struct StageResult {
 impl StageResult {
     /// Return the samples; with `stall_free`, only those that no stall may have affected.
     fn samples(&self, stall_free: bool) -> impl Iterator<Item = &Sample> {
-        let samples = self.raw.samples.iter();
+        let samples = self.raw.arms[0].samples.iter();
         samples.filter(move |s| !stall_free || !self.stalled.affects(s.intended))
     }
 
     fn excluded_share(&self) -> f64 {
         let kept = self.samples(true).count() as f64;
-        1.0 - kept / self.raw.samples.len().max(1) as f64
+        1.0 - kept / self.raw.arms[0].samples.len().max(1) as f64
     }
 
     fn failed(&self) -> u64 {
         let good = self.samples(false).filter(|s| s.outcome == Outcome::Ok);
-        (self.raw.samples.len() - good.count()) as u64
+        (self.raw.arms[0].samples.len() - good.count()) as u64
     }
 }
 
@@ -330,14 +330,14 @@ impl<'a> Test<'a> {
             cpus,
         };
         let closed = self.measure(&stage)?;
-        let closed_per_s = closed.raw.counts.in_time as f64 / closed_s;
+        let closed_per_s = closed.raw.arms[0].book.counts.in_time as f64 / closed_s;
         let mut found = Capacity {
             threads: cpus.len(),
             closed_per_s,
             generator_busy_share: closed.raw.busy_share,
             cpu_us_per_request: closed.raw.generator_cpu_ns as f64
                 / 1000.0
-                / closed.raw.counts.in_time.max(1) as f64,
+                / closed.raw.arms[0].book.counts.in_time.max(1) as f64,
             open_per_s: None,
         };
         drop(closed);
@@ -347,8 +347,10 @@ impl<'a> Test<'a> {
             let result = self.measure(&stage)?;
             let mut lags: Vec<u64> = result.samples(true).filter_map(lag).collect();
             let lag_us = quantile_us(&mut lags, 0.99).unwrap_or(f64::INFINITY);
-            let offered = result.raw.samples.len() as f64;
-            if result.raw.counts.in_time as f64 >= HELD_SHARE * offered && lag_us <= HELD_LAG_US {
+            let offered = result.raw.arms[0].samples.len() as f64;
+            if result.raw.arms[0].book.counts.in_time as f64 >= HELD_SHARE * offered
+                && lag_us <= HELD_LAG_US
+            {
                 found.open_per_s = Some(offered / stage.duration_s);
                 break;
             }
@@ -432,7 +434,7 @@ fn compare(
     floor_ns: u64,
     answer_ns: u64,
 ) -> Accuracy {
-    let samples = result.raw.samples.iter().zip(&result.delays);
+    let samples = result.raw.arms[0].samples.iter().zip(&result.delays);
     let requests: Vec<Known> = samples
         .map(|(sample, delay)| Known {
             intended: sample.intended,
@@ -467,7 +469,9 @@ fn floor_and_pacing(windows: &[StageResult]) -> (Floor, Pacing) {
         lags.extend(window.samples(true).filter_map(lag));
     }
     let excluded: f64 = windows.iter().map(StageResult::excluded_share).sum();
-    let samples = windows.iter().map(|window| window.raw.samples.len());
+    let samples = windows
+        .iter()
+        .map(|window| window.raw.arms[0].samples.len());
     let floor = Floor {
         rate_per_s: FLOOR_PER_S,
         windows: windows.len(),

@@ -11,8 +11,8 @@ use crate::engine::{self, Interrupted, Raw, Settings};
 use crate::instants;
 use crate::live::Live;
 use crate::output::{Context, EndLine, Reason, WindowLine};
-use crate::plan::{Plan, Protocol, Spin, Window};
-use crate::pool::Pool;
+use crate::plan::{Instance, Plan, Protocol, Spin, Window};
+use crate::pool::{Pool, Target};
 use crate::prepare;
 use crate::quic;
 use crate::resources;
@@ -53,8 +53,8 @@ pub struct Session<'a> {
     recorded: HashMap<&'a str, Vec<u64>>,
     /// The TLS clients, by instance.
     tls: HashMap<&'a str, tls::Client>,
-    /// The connections of each thread, by instance.
-    pools: HashMap<&'a str, Vec<Pool>>,
+    /// The connections of each thread, by the instances that share them in turn.
+    pools: HashMap<Vec<&'a str>, Vec<Pool>>,
     live: Option<Arc<Live>>,
 }
 
@@ -106,40 +106,26 @@ impl<'a> Session<'a> {
         self.live = Some(live);
     }
 
-    /// Measure one window.
-    pub fn measure(&mut self, window: &'a Window) -> Result<WindowLine, Failure> {
+    /// Measure one window; return a line for each instance.
+    pub fn measure(&mut self, window: &'a Window) -> Result<Vec<WindowLine>, Failure> {
         Ok(self.measure_whole(window)?.0)
     }
 
     /// Measure one window, and return its raw measurements too.
-    pub fn measure_whole(&mut self, window: &'a Window) -> Result<(WindowLine, Raw), Failure> {
+    pub fn measure_whole(&mut self, window: &'a Window) -> Result<(Vec<WindowLine>, Raw), Failure> {
         let plan = self.plan;
         let gap_ns = plan.gap_us * 1000;
-        let found = plan.instances.iter().find(|i| i.id == window.instance);
-        let instance = found.ok_or_else(|| io::Error::other("unknown instance"))?;
+        let find = |id: &str| plan.instances.iter().find(|instance| instance.id == id);
+        let instances: Option<Vec<&Instance>> = window.arms().into_iter().map(find).collect();
+        let instances = instances.ok_or_else(|| io::Error::other("unknown instance"))?;
         let threads = plan.cpus.len().clamp(1, window.connections);
-        let pools = self.pools.entry(&window.instance).or_default();
+        let pools = self.pools.entry(window.arms()).or_default();
         if pools.len() != threads {
-            let address = instance.address.to_string();
-            let host = instance.host.as_deref().unwrap_or(&address);
-            let scheme = if instance.tls.is_some() {
-                "https"
-            } else {
-                "http"
-            };
-            let requests = prepare::all(&plan.requests, host, scheme);
-            let tls = self.tls.get(instance.id.as_str());
             let pool = || {
-                let quic = tls.filter(|_| instance.protocol == Protocol::Http3);
-                let quic = quic.map(quic::Config::new).transpose();
-                let endpoint = Endpoint {
-                    address: instance.address,
-                    protocol: instance.protocol,
-                    tls: tls.cloned(),
-                    quic: quic.map_err(io::Error::other)?,
-                    stamped: plan.spin != Spin::Full,
-                };
-                Pool::new(endpoint, Arc::clone(&requests))
+                let targets = instances
+                    .iter()
+                    .map(|instance| target(plan, instance, self.tls.get(instance.id.as_str())));
+                Pool::new(targets.collect::<io::Result<_>>()?)
             };
             *pools = (0..threads).map(|_| pool()).collect::<io::Result<_>>()?;
         }
@@ -150,12 +136,13 @@ impl<'a> Session<'a> {
         let recorded = self.recorded.get(window.id.as_str());
         let schedule = Schedule::of(window, recorded.map(Vec::as_slice), &self.mix);
         let steal_before = resources::steal_s(&cpus);
-        let waited_before = resources::waited_ns(&instance.pids);
+        let pids: Vec<&[i32]> = instances.iter().map(|i| &i.pids[..]).collect();
+        let waited_before: Vec<_> = pids.iter().map(|pids| resources::waited_ns(pids)).collect();
         let ticker = plan.ticker.as_ref().map(|t| Ticker::start(t, gap_ns));
         let settings = Settings {
             spin: plan.spin,
             gap_ns,
-            pids: &instance.pids,
+            pids: &pids,
             cpus: &plan.cpus,
             live: self.live.clone(),
         };
@@ -163,36 +150,38 @@ impl<'a> Session<'a> {
         let realtime = ticker.as_ref().is_some_and(|ticker| ticker.realtime);
         let server = ticker.map(Ticker::finish).unwrap_or_default();
         let raw = raw?;
-        let waited = resources::waited_ns(&instance.pids);
         let mut steal_s = resources::steal_s(&cpus);
         for (cpu, after) in &mut steal_s {
             *after -= steal_before.get(cpu).copied().unwrap_or(*after);
         }
-        let mut warnings = Vec::new();
-        if plan.ticker.is_some() && !realtime {
-            let text = "real-time priority is not permitted, so stalls of the server's CPUs were not watched";
-            warnings.push(text.to_owned());
-        }
-        if instance.tls.as_ref().is_some_and(|tls| !tls.verify) {
-            let text = "certificates were not verified (tls.verify is false)";
-            warnings.push(text.to_owned());
-        }
-        let context = Context {
-            sent_every_us: plan.spin.every_ns().map(|ns| ns / 1000),
-            gap_us: plan.gap_us,
-            realtime,
-            server,
-            steal_s,
-            server_wait_s: resources::waited_s(&waited_before, &waited),
-            server_rss_bytes: resources::rss_bytes(&instance.pids),
-            samples_dir: plan.samples_dir.clone(),
-            warnings,
-        };
-        let line = WindowLine::new(window, instance, &plan.cpus, &raw, context);
-        Ok((line, raw))
+        let lines = instances.iter().enumerate().map(|(place, instance)| {
+            let mut warnings = Vec::new();
+            if plan.ticker.is_some() && !realtime {
+                let text = "real-time priority is not permitted, so stalls of the server's CPUs were not watched";
+                warnings.push(text.to_owned());
+            }
+            if instance.tls.as_ref().is_some_and(|tls| !tls.verify) {
+                let text = "certificates were not verified (tls.verify is false)";
+                warnings.push(text.to_owned());
+            }
+            let waited = resources::waited_ns(&instance.pids);
+            let context = Context {
+                sent_every_us: plan.spin.every_ns().map(|ns| ns / 1000),
+                gap_us: plan.gap_us,
+                realtime,
+                server: server.clone(),
+                steal_s: steal_s.clone(),
+                server_wait_s: resources::waited_s(&waited_before[place], &waited),
+                server_rss_bytes: resources::rss_bytes(&instance.pids),
+                samples_dir: plan.samples_dir.clone(),
+                warnings,
+            };
+            WindowLine::new(window, instance, &plan.cpus, &raw, place, context)
+        });
+        Ok((lines.collect(), raw))
     }
 
-    /// Measure all windows, write one line for each, and wait for the controller's command after
+    /// Measure all windows, write one line for each instance of a window, and wait for the controller's command after
     /// each, if there is a controller.
     pub fn run(
         &mut self,
@@ -206,12 +195,14 @@ impl<'a> Session<'a> {
         };
         let mut dropped = HashSet::new();
         for window in &self.plan.windows {
-            if end.reason != Reason::Done || dropped.contains(&window.instance) {
+            let arms = window.arms();
+            if end.reason != Reason::Done || arms.iter().any(|id| dropped.contains(*id)) {
                 end.skipped += 1;
                 continue;
             }
-            let measured = self.measure(window)?;
-            line(output, &measured)?;
+            for measured in self.measure(window)? {
+                line(output, &measured)?;
+            }
             end.windows += 1;
             let Some(lines) = control.as_deref_mut() else {
                 continue;
@@ -232,7 +223,7 @@ impl<'a> Session<'a> {
                 return Err(Failure::Command(text));
             }
             for id in command.drop {
-                self.pools.remove(id.as_str());
+                self.pools.retain(|arms, _| !arms.contains(&id.as_str()));
                 dropped.insert(id);
             }
             if command.next == Next::Stop {
@@ -242,6 +233,25 @@ impl<'a> Session<'a> {
         line(output, &end)?;
         Ok(())
     }
+}
+
+/// Return how a pool reaches an instance, and what it asks it for.
+fn target(plan: &Plan, instance: &Instance, tls: Option<&tls::Client>) -> io::Result<Target> {
+    let address = instance.address.to_string();
+    let host = instance.host.as_deref().unwrap_or(&address);
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let quic = tls.filter(|_| instance.protocol == Protocol::Http3);
+    let quic = quic.map(quic::Config::new).transpose();
+    Ok(Target {
+        endpoint: Endpoint {
+            address: instance.address,
+            protocol: instance.protocol,
+            tls: tls.cloned(),
+            quic: quic.map_err(io::Error::other)?,
+            stamped: plan.spin != Spin::Full,
+        },
+        requests: prepare::all(&plan.requests, host, scheme),
+    })
 }
 
 fn line(output: &mut impl Write, value: &impl serde::Serialize) -> io::Result<()> {

@@ -38,6 +38,8 @@ pub struct Slot {
     /// Whether it has a request.
     pub busy: bool,
     /// Its position in the list of free slots.
+    /// The instance that its connection leads to.
+    arm: u8,
     free_at: u32,
     /// Its neighbours in the list of busy slots.
     older: u32,
@@ -48,26 +50,28 @@ pub struct Slot {
 #[derive(Debug)]
 pub struct Slots {
     list: Vec<Slot>,
-    free: Vec<u32>,
+    /// The free slots of each arm.
+    free: Vec<Vec<u32>>,
     oldest: u32,
     newest: u32,
     busy: usize,
 }
 
 impl Slots {
-    /// Create `n` slots, all withheld.
-    pub fn new(n: usize) -> Self {
-        let withheld = || Slot {
+    /// Create `n` slots for each arm, one arm after another, all withheld.
+    pub fn new(n: usize, arms: usize) -> Self {
+        let withheld = |slot: usize| Slot {
             exchange: Exchange::default(),
             hasher: Sha256::new(),
             busy: false,
+            arm: (slot / n) as u8,
             free_at: NONE,
             older: NONE,
             newer: NONE,
         };
         Self {
-            list: std::iter::repeat_with(withheld).take(n).collect(),
-            free: Vec::with_capacity(n),
+            list: (0..n * arms).map(withheld).collect(),
+            free: vec![Vec::with_capacity(n); arms],
             oldest: NONE,
             newest: NONE,
             busy: 0,
@@ -92,37 +96,42 @@ impl Slots {
         self.list[slot as usize].free_at != NONE
     }
 
-    /// Return whether any slot is free.
+    /// Return whether any slot of any arm is free.
     #[inline]
     pub fn has_free(&self) -> bool {
-        !self.free.is_empty()
+        self.free.iter().any(|slots| !slots.is_empty())
     }
 
-    /// Return a random free slot: `pick` is uniform over the 32-bit numbers.
+    /// Return a random free slot of an arm: `pick` is uniform over the 32-bit numbers.
     ///
     /// Choosing the slot that was free longest would couple connections to one another, and make
     /// all of them reach the server's keepalive_requests at the same time.
     #[inline]
-    pub fn choose(&self, pick: u32) -> Option<u32> {
-        let place = (u64::from(pick) * self.free.len() as u64) >> 32;
-        self.free.get(place as usize).copied()
+    pub fn choose(&self, pick: u32, arm: usize) -> Option<u32> {
+        let free = &self.free[arm];
+        let place = (u64::from(pick) * free.len() as u64) >> 32;
+        free.get(place as usize).copied()
     }
 
     /// Make a withheld slot free.
     #[inline]
     pub fn release(&mut self, slot: u32) {
-        self.at(slot).free_at = self.free.len() as u32;
-        self.free.push(slot);
+        let place = &mut self.list[slot as usize];
+        let free = &mut self.free[usize::from(place.arm)];
+        place.free_at = free.len() as u32;
+        free.push(slot);
     }
 
     /// Remove a slot from the free ones.
     #[inline]
     pub fn withhold(&mut self, slot: u32) {
-        let place = std::mem::replace(&mut self.at(slot).free_at, NONE);
+        let taken = &mut self.list[slot as usize];
+        let place = std::mem::replace(&mut taken.free_at, NONE);
         if place != NONE {
-            self.free.swap_remove(place as usize);
-            if let Some(&moved) = self.free.get(place as usize) {
-                self.at(moved).free_at = place;
+            let free = &mut self.free[usize::from(taken.arm)];
+            free.swap_remove(place as usize);
+            if let Some(&moved) = free.get(place as usize) {
+                self.list[moved as usize].free_at = place;
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::sys;
 const MAX_SPANS: usize = 65_536;
 
 /// Stalls in nanoseconds of the monotonic clock. Memory is allocated at the start.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Spans {
     /// Start and end of each, in order.
     pub list: Vec<(u64, u64)>,

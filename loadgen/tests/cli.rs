@@ -175,7 +175,7 @@ fn refusal(arguments: &[&str]) -> String {
 fn refusals() {
     for (arguments, words) in [
         (&["fly"][..], "fly"),
-        (&[], "run, plan, stalls"),
+        (&[], "run, compare, plan, stalls"),
         (&["plan"], "no file"),
         (&["plan", "/no/such/file"], "/no/such/file"),
         (&["plan", "/dev/null"], "plan: "),
@@ -224,7 +224,10 @@ fn refusals() {
             "sample or all",
         ),
         (&["run", "http://127.0.0.1/", "-B"], "pipelining"),
-        (&["schema", "report"], "plan, window, self-test or ticker"),
+        (
+            &["schema", "report"],
+            "plan, window, compare, self-test or ticker",
+        ),
     ] {
         let text = refusal(arguments);
         assert!(text.contains(words), "{arguments:?}: {text}");

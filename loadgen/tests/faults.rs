@@ -444,14 +444,14 @@ fn closed_between_windows() {
     plan["windows"].as_array_mut().unwrap().push(second);
     let plan = tuner_loadgen::plan::Plan::parse(&plan.to_string()).unwrap();
     let mut session = tuner_loadgen::session::Session::new(&plan).unwrap();
-    let first = session.measure(&plan.windows[0]).unwrap();
+    let first = session.measure(&plan.windows[0]).unwrap().remove(0);
     assert_eq!(
         (first.connects, first.reopened, first.reconnects),
         (8, 0, 0)
     );
     server.hang_up();
     std::thread::sleep(Duration::from_millis(50));
-    let second = session.measure(&plan.windows[1]).unwrap();
+    let second = session.measure(&plan.windows[1]).unwrap().remove(0);
     assert_eq!(
         (second.connects, second.reopened, second.reconnects),
         (2, 8, 0)

@@ -31,7 +31,8 @@ fn full_plan() -> Value {
         "requests": [{"path": "/", "expect": {"status": 200}}],
         "instances": [{"id": "a", "address": "127.0.0.1:80", "tls": {}}],
         "windows": [{"id": "w", "instance": "a", "mode": "open", "connections": 1,
-            "duration_s": 1, "rates": [{"for_s": 1, "rate_per_s": 10}]}],
+            "duration_s": 1, "rates": [{"for_s": 1, "rate_per_s": 10}],
+            "slices": {"instances": ["a"]}}],
     })
 }
 
@@ -58,6 +59,7 @@ fn every_field_of_a_plan_is_in_the_schema() {
         ("/instances/0/tls", "/$defs/tls"),
         ("/windows/0", "/$defs/window"),
         ("/windows/0/rates/0", "/$defs/piece"),
+        ("/windows/0/slices", "/$defs/slices"),
     ] {
         let object = schema.pointer(in_schema).unwrap();
         assert_eq!(object["additionalProperties"], false, "{in_schema}");
@@ -82,8 +84,11 @@ fn every_field_of_a_window_is_in_the_schema() {
         json!({"duration_s": 0.2}),
         json!({"duration_s": 0.2, "rate_per_s": null, "rates": rates}),
         json!({"duration_s": 0.1, "mode": "closed"}),
+        json!({"duration_s": 0.2, "instance": "", "slices": {"instances": ["a", "b"]}}),
     ] {
-        let line = measure(&plan(server.address, window, json!({}))).remove(0);
+        let ids = ["a", "b"].map(|id| json!({"id": id, "address": server.address.to_string()}));
+        let plan = plan(server.address, window, json!({"instances": ids}));
+        let line = measure(&plan).remove(0);
         let line = serde_json::to_value(line).unwrap();
         assert_described(&schema, &schema, &line, "");
         let required: BTreeSet<&str> = schema["required"]

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::counts::Book;
 use super::event_loop::{Engine, Phase, REOPENING_NS};
 use crate::carrier::Carrier;
 use crate::errors::Kind;
@@ -28,10 +29,12 @@ impl Engine<'_> {
         connections: usize,
         events: &mut [libc::epoll_event],
     ) -> io::Result<()> {
-        for connection in &self.pool.connections {
+        for (i, connection) in (0..).zip(&self.pool.connections) {
             let kept = connection.carrier.as_ref();
             if let Some(agreed) = kept.and_then(Carrier::agreed) {
-                self.ledger.tls.add(&agreed, false);
+                self.ledger.books[self.pool.arm_of(i)]
+                    .tls
+                    .add(&agreed, false);
             }
         }
         let begun = sys::now_ns();
@@ -40,7 +43,8 @@ impl Engine<'_> {
         let mut opened = 0;
         loop {
             let now = sys::now_ns();
-            let so_far = self.ledger.counts.connects + self.ledger.counts.reopened;
+            let counts = self.ledger.books.iter().map(|book| book.counts);
+            let so_far = counts.map(|counts| counts.connects + counts.reopened).sum();
             if so_far > opened {
                 opened = so_far;
                 give_up = (now + patience).min(begun + CONNECT_ALL_NS);
@@ -79,28 +83,29 @@ impl Engine<'_> {
         match self.pool.establish(i, now, &mut self.buffer) {
             Ok(Some(opened)) => self.opened(i, opened, now),
             Ok(None) => {}
-            Err(kind) => self.ledger.errors.add(kind),
+            Err(kind) => self.ledger.books[self.pool.arm_of(i)].errors.add(kind),
         }
     }
 
     /// Handle an established connection. Lost requests go first.
     fn opened(&mut self, i: u32, opened: Opened, now: u64) {
         let during = matches!(self.phase, Phase::Measure | Phase::Drain);
-        let counts = &mut self.ledger.counts;
+        let arm = self.pool.arm_of(i);
+        let book = &mut self.ledger.books[arm];
+        let counts = &mut book.counts;
         match (during, opened.before) {
             (true, _) => counts.reconnects += 1,
             (false, true) => counts.reopened += 1,
             (false, false) => counts.connects += 1,
         }
-        self.ledger.handshakes[usize::from(during)]
-            .saturating_record(now.saturating_sub(opened.since));
+        book.handshakes[usize::from(during)].saturating_record(now.saturating_sub(opened.since));
         let carrier = self.pool.connections[i as usize].carrier.as_ref();
         if let Some(agreed) = carrier.and_then(Carrier::agreed) {
-            self.ledger.tls.add(&agreed, true);
+            book.tls.add(&agreed, true);
         }
-        while !self.ledger.retries.is_empty()
+        while !self.ledger.books[arm].retries.is_empty()
             && let Some(slot) = self.pool.free_slot_of(i)
-            && let Some(index) = self.ledger.retries.pop_front()
+            && let Some(index) = self.ledger.books[arm].retries.pop_front()
         {
             let now = self.watch.tick();
             self.send(slot, index, true, now);
@@ -122,7 +127,8 @@ impl Engine<'_> {
             return false;
         }
         let quiet = self.due().saturating_sub(now) > OPENING_NS;
-        let needed = !self.pool.slots.has_free() || !self.ledger.retries.is_empty();
+        let retries = |book: &Book| !book.retries.is_empty();
+        let needed = !self.pool.slots.has_free() || self.ledger.books.iter().any(retries);
         if quiet || needed || now - at > OPENING_PATIENCE_NS {
             self.open(now);
             self.watch.tick();
@@ -132,14 +138,15 @@ impl Engine<'_> {
     }
 
     pub(super) fn open(&mut self, now: u64) {
-        if let Err(kind) = self.pool.open(now, now + self.timeout_ns) {
-            self.ledger.errors.add(kind);
+        if let Err((arm, kind)) = self.pool.open(now, now + self.timeout_ns) {
+            self.ledger.books[arm].errors.add(kind);
         }
     }
 
     pub(super) fn expire_connecting(&mut self, now: u64) {
-        for _ in 0..self.pool.expire_connecting(now) {
-            self.ledger.errors.add(Kind::ConnectTimeout);
-        }
+        let books = &mut self.ledger.books;
+        self.pool.expire_connecting(now, |arm| {
+            books[arm].errors.add(Kind::ConnectTimeout);
+        });
     }
 }

@@ -1,5 +1,13 @@
 //! Counts of a window.
 
+use std::collections::VecDeque;
+
+use hdrhistogram::Histogram;
+
+use crate::errors::Errors;
+use crate::histogram;
+use crate::tls::Tally;
+
 /// Counts of a window's measured part.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
@@ -28,5 +36,59 @@ impl std::ops::AddAssign for Counts {
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
         self.in_time += other.in_time;
+    }
+}
+
+/// What one thread, or all of them, counted of one instance.
+#[derive(Debug)]
+pub struct Book {
+    /// Counts.
+    pub counts: Counts,
+    /// Errors by kind.
+    pub errors: Errors,
+    /// Time from dispatch to write, of the requests that a shared connection could not write at
+    /// once.
+    pub blocked: Histogram<u64>,
+    /// Successful handshakes: before the measured part, and since its start.
+    pub handshakes: [Histogram<u64>; 2],
+    /// Negotiated encryption.
+    pub tls: Tally,
+    /// Requests lost with a closing connection, to be sent again on a new one: a server that closes
+    /// one idle connection may be about to close the others.
+    pub retries: VecDeque<u32>,
+    /// Requests that a server has certainly not processed, to be sent again on any free slot.
+    pub refused: VecDeque<u32>,
+}
+
+impl Book {
+    /// Create an empty book with room for one retry per slot.
+    pub fn new(slots: usize) -> Self {
+        Self {
+            counts: Counts::default(),
+            errors: Errors::new(),
+            blocked: histogram::new(),
+            handshakes: [histogram::new(), histogram::new()],
+            tls: Tally::new(),
+            retries: VecDeque::with_capacity(slots + 1),
+            refused: VecDeque::new(),
+        }
+    }
+
+    /// Add the counts of another thread.
+    pub fn merge(&mut self, other: &Self) {
+        self.counts += other.counts;
+        self.errors.merge(&other.errors);
+        // All histograms have the same bounds, so this cannot fail.
+        let _ = self.blocked.add(&other.blocked);
+        for (all, its) in self.handshakes.iter_mut().zip(&other.handshakes) {
+            let _ = all.add(its);
+        }
+        self.tls.merge(&other.tls);
+    }
+
+    /// Return whether requests wait to be sent again.
+    #[inline]
+    pub fn waits(&self) -> bool {
+        !self.retries.is_empty() || !self.refused.is_empty()
     }
 }

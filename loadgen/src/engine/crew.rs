@@ -4,22 +4,18 @@ use std::io;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use hdrhistogram::Histogram;
-
-use super::counts::Counts;
+use super::counts::Book;
 use super::event_loop::{EVENTS, Engine};
 use super::ledger::Agenda;
-use crate::errors::Errors;
-use crate::histogram;
 use crate::live::Live;
 use crate::plan::{Spin, Window};
 use crate::pool::Pool;
 use crate::quic;
 use crate::record::{Outcome, Sample};
+use crate::resources::CpuTime;
 use crate::schedule::Schedule;
 use crate::stalls::Spans;
 use crate::sys;
-use crate::tls::Tally;
 
 /// Time from the end of the preparations to the warm-up; threads take a while to wake up.
 const LEAD_NS: u64 = 50_000;
@@ -29,15 +25,26 @@ const LEAD_OF_THREADS_NS: u64 = 2_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 
+/// The measurements of one instance in a window.
+#[derive(Debug)]
+pub struct Arm {
+    /// Requests intended in the measured part, in the order of their intended instants.
+    pub samples: Vec<Sample>,
+    /// Counts, errors and handshakes.
+    pub book: Book,
+    /// CPU time of the server's processes in the measured part.
+    pub server_cpu_s: Option<f64>,
+    /// The part of it within the instance's own slices; `None` without slices.
+    pub turn_cpu_s: Option<f64>,
+}
+
 /// The measurements of one window.
 #[derive(Debug)]
 pub struct Raw {
-    /// Requests intended in the measured part, in the order of their intended instants.
-    pub samples: Vec<Sample>,
-    /// Counts.
-    pub counts: Counts,
-    /// Errors by kind.
-    pub errors: Errors,
+    /// The instance, or those that were measured in turn.
+    pub arms: Vec<Arm>,
+    /// The instants at which the turn passed from one instance to another.
+    pub borders: Vec<u64>,
     /// Start of the measured part on the monotonic clock.
     pub start: u64,
     /// End of the measured part on the monotonic clock.
@@ -50,32 +57,21 @@ pub struct Raw {
     pub stalls: Vec<Spans>,
     /// CPU time of the generator's threads in the measured part.
     pub generator_cpu_ns: u64,
-    /// CPU time of the server's processes in the measured part.
-    pub server_cpu_s: Option<f64>,
     /// Share of the measured part in which the busiest loop had work.
     pub busy_share: f64,
-    /// Time from dispatch to write, of the requests that a shared connection could not write at
-    /// once.
-    pub blocked: Histogram<u64>,
-    /// Successful handshakes: before the measured part, and since its start.
-    pub handshakes: [Histogram<u64>; 2],
-    /// Negotiated encryption.
-    pub tls: Tally,
     /// Counts of UDP and of QUIC's paths, from the preparations to the drain.
     pub path: quic::Path,
 }
 
 /// The measurements of one thread.
 struct Part {
-    counts: Counts,
-    errors: Errors,
+    books: Vec<Book>,
     stalls: Spans,
     cpu_ns: u64,
-    server_cpu_s: Option<f64>,
+    /// CPU time of each instance, and in its turns; of the first thread only.
+    server_cpu_s: Vec<Option<f64>>,
+    in_turn_ns: Vec<u64>,
     busy_share: f64,
-    blocked: Histogram<u64>,
-    handshakes: [Histogram<u64>; 2],
-    tls: Tally,
     path: quic::Path,
     /// When it gave up its open requests.
     ended: u64,
@@ -88,8 +84,8 @@ pub struct Settings<'a> {
     pub spin: Spin,
     /// A longer gap between clock readings is a stall.
     pub gap_ns: u64,
-    /// Process ids of the server.
-    pub pids: &'a [i32],
+    /// Process ids of each instance.
+    pub pids: &'a [&'a [i32]],
     /// The CPU of each thread; empty if they are not pinned.
     pub cpus: &'a [usize],
     /// Figures for a progress line. With them, an interrupted window is kept up to the
@@ -122,7 +118,8 @@ pub fn run(
     let part = |place: usize, pool: &mut Pool| {
         let connections = share(window.connections, threads, place);
         // One thread is enough to read the CPU time of the server.
-        let pids = if place == 0 { pids } else { &[] };
+        let none = vec![&[] as &[i32]; pids.len()];
+        let pids = if place == 0 { pids } else { &none };
         let engine = Engine::new(window, &agenda, connections, spin, gap_ns, pids, pool);
         work(engine, window, connections, &ready)
     };
@@ -153,7 +150,7 @@ pub fn run(
             None => return Ok(Err(Interrupted)),
         }
     }
-    Ok(Ok(merge(&agenda, whole)))
+    Ok(Ok(merge(&agenda, settings.pids.len(), whole)))
 }
 
 /// Return the share of one thread, of `n` things for all.
@@ -196,53 +193,52 @@ fn work(
     }
     engine.ledger.close(ended);
     Ok(Some(Part {
-        counts: engine.ledger.counts,
-        errors: engine.ledger.errors,
+        books: engine.ledger.books,
         stalls: engine.watch.spans,
         cpu_ns: engine.thread_cpu,
-        server_cpu_s: engine.cpu.seconds(),
+        server_cpu_s: engine.cpu.iter().map(CpuTime::seconds).collect(),
+        in_turn_ns: engine.in_turn,
         busy_share: engine.busy_share.max(0.0),
-        blocked: engine.ledger.blocked,
-        handshakes: engine.ledger.handshakes,
-        tls: engine.ledger.tls,
         path: engine.pool.take_path(),
         ended,
     }))
 }
 
-fn merge(agenda: &Agenda, parts: Vec<Part>) -> Raw {
+fn merge(agenda: &Agenda, arms: usize, parts: Vec<Part>) -> Raw {
     let ended = parts.iter().map(|part| part.ended).max().unwrap_or(0);
-    let start = agenda.start();
+    let (start, end) = (agenda.start(), agenda.end());
+    let first = parts.first();
+    let samples = agenda.samples(arms, ended).into_iter().enumerate();
+    let arms: Vec<Arm> = samples
+        .map(|(arm, samples)| {
+            let mut book = Book::new(0);
+            parts.iter().for_each(|part| book.merge(&part.books[arm]));
+            let server_cpu_s = first.and_then(|part| part.server_cpu_s[arm]);
+            let in_turn_s = || first.map(|part| part.in_turn_ns[arm] as f64 / 1e9);
+            Arm {
+                samples,
+                book,
+                server_cpu_s,
+                turn_cpu_s: server_cpu_s.and_then(|_| in_turn_s()).filter(|_| arms > 1),
+            }
+        })
+        .collect();
     let mut raw = Raw {
-        samples: agenda.samples(ended),
-        counts: Counts::default(),
-        errors: Errors::new(),
+        arms,
+        borders: agenda.borders(),
         start,
-        end: agenda.end(),
+        end,
         interrupted: agenda.was_cut_short(),
         started_unix_ns: sys::unix_ns() - (sys::now_ns() - start),
         stalls: Vec::with_capacity(parts.len()),
         generator_cpu_ns: 0,
-        server_cpu_s: None,
         busy_share: 0.0,
-        blocked: histogram::new(),
-        handshakes: [histogram::new(), histogram::new()],
-        tls: Tally::new(),
         path: quic::Path::default(),
     };
     for part in parts {
-        raw.counts += part.counts;
-        raw.errors.merge(&part.errors);
         raw.stalls.push(part.stalls);
         raw.generator_cpu_ns += part.cpu_ns;
-        raw.server_cpu_s = raw.server_cpu_s.or(part.server_cpu_s);
         raw.busy_share = raw.busy_share.max(part.busy_share);
-        // All histograms have the same bounds, so this cannot fail.
-        let _ = raw.blocked.add(part.blocked);
-        for (all, its) in raw.handshakes.iter_mut().zip(part.handshakes) {
-            let _ = all.add(its);
-        }
-        raw.tls.merge(&part.tls);
         raw.path.add(&part.path);
     }
     raw

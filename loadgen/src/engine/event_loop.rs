@@ -59,7 +59,13 @@ pub struct Engine<'a> {
     pub watch: Watch,
     pub spin: Spin,
     pub buffer: Box<[u8]>,
-    pub cpu: CpuTime,
+    /// CPU time of each instance's processes.
+    pub cpu: Vec<CpuTime>,
+    /// CPU time that each instance used while it was its turn.
+    pub in_turn: Vec<u64>,
+    /// The instance at turn, the CPU time of its processes when its turn began, and when it ends.
+    turn_of: (usize, Option<u64>),
+    turn_ends: u64,
     pub thread_cpu: u64,
     /// Time spent in turns without work, and the end of the last turn.
     pub idle_ns: u64,
@@ -93,17 +99,21 @@ impl<'a> Engine<'a> {
         connections: usize,
         spin: Spin,
         gap_ns: u64,
-        pids: &[i32],
+        pids: &[&[i32]],
         pool: &'a mut Pool,
     ) -> Self {
+        let arms = pool.targets.len();
         let mut buffer = vec![0; pool.buffer_bytes()].into_boxed_slice();
         pool.resize(connections, window.streams, &mut buffer);
         Self {
-            ledger: Ledger::new(agenda, connections * window.streams as usize),
+            ledger: Ledger::new(agenda, arms, connections * window.streams as usize),
             watch: Watch::new(gap_ns),
             spin,
             buffer,
-            cpu: CpuTime::of(pids),
+            cpu: pids.iter().map(|pids| CpuTime::of(pids)).collect(),
+            in_turn: vec![0; pids.len()],
+            turn_of: (0, None),
+            turn_ends: u64::MAX,
             thread_cpu: 0,
             idle_ns: 0,
             idle_from: 0,
@@ -162,6 +172,9 @@ impl<'a> Engine<'a> {
             }
             now = self.cross(now);
         }
+        if now >= self.turn_ends {
+            self.pass_turn(now);
+        }
         if self.phase == Phase::Drain && self.settled() {
             return Ok(false);
         }
@@ -199,7 +212,9 @@ impl<'a> Engine<'a> {
     #[cold]
     fn cross(&mut self, now: u64) -> u64 {
         if self.phase == Phase::Measure {
-            self.cpu.end();
+            self.end_turn();
+            self.turn_ends = u64::MAX;
+            self.cpu.iter_mut().for_each(CpuTime::end);
             self.thread_cpu = sys::thread_cpu_ns() - self.thread_cpu;
             let agenda = self.ledger.agenda;
             self.busy_share = 1.0 - self.idle_ns as f64 / (now - agenda.start()) as f64;
@@ -208,11 +223,34 @@ impl<'a> Engine<'a> {
         } else {
             self.idle_ns = 0;
             self.phase = Phase::Measure;
-            self.cpu.start();
+            self.cpu.iter_mut().for_each(CpuTime::start);
             self.thread_cpu = sys::thread_cpu_ns();
+            if self.cpu.len() > 1 {
+                self.pass_turn(now);
+            }
         }
         self.ledger.measuring = self.phase == Phase::Measure;
         self.watch.tick()
+    }
+
+    /// Pass the turn to the instance whose slice this is.
+    #[cold]
+    fn pass_turn(&mut self, now: u64) {
+        self.end_turn();
+        let agenda = self.ledger.agenda;
+        let arm = agenda.arm_at(now);
+        self.turn_of = (arm, self.cpu[arm].now_ns());
+        self.turn_ends = agenda.turn_ends(now);
+    }
+
+    /// Add the CPU time of the turn that ends.
+    fn end_turn(&mut self) {
+        let (arm, before) = self.turn_of;
+        if let Some(before) = before
+            && let Some(after) = self.cpu[arm].now_ns()
+        {
+            self.in_turn[arm] += after.saturating_sub(before);
+        }
     }
 
     /// Handle a signal to stop; return whether the window continues until the open requests are
@@ -229,7 +267,7 @@ impl<'a> Engine<'a> {
     fn settled(&self) -> bool {
         let agenda = self.ledger.agenda;
         let sent = agenda.closed_loop || agenda.exhausted();
-        let waiting = !self.ledger.retries.is_empty() || !self.ledger.refused.is_empty();
+        let waiting = self.ledger.waits();
         sent && !waiting && self.pool.slots.busy() == 0
     }
 
@@ -237,25 +275,32 @@ impl<'a> Engine<'a> {
     #[inline]
     pub fn dispatch(&mut self, mut now: u64) -> u64 {
         let agenda = self.ledger.agenda;
-        if !self.ledger.refused.is_empty() {
-            now = self.dispatch_again(now);
+        for arm in 0..self.ledger.books.len() {
+            if !self.ledger.books[arm].refused.is_empty() {
+                now = self.dispatch_again(arm, now);
+            }
         }
-        while self.due() <= now
-            && let Some(slot) = self.pool.slots.choose(agenda.pick())
-            && let Some(index) = agenda.claim(now)
-        {
-            self.send(slot, index, false, now);
-            now = self.watch.tick();
+        while self.due() <= now {
+            let next = agenda.next(now);
+            let Some(slot) = self.pool.slots.choose(next.pick, next.arm) else {
+                break;
+            };
+            // Otherwise another thread has claimed it.
+            if let Some(index) = agenda.claim(next, now) {
+                self.send(slot, index, false, now);
+                now = self.watch.tick();
+            }
         }
         now
     }
 
     /// Write requests that a server refused before those that are newly due.
     #[cold]
-    fn dispatch_again(&mut self, mut now: u64) -> u64 {
-        while !self.ledger.refused.is_empty()
-            && let Some(slot) = self.pool.slots.choose(self.ledger.agenda.pick())
-            && let Some(index) = self.ledger.refused.pop_front()
+    fn dispatch_again(&mut self, arm: usize, mut now: u64) -> u64 {
+        while !self.ledger.books[arm].refused.is_empty()
+            && let pick = self.ledger.agenda.next(now).pick
+            && let Some(slot) = self.pool.slots.choose(pick, arm)
+            && let Some(index) = self.ledger.books[arm].refused.pop_front()
         {
             self.send(slot, index, true, now);
             now = self.watch.tick();
@@ -369,7 +414,7 @@ impl<'a> Engine<'a> {
         if !self.pending_reads.is_empty() {
             return (Wait::Poll, now);
         }
-        let mut until = self.edge().min(self.pool.alarms.next());
+        let mut until = self.edge().min(self.pool.alarms.next()).min(self.turn_ends);
         if self.pool.slots.has_free() {
             until = until.min(self.due().saturating_sub(margin));
         }

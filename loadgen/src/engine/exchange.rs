@@ -26,6 +26,8 @@ const HASH_EVERY: u32 = 64;
 
 /// A sink that passes one connection's events to its slots and the ledger.
 struct Answers<'e, 'a> {
+    /// The connection's instance.
+    arm: usize,
     /// The connection's first slot.
     first: u32,
     slots: &'e mut Slots,
@@ -98,7 +100,8 @@ impl Sink for Answers<'_, '_> {
             // The event is older than the request: it belongs to the response before.
             self.stamp = self.watch.tick();
         }
-        self.ledger.complete(exchange.index, wrong, self.stamp);
+        self.ledger
+            .complete(self.arm, exchange.index, wrong, self.stamp);
         self.usage.served += 1;
         self.usage.failures = 0;
     }
@@ -112,9 +115,9 @@ impl Sink for Answers<'_, '_> {
             let late = kind == Kind::H3Reset(crate::http3::code::REQUEST_REJECTED);
             let gentle = kind == Kind::GoAway(0) || (late && self.usage.closing);
             if again && (!exchange.retried || gentle) {
-                self.ledger.refuse(exchange.index);
+                self.ledger.refuse(self.arm, exchange.index);
             } else {
-                self.ledger.fail(exchange.index, kind, self.stamp);
+                self.ledger.fail(self.arm, exchange.index, kind, self.stamp);
             }
         }
     }
@@ -135,7 +138,7 @@ impl Sink for Answers<'_, '_> {
 
     #[inline]
     fn sent(&mut self, bytes: usize) {
-        self.ledger.sent(bytes);
+        self.ledger.sent(self.arm, bytes);
     }
 
     #[cold]
@@ -144,7 +147,7 @@ impl Sink for Answers<'_, '_> {
         if self.slots.is_busy(slot) {
             let exchange = &mut self.slots.at(slot).exchange;
             exchange.written = at;
-            self.ledger.unblock(exchange);
+            self.ledger.unblock(self.arm, exchange);
         }
     }
 }
@@ -153,15 +156,17 @@ impl Sink for Answers<'_, '_> {
 macro_rules! with_answers {
     ($engine:ident, $i:ident, $stamp:expr, |$connection:ident, $answers:ident| $body:expr) => {{
         let pool: &mut Pool = $engine.pool;
+        let arm = pool.arm_of($i);
         let Connection { carrier, usage, .. } = &mut pool.connections[$i as usize];
         match carrier {
             None => None,
             Some($connection) => {
                 let mut $answers = Answers {
+                    arm,
                     first: $i * pool.streams,
                     slots: &mut pool.slots,
                     usage,
-                    requests: &pool.requests,
+                    requests: &pool.targets[arm].requests,
                     ledger: &mut $engine.ledger,
                     watch: &mut $engine.watch,
                     stamp: $stamp,
@@ -177,7 +182,9 @@ impl Engine<'_> {
     #[inline]
     pub(super) fn send(&mut self, slot: u32, index: u32, retried: bool, now: u64) {
         let kind = self.ledger.agenda.request(index);
-        let asked = &self.pool.requests[usize::from(kind)];
+        let i = slot / self.pool.streams;
+        let target = &self.pool.targets[self.pool.arm_of(i)];
+        let asked = &target.requests[usize::from(kind)];
         let drawn = asked.check_all || index < HASH_FIRST || index.is_multiple_of(HASH_EVERY);
         let hashed = asked.sha256.is_some() && drawn;
         let exchange = Exchange {
@@ -192,7 +199,6 @@ impl Engine<'_> {
         self.ledger.write(index, now);
         self.pool.take(slot);
         self.pool.slots.occupy(slot, exchange);
-        let i = slot / self.pool.streams;
         let stream = slot - i * self.pool.streams;
         let sent = with_answers!(self, i, now, |carrier, answers| {
             let request = &answers.requests[usize::from(kind)];
@@ -239,7 +245,7 @@ impl Engine<'_> {
             });
             let more = match received {
                 Some(Ok(Received::Bytes { count, more })) => {
-                    self.ledger.received(count);
+                    self.ledger.received(self.pool.arm_of(i), count);
                     let running = self.pool.connections[i as usize].usage.running;
                     self.small_answers &= running == 0 && count < SMALL;
                     more || closing
@@ -327,6 +333,7 @@ impl Engine<'_> {
     /// Fail or retry all requests of a connection.
     fn lose_all(&mut self, i: u32, kind: Kind, now: u64) {
         let served = self.pool.connections[i as usize].usage.served;
+        let arm = self.pool.arm_of(i);
         for slot in self.pool.slots_of(i) {
             if !self.pool.slots.is_busy(slot) {
                 continue;
@@ -343,9 +350,9 @@ impl Engine<'_> {
                 && !exchange.retried
                 && served > 0;
             if raced {
-                self.ledger.retry(exchange.index);
+                self.ledger.retry(arm, exchange.index);
             } else {
-                self.ledger.fail(exchange.index, kind, now);
+                self.ledger.fail(arm, exchange.index, kind, now);
             }
         }
     }

@@ -1,21 +1,18 @@
 //! The books of a window: requests are claimed here, and their outcomes recorded.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use hdrhistogram::Histogram;
-
-use super::counts::Counts;
-use crate::errors::{Errors, Kind};
-use crate::histogram;
+use super::counts::Book;
+use crate::errors::Kind;
 use crate::live::{Gauge, Live};
 use crate::plan::{Mode, Window};
 use crate::record::{Outcome, Record, Sample};
 use crate::schedule::Schedule;
+use crate::slices::Turns;
 use crate::slots::Exchange;
-use crate::tls::Tally;
+use crate::sys::Column;
 
 /// Requests per second for which a closed loop allocates its record: more than one core can send.
 /// It has no schedule to take the number from.
@@ -31,6 +28,10 @@ pub struct Agenda {
     pub closed_loop: bool,
     schedule: Schedule,
     record: Record,
+    /// The instances in turn.
+    turns: Turns,
+    /// The instance of each request of a closed loop over several.
+    arms: Option<Column<AtomicU8>>,
     /// Requests are sent at multiples of this after `origin`, all those that are due by then
     /// together.
     every_ns: Option<u64>,
@@ -46,6 +47,17 @@ pub struct Agenda {
     limit: AtomicU64,
     /// Figures for a progress line.
     live: Option<Arc<Live>>,
+}
+
+/// A request that may be claimed.
+#[derive(Clone, Copy, Debug)]
+pub struct Next {
+    /// Its index in the record.
+    pub index: usize,
+    /// The random number that chooses its slot.
+    pub pick: u32,
+    /// The instance that it is for.
+    pub arm: usize,
 }
 
 impl Agenda {
@@ -64,10 +76,18 @@ impl Agenda {
         } else {
             Record::new(schedule.intended_ns.len(), true)?
         };
+        let turns = window.turns();
+        let arms = if closed_loop && window.arms().len() > 1 {
+            Some(Column::new(record.capacity(), false)?)
+        } else {
+            None
+        };
         Ok(Self {
             closed_loop,
             schedule,
             record,
+            turns,
+            arms,
             every_ns,
             next: AtomicUsize::new(0),
             origin: AtomicU64::new(u64::MAX),
@@ -139,34 +159,68 @@ impl Agenda {
         }
     }
 
-    /// Claim the next request, if it is due.
+    /// Return the instance at turn at an instant of the monotonic clock.
+    pub fn arm_at(&self, now: u64) -> usize {
+        let origin = self.origin.load(Relaxed);
+        self.turns.arm_at(now.saturating_sub(origin))
+    }
+
+    /// Return the instants at which the turn passes from one instance to another.
+    pub fn borders(&self) -> Vec<u64> {
+        let origin = self.origin.load(Relaxed);
+        let borders = self.turns.borders().into_iter();
+        borders.map(|at| origin + at).collect()
+    }
+
+    /// Return when the turn of that instance ends.
+    pub fn turn_ends(&self, now: u64) -> u64 {
+        let origin = self.origin.load(Relaxed);
+        origin.saturating_add(self.turns.end_of(now.saturating_sub(origin)))
+    }
+
+    /// Return the next request, for which a slot is to be chosen before it is claimed.
     #[inline]
-    pub fn claim(&self, now: u64) -> Option<u32> {
-        loop {
-            let next = self.next.load(Relaxed);
-            if self.due() > now {
-                return None;
-            }
-            if next >= self.record.capacity() {
-                return None;
-            }
-            let claimed = self
-                .next
-                .compare_exchange_weak(next, next + 1, Relaxed, Relaxed);
-            if claimed.is_ok() {
-                if self.closed_loop && next + 1 == self.record.capacity() {
-                    // The record is full: the window ends here.
-                    self.end.fetch_min(now.max(self.start() + 1), Relaxed);
-                }
-                return Some(next as u32);
-            }
+    pub fn next(&self, now: u64) -> Next {
+        let index = self.next.load(Relaxed);
+        let since_origin = match self.schedule.intended_ns.get(index) {
+            Some(ns) => *ns,
+            None => now.saturating_sub(self.origin.load(Relaxed)),
+        };
+        Next {
+            index,
+            pick: self.schedule.pick(index),
+            arm: self.turns.arm_at(since_origin),
         }
     }
 
-    /// Return the random number that chooses the next request's slot.
+    /// Claim a request, unless it is not due, or another thread has claimed it.
     #[inline]
-    pub fn pick(&self) -> u32 {
-        self.schedule.pick(self.next.load(Relaxed))
+    pub fn claim(&self, next: Next, now: u64) -> Option<u32> {
+        let index = next.index;
+        if self.due() > now || index >= self.record.capacity() {
+            return None;
+        }
+        let claimed = self
+            .next
+            .compare_exchange(index, index + 1, Relaxed, Relaxed);
+        claimed.ok()?;
+        if let Some(arms) = &self.arms {
+            arms[index].store(next.arm as u8, Relaxed);
+        }
+        if self.closed_loop && index + 1 == self.record.capacity() {
+            // The record is full: the window ends here.
+            self.end.fetch_min(now.max(self.start() + 1), Relaxed);
+        }
+        Some(index as u32)
+    }
+
+    /// Return the instance of a claimed request.
+    fn arm(&self, index: usize) -> usize {
+        match (&self.arms, self.schedule.intended_ns.get(index)) {
+            (Some(arms), _) => usize::from(arms[index].load(Relaxed)),
+            (None, Some(ns)) => self.turns.arm_at(*ns),
+            (None, None) => 0,
+        }
     }
 
     /// Return the index of a request in the plan.
@@ -190,27 +244,37 @@ impl Agenda {
         }
     }
 
-    /// Return the requests intended in the measured part, in the order of their intended instants;
-    /// those never written were given up at `now`.
-    pub fn samples(&self, now: u64) -> Vec<Sample> {
+    /// Return each instance's requests intended in the measured part, in the order of their
+    /// intended instants; those never written were given up at `now`.
+    pub fn samples(&self, arms: usize, now: u64) -> Vec<Vec<Sample>> {
         let origin = self.origin.load(Relaxed);
         let sample = |index: usize| {
             let intended = self.schedule.intended_ns.get(index);
             self.record
                 .sample(index, intended.map(|ns| origin + ns), now)
         };
+        let mut samples = vec![Vec::new(); arms];
         if !self.closed_loop {
-            let measured = self.schedule.first_measured..self.record.capacity();
             let limit = self.limit.load(Relaxed);
-            let samples = measured.map(sample);
-            return samples.take_while(|s| s.intended < limit).collect();
+            for index in self.schedule.first_measured..self.record.capacity() {
+                let sample = sample(index);
+                if sample.intended >= limit {
+                    break;
+                }
+                samples[self.arm(index)].push(sample);
+            }
+            return samples;
         }
         let measured = self.start()..self.end();
-        let mut samples: Vec<Sample> = (0..self.next.load(Relaxed))
-            .map(sample)
-            .filter(|sample| measured.contains(&sample.intended))
-            .collect();
-        samples.sort_by_key(|sample| sample.intended);
+        for index in 0..self.next.load(Relaxed) {
+            let sample = sample(index);
+            if measured.contains(&sample.intended) {
+                samples[self.arm(index)].push(sample);
+            }
+        }
+        for samples in &mut samples {
+            samples.sort_by_key(|sample| sample.intended);
+        }
         samples
     }
 }
@@ -220,39 +284,19 @@ impl Agenda {
 pub struct Ledger<'a> {
     /// State that all threads share.
     pub agenda: &'a Agenda,
-    /// Counts.
-    pub counts: Counts,
-    /// Errors by kind.
-    pub errors: Errors,
-    /// Requests lost with a closing connection, to be sent again on a new one: a server that closes
-    /// one idle connection may be about to close the others.
-    pub retries: VecDeque<u32>,
-    /// Requests that a server has certainly not processed, to be sent again on any free slot.
-    pub refused: VecDeque<u32>,
-    /// Time from dispatch to write, of the requests that a shared connection could not write at
-    /// once.
-    pub blocked: Histogram<u64>,
-    /// Successful handshakes: before the measured part, and since its start.
-    pub handshakes: [Histogram<u64>; 2],
-    /// Negotiated encryption.
-    pub tls: Tally,
+    /// A book for each instance.
+    pub books: Vec<Book>,
     /// Whether the measured part is running.
     pub measuring: bool,
     gauge: Option<&'a Gauge>,
 }
 
 impl<'a> Ledger<'a> {
-    /// Create an empty ledger with room for one retry per slot.
-    pub fn new(agenda: &'a Agenda, slots: usize) -> Self {
+    /// Create an empty ledger with room for one retry per slot of each instance.
+    pub fn new(agenda: &'a Agenda, arms: usize, slots: usize) -> Self {
         Self {
             agenda,
-            counts: Counts::default(),
-            errors: Errors::new(),
-            retries: VecDeque::with_capacity(slots + 1),
-            refused: VecDeque::new(),
-            blocked: histogram::new(),
-            handshakes: [histogram::new(), histogram::new()],
-            tls: Tally::new(),
+            books: (0..arms).map(|_| Book::new(slots)).collect(),
             measuring: false,
             gauge: agenda.live.as_ref().and_then(|live| live.gauge()),
         }
@@ -284,23 +328,23 @@ impl<'a> Ledger<'a> {
 
     /// Record that a request is written that had to wait for others on its connection.
     #[cold]
-    pub fn unblock(&mut self, exchange: &Exchange) {
+    pub fn unblock(&mut self, arm: usize, exchange: &Exchange) {
         self.write(exchange.index, exchange.written);
         if self.measured(exchange.index) {
             let waited = exchange.written - exchange.dispatched;
-            self.blocked.saturating_record(waited);
+            self.books[arm].blocked.saturating_record(waited);
         }
     }
 
     /// Record an answer, with what is wrong with it, if anything.
     #[inline]
-    pub fn complete(&mut self, index: u32, wrong: Option<Kind>, stamp: u64) {
+    pub fn complete(&mut self, arm: usize, index: u32, wrong: Option<Kind>, stamp: u64) {
         match wrong {
             None => {
                 let record = &self.agenda.record;
                 record.finish(index as usize, stamp, Outcome::Ok);
                 if self.measuring && stamp < self.agenda.end() {
-                    self.counts.in_time += 1;
+                    self.books[arm].counts.in_time += 1;
                 }
                 if let Some(gauge) = self.gauge
                     && self.measured(index)
@@ -308,17 +352,17 @@ impl<'a> Ledger<'a> {
                     gauge.good(stamp.saturating_sub(self.agenda.intended(index)));
                 }
             }
-            Some(kind) => self.fail(index, kind, stamp),
+            Some(kind) => self.fail(arm, index, kind, stamp),
         }
     }
 
     /// Record that a request failed.
     #[cold]
-    pub fn fail(&mut self, index: u32, kind: Kind, now: u64) {
+    pub fn fail(&mut self, arm: usize, index: u32, kind: Kind, now: u64) {
         let record = &self.agenda.record;
         record.finish(index as usize, now, Outcome::Error);
         if self.measured(index) {
-            self.errors.add(kind);
+            self.books[arm].errors.add(kind);
             self.show_bad();
         }
     }
@@ -341,28 +385,37 @@ impl<'a> Ledger<'a> {
 
     /// Queue a request that was lost with its connection to be sent again.
     #[cold]
-    pub fn retry(&mut self, index: u32) {
-        self.retries.push_back(index);
-        self.count_retry(index);
+    pub fn retry(&mut self, arm: usize, index: u32) {
+        self.books[arm].retries.push_back(index);
+        self.count_retry(arm, index);
     }
 
     /// Queue a request that the server refused to be sent again.
     #[cold]
-    pub fn refuse(&mut self, index: u32) {
-        self.refused.push_back(index);
-        self.count_retry(index);
+    pub fn refuse(&mut self, arm: usize, index: u32) {
+        self.books[arm].refused.push_back(index);
+        self.count_retry(arm, index);
     }
 
-    fn count_retry(&mut self, index: u32) {
+    fn count_retry(&mut self, arm: usize, index: u32) {
         if self.measured(index) {
-            self.counts.retries += 1;
+            self.books[arm].counts.retries += 1;
         }
+    }
+
+    /// Return whether requests wait to be sent again.
+    #[inline]
+    pub fn waits(&self) -> bool {
+        self.books.iter().any(Book::waits)
     }
 
     /// End the window: requests that wait to be sent again count as never sent.
     pub fn close(&mut self, now: u64) {
-        self.retries.append(&mut self.refused);
-        while let Some(index) = self.retries.pop_front() {
+        let books = self.books.iter_mut();
+        let waiting: Vec<u32> = books
+            .flat_map(|book| book.retries.drain(..).chain(book.refused.drain(..)))
+            .collect();
+        for index in waiting {
             if self.agenda.closed_loop {
                 // Its first write is the only record of when it was intended.
                 self.give_up(index, now, Outcome::InFlight);
@@ -374,17 +427,17 @@ impl<'a> Ledger<'a> {
 
     /// Count received bytes.
     #[inline]
-    pub fn received(&mut self, bytes: usize) {
+    pub fn received(&mut self, arm: usize, bytes: usize) {
         if self.measuring {
-            self.counts.bytes_in += bytes as u64;
+            self.books[arm].counts.bytes_in += bytes as u64;
         }
     }
 
     /// Count sent bytes.
     #[inline]
-    pub fn sent(&mut self, bytes: usize) {
+    pub fn sent(&mut self, arm: usize, bytes: usize) {
         if self.measuring {
-            self.counts.bytes_out += bytes as u64;
+            self.books[arm].counts.bytes_out += bytes as u64;
         }
     }
 }

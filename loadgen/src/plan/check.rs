@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::{
-    Mode, Piece, Plan, PlanError, Protocol, Request, Spin, Ticker, Tls, Window, decode_hash,
-    server_name,
+    Mode, Piece, Plan, PlanError, Protocol, Request, Slices, Spin, Ticker, Tls, Window,
+    decode_hash, server_name,
 };
 use crate::fields::{is_field_value, is_token};
 use crate::profile::Profile;
@@ -26,6 +26,11 @@ const MAX_PER_S: f64 = 1e7;
 const MAX_PIECES: usize = 10_000;
 /// The longest window, in seconds.
 const MAX_S: f64 = 86_400.0;
+/// The most instances that share a window in slices.
+const MAX_ARMS: usize = 64;
+/// The shortest and the longest slice, in milliseconds.
+const MIN_SLICE_MS: f64 = 1.0;
+const MAX_SLICE_MS: f64 = 60_000.0;
 /// The longest interval at which requests may be sent together, in microseconds.
 const MAX_EVERY_US: u64 = 100_000;
 
@@ -122,15 +127,21 @@ impl Plan {
                 &window.id,
                 "different from the ids before it",
             )?;
-            let mut instances = self.instances.iter();
-            let instance = instances.find(|instance| instance.id == window.instance);
-            require(
-                instance.is_some(),
-                format_args!("{path}.instance"),
-                &window.instance,
-                "the id of one of the instances",
-            )?;
-            window.check(&path, instance.map_or(Protocol::Http1, |i| i.protocol))?;
+            let known = |id: &str| self.instances.iter().find(|instance| instance.id == id);
+            match &window.slices {
+                Some(slices) => slices.check(window, &path, |id| known(id).is_some())?,
+                None => require(
+                    known(&window.instance).is_some(),
+                    format_args!("{path}.instance"),
+                    &window.instance,
+                    "the id of one of the instances",
+                )?,
+            }
+            let arms = window.arms();
+            let protocols = arms.iter().filter_map(|id| Some(known(id)?.protocol));
+            for protocol in protocols {
+                window.check(&path, protocol)?;
+            }
         }
         Ok(())
     }
@@ -237,6 +248,54 @@ impl Tls {
             format_args!("{path}.tls.server_name"),
             name,
             "a host name or an IP address, without a port",
+        )
+    }
+}
+
+impl Slices {
+    fn check(
+        &self,
+        window: &Window,
+        path: &str,
+        known: impl Fn(&str) -> bool,
+    ) -> Result<(), PlanError> {
+        require(
+            window.instance.is_empty(),
+            format_args!("{path}.instance"),
+            &window.instance,
+            "absent with slices",
+        )?;
+        require(
+            (2..=MAX_ARMS).contains(&self.instances.len()),
+            format_args!("{path}.slices.instances"),
+            self.instances.len(),
+            "a list of 2 to 64 ids",
+        )?;
+        for (i, id) in self.instances.iter().enumerate() {
+            require(
+                known(id) && !self.instances[..i].contains(id),
+                format_args!("{path}.slices.instances[{i}]"),
+                id,
+                "the id of one of the instances, different from those before it",
+            )?;
+        }
+        require(
+            (MIN_SLICE_MS..=MAX_SLICE_MS).contains(&self.length_ms),
+            format_args!("{path}.slices.length_ms"),
+            self.length_ms,
+            "1 to 60000",
+        )?;
+        require(
+            window.rates.is_none() && window.instants_file.is_none(),
+            format_args!("{path}.slices"),
+            "an object",
+            "absent with rates and instants_file",
+        )?;
+        require(
+            window.duration_ns() > 0,
+            format_args!("{path}.duration_s"),
+            window.duration_s,
+            "long enough for one slice of each instance",
         )
     }
 }

@@ -165,7 +165,7 @@ pub fn measure(plan: &Value) -> Vec<WindowLine> {
     let plan = Plan::parse(&plan.to_string()).unwrap();
     let mut session = Session::new(&plan).unwrap();
     let windows = plan.windows.iter();
-    windows.map(|w| session.measure(w).unwrap()).collect()
+    windows.flat_map(|w| session.measure(w).unwrap()).collect()
 }
 
 /// Measure one window of the plan above.

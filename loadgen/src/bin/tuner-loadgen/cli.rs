@@ -11,7 +11,7 @@ pub use instrument::SelfTestOptions;
 pub use run::RunOptions;
 use values::{Parsed, cpu_list, text, value, version};
 
-const COMMANDS: &str = "run, plan, stalls, ticker, self-test or schema";
+const COMMANDS: &str = "run, compare, plan, stalls, ticker, self-test or schema";
 
 const HELP: &str = "\
 Offer load to an HTTP server, measure latency from the instant at which each request was intended,
@@ -19,14 +19,17 @@ and tell delays of the server from those of this machine.
 
 Usage:
   tuner-loadgen run URL [-t THREADS] [-c CONNECTIONS] [-d TIME] [-R RATE] [--latency] [OPTIONS]
+  tuner-loadgen compare URL URL... [OPTIONS]
   tuner-loadgen plan FILE|- [--control]
   tuner-loadgen stalls --cpus LIST [--duration SECONDS] [--gap US] [--json]
   tuner-loadgen ticker --cpus LIST [--for SECONDS]
   tuner-loadgen self-test [--cpus LIST] [--server-cpus LIST] [--for SECONDS] [--json]
-  tuner-loadgen schema plan|window|self-test|ticker
+  tuner-loadgen schema plan|window|compare|self-test|ticker
 
 run: Measure one server and print a report. The options of wrk2 have the same meaning. See
 `run --help`.
+
+compare: Compare servers under the same load, in slices of milliseconds. See `compare --help`.
 
 plan: Measure the windows of a JSON plan (format: README.md). Print one JSON line for each window
 when it ends, and a last line {\"type\":\"end\",...}. With -, read the plan from the first line of
@@ -46,8 +49,8 @@ ticker: Report stalls line by line, for a reader on another host. See `ticker --
 self-test: Measure the accuracy of this generator on this host: latency floor, pacing, percentiles,
 highest rate, and the smallest difference of p99 that it can detect. See `self-test --help`.
 
-schema: Print the JSON schema of a plan, of a window's line, of the self-test's document, or of the
-ticker's lines.
+schema: Print the JSON schema of a plan, of a window's line, of the documents of compare or self-test,
+or of the ticker's lines.
 
   -h, --help            Print help
   -V, --version         Print the version
@@ -63,16 +66,20 @@ Examples:
   tuner-loadgen self-test
 ";
 
-const SCHEMAS: [(&str, &str); 4] = [
+const SCHEMAS: [(&str, &str); 5] = [
     ("plan", include_str!("../../../schema/plan.schema.json")),
     ("window", include_str!("../../../schema/window.schema.json")),
+    (
+        "compare",
+        include_str!("../../../schema/compare.schema.json"),
+    ),
     (
         "self-test",
         include_str!("../../../schema/self-test.schema.json"),
     ),
     ("ticker", include_str!("../../../schema/ticker.schema.json")),
 ];
-const SCHEMA_NAMES: &str = "plan, window, self-test or ticker";
+const SCHEMA_NAMES: &str = "plan, window, compare, self-test or ticker";
 
 /// The command to run.
 #[derive(Debug)]
@@ -81,6 +88,8 @@ pub enum Command {
     Plan { source: String, control: bool },
     /// Measure one window.
     Run(Box<RunOptions>),
+    /// Compare servers.
+    Compare(Box<RunOptions>),
     /// Watch CPUs.
     Stalls(StallOptions),
     /// Watch CPUs for a reader on another host.
@@ -109,6 +118,9 @@ pub fn parse() -> Result<Command, String> {
         Some(Arg::Value(name)) => match name.to_str() {
             Some("plan") => plan(&mut parser)?,
             Some("run") => command(run::parse(&mut parser)?, |o| Command::Run(Box::new(o))),
+            Some("compare") => command(run::compare::parse(&mut parser)?, |o| {
+                Command::Compare(Box::new(o))
+            }),
             Some("stalls") => stalls(&mut parser)?,
             Some("ticker") => command(instrument::ticker(&mut parser)?, Command::Ticker),
             Some("self-test") => command(instrument::self_test(&mut parser)?, Command::SelfTest),

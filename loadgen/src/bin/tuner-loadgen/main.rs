@@ -1,6 +1,7 @@
 //! The command line: arguments → plan → session → lines.
 
 mod cli;
+mod comparison;
 mod progress;
 mod run_report;
 mod stall_report;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
             }
             Command::SelfTest(options) => self_test(&options),
             Command::Run(options) => run_once(*options),
+            Command::Compare(options) => compare(*options),
             Command::Print(text) => Ok(io::stdout().write_all(text.as_bytes())?),
         });
     match done {
@@ -118,10 +120,13 @@ fn run_once(mut options: RunOptions) -> Result<(), Exit> {
     let progress = shown.then(|| Progress::start(live, plan.cpus.clone()));
     let measured = session.measure_whole(window);
     drop(progress);
-    let (line, raw) = measured?;
+    let (mut lines, raw) = measured?;
+    let Some(line) = lines.pop() else {
+        return Err(Exit::Failed("one run has one server".into()));
+    };
     let own_core = !plan.cpus.is_empty() && plan.spin == Spin::Full;
-    let validity = Validity::of(&line, &raw.samples, raw.start, own_core);
-    let histograms = Histograms::of(&raw.samples);
+    let validity = Validity::of(&line, &raw.arms[0].samples, raw.start, own_core);
+    let histograms = Histograms::of(&raw.arms[0].samples);
     if let Some(file) = &options.hgrm {
         std::fs::write(file, hgrm::text(&histograms.corrected, 6))
             .map_err(|error| Exit::Failed(format!("{}: {error}", file.display())))?;
@@ -148,6 +153,47 @@ fn run_once(mut options: RunOptions) -> Result<(), Exit> {
     }
     if options.strict && !validity.valid {
         return Err(Exit::NotValid);
+    }
+    Ok(())
+}
+
+fn compare(mut options: RunOptions) -> Result<(), Exit> {
+    let plan = options.comparison().map_err(Exit::Bad)?;
+    let mut session = Session::new(&plan).map_err(Exit::Bad)?;
+    let terminal = io::stderr().is_terminal();
+    let mut rounds = Vec::with_capacity(plan.windows.len());
+    let mut interrupted = false;
+    for (number, window) in plan.windows.iter().enumerate() {
+        if terminal && !options.quiet {
+            let left_s =
+                (plan.windows.len() - number) as f64 * (window.warmup_s + window.duration_s);
+            eprint!(
+                "\r\x1b[K  round {} of {}, {left_s:.0} s left",
+                number + 1,
+                plan.windows.len()
+            );
+        }
+        match session.measure(window) {
+            Ok(lines) => rounds.push(lines),
+            Err(Failure::Interrupted) => {
+                interrupted = true;
+                break;
+            }
+            Err(failure) => return Err(failure.into()),
+        }
+    }
+    if terminal && !options.quiet {
+        eprint!("\r\x1b[K");
+    }
+    let found = comparison::Comparison::new(&plan, &options.compared_urls(), &rounds);
+    let text = if options.json {
+        serde_json::to_string(&found).map_err(io::Error::from)? + "\n"
+    } else {
+        found.to_string()
+    };
+    io::stdout().write_all(text.as_bytes())?;
+    if interrupted {
+        return Err(Exit::Interrupted);
     }
     Ok(())
 }

@@ -84,7 +84,7 @@ impl Measured<'_> {
             [us(mean), us(stdev), us(latency.max() as f64)],
             within(latency, mean, stdev),
         )?;
-        let rates = rates(&self.raw.samples, self.raw.start, self.raw.end);
+        let rates = rates(&self.raw.arms[0].samples, self.raw.start, self.raw.end);
         let rates: Vec<f64> = rates
             .iter()
             .map(|rate| rate / self.options.threads() as f64)

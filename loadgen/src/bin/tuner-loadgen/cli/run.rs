@@ -1,5 +1,6 @@
 //! The options of `run`: those of wrk2 with the same meaning, and further ones.
 
+pub mod compare;
 mod plan;
 
 use std::path::{Path, PathBuf};
@@ -90,6 +91,19 @@ Examples:
   tuner-loadgen run http://127.0.0.1:8080/form --body-file form.bin --expect-status 204
 ";
 
+/// Settings of a comparison.
+#[derive(Clone, Debug)]
+struct Compared {
+    /// URLs of the servers after the first.
+    others: Vec<String>,
+    /// Length of a slice, in milliseconds.
+    slice_ms: f64,
+    /// Length of a round, in seconds.
+    round_s: f64,
+    /// Number of outstanding requests above which a busy cycle begins.
+    level: Option<usize>,
+}
+
 /// Options of `run`.
 #[derive(Debug)]
 pub struct RunOptions {
@@ -109,7 +123,8 @@ pub struct RunOptions {
     closed: bool,
     requests_per_connection: Option<u64>,
     arrival: Arrival,
-    seed: u64,
+    /// By default 1, and drawn for a comparison.
+    seed: Option<u64>,
     timeout_s: f64,
     urls: Option<PathBuf>,
     method: Option<String>,
@@ -129,6 +144,8 @@ pub struct RunOptions {
     pub json: bool,
     pub quiet: bool,
     pub strict: bool,
+    /// Settings of a comparison of several servers; `None` for one.
+    compared: Option<Compared>,
 }
 
 impl Default for RunOptions {
@@ -150,7 +167,7 @@ impl Default for RunOptions {
             closed: false,
             requests_per_connection: None,
             arrival: Arrival::Poisson,
-            seed: 1,
+            seed: None,
             timeout_s: 2.0,
             urls: None,
             method: None,
@@ -170,13 +187,22 @@ impl Default for RunOptions {
             json: false,
             quiet: false,
             strict: false,
+            compared: None,
         }
     }
 }
 
 /// Parse the options of `run`.
 pub fn parse(parser: &mut Parser) -> Result<Parsed<RunOptions>, String> {
-    let mut options = RunOptions::default();
+    read(parser, RunOptions::default(), HELP)
+}
+
+/// Parse options, over these defaults.
+fn read(
+    parser: &mut Parser,
+    mut options: RunOptions,
+    help: &str,
+) -> Result<Parsed<RunOptions>, String> {
     while let Some(arg) = parser.next().map_err(text)? {
         let o = &mut options;
         match arg {
@@ -209,7 +235,7 @@ pub fn parse(parser: &mut Parser) -> Result<Parsed<RunOptions>, String> {
             }
             Arg::Long("closed") => o.closed = true,
             Arg::Long("arrival") => o.arrival = arrival(parser)?,
-            Arg::Long("seed") => o.seed = value(parser, "--seed", "a whole number")?,
+            Arg::Long("seed") => o.seed = Some(value(parser, "--seed", "a whole number")?),
             Arg::Short('T') | Arg::Long("timeout") => {
                 o.timeout_s = seconds(parser, "--timeout")?;
             }
@@ -269,9 +295,29 @@ pub fn parse(parser: &mut Parser) -> Result<Parsed<RunOptions>, String> {
             Arg::Short('B') | Arg::Long("batch_latency") => {
                 return Err("-B: there is no pipelining, so there are no batches".into());
             }
-            Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Print(HELP.into())),
+            Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Print(help.into())),
             Arg::Short('v') => return Ok(Parsed::Print(version())),
             Arg::Value(url) if o.url.is_empty() => o.url = url.string().map_err(text)?,
+            Arg::Value(url) if o.compared.is_some() => {
+                let url = url.string().map_err(text)?;
+                o.compared
+                    .iter_mut()
+                    .for_each(|c| c.others.push(url.clone()));
+            }
+            Arg::Long("slice") if o.compared.is_some() => {
+                let slice_s = seconds(parser, "--slice")?;
+                o.compared
+                    .iter_mut()
+                    .for_each(|c| c.slice_ms = slice_s * 1e3);
+            }
+            Arg::Long("round") if o.compared.is_some() => {
+                let round_s = seconds(parser, "--round")?;
+                o.compared.iter_mut().for_each(|c| c.round_s = round_s);
+            }
+            Arg::Long("level") if o.compared.is_some() => {
+                let level = value(parser, "--level", "a whole number")?;
+                o.compared.iter_mut().for_each(|c| c.level = Some(level));
+            }
             other => return Err(text(other.unexpected())),
         }
     }

@@ -18,13 +18,7 @@ impl RunOptions {
     /// Return the plan of these options.
     pub fn plan(&mut self) -> Result<Plan, String> {
         let entries = self.entries()?;
-        let (scheme, host, _) = split_url(&self.url)?;
-        let encrypted = scheme == "https";
-        let (host, address) = (
-            host.to_owned(),
-            resolve(host, if encrypted { 443 } else { 80 })?,
-        );
-        let tls = self.tls(encrypted)?;
+        let instance = self.instance("server", &self.url)?;
         self.choose_cpus()?;
         let plan = Plan {
             version: 1,
@@ -41,17 +35,11 @@ impl RunOptions {
                 .into_iter()
                 .map(|entry| self.request(entry))
                 .collect(),
-            instances: vec![Instance {
-                id: "server".into(),
-                address,
-                host: Some(host),
-                pids: Vec::new(),
-                protocol: self.protocol,
-                tls,
-            }],
+            instances: vec![instance],
             windows: vec![Window {
                 id: "run".into(),
                 instance: "server".into(),
+                slices: None,
                 mode: if self.closed {
                     Mode::Closed
                 } else {
@@ -62,7 +50,7 @@ impl RunOptions {
                 instants_file: self.instants.clone(),
                 instants_unit: InstantsUnit::default(),
                 arrival: self.arrival,
-                seed: self.seed,
+                seed: self.seed.unwrap_or(1),
                 connections: self.connections,
                 streams: self.streams,
                 requests_per_connection: self.requests_per_connection,
@@ -75,8 +63,22 @@ impl RunOptions {
         plan.resolve().map_err(|error| error.to_string())
     }
 
+    /// Return the server of a URL.
+    pub(super) fn instance(&self, id: &str, url: &str) -> Result<Instance, String> {
+        let (scheme, host, _) = split_url(url)?;
+        let encrypted = scheme == "https";
+        Ok(Instance {
+            id: id.into(),
+            address: resolve(host, if encrypted { 443 } else { 80 })?,
+            host: Some(host.to_owned()),
+            pids: Vec::new(),
+            protocol: self.protocol,
+            tls: self.tls(url, encrypted)?,
+        })
+    }
+
     /// Return the TLS settings, if the URL has https.
-    fn tls(&self, encrypted: bool) -> Result<Option<Tls>, String> {
+    fn tls(&self, url: &str, encrypted: bool) -> Result<Option<Tls>, String> {
         let named = [
             ("--ca-file", self.ca_file.is_some()),
             ("--insecure", self.insecure),
@@ -85,8 +87,7 @@ impl RunOptions {
         ];
         if let (false, Some((name, _))) = (encrypted, named.iter().find(|(_, given)| *given)) {
             return Err(format!(
-                "{name} is not allowed with {:?}; the URL must begin with https",
-                self.url
+                "{name} is not allowed with {url:?}; the URL must begin with https"
             ));
         }
         Ok(encrypted.then(|| Tls {
@@ -222,7 +223,7 @@ impl RunOptions {
 }
 
 /// Split a URL into scheme, host (with the port, if given) and path.
-fn split_url(url: &str) -> Result<(&str, &str, &str), String> {
+pub(super) fn split_url(url: &str) -> Result<(&str, &str, &str), String> {
     urls::split(url).ok_or_else(|| {
         format!(
             "{url:?} is not allowed; the URL must have the form http://127.0.0.1:8080/path, or https"
