@@ -38,7 +38,7 @@ class InPlaceServer(OwnServer, Protocol):
 
     @property
     def socket(self) -> Socket:
-        """Where the service is asked."""
+        """Return the socket at which the service is reached."""
         ...
 
 
