@@ -17,6 +17,8 @@ import pytest
 from tests.servers.test_nginx import DEBIAN
 from tuner import cli
 from tuner.app import notes, premises
+from tuner.cli import run
+from tuner.definition import study
 from tuner.hosts import counters
 from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.phases import block
@@ -171,6 +173,8 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> SimulatedHost:
         faults=Faults(),
     )
     quiet(monkeypatch)
+    for module in (study, run):
+        monkeypatch.setattr(module, "draw_seed", lambda: 1)
     monkeypatch.setattr(premises, "NativeGenerator", lambda *_: SimulatedGenerator(made))
     monkeypatch.setattr(premises, "AnsibleDeployer", lambda lab, _work, **_: Deployer(made, lab))
     monkeypatch.setattr(block, "FIRST_PAUSE_S", 0.0)

@@ -226,6 +226,19 @@ def test_an_unknown_study_is_answered_with_those_there_are() -> None:
         load_study("none.yaml")
 
 
+def test_a_seed_is_drawn_unless_given(tmp_path: Path) -> None:
+    """Each study draws its own; one that a file, an option or the caller names stays."""
+    drawn = {load(tmp_path, "time: 5m").seed for _ in range(5)}
+    assert len(drawn) == 5
+    assert all(0 <= seed < 2**32 for seed in drawn)
+    assert load(tmp_path, "seed: 7").seed == 7
+    assert load(tmp_path, "time: 5m", seed=8).seed == 8
+    known = load(tmp_path, "time: 5m").as_dict()
+    assert load_study(overrides=known).seed == known["seed"]
+    assert load_study(overrides={"seed": 9}, seed=4).seed == 9
+    assert load_study(seed=4).seed == 4
+
+
 def test_every_built_in_study_can_be_read() -> None:
     """And says what it is for."""
     summaries = list_studies()

@@ -165,7 +165,7 @@ def rig(*, faults: Faults | None = None, **changes: Any) -> Rig:
     return made
 
 
-_HOST = ("seed", "truth", "noise", "stalls", "median_us", "tail_share", "most_samples")
+_HOST = ("seed", "truth", "noise", "stalls", "median_us", "tail_share", "most_samples", "slot_bias")
 
 
 def blocks(record: Record, phase: Phase, state: str | None = None) -> list[Block]:

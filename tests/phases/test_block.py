@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 
 from tests.phases.rig import HAND, SPACE, STOCK, Rig, blocks, rig
 from tuner.errors import HostError, InstrumentError, Interrupted
+from tuner.hosts.deployer import InstanceSpec, InstanceState
 from tuner.judge.plan import BlockPlan
 from tuner.judge.scoring import BASELINE, counted_windows
-from tuner.load.generator import WindowSpec
+from tuner.load.generator import Next, WindowPlan, WindowSpec
 from tuner.measurement.resources import CounterReading, HostCounters, ProcessCounters
 from tuner.measurement.stalls import Span
-from tuner.measurement.window import Gates, Measurement
+from tuner.measurement.window import Gates, Measurement, RawWindow
+from tuner.phases import block as block_module
 from tuner.phases.block import (
     FIRST_PAUSE_S,
     MOST_REPEATS,
@@ -28,11 +32,42 @@ from tuner.phases.block import (
 )
 from tuner.record.model import Block
 from tuner.space.configuration import Configuration, Value
+from tuner.stats.paired import estimate
 from tuner.stats.words import counted
-from tuner.testing.lab import Faults, SimulatedHost
-from tuner.testing.simulate import Stalls
+from tuner.testing.lab import (
+    Effect,
+    Faults,
+    SimulatedDeployer,
+    SimulatedGenerator,
+    SimulatedHost,
+)
+from tuner.testing.simulate import Noise, Stalls
 
 ODD = SPACE.complete({"size": 64}, STOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class Deploying(SimulatedDeployer):
+    """A deployer that keeps what it deploys."""
+
+    started: list[Sequence[InstanceSpec]]
+
+    def deploy(self, instances: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
+        """Implement ``Deployer.deploy``."""
+        self.started.append(instances)
+        return SimulatedDeployer(self.host).deploy(instances)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched(SimulatedGenerator):
+    """A generator that keeps its plans."""
+
+    plans: list[WindowPlan]
+
+    def run(self, plan: WindowPlan, after: Callable[[RawWindow], Next]) -> None:
+        """Implement ``LoadGenerator.run``."""
+        self.plans.append(plan)
+        SimulatedGenerator(self.host).run(plan, after)
 
 
 def spec(*others: Configuration, rounds: int = 5, needs_all: bool = False) -> BlockSpec:
@@ -47,6 +82,11 @@ def spec(*others: Configuration, rounds: int = 5, needs_all: bool = False) -> Bl
         rate_per_s=3_000.0,
         needs_all=needs_all,
     )
+
+
+def slots(block: Block) -> dict[str, int | None]:
+    """Return the slot of each instance, by label."""
+    return {instance.instance: instance.slot for instance in block.instances}
 
 
 def order(block: Block) -> list[list[str]]:
@@ -76,7 +116,7 @@ def test_where_requests_fail_the_server_is_heard() -> None:
     for window in failing:
         assert window.invalid[-1] == "its error log: [alert] 512 worker_connections are not enough"
     assert study.record().blocks[-1].windows == block.windows
-    assert read == ["/simulated/baseline/error.log"] * 2
+    assert read == [f"/simulated/slot{slots(block)[BASELINE]:02}/error.log"] * 2
 
 
 # --- order ------------------------------------------------------------------------------------
@@ -116,6 +156,62 @@ def test_the_instances_of_a_round_are_offered_the_very_same_arrivals() -> None:
     run_block(made.bench(), spec(HAND, ODD))
     assert [len(seeds[round_]) for round_ in range(5)] == [1] * 5
     assert len(set.union(*seeds.values())) == 5
+
+
+def test_slots_decide_port_folder_and_the_order_of_starting_and_connecting() -> None:
+    """In every block each arm has what belongs to its slot, and the record holds the slot."""
+    made = rig()
+    bench = made.bench()
+    started: list[Sequence[InstanceSpec]] = []
+    plans: list[WindowPlan] = []
+    generator = Watched(made.host, plans)
+    deployer = Deploying(made.host, started)
+    bench = replace(bench, deployer=deployer, generator=generator)
+    for index in range(6):
+        block = run_block(bench, replace(spec(HAND, ODD), index=index))
+        known = slots(block)
+        in_order = sorted(known, key=lambda label: known[label] or 0)
+        deployed = started[-1]
+        assert [each.instance for each in deployed] == in_order
+        assert [each.directory for each in deployed] == [f"/simulated/slot{n:02}" for n in range(3)]
+        ports = [endpoint.address for endpoint in plans[-1].endpoints]
+        assert [endpoint.instance for endpoint in plans[-1].endpoints] == in_order
+        assert ports == sorted(ports)
+        assert slots(made.record().blocks[-1]) == known
+    taken = [slots(block)[BASELINE] for block in made.record().blocks]
+    assert sorted(taken[:3]) == sorted(taken[3:]) == [0, 1, 2]  # type: ignore[type-var]
+
+
+def test_a_repeated_block_has_the_slots_of_the_first_attempt() -> None:
+    """Only complete blocks count, and these keep every arm's slots in balance."""
+    bench = rig().bench()
+    first, again = (run_block(bench, spec(HAND, ODD)) for _ in range(2))
+    assert slots(first) == slots(again)
+    assert order(first) != order(again)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_biased_slot_favours_no_arm(monkeypatch: pytest.MonkeyPatch, *, fixed: bool) -> None:
+    """A first slot that is 2 % slower leaves equal arms equal; fixed slots would not."""
+    if fixed:
+        monkeypatch.setattr(block_module, "slots_of", lambda *_: (0, 1))
+    made = rig(
+        truth=lambda _: Effect(capacity_per_s=6_000.0),
+        noise=Noise(ar_sd=0.0, restart_sd=0.002, burst_probability=0.0),
+        slot_bias=0.02,
+    )
+    bench = made.bench()
+    d = []
+    for index in range(8):
+        block = run_block(bench, replace(spec(HAND, rounds=4), index=index))
+        ours, theirs = (
+            np.mean([math.log(w.stall_free.p50_us) for w in counted_windows(block, label)])
+            for label in (BASELINE, "c1")
+        )
+        d.append(float(theirs - ours))
+    found = estimate(d)
+    assert (found.low <= 1 <= found.high) is not fixed
+    assert found.ratio == pytest.approx(0.98 if fixed else 1.0, abs=0.005)
 
 
 def test_the_first_window_of_a_fresh_instance_warms_up_longer() -> None:
@@ -165,7 +261,7 @@ def test_a_refused_baseline_stops_everything() -> None:
     [
         (Faults(host_gone={0}), "the host does not answer", 0),
         (Faults(fails_to_start={(0, "c1")}), "c1 did not start: simulated", 0),
-        (Faults(taken_ports={18_081}), "c1 did not start: bind", 0),
+        (Faults(taken_ports={18_081}), "did not start: bind", 0),
         (Faults(generator_dies={3}), "the generator ended", 3),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 from tests.phases.rig import Rig, rig
 from tuner.record.file import read_record, write_record
 from tuner.record.model import Record
-from tuner.store.signature import key_file, made_here, read_key, sign, sign_beginning
+from tuner.store.signature import _content, key_file, made_here, read_key, sign, sign_beginning
 from tuner.store.store import Store
 from tuner.testing.sample_record import sample_record
 
@@ -48,6 +48,20 @@ def test_a_record_of_this_user_is_known_again(record: Record, tmp_path: Path) ->
     path = tmp_path / "record.json.gz"
     write_record(record, path)
     assert made_here(read_record(path)) == "here"
+
+
+def test_a_record_from_before_slots_keeps_its_signature(unsigned: Record) -> None:
+    """Its signature was made without the field; a slot that was changed later breaks it."""
+    blocks = tuple(
+        replace(block, instances=tuple(replace(i, slot=None) for i in block.instances))
+        for block in unsigned.blocks
+    )
+    old = replace(unsigned, blocks=blocks)
+    content = _content(old)
+    assert not any("slot" in i for block in content["blocks"] for i in block["instances"])
+    signed = replace(unsigned, signed=sign_beginning(unsigned))
+    signed = replace(signed, signed=sign(signed))
+    assert made_here(replace(signed, blocks=blocks)) == "changed"
 
 
 def test_a_record_of_another_user_is_not(

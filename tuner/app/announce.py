@@ -32,6 +32,7 @@ def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) 
             )
         ),
         "search": f"{len(searched)} parameters of {found.space.name}: {', '.join(searched)}",
+        "seed": str(definition.seed),
         "time": f"{_forecast(found, search=search).words}; results in {folder}/",
     }
     if not search:

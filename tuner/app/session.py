@@ -195,13 +195,13 @@ def _bench(
 ) -> Bench:
     by_space = {known.space.name: known for known in (found, *others)}
 
-    def make(label: str, configuration: Configuration, port: int) -> InstanceSpec:
+    def make(folder: str, configuration: Configuration, port: int) -> InstanceSpec:
         known = by_space[configuration.space]
         # What serves files itself stands in front of nothing, though others may have backends.
         upstreams = ground.upstreams if known.workload.backend else ()
         beneath = replace(ground, binary=known.server.binary, upstreams=upstreams)
         return replace(
-            known.adapter.instance(label, server_part(configuration), known.space, beneath, port),
+            known.adapter.instance(folder, server_part(configuration), known.space, beneath, port),
             kernel=settings_of(configuration, known.kernel),
             open_files=open_files(configuration),
         )

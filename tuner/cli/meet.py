@@ -23,7 +23,7 @@ from tuner.app.runs import reopen_run
 from tuner.app.session import STUDIES, free_name
 from tuner.app.turn import take_turn
 from tuner.definition.alike import shipped_rules
-from tuner.definition.study import DEFAULT_STUDY, StudyDefinition, load_study
+from tuner.definition.study import DEFAULT_STUDY, FORMER_SEED, StudyDefinition, load_study
 from tuner.errors import DefinitionError, HostError, named
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
@@ -88,9 +88,15 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     called = None
     if resume:
         called, match = _resumed(match)
-    entries, options, study_file = entries_of(match.arms), match.options, match.study_file
+    entries, study_file = entries_of(match.arms), match.study_file
     servers = tuple(dict.fromkeys(entry.server for entry in entries))
-    base = load_study(study_file or DEFAULT_STUDY, {**options, "server": servers[0]})
+    base = load_study(
+        study_file or DEFAULT_STUDY,
+        {**match.options, "server": servers[0]},
+        seed=FORMER_SEED if resume else None,
+    )
+    options = {**match.options, "seed": base.seed}
+    match = replace(match, options=options)
     title = " against ".join(entry.label for entry in entries)
     given = base.name if options.get("name") else ""
     name = called or given or free_name("-".join(e.label for e in entries))
@@ -100,6 +106,7 @@ def meet(match: Match, *, resume: bool, as_json: bool, quiet: bool) -> Record:
     found = _look_at(servers, base, options, name)
     wanted = [entry.server for entry in entries if entry.kind == TUNED]
     search_s = SEARCH_SHARE * base.time_s if wanted else 0.0
+    progress.note(f"seed {base.seed}")
     progress.note(
         f"{title}; {duration(base.time_s)}, or longer if the last claim needs more blocks;"
         f" results in {place.folder}/"
@@ -182,7 +189,6 @@ def _look_at(
         "workload": base.workload,
         "objective": base.objective[0],
         "time": str(base.time_s),
-        "seed": str(base.seed),
     }
     return {
         server: look(server, workload, common, space=None, name=name, watch=place == 0)

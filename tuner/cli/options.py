@@ -69,7 +69,9 @@ _WORKLOAD = [
     click.option(
         "--time", metavar="T", help="Limit the whole run to this time, such as 90s or 10m [10m]."
     ),
-    click.option("--seed", type=int, metavar="N", help="Seed all random choices [1]."),
+    click.option(
+        "--seed", type=int, metavar="N", help="Seed all random choices [drawn and printed]."
+    ),
 ]
 _OWN = [
     click.option("--config", metavar="FILE", help="Tune the server configuration in FILE."),

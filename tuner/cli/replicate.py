@@ -105,7 +105,8 @@ def _create(
     original = _original(first)
     provenance.confirm_measuring(first.record)
     definition = load_study(
-        DEFAULT_STUDY, {**first.record.definition, **options.overrides(given), "storage": None}
+        DEFAULT_STUDY,
+        {**first.record.definition, **options.overrides(given), "storage": None, "seed": None},
     )
     definition = replace(
         definition, name=as_name or free_name(f"{name}-replica"), finalists=1, beside=()

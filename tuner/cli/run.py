@@ -17,6 +17,7 @@ from tuner.cli import options
 from tuner.definition.alike import AlignmentRule, merged, shipped_rules
 from tuner.definition.experiment import Case, Experiment, load_experiment, scaled_workload
 from tuner.definition.published import has_configuration
+from tuner.definition.study import FORMER_SEED, draw_seed
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts import local
 from tuner.judge.results import evaluate
@@ -59,7 +60,7 @@ Examples:
     metavar="CASE",
     help="Run only this case; may be repeated [all cases].",
 )
-@click.option("--seed", type=int, metavar="N", help="Seed all random choices [1].")
+@click.option("--seed", type=int, metavar="N", help="Seed all random choices [drawn and printed].")
 @click.option(
     "--stalls",
     metavar="WHAT",
@@ -98,6 +99,8 @@ def command(
     asked = _Asked(name, server, time, only, seed, stalls)
     if resume:
         called, asked = _resumed(asked, called)
+    elif seed is None:
+        asked = replace(asked, seed=draw_seed())
     experiment = load_experiment(asked.name)
     if asked.time is not None:
         time_s = Node.option("time", asked.time).duration_s(30, 30 * 86_400)
@@ -112,6 +115,7 @@ def command(
         f"{duration(experiment.time_s)} for {counted(len(cases), 'case')}, or longer if the last"
         " claim needs more blocks"
     )
+    progress.note(f"seed {asked.seed}")
     progress.note(f"published: {experiment.published.title} ({experiment.published.source})")
     rules = merged(shipped_rules(), experiment.alike)
     wanted = {
@@ -153,7 +157,8 @@ def _resumed(asked: _Asked, called: str | None) -> tuple[str, _Asked]:
         raise DefinitionError(
             "a resumed run keeps its options; give NAME and --name only", path="--resume"
         )
-    return reopen_run(called, {"command": "run", "name": asked.name}, _Asked)
+    name, found = reopen_run(called, {"command": "run", "name": asked.name}, _Asked)
+    return name, found if found.seed is not None else replace(found, seed=FORMER_SEED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,9 @@ def command(
     host = as_host or found.host.hostname
     folder = STUDIES / name / host
     store = _begin_or_join(found, folder, host, progress)
+    # Another worker may have begun the study a moment ago, with a seed of its own.
+    begun = load_study(DEFAULT_STUDY, store.record().definition)
+    found = replace(found, definition=replace(found.definition, seed=begun.seed))
     if not quiet:
         announce(found, folder, what="worker")
     with (
@@ -123,6 +126,9 @@ def _definition(
         return given
     own = {key: value for key, value in given.as_dict().items() if key in _OWN}
     definition = load_study(DEFAULT_STUDY, {**record.definition, **own})
+    # A file without a seed leaves it to the worker that began the study.
+    again = load_study(study_file or DEFAULT_STUDY, {**wanted, "name": name}, seed=definition.seed)
+    given = replace(given, seed=again.seed)
     ours, theirs = given.as_dict(), definition.as_dict()
     specified = set(ours if study_file else wanted) - set(_OWN)
     other = sorted(key for key in specified if ours[key] != theirs[key])

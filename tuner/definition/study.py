@@ -7,6 +7,7 @@ same code reads both, so both have the same error messages.
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,8 @@ PUBLISHED = "published"
 KERNEL_LAYER = "kernel"
 IN_PLACE = "restarts-my-service"
 """Consent that a study in place needs, as the value of its option."""
+FORMER_SEED = 1
+"""Seed of runs that an older version began without one."""
 RESERVED_NAMES = ("workloads", "experiments", "published", "results")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -175,8 +178,16 @@ def list_studies() -> tuple[StudySummary, ...]:
     return tuple(summaries)
 
 
+def draw_seed() -> int:
+    """Return a random seed for a study."""
+    return secrets.randbits(32)
+
+
 def load_study(
-    path: str | Path = DEFAULT_STUDY, overrides: Mapping[str, object] | None = None
+    path: str | Path = DEFAULT_STUDY,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    seed: int | None = None,
 ) -> StudyDefinition:
     """Read a built-in study by name, or a YAML file by its path.
 
@@ -186,6 +197,7 @@ def load_study(
         path: name, or a path that ends with ``.yaml``.
         overrides: options by the file's keys (``{"time": "5m"}``); None and empty sequences count
             as missing.
+        seed: seed if neither the file nor an option names one; None: a random seed.
 
     Raises:
         DefinitionError: the definition is wrong, with the file's line or the option.
@@ -213,7 +225,7 @@ def load_study(
     ) and "baseline" not in given:
         # A configuration named on the command line overrides the study's file.
         keys.pop("baseline", None)
-    return _definition(keys, file)
+    return _definition(keys, file, draw_seed() if seed is None else seed)
 
 
 def _find(name_or_path: str) -> Path:
@@ -243,7 +255,7 @@ def _beside(node: Node, folder: Path) -> Node:
     return Node(node.path, node.line, node.key, str(folder / text), plain=False)
 
 
-def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
+def _definition(keys: Mapping[str, Node], file: Path, seed: int) -> StudyDefinition:
     server = keys["server"].one_of(SERVER_NAMES) if "server" in keys else DEFAULT_SERVER
     workload = keys["workload"].text() if "workload" in keys else "static"
     goals = _goals(keys)
@@ -264,7 +276,7 @@ def _definition(keys: Mapping[str, Node], file: Path) -> StudyDefinition:
         rate_per_s=keys["rate"].real(1, 1e7) if "rate" in keys else None,
         connections=keys["connections"].integer(1, 100_000) if "connections" in keys else None,
         allow=_names(keys["allow"]) if "allow" in keys else (),
-        seed=keys["seed"].integer(0, 2**32 - 1) if "seed" in keys else 1,
+        seed=keys["seed"].integer(0, 2**32 - 1) if "seed" in keys else seed,
         storage=keys["storage"].text() if "storage" in keys else None,
         effect=keys["effect"].real(0.001, 1) if "effect" in keys else 0.05,
         slo=goals.seek.text if goals.seek else "",

@@ -50,6 +50,8 @@ class PairedBlock:
     """Invalid ones of these windows."""
     places: tuple[tuple[int, int], ...]
     """For each round, the places of baseline and candidate in the order of measurement."""
+    slots: tuple[int, int] | None = None
+    """Slots of baseline and candidate in the deployment; None where the record lacks them."""
 
     @property
     def used(self) -> bool:
@@ -205,7 +207,14 @@ def _pair(block: Block, candidate: str, reading: Reading) -> PairedBlock:
             sum(not window.valid for window in every[1]),
         ),
         places=places,
+        slots=_slots(block, (BASELINE, label)),
     )
+
+
+def _slots(block: Block, labels: tuple[str, str | None]) -> tuple[int, int] | None:
+    known = {i.instance: i.slot for i in block.instances}
+    baseline, candidate = (known.get(label) if label else None for label in labels)
+    return None if baseline is None or candidate is None else (baseline, candidate)
 
 
 def _unused(

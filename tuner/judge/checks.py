@@ -18,6 +18,7 @@ from tuner.stats.diagnostics import (
     leave_one_out,
     order_effect,
     slope_over_time,
+    slot_effect,
     stall_shares,
     variance_shares,
 )
@@ -67,12 +68,14 @@ def _of_used(
 ) -> list[Diagnostic]:
     differences = [block.difference(objective.difference_ln) for block in used]
     order, shares = _of_rounds(used, objective)
+    slots = [block.slots for block in used if block.slots]
     return [
         stall_shares(
             [excluded_share(block.candidate) for block in used],
             [excluded_share(block.baseline) for block in used],
         ),
         *order,
+        *([slot_effect(differences, slots)] if len(slots) == len(used) else []),
         lag_one(differences),
         slope_over_time(differences),
         *shares,

@@ -22,7 +22,7 @@ from tuner.store.store import Store
 from tuner.workload.workload import Workload
 
 MakeInstance = Callable[[str, Configuration, int], InstanceSpec]
-"""(label, configuration, port) → instance to start."""
+"""(name of the folder, configuration, port) → instance to start."""
 
 
 ReadLog = Callable[[str], bytes]

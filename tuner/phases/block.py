@@ -6,6 +6,7 @@ each of its windows, also in random order.
 A block is a randomised complete block: every round measures every instance once, in an order
 drawn from the study's seed and the block's number, so that the comparison of instances within a
 round is fair by design under any drift of the host (Fisher 1935; Abedi and Brecht, ICPE 2017).
+Ports, folders, and the order of starting and connecting follow from slots, which are drawn too.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from tuner.phases.watch import Watch
 from tuner.record.model import Block, BlockInstance, BlockState, Phase
 from tuner.space.configuration import Configuration
 from tuner.stats.diagnostics import unequal_stalls_p
+from tuner.stats.slots import slots_of
 from tuner.stats.words import p_in_words
 from tuner.store.several_hosts import LEASE_S
 
@@ -114,14 +116,11 @@ def run_block(bench: Bench, spec: BlockSpec, drop: Drop = keep_all) -> Block:
     """
     plan = spec.plan
     silence_s = plan.window_s + plan.first_warmup_s + plan.warmup_s
+    planned = _planned(spec, bench.seed)
     number = bench.store.open_block(
-        spec.phase,
-        spec.index,
-        bench.seed,
-        _planned(spec.arms),
-        lease_s=LEASE_S + 3 * silence_s,
+        spec.phase, spec.index, bench.seed, planned, lease_s=LEASE_S + 3 * silence_s
     )
-    run = _Run(bench, spec, number, drop)
+    run = _Run(bench, spec, number, planned, drop)
     try:
         run.deploy()
         run.measure()
@@ -176,16 +175,24 @@ def wait_out(bench: Bench, failure: Exception | None, attempt: int) -> None:
 class _Run:
     """A block in progress: the one mutable thing in the phases."""
 
-    def __init__(self, bench: Bench, spec: BlockSpec, number: int, drop: Drop) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        spec: BlockSpec,
+        number: int,
+        planned: Sequence[BlockInstance],
+        drop: Drop,
+    ) -> None:
         self._bench = bench
         self._spec = spec
         self._number = number
         self._drop = drop
         self._started = bench.clock()
-        self._instances = {i.instance: i for i in _planned(spec.arms)}
+        self._instances = {i.instance: i for i in planned}
         self._logs: dict[str, str] = {}
         """Error log of each instance."""
         self._endpoints: list[Endpoint] = []
+        """In the order of slots, in which the generator connects."""
         self._alone: dict[str, tuple[InstanceSpec, int]] = {}
         """Instance and port for each label, if only one can run at a time."""
         self._windows: list[Measurement] = []
@@ -196,9 +203,13 @@ class _Run:
 
     def deploy(self) -> None:
         ports = self._bench.free_ports(len(self._spec.arms))
+        arms = sorted(self._spec.arms, key=lambda arm: self._instances[arm.label].slot or 0)
         specs = [
-            self._bench.make_instance(arm.label, arm.configuration, port)
-            for arm, port in zip(self._spec.arms, ports, strict=True)
+            replace(
+                self._bench.make_instance(_folder(slot), arm.configuration, port),
+                instance=arm.label,
+            )
+            for slot, (arm, port) in enumerate(zip(arms, ports, strict=True))
         ]
         self._logs = {spec.instance: spec.error_log for spec in specs if spec.error_log}
         if self._bench.exclusive:
@@ -227,7 +238,9 @@ class _Run:
         return endpoint
 
     def measure(self) -> None:
-        live = [*self._alone] or [endpoint.instance for endpoint in self._endpoints]
+        started = self._alone or {endpoint.instance for endpoint in self._endpoints}
+        # Orders are drawn from the arms as they are listed, whatever their slots.
+        live = [arm.label for arm in self._spec.arms if arm.label in started]
         if (live in ([], [BASELINE]) and len(self._spec.arms) > 1) or self._lacking():
             return
         random = np.random.default_rng([self._bench.seed, self._number])
@@ -499,7 +512,14 @@ def _stalled(windows: Sequence[Measurement]) -> str:
     return f", stalls touched {touched / offered:.1%} of the requests" if touched else ""
 
 
-def _planned(arms: Sequence[Arm]) -> tuple[BlockInstance, ...]:
+def _planned(spec: BlockSpec, seed: int) -> tuple[BlockInstance, ...]:
+    slots = slots_of(seed, spec.phase, spec.index, len(spec.arms))
     return tuple(
-        BlockInstance(arm.label, arm.configuration.digest, arm.trial, "planned", "") for arm in arms
+        BlockInstance(arm.label, arm.configuration.digest, arm.trial, "planned", "", slot)
+        for arm, slot in zip(spec.arms, slots, strict=True)
     )
+
+
+def _folder(slot: int) -> str:
+    """Return the folder's name in a slot: one length for all, and nothing about the arm."""
+    return f"slot{slot:02}"

@@ -265,7 +265,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "more": _each(relative_path),
         "kernel": _settings,
     },
-    BlockInstance: {"instance": component, "digest": _digest, "trial": _count},
+    BlockInstance: {"instance": component, "digest": _digest, "trial": _count, "slot": _count},
     Block: {
         "number": _count,
         "index": _count,

@@ -65,6 +65,8 @@ class BlockInstance:
     state: Literal["planned", "live", "refused", "failed", "dropped"]
     message: str
     """The server's message if refused or failed; the reason if dropped."""
+    slot: int | None = None
+    """Position in the deployment, 0-based: see ``tuner.stats.slots``; None in older records."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,8 +148,13 @@ def _blocks(study: StudyResult) -> list[dict[str, Any]]:
                 "excluded_baseline": finite(excluded[0]),
                 "excluded_tuned": finite(excluded[1]),
             }
+            | ({} if block.slots is None else _slots(*block.slots))
         )
     return rows
+
+
+def _slots(baseline: int, tuned: int) -> dict[str, int]:
+    return {"slot_baseline": baseline, "slot_tuned": tuned}
 
 
 def _figure(entry: Figure) -> dict[str, Any]:

@@ -54,6 +54,7 @@ from tuner.words.figures import (
     moment,
     ratio,
     setting,
+    slots_in_words,
 )
 from tuner.words.terminal import duration
 
@@ -208,6 +209,7 @@ def _blocks(study: StudyResult) -> list[dict[str, Any]]:
                 "baseline": baseline,
                 "tuned": tuned,
                 "excluded": block.excluded(),
+                "slots": slots_in_words(block.slots),
                 "reason": block.reason,
             }
         )

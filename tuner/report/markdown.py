@@ -27,7 +27,15 @@ from tuner.report.facts import (
 )
 from tuner.report.text import time_share
 from tuner.stats.words import counted, p_in_words
-from tuner.words.figures import PHASE_NAMES, figure, interval, moment, ratio, setting
+from tuner.words.figures import (
+    PHASE_NAMES,
+    figure,
+    interval,
+    moment,
+    ratio,
+    setting,
+    slots_in_words,
+)
 from tuner.words.terminal import duration
 
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~>!])")
@@ -146,10 +154,11 @@ def _blocks(study: StudyResult) -> str:
                 figure(first, objective.unit),
                 figure(second, objective.unit),
                 ratio(math.exp(block.difference(objective.difference_ln))),
+                slots_in_words(block.slots),
                 plain(block.reason) or "used",
             )
         )
-    table = table_of(("block", "UTC", "baseline", "tuned", "ratio", ""), rows)
+    table = table_of(("block", "UTC", "baseline", "tuned", "ratio", "slots", ""), rows)
     return f"{table}\n\n{_looks(study)}" if study.looks else table
 
 

@@ -101,6 +101,36 @@ def order_effect(ln_values: npt.ArrayLike, positions: npt.ArrayLike) -> Diagnost
     return Diagnostic("order-effect", slope, raised, message)
 
 
+def slot_effect(differences: npt.ArrayLike, slots: npt.ArrayLike) -> Diagnostic:
+    """Test whether the slot of an instance changes its figure.
+
+    `differences` holds d of each block, shape (blocks,); `slots` the slots of baseline and
+    candidate in its deployment, shape (blocks, 2). The figure is the slope of d on the distance
+    between the slots, the test a permutation test of their rank correlation.
+    """
+    d = _shaped(differences, 1, "differences must have shape (blocks,)")
+    pairs = _shaped(slots, 2, "slots must have shape (blocks, 2)")
+    if pairs.shape != (d.size, 2):
+        raise ValueError(f"slots must have shape ({d.size}, 2) but got {pairs.shape}")
+    distances = pairs[:, 1] - pairs[:, 0]
+    if d.size < 4 or np.ptp(d) == 0 or np.ptp(distances) == 0:
+        return _silent("slot-effect", "slot effect")
+    centred = distances - distances.mean()
+    slope = float(centred @ d / (centred @ centred))
+    ranks = midranks(distances)
+    ranks = ranks - ranks.mean()
+    _, p_value = _permutation_test(midranks(d), lambda drawn: np.asarray(drawn @ ranks))
+    raised = p_value <= ALARM_LEVEL
+    message = f"each later slot in the deployment changes the figure by {_change(slope)}"
+    if raised:
+        message += (
+            f" ({p_in_words(p_value)}): the port, the folder, or the order of starting and "
+            "connecting matters on this host. Every arm has every slot equally often, so this "
+            "favours none, but it adds noise; more blocks make up for it"
+        )
+    return Diagnostic("slot-effect", slope, raised, message)
+
+
 def lag_one(differences: npt.ArrayLike) -> Diagnostic:
     """Test the lag-1 correlation of neighbouring blocks: ranks of d.
 

@@ -126,6 +126,11 @@ def _content(record: Record) -> Any:
     for trial in content["trials"]:
         for name in _COMPUTED:
             del trial[name]
+    for block in content["blocks"]:
+        for instance in block["instances"]:
+            # Signatures of older versions are over records without this field.
+            if instance["slot"] is None:
+                del instance["slot"]
     return content
 
 

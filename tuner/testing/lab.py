@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from tuner.errors import InstrumentError, Interrupted, UnreachableError
 from tuner.hosts.deployer import InstanceSpec, InstanceState
+from tuner.judge.scoring import BASELINE
 from tuner.load.generator import Endpoint, Next, WindowPlan, WindowSpec
 from tuner.load.turns import in_turn
 from tuner.machine.facts import CoreSplit, HostFacts, ServerFacts
@@ -136,6 +137,7 @@ class SimulatedHost:
         faults: what goes wrong.
         median_us: median latency at the effect 0 without noise.
         tail_share: share of requests in the Pareto tail (exponent 2.5, from twice the median).
+        slot_bias: added to ln latency of the instance in the first slot of a deployment.
         most_samples: a window with more requests than this keeps an even part of them.
     """
 
@@ -146,6 +148,7 @@ class SimulatedHost:
     faults: Faults = field(default_factory=Faults)
     median_us: float = 100.0
     tail_share: float = 0.02
+    slot_bias: float = 0.0
     most_samples: int = _MOST_SAMPLES
     now_s: float = field(default=_EPOCH_UNIX_S, init=False)
     """Unix time on the host."""
@@ -172,21 +175,21 @@ class SimulatedHost:
         """Return that many ports; for ``Bench.free_ports``."""
         return range(_FIRST_PORT, _FIRST_PORT + count)
 
-    def instance(self, label: str, configuration: Configuration, port: int) -> InstanceSpec:
+    def instance(self, folder: str, configuration: Configuration, port: int) -> InstanceSpec:
         """A configuration as an instance of the simulated server; for ``Bench.make_instance``."""
         return InstanceSpec(
-            instance=label,
-            directory=f"/simulated/{label}",
+            instance=folder,
+            directory=f"/simulated/{folder}",
             files={_FILE: json.dumps(configuration.values)},
             folders=(),
             validate=("simulated", "-t"),
             start=("simulated",),
-            pid_file=f"/simulated/{label}/pid",
+            pid_file=f"/simulated/{folder}/pid",
             live_url=f"http://127.0.0.1:{port}/.tuner/live",
             live_token=configuration.digest,
             environment={},
             cpus=(1,),
-            error_log=f"/simulated/{label}/error.log",
+            error_log=f"/simulated/{folder}/error.log",
         )
 
     def describe(self, configuration: Configuration) -> ConfigurationRecord:
@@ -249,6 +252,8 @@ class SimulatedHost:
             return InstanceState(spec.instance, "failed", message, ())
         self._pids += 1
         level = float(self._rng.normal(0.0, self.noise.restart_sd))
+        # Slots follow the ports in rising order.
+        level += self.slot_bias * (port == _FIRST_PORT)
         effect = self.truth(values_of(spec))
         self.running[address] = Instance(spec, effect, level, self._pids)
         return InstanceState(spec.instance, "live", "", (self._pids,))
@@ -379,7 +384,10 @@ class SimulatedDeployer:
         """Implement ``Deployer.deploy``."""
         number = self.host.next_deployment()
         states = {}
-        for spec in instances:
+        # The order of the draws does not follow the slots, so a seed has one course of noise.
+        for spec in sorted(
+            instances, key=lambda s: (s.instance != BASELINE, len(s.instance), s.instance)
+        ):
             words = self.host.faults.refuse(values_of(spec))
             if words:
                 states[spec.instance] = InstanceState(spec.instance, "refused", words, ())

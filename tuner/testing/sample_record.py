@@ -36,6 +36,7 @@ from tuner.record.model import (
 )
 from tuner.space.configuration import Configuration, Value
 from tuner.stats.power import minimum_detectable_effect, pooled_sigma
+from tuner.stats.slots import slots_of
 from tuner.stats.verdict import decision_margin
 from tuner.testing.sample_usage import used
 
@@ -132,6 +133,7 @@ class _Host:
         if invalid:
             last = replace(windows[-1], invalid=(invalid,), excluded_share=0.57)
             windows[-1], state, reason = last, "invalid", f"{last.instance}: {invalid}"
+        slots = slots_of(1, phase, index, len(arms))
         block = Block(
             number=number,
             phase=phase,
@@ -142,7 +144,8 @@ class _Host:
             started_unix_s=started,
             ended_unix_s=self.now_s,
             instances=tuple(
-                BlockInstance(label, digest, trial, "live", "") for label, digest, trial, _ in arms
+                BlockInstance(label, digest, trial, "live", "", slot)
+                for (label, digest, trial, _), slot in zip(arms, slots, strict=True)
             ),
             windows=tuple(windows),
         )

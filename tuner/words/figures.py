@@ -88,3 +88,8 @@ def moment(unix_s: float) -> str:
     if not math.isfinite(unix_s):
         return UNKNOWN
     return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def slots_in_words(slots: tuple[int, int] | None) -> str:
+    """Return the slots of both arms in a block; a dash where the record lacks them."""
+    return ", ".join(map(str, slots)) if slots else UNKNOWN
