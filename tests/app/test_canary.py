@@ -86,7 +86,7 @@ def test_bursts_are_announced() -> None:
     """Throughput needs a load that users of the host may notice; other figures need none."""
     asked = Asked("http://{host}/", 2_000, 100.0, "throughput")
     (said,) = asked.statements
-    assert "as fast as 8 connections are answered, 10 times 0.5 s" in said
+    assert "with 8 connections in a closed loop, 10 times 0.5 s" in said
     assert "--figure p99" in said
     assert Asked("http://{host}/", 2_000, 100.0, "p99").statements == ()
 
@@ -159,7 +159,7 @@ def test_a_host_that_became_slow_is_worse(web: Web) -> None:
     assert len(before["here"].values) == 8
     web.wait_s = 0.02
     with pytest.raises(
-        HostError, match=r"here is worse by more than 10%.*p50 to before .*the claim"
+        HostError, match=r"here is worse by more than 10%.*p50 after / before .*the claim"
     ):
         probes.checked(HERE, before, None, "the claim")
 
@@ -175,12 +175,13 @@ def test_a_claimed_throughput_is_measured(web: Web, monkeypatch: pytest.MonkeyPa
     assert sum(map(len, before["here"].latencies_us)) == 400
     web.wait_s = 0.1
     with pytest.raises(
-        HostError, match=r"here is worse by more than 10%.*throughput to before 0\.\d+ .*the claim"
+        HostError,
+        match=r"is worse by more than 10%.*throughput after / before 0\.\d+ .*the claim",
     ):
         probes.checked(HERE, before, None, "the claim")
     web.wait_s = 0.0
     after = probes.checked(HERE, before, None, "the claim")
-    assert float(after.partition("to before ")[2].split()[0]) > 1
+    assert float(after.partition("after / before ")[2].split()[0]) > 1
 
 
 @pytest.mark.integration
@@ -190,7 +191,7 @@ def test_a_claimed_capacity_is_held_against_its_limit(web: Web) -> None:
     probes = Probes(Asked(web.url, 10, 100.0, "p50", claimed=claimed), used)
     before = probes.look([HERE])
     web.wait_s = 0.1
-    with pytest.raises(HostError, match=r"no longer has the capacity of 100/s at p50 <= 50ms"):
+    with pytest.raises(HostError, match=r"misses the limit p50 <= 50ms, which it met"):
         probes.checked(HERE, before, None, "the claim")
     assert "probes answered" in probes.checked(HERE, probes.look([HERE]), None, "the claim")
 
@@ -200,9 +201,9 @@ def test_a_limit_and_an_error_are_found(web: Web) -> None:
     """A few probes are enough for that; they say that they compare nothing."""
     probes = Probes(Asked(web.url, 10, 100.0, "p99"), used)
     before = probes.look([HERE])
-    assert "too few probes to compare" in probes.checked(HERE, before, None, "the claim")
+    assert "too few probes for a comparison" in probes.checked(HERE, before, None, "the claim")
     tight = Probes(Asked(web.url, 10, 100.0, "p99", Constraint.parse("p99<1us")), used)
-    with pytest.raises(HostError, match=r"here: p99 .* and p99 <= 1us was to hold"):
+    with pytest.raises(HostError, match=r"here: p99 .* misses the limit p99 <= 1us"):
         tight.checked(HERE, before, None, "the claim")
     web.status = 503
     with pytest.raises(HostError, match=r"here: .*503"):

@@ -89,8 +89,8 @@ def test_lines_that_both_changed_are_refused_by_file_and_line() -> None:
     tuned = TEXT.replace("worker_processes 1;", "worker_processes 4;")
     there = FakeHost({MAIN: TEXT.replace("worker_processes 1;", "worker_processes 2;"), SITE: SHOP})
     words = refusal(there, own_study(tuned=tuned))
-    assert words.startswith(f"nothing was changed; web: {MAIN}:2: holds 'worker_processes 2;'")
-    assert "the study made 'worker_processes 4;' of 'worker_processes 1;'" in words
+    assert words.startswith(f"nothing was changed; web: {MAIN}:2: has 'worker_processes 2;'")
+    assert "the study changed 'worker_processes 1;' to 'worker_processes 4;'" in words
     assert there.judged == []
 
 
@@ -98,16 +98,16 @@ def test_a_file_that_the_host_does_not_include_is_refused() -> None:
     """A change of it would have no effect."""
     want = wanted(given(own_study()), inventory="prod.yml", target="/etc/nginx/other.conf")
     there = FakeHost({"/etc/nginx/other.conf": TEXT, SITE: SHOP, MAIN: TEXT})
-    with pytest.raises(HostError, match=f"{MAIN}: was changed by the study, and .* not include"):
+    with pytest.raises(HostError, match=f"{MAIN}: the study changed it, but .* not include"):
         planned([host()], want, lambda _: there, no_home).check([])
 
 
 @pytest.mark.parametrize(
     ("config", "folder", "name", "words"),
     [
-        (MAIN, "/etc/cron.d", "evil", "is damaged: its patch counts from '/etc/cron.d'"),
-        (MAIN, "/etc/nginx/conf.d", "evil", "is damaged: its patch counts from"),
-        (MAIN, "../../etc/nginx", "evil", "is damaged: its patch counts from"),
+        (MAIN, "/etc/cron.d", "evil", "is damaged: its patch is relative to '/etc/cron.d'"),
+        (MAIN, "/etc/nginx/conf.d", "evil", "is damaged: its patch is relative to"),
+        (MAIN, "../../etc/nginx", "evil", "is damaged: its patch is relative to"),
         (MAIN, "/etc", "cron.d/evil", "changed /etc/cron.d/evil, which lies outside the folder"),
         ("/srv/copy/nginx.conf", "/srv", "copies/x", "apply changes files below /etc/nginx only"),
     ],
@@ -138,14 +138,14 @@ def test_a_host_that_has_it_already_is_not_changed() -> None:
     there = FakeHost({MAIN: TUNED, SITE: SHOP})
     found = plan(there)
     assert not found.is_needed
-    assert "has it already; nothing changes" in found.words
+    assert "has the configuration already; no change" in found.words
     assert there.judged == []
 
 
 def test_what_the_hosts_server_refuses_is_refused_before_a_file_is_replaced() -> None:
     """In the words of the server."""
     words = refusal(FakeHost(), own_study(tuned=TEXT + "bad;\n"))
-    assert f"nginx refused it: nginx -t: [emerg] unknown directive in {MAIN}:1" in words
+    assert f"nginx refuses the files: nginx -t: [emerg] unknown directive in {MAIN}:1" in words
 
 
 def test_a_host_without_mount_namespaces_says_when_it_validates() -> None:
@@ -158,13 +158,13 @@ def test_a_host_without_mount_namespaces_says_when_it_validates() -> None:
 def test_a_file_that_is_no_text_is_refused() -> None:
     """Its bytes would not arrive as they are."""
     there = FakeHost({MAIN: TEXT.replace("as it always", "caf\udce9"), SITE: SHOP})
-    assert f"{MAIN}: holds bytes that are not UTF-8" in refusal(there)
+    assert f"{MAIN}: has bytes that are not UTF-8" in refusal(there)
 
 
 @pytest.mark.parametrize(
     ("owner", "words"),
     [
-        pytest.param("other 0123", "is changed by other 0123 already", id="another-study"),
+        pytest.param("other 0123", "other 0123 has changed", id="another-study"),
         pytest.param("", "changed since 'mine' was applied here", id="the-same"),
     ],
 )
@@ -188,9 +188,9 @@ def test_every_host_is_planned_before_any_is_changed() -> None:
     assert f"two: {MAIN}: cannot be read: No such file" in str(refused.value)
     assert f"three: {MAIN}:1" in str(refused.value)
     assert "one:" not in str(refused.value)
-    with pytest.raises(HostError, match=r"Mend that, or .*: --limit one$"):
+    with pytest.raises(HostError, match=r"fix this, or .*: --limit one$"):
         found.check(among, "one,two,three")
-    with pytest.raises(HostError, match=r"Mend that$"):
+    with pytest.raises(HostError, match=r"fix this$"):
         found.check(among[1:])
 
 
@@ -220,7 +220,7 @@ def test_settings_that_the_study_did_not_change_stay_as_the_host_has_them() -> N
     there = FakeHost({MAIN: TEXT.replace("65;", "65;\n    keepalive_requests 7;"), SITE: PROXY})
     found = plan(there, lab_study(tuned={**BEFORE, "proxy_http_version": "1.1"}))
     assert "keepalive_requests 7;" in found.change.files.get(MAIN, there.texts[MAIN])
-    assert "stays as the host has it: " in found.words
+    assert "keeps the host's " in found.words
     assert "keepalive_requests 7 (in the study 1000)" in found.words
 
 

@@ -35,7 +35,7 @@ def test_any_other_verdict_is_refused_and_can_be_accepted_by_its_name(outcome: s
 
 def test_a_verdict_that_is_better_is_not_accepted_as_another() -> None:
     """A user who expected another verdict is looking at the wrong study."""
-    with pytest.raises(DefinitionError, match=r"is better .*; leave the option out"):
+    with pytest.raises(DefinitionError, match=r"is better .*; remove the option"):
         given(lab_study(), "equivalent")
 
 

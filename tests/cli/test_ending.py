@@ -255,8 +255,8 @@ def test_a_folder_that_is_not_writable_is_refused_with_the_way_out(
     done = tuner(command, "--time", "10s", "--rate", "600", "--name", "mine", "--quiet")
     assert done.code == 3
     assert done.err == (
-        "tuner: studies/mine: cannot be written: Read-only file system; results go to studies/ of"
-        " the folder where tuner runs; use another\n"
+        "tuner: studies/mine: cannot be written: Read-only file system; results go to studies/ in"
+        " the current folder; run tuner in another folder\n"
     )
 
 

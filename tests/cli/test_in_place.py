@@ -30,8 +30,11 @@ def test_without_the_words_it_is_refused(tuner: Tuner, given: tuple[str, ...]) -
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((), "name both: --inventory hosts.yml"),
-        (("--inventory", "hosts.yml", "--server", "nghttpx"), "--in-place: knows nginx and caddy"),
+        ((), "name both hosts with --inventory hosts.yml"),
+        (
+            ("--inventory", "hosts.yml", "--server", "nghttpx"),
+            "supports nginx and caddy",
+        ),
         (("--inventory", "hosts.yml", "--workload", "static"), "`site: own`"),
         (("--inventory", "hosts.yml", "--layer", "kernel"), "--layer: the kernel's settings"),
         (("--inventory", "hosts.yml", "--root", "/srv"), "--root: the service keeps its files"),

@@ -55,7 +55,7 @@ def test_the_outcome_is_a_patch_of_the_users_files(tuner: Tuner, config: Path) -
     # The files are others now: blocks of the study could not be compared with new ones.
     done = tuner("optimize", "--resume", "--name", "mine")
     assert done.code == 2
-    assert "configuration changed since 'mine' was begun" in done.err
+    assert "configuration changed since 'mine' began" in done.err
 
 
 CADDYFILE = """\
@@ -94,7 +94,7 @@ def test_the_outcome_is_a_patch_of_a_caddyfile(tuner: Tuner, tmp_path: Path) -> 
     config.write_text(CADDYFILE.replace("gzip", "zstd"))
     done = tuner("optimize", "--resume", "--name", "mine")
     assert done.code == 2
-    assert "configuration changed since 'mine' was begun" in done.err
+    assert "configuration changed since 'mine' began" in done.err
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_the_outcome_is_a_patch_of_a_caddyfile(tuner: Tuner, tmp_path: Path) -> 
         ("root /srv", "limit_rate x; root /srv", (), "nginx.conf:8: Nginx refuses it"),
         ("", "", ("--server-name", "other.example"), "here are: shop.example"),
         ("", "", ("--workload", "https"), "nginx.conf:5: the workload asks over TLS"),
-        ("", "", ("--server", "nghttpx"), "not yet for nghttpx"),
+        ("", "", ("--server", "nghttpx"), "not yet nghttpx"),
     ],
 )
 @pytest.mark.usefixtures("host")

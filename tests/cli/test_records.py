@@ -180,7 +180,7 @@ def test_a_record_that_was_not_made_here_is_not_measured_unasked(
     done = finished(*command, "--quiet")
     assert (done.code, done.out, host.windows) == (2, "", 0)
     assert "'mine' was not made here by this user" in done.err
-    assert "see what it holds with `tuner report mine`, then accept it with --foreign" in done.err
+    assert "inspect it with `tuner report mine`, then accept it with --foreign" in done.err
     monkeypatch.setattr(sys, "stdin", Terminal("no\n"))
     done = finished(*command, "--quiet")
     assert (done.code, host.windows) == (130, 0)
@@ -266,4 +266,4 @@ def test_ones_own_record_is_applied_without_a_word(tuner: Tuner, made: Path) -> 
     store.set_importance({"fast": 0.1})
     done = tuner("apply", NAME, "--inventory", "none.yml", "--yes")
     assert done.code == 2
-    assert "was begun here and changed since" in done.err
+    assert "began here and has changed since" in done.err

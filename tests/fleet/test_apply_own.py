@@ -155,7 +155,7 @@ def test_lines_that_both_changed_are_refused(made: Bed, web: BedHost, there: Rea
     main.write_text(text.replace("http {", "http { # ours", 1))
     line = text[: text.index("http {")].count("\n") + 1
     try:
-        with pytest.raises(HostError, match=f"web: {MAIN}:{line}: holds 'http {{ # ours'"):
+        with pytest.raises(HostError, match=f"web: {MAIN}:{line}: has 'http {{ # ours'"):
             plan(made, there, study(web, QUICK))
     finally:
         main.write_text(text)

@@ -216,7 +216,7 @@ def test_a_study_in_place_ends_with_a_verdict(hosts: Bed, service: Service, tmp_
     finally:
         study.process.kill()
     assert study.process.returncode == 0, said
-    assert "stopped and started for every window" in said
+    assert "stops and starts the target's own service" in said
     assert json.loads(out)["verdict"]
     record = Store.open(sqlite_url(tmp_path / "studies" / NAME), NAME).record()
     complete = [block for block in record.blocks if block.state == "complete"]

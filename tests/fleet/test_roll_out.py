@@ -80,7 +80,7 @@ def test_a_host_that_refuses_it_keeps_every_host_unchanged(hosts: Bed, recommend
     finally:
         north.run("mv", "/var/log/elsewhere", "/var/log/nginx")
     assert code == 3
-    assert "nothing was changed; north: nginx refused it: nginx -t: " in said
+    assert "nothing was changed; north: nginx refuses the files: nginx -t: " in said
     assert "/var/log/nginx/error.log" in said
     assert "change the other hosts only: --limit '!north'" in said
     assert "east: would change" in out
@@ -177,7 +177,7 @@ def test_what_another_study_applied_is_left_alone(hosts: Bed, recommended: Path)
     try:
         code, _, said = call(recommended, hosts, "apply")
         assert code == 3
-        assert "is changed by other 0123 already" in said
+        assert "other 0123 has changed" in said
         assert "nothing was changed; east: " in said
         code, out, _ = call(recommended, hosts, "rollback")
         assert (code, out.splitlines()[0]) == (0, "east: no files of mine to restore")

@@ -1,4 +1,4 @@
-"""The announcement of a study: what will happen, on what, and for how long."""
+"""The announcement of a study: its subject, host, search and duration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tuner.words.terminal import wrapped
 
 
 def announce(found: Preflight, folder: Path, *, what: str, search: bool = True) -> None:
-    """Say what will happen, on what, for how long, before it starts."""
+    """Print the study's subject, host, search and expected duration before it starts."""
     definition, cores = found.definition, found.cores
     searched = [p.name for p in found.space.searched(definition.allow)]
     server, host, workload = found.server, found.host, found.workload

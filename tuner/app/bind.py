@@ -61,7 +61,7 @@ def bind(found: Resolved) -> StudySpace:
 
 
 def _with_kernel(found: Resolved, space: Space, facts: SpaceFacts) -> tuple[Space, KernelState]:
-    """Return the space with the kernel's parameters, and their settings as found."""
+    """Return the space with the kernel's parameters, and their current settings."""
     layer = found.definition.layer
     kernel_space = checked(bind_space(BUILT_IN if layer == LAYER else layer, facts))
     kernel = found.premises.kernel([setting_of(p.name) for p in kernel_space.parameters])
@@ -100,14 +100,14 @@ def read_configuration(name_or_path: str, space: Space, published: str = "") -> 
     if name_or_path == PUBLISHED:
         if not published:
             raise DefinitionError(
-                "this study names no published configuration; write its file under 'published'"
+                "the study names no published configuration; add its file as 'published'"
             )
         return carried_over(Path(published), space)[0]
     return space.read_configuration(name_or_path)
 
 
 def published_notes(definition: StudyDefinition, space: Space) -> tuple[str, ...]:
-    """Return notes on published settings that the baseline of that name lacks."""
+    """Return notes on published settings that the baseline ``published`` lacks."""
     if PUBLISHED not in (definition.baseline, *definition.beside):
         return ()
     _, lost = carried_over(Path(definition.published), space)

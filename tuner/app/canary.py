@@ -85,11 +85,11 @@ class Asked:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """The load of the check on a host, as a notice for the user; empty if it needs none."""
+        """Notice for the user on a check with a high load; otherwise empty."""
         words = (
-            f"the study claims throughput, so the check asks each host as fast as {CONNECTIONS}"
-            f" connections are answered, {self.windows} times {_BURST_S:g} s before its change and"
-            " again after it; --figure p99 compares latency at the probes' rate instead"
+            f"the study claims throughput, so the check loads each host with {CONNECTIONS}"
+            f" connections in a closed loop, {self.windows} times {_BURST_S:g} s before and after"
+            " its change; --figure p99 compares latency at the probes' rate instead"
         )
         return (words,) if self.metric == THROUGHPUT else ()
 
@@ -118,12 +118,12 @@ def read_figure(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One measurement of one host."""
+    """A measurement of one host."""
 
     latencies_us: tuple[NDArray[np.float64], ...]
-    """Latencies of the answered probes, intended to completed, by window."""
+    """Corrected latencies of the answered probes, by window."""
     values: tuple[float, ...]
-    """The compared figure, by window."""
+    """Values of the compared figure, by window."""
 
     def quantile_us(self, share: float) -> float:
         """Return a quantile of all probes."""
@@ -201,13 +201,13 @@ class Probes:
         bursts = self._measured(asked, "closed")
         return {name: replace(look, values=bursts[name].values) for name, look in looks.items()}
 
-    def _measured(self, asked: Sequence[ProbeTarget], mode: Mode) -> dict[str, Look]:
-        """Measure hosts in turn, in windows of one kind.
+    def _measured(self, targets: Sequence[ProbeTarget], mode: Mode) -> dict[str, Look]:
+        """Measure hosts in turn, in windows of one mode.
 
         Raises:
             HostError: see ``look``.
         """
-        hosts = [each.host for each in asked]
+        hosts = [target.host for target in targets]
         window_s = self.asked.window_s if mode == "open" else _BURST_S
         specs = [
             WindowSpec(
@@ -223,10 +223,11 @@ class Probes:
             for number in range(self.asked.windows + 1)
             for host in hosts
         ]
-        plan = WindowPlan(asked[0].workload, tuple(each.endpoint for each in asked), tuple(specs))
-        taken = _Taken(self.asked, self._usage, hosts)
-        self._generator.run(plan, taken.after)
-        return {host.name: taken.look(host) for host in hosts}
+        endpoints = tuple(target.endpoint for target in targets)
+        plan = WindowPlan(targets[0].workload, endpoints, tuple(specs))
+        windows = _Windows(self.asked, self._usage, hosts)
+        self._generator.run(plan, windows.after)
+        return {host.name: windows.look(host) for host in hosts}
 
     def _controls(self, first: ProbeTarget, hosts: Sequence[Host]) -> Iterator[ProbeTarget]:
         for host in hosts:
@@ -259,39 +260,39 @@ class Probes:
             found_us = seen.quantile_us(limit.metric.quantile)
             if found_us > limit.limit:
                 raise HostError(
-                    f"{host.name}: {limit.metric.name} {found_us / 1e3:.2f} ms of the probes, and"
-                    f" {limit.text} was to hold"
+                    f"{host.name}: {limit.metric.name} of the probes is {found_us / 1e3:.2f} ms,"
+                    f" which misses the limit {limit.text}"
                 )
         self._check_claimed(host, before[host.name], seen)
         if control is not None and not (control.name in before and control.name in after):
             control = None
-        held = (before[control.name].values, after[control.name].values) if control else ((), ())
-        found = judge(before[host.name].values, seen.values, *held)
+        pair = (before[control.name].values, after[control.name].values) if control else ((), ())
+        found = judge(before[host.name].values, seen.values, *pair)
         if found.ratio is None:
             least = minimum_blocks(CONFIDENCE)
             if self.asked.windows >= least:
-                return f"{words}; {self.asked.metric} could not be read, so nothing was compared"
+                return f"{words}; {self.asked.metric} is unknown, so there is no comparison"
             probes = least * _LEAST_PER_WINDOW
-            return f"{words}; too few probes to compare with before (--probes {probes} or more)"
+            return f"{words}; too few probes for a comparison (use --probes {probes} or more)"
         against = f", against {control.name}" if control else ""
         ratio, low, high = found.ratio.ratio, found.ratio.low, found.ratio.high
         if self.asked.metric == THROUGHPUT:
             ratio, low, high = 1 / ratio, 1 / high, 1 / low
         words = (
-            f"{words}; {self.asked.metric} to before {ratio:.3f} (99 % interval"
+            f"{words}; {self.asked.metric} after / before {ratio:.3f} (99 % interval"
             f" {low:.3f} to {high:.3f}{against}); {claim}"
         )
         if found.worse:
             raise HostError(
-                f"{host.name} is worse by more than {MARGIN:.0%} since it was changed: {words}"
+                f"{host.name} is worse by more than {MARGIN:.0%} since its change: {words}"
             )
         return words
 
     def _check_claimed(self, host: Host, before: Look, after: Look) -> None:
-        """Check that the limit of a claimed capacity holds at the probes' rate, if it did before.
+        """Check that the limit of a claimed capacity still holds at the probes' rate.
 
         Raises:
-            HostError: it does not, by more than the margin.
+            HostError: it held before, and is now missed by more than the margin.
         """
         limit = self.asked.claimed
         if limit is None or limit.metric.quantile is None:
@@ -300,8 +301,8 @@ class Probes:
         if was_us <= limit.limit < found_us / (1 + MARGIN):
             raise HostError(
                 f"{host.name}: {limit.metric.name} {found_us / 1e3:.2f} ms at"
-                f" {self.asked.rate_per_s:g} probes/s, so it no longer has the capacity of"
-                f" {self.asked.rate_per_s:g}/s at {limit.text} that it had before"
+                f" {self.asked.rate_per_s:g} probes/s misses the limit {limit.text}, which it met"
+                " before the change"
             )
 
     def _shown(self, look: Look) -> str:
@@ -320,8 +321,8 @@ def _generator() -> NativeGenerator:
     return NativeGenerator(loadgen_binary(), cores, StallRule())
 
 
-class _Taken:
-    """The windows of a measurement as they end."""
+class _Windows:
+    """The completed windows of a measurement."""
 
     def __init__(self, asked: Asked, usage: ReadUsage, hosts: Sequence[Host]) -> None:
         self._asked = asked
@@ -333,7 +334,7 @@ class _Taken:
         self._ended = 0
 
     def after(self, window: RawWindow) -> Next:
-        """Take a window; see ``LoadGenerator.run``."""
+        """Add a completed window; see ``LoadGenerator.run``."""
         place = self._ended % len(self._hosts)
         host = self._hosts[place]
         ended = self._used(place)
@@ -348,8 +349,8 @@ class _Taken:
             self._latencies.setdefault(host.name, []).append(taken_us)
             self._values.setdefault(host.name, []).append(value)
         self._ended += 1
-        alone = len(self._hosts) == 1
-        self._begun = ended if alone else self._used(self._ended % len(self._hosts))
+        single = len(self._hosts) == 1
+        self._begun = ended if single else self._used(self._ended % len(self._hosts))
         return Next()
 
     def look(self, host: Host) -> Look:

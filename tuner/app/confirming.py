@@ -34,9 +34,9 @@ def confirmed(
     folder = STUDIES / found.definition.name
     if not quiet:
         announce(found, folder, what=words[0], search=False)
-    again = results.resumption(found.definition, *words)
+    resume_with = results.resumption(found.definition, *words)
     with (
-        results.kept(store, folder, progress, again),
+        results.kept(store, folder, progress, resume_with),
         open_bench(found, folder, progress, store) as (bench, studied),
     ):
         # Only after taking the study, because another process may be running it.

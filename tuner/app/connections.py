@@ -29,23 +29,23 @@ def check(definition: StudyDefinition, workload: Workload) -> None:
     files = local.facts().file_limit
     if asked + _OTHER_FILES > files:
         raise DefinitionError(
-            f"{asked:,} connections need {asked + _OTHER_FILES:,} open files, and the limit here is"
-            f" {files:,}; raise it (ulimit -n {asked + _OTHER_FILES}, as root) or ask for at most"
+            f"{asked:,} connections need {asked + _OTHER_FILES:,} open files, but the limit is"
+            f" {files:,}; raise it (ulimit -n {asked + _OTHER_FILES}, as root) or use at most"
             f" {files - _OTHER_FILES:,}",
             path=path,
         )
     ports = _ports()
     if ports is not None and asked > ports:
         raise DefinitionError(
-            f"{asked:,} connections to one address need as many local ports, and there are"
-            f" {ports:,}; widen the range (sysctl net.ipv4.ip_local_port_range) or ask for at most"
+            f"{asked:,} connections to one address need as many local ports, but there are"
+            f" {ports:,}; widen the range (sysctl net.ipv4.ip_local_port_range) or use at most"
             f" {ports:,}",
             path=path,
         )
 
 
 def _ports() -> int | None:
-    """Return the number of ports for outgoing connections (ip(7)); None if it is not known."""
+    """Return the number of ports for outgoing connections (ip(7)); None if unknown."""
     try:
         first, last = map(int, _PORTS.read_text(encoding="ascii").split())
     except (OSError, ValueError):

@@ -111,7 +111,7 @@ class RunFolder:
         """Return the record of one of its studies; see ``runs.begin``."""
         return begin(found, self.folder, self.asked, resume=self.resume)
 
-    def met(self) -> bool:
+    def has_contest(self) -> bool:
         """Return whether common blocks have begun, which fixes their arms."""
         return bool(results.read_run(self.folder))
 
@@ -153,7 +153,7 @@ def tune(
     store = place.begin(found)
     if store.record().ended_unix_s is not None:
         return _found_before(found, store.record(), rules)
-    if place.met():
+    if place.has_contest():
         return None
     progress.note(f"{server}: searching for its best configuration")
     with open_bench(found, place.folder, progress, store) as (bench, spec):
@@ -180,7 +180,7 @@ def tune(
         best = run_search(ready.bench, search, ready.calibration, ready.plan)
         store.set_ended()
     if best is None:
-        progress.note(f"{server}: no configuration was left in the race")
+        progress.note(f"{server}: the search eliminated every configuration")
         return None
     chosen = store.record().configurations[best.digest].configuration
     return equalise(chosen, found.space, rules)
@@ -189,7 +189,7 @@ def tune(
 def _found_before(
     found: Preflight, record: Record, rules: Iterable[AlignmentRule]
 ) -> Configuration | None:
-    """Return the configuration that a finished search chose: a function of its record."""
+    """Return the configuration that a finished search chose, from its record."""
     best = winner([t for t in record.trials if t.origin != "baseline"], found.goals)
     if best is None:
         return None
@@ -197,7 +197,7 @@ def _found_before(
 
 
 def _recover(store: Store, progress: TerminalProgress) -> None:
-    # Not before the lab is ours: another process may be running the study.
+    # Only now does this process own the lab; another one may have been running the study.
     for done in store.recover():
         progress.note(done)
 
@@ -249,8 +249,8 @@ def _check_same_plan(known: Contest | None, planned: Contest, name: str) -> None
         return
     changed = [f.name for f in fields(known) if getattr(known, f.name) != getattr(planned, f.name)]
     raise DefinitionError(
-        f"{' and '.join(changed)} changed since {name!r} was begun, so its blocks cannot be"
-        " compared with new ones; begin a new run",
+        f"{' and '.join(changed)} changed since {name!r} began, so old and new blocks cannot be"
+        " compared; begin a new run",
         path="--resume",
     )
 

@@ -56,10 +56,10 @@ def tuned_files(
     chosen, name = given.chosen, given.name
     prefix, text = f"{APPLIED}/", chosen.more.get(PATCH, "")
     known = (PATCH, place.environment)
-    alone = [key for key in chosen.more if key not in known and not key.startswith(prefix)]
-    if alone:
+    others = [key for key in chosen.more if key not in known and not key.startswith(prefix)]
+    if others:
         raise DefinitionError(
-            f"what {name!r} recommends is said by {alone[0]} alone, not by your {place.file};"
+            f"{name!r} recommends the file {others[0]} instead of a change of your {place.file};"
             f" see `tuner export {name}`",
             path="NAME",
         )
@@ -70,7 +70,7 @@ def tuned_files(
     }
     if not after and place.environment not in chosen.more:
         raise DefinitionError(
-            f"{name!r} recommends the configuration as it was: nothing to apply", path="NAME"
+            f"{name!r} recommends the unchanged configuration: nothing to apply", path="NAME"
         )
     try:
         before = before_patch(text, after)
@@ -103,8 +103,8 @@ def _paths_on_hosts(
     tuned = Path(os.path.normpath(Path(config).absolute().parent))
     if not folder.is_absolute() or not tuned.is_relative_to(os.path.normpath(folder)):
         raise DefinitionError(
-            f"the record of {study!r} is damaged: its patch counts from {str(folder)!r}, which is"
-            f" neither the folder of {config} nor above it",
+            f"the record of {study!r} is damaged: its patch is relative to {str(folder)!r}, which"
+            f" is neither the folder of {config} nor above it",
             path="NAME",
         )
     found, home = {}, PurePath(main).parent
@@ -135,7 +135,7 @@ def merged(tuned: Tuned, found: Found) -> dict[str, str]:
     for path, after in tuned.after.items():
         if path not in found.texts:
             raise UnfitError(
-                f"{path}: was changed by the study, and {found.main} does not include it here"
+                f"{path}: the study changed it, but {found.main} does not include it here"
             )
         result = merge(tuned.before[path], found.texts[path], after)
         if result.conflicts:
@@ -147,7 +147,7 @@ def merged(tuned: Tuned, found: Found) -> dict[str, str]:
 
 def _words(path: str, conflict: Conflict) -> str:
     ours, base, theirs = map(_quoted, (conflict.ours, conflict.base, conflict.theirs))
-    return f"{path}:{conflict.line}: holds {ours}; the study made {theirs} of {base}"
+    return f"{path}:{conflict.line}: has {ours}; the study changed {base} to {theirs}"
 
 
 def _quoted(lines: Sequence[str]) -> str:
@@ -159,7 +159,7 @@ def _check_utf8(path: str, text: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise UnfitError(
-            f"{path}: holds bytes that are not UTF-8, and is sent as text; make it UTF-8 first"
+            f"{path}: has bytes that are not UTF-8; convert the file to UTF-8 first"
         ) from None
 
 
@@ -199,7 +199,7 @@ class Plan:
 
 
 def plan_of_own(tuned: Tuned, found: Found) -> Plan:
-    """Return the plan for a host of a study of the user's own files.
+    """Return the plan for a host, from a study of the user's own files.
 
     Raises:
         UnfitError: see ``merged``.

@@ -41,7 +41,7 @@ class LentService:
     read_log: ReadLog | None = None
 
     def free_ports(self, count: int) -> Sequence[int]:
-        """Return the service's own port for each, since only one of them runs at a time."""
+        """Return the service's own port for each instance; only one runs at a time."""
         return (self.port,) * count
 
     def ground(self, binary: str) -> TargetGround:
@@ -78,13 +78,13 @@ class TargetService:
         name = inventory.target.name
         if inventory.generator.name == name:
             raise DefinitionError(
-                f"the service has all cores of {name}, so the load must come from another host:"
-                " name one in the group generators",
+                f"the service uses all cores of {name}, so the load must come from another host;"
+                " add one to the group generators",
                 path="--in-place",
             )
         if host.user != "root":
             raise DefinitionError(
-                f"a service's files belong to root, and Ansible is {host.user} on {name}; set"
+                f"a service's files belong to root, but Ansible runs as {host.user} on {name}; set"
                 " ansible_become",
                 path="--in-place",
             )
@@ -102,8 +102,8 @@ class TargetService:
             owner = json.loads(agent.read(state))["owner"]
             self._connections.close()
             raise HostError(
-                f"the service's files on {target.name} are not its own: {owner} changed them. Wait"
-                " until that has ended, or put them back: tuner rollback, or on the host: python3"
+                f"{owner} has changed the service's files on {target.name}; wait until it has"
+                " ended, or restore them: tuner rollback, or on the host: python3"
                 f" {SERVICE_FOLDER}/guard.py {SERVICE_FOLDER} restore"
             )
         return agent

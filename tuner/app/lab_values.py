@@ -1,4 +1,4 @@
-"""A study of the lab on a host: its settings in the host's own files."""
+"""A study of the lab, applied to a host: its settings in the host's own files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LabSettings:
     space: Space
     workload: Workload
     remedy: str
-    """The command that tunes a host's own files instead."""
+    """Command that tunes a host's own files instead."""
 
 
 def lab_settings(given: Recommended, remedy: str) -> LabSettings:
@@ -94,7 +94,7 @@ def _refuse_unplaced(settings: LabSettings, bound: BoundSpace, main: str) -> Non
             raise DefinitionError(f"{name} {reason}", path=main)
         searched = settings.space.parameter(name).role != "fixed"
         if searched and placed[name].role == "fixed" and bound.configured[name] != value:
-            raise DefinitionError(f"{name} is needed as it is by other settings", path=main)
+            raise DefinitionError(f"other settings require the current {name}", path=main)
 
 
 def _texts(settings: LabSettings, placed: Placed, found: Found) -> dict[str, str]:
@@ -102,7 +102,7 @@ def _texts(settings: LabSettings, placed: Placed, found: Found) -> dict[str, str
     configuration = bound.space.complete(settings.wanted, bound.baseline)
     for name in settings.wanted:
         if name not in configuration.values:
-            condition = "what it depends on is otherwise on this host"
+            condition = "a setting that it depends on differs on this host"
             raise DefinitionError(f"{name} has no effect: {condition}", path=found.main)
     texts = placed.texts(configuration)
     sent(texts)
@@ -117,4 +117,4 @@ def _notes(settings: LabSettings, bound: BoundSpace) -> tuple[str, ...]:
         for name, value in bound.configured.items()
         if name not in settings.wanted and settings.baseline.get(name, value) != value
     ]
-    return (f"stays as the host has it: {', '.join(others)}",) if others else ()
+    return (f"keeps the host's {', '.join(others)}",) if others else ()

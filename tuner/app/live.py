@@ -51,14 +51,14 @@ class LiveView:
         self._drawn = -1.0
 
     def phase(self, title: str, expected_s: float) -> None:
-        """A phase begins."""
+        """Show the beginning of a phase."""
         self._phase = printable(title)
         self._phase_start, self._expected_s = self._clock(), expected_s
         self._window = ""
         self._draw(now=True)
 
     def window(self, text: str) -> None:
-        """A window ended."""
+        """Show the window that ended."""
         self._window = printable(text)
         self._draw()
 

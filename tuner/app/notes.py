@@ -12,15 +12,15 @@ from tuner.workload.workload import Workload
 
 NOISE_S = 2.0
 NO_SCHEDSTAT = (
-    "this kernel does not tell how long a server waits for its core (no /proc/PID/schedstat), so"
-    " another process on the server's cores is not told apart from the server's own work"
+    "this kernel does not report how long a server waits for its core (no /proc/PID/schedstat), so"
+    " tuner cannot distinguish another process on the server's cores from the server's own work"
 )
 """Note on a kernel built without CONFIG_SCHED_INFO."""
 KEPT_STALLS = (
-    "stalls are kept, as was wanted: every latency is raw, and stalls of the host are in it; expect"
-    " more noise"
+    "stalls are kept (--stalls): every latency is raw and includes the host's stalls; expect more"
+    " noise"
 )
-"""Note of a study that excludes nothing."""
+"""Note on a study that excludes nothing."""
 
 
 def preflight_notes(
@@ -36,21 +36,21 @@ def preflight_notes(
     notes = []
     if cores.shared:
         notes.append(
-            "one core only: server and generator share it, so each disturbs the other and stalls"
-            " cannot be told from work; figures are raw, believe no small difference"
+            "one core only: server and generator share it, so they disturb each other, and tuner"
+            " cannot detect stalls; figures are raw, so do not trust small differences"
         )
     if cores.backend and set(cores.backend) & set(cores.server):
         notes.append("the backend shares the server's cores: its work is part of every figure")
     if not host.realtime:
         notes.append(
-            "no real-time priority (run as root, or grant CAP_SYS_NICE to tuner-loadgen): stalls of"
-            " the server's cores are not seen, only those of the generator's; expect more noise"
+            "no real-time priority (run as root, or grant CAP_SYS_NICE to tuner-loadgen): tuner"
+            " detects stalls of the generator's cores only, not of the server's; expect more noise"
         )
     if host.file_limit < 2 * workload.connections + 64:
-        notes.append(f"the limit of open files, {host.file_limit}, is near what is needed")
+        notes.append(f"the limit of open files, {host.file_limit}, is barely enough")
     notes += [f"parameter {name} left out: it {reason}" for name, reason in space.left_out]
     notes += [
-        f"parameter {name} is never searched ({reason}); forced by --force"
+        f"parameter {name} is on the never-list ({reason}); enabled by --force"
         for name, reason in space.forced
     ]
     notes += _tool_notes(generator.instrument, workload)
@@ -63,18 +63,18 @@ def kernel_note(space: Space, lease_s: float) -> str:
     """Return a note on changes of the kernel's settings, and their end."""
     names = [p.name for p in space.parameters if is_kernels(p.name)]
     return (
-        f"{len(names)} settings of the host's kernel are part of every configuration: set anew"
-        " before each window, in which its instance has the host to itself, and put back at the"
-        f" end; without a sign of life for {lease_s:.0f} s the target puts them back by itself"
+        f"{len(names)} settings of the host's kernel are part of every configuration: tuner sets"
+        " them before each window, in which only one instance runs, and restores them at the end;"
+        f" the target restores them by itself after {lease_s:.0f} s without a heartbeat"
     )
 
 
 def in_place_note(lease_s: float) -> str:
     """Return a note on changes of the host's service in place, and their end."""
     return (
-        "in place: the target's own service is stopped and started for every window, with files"
-        " that are changed for it, and its users meet it all; it gets its own files and state back"
-        f" at the end, and by itself after {lease_s:.0f} s without a sign of life from here"
+        "in place: tuner stops and starts the target's own service with changed files for every"
+        " window, which affects its users, and restores its files and state at the end; the target"
+        f" restores them by itself after {lease_s:.0f} s without a heartbeat"
     )
 
 
@@ -83,10 +83,10 @@ def _tool_notes(tool: Instrument, workload: Workload) -> list[str]:
     if not tool.label:
         return []
     notes = [
-        f"the load is offered by {tool.load}: {tool.label}; it checks {tool.checks}",
+        f"{tool.load} offers the load: {tool.label}; it checks {tool.checks}",
         (
-            f"{tool.load} does not tell when requests were due, so stalls of the host cannot be"
-            " left out: every latency is raw"
+            f"{tool.load} does not report when requests were due, so tuner cannot exclude stalls:"
+            " every latency is raw"
         ),
     ]
     if workload.arrival != "constant" and "open" in tool.modes:
@@ -101,13 +101,13 @@ def watched_stalls(generator: WatchesStalls) -> tuple[CoreStalls, ...]:
     """Watch the host for two seconds and return the stalls of each core."""
     seen = generator.stalls(NOISE_S)
     # Only the real-time ticker preempts other programs; without it, spinning detects more.
-    way = "ticker" if seen["realtime"] else "spin"
+    detector = "ticker" if seen["realtime"] else "spin"
     return tuple(
         CoreStalls(
             cpu=core["cpu"],
-            per_s=core[way]["count"] / NOISE_S,
-            share=core[way]["share"],
-            longest_us=core[way]["longest_us"],
+            per_s=core[detector]["count"] / NOISE_S,
+            share=core[detector]["share"],
+            longest_us=core[detector]["longest_us"],
         )
         for core in seen["cpus"]
     )

@@ -42,15 +42,15 @@ def check(definition: StudyDefinition, workload: Workload) -> None:
         if workload.own_site:
             usual = catalog.server(definition.server).usual_place.path
             raise DefinitionError(
-                f"workload {workload.name!r} asks for files of your own server; name its"
+                f"workload {workload.name!r} requests files of your own server; name its"
                 f" configuration: --config {usual}",
                 path="--workload",
             )
         return
     if definition.server not in READERS:
         raise DefinitionError(
-            f"a configuration of your own is read for {' and '.join(READERS)}, not yet for"
-            f" {definition.server}; leave out --config to tune from the template",
+            f"supports {' and '.join(READERS)}, not yet {definition.server}; leave out --config to"
+            " tune from the template",
             path="--config",
         )
 
@@ -58,25 +58,24 @@ def check(definition: StudyDefinition, workload: Workload) -> None:
 def _check_in_place(definition: StudyDefinition, workload: Workload) -> None:
     if not definition.inventory:
         raise DefinitionError(
-            "tunes the service of a host of an inventory, and the load comes from another one; name"
-            " both: --inventory hosts.yml",
+            "tunes the service of one host with load from another host; name both hosts with"
+            " --inventory hosts.yml",
             path="--in-place",
         )
     if definition.server not in READERS:
         raise DefinitionError(
-            f"knows {' and '.join(READERS)}, not yet {definition.server}", path="--in-place"
+            f"supports {' and '.join(READERS)}, not yet {definition.server}", path="--in-place"
         )
     if not workload.own_site:
         raise DefinitionError(
-            f"workload {workload.name!r} brings what it asks for, and in place the service's own"
-            " content is asked; name a workload of your own with `site: own` (docs/workloads.md;"
-            " `tuner workload from-log` writes one from an access log)",
+            f"workload {workload.name!r} comes with its own content, but a service in place serves"
+            " its own; name a workload with `site: own` (docs/workloads.md; `tuner workload"
+            " from-log` writes one from an access log)",
             path="--workload",
         )
     if workload.backend is not None:
         raise DefinitionError(
-            "in place the service asks the servers behind it that it always asks; leave `backend`"
-            " out of the workload",
+            "a service in place uses its own backends; remove `backend` from the workload",
             path="--workload",
         )
 
@@ -157,7 +156,7 @@ def adapted(
         words = f"{server.name} {reads.version} of this machine reads your configuration"
         notes = (*notes, f"{words}, and {server.version} serves it")
     wrong = (
-        f"{found.where}: plainly wrong: {found.what}; {found.remedy} ({found.link})"
+        f"{found.where}: wrong: {found.what}; {found.remedy} ({found.link})"
         for found in lint_own(server.name, own, lint_facts(host, server))
         if found.severity == "wrong"
     )

@@ -45,7 +45,7 @@ class Channel(Files, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The recommendation to apply, the same for every host."""
+    """The recommendation for all hosts."""
 
     given: Recommended
     main: str
@@ -87,8 +87,8 @@ def wanted(
     main = target or place.path
     if definition.get("in_place") and not target and config != main:
         raise DefinitionError(
-            f"{name!r} tuned {config}, which is not the usual file of {server}; if it is the one to"
-            f" change, name it: --file {shlex.quote(config)}",
+            f"{name!r} tuned {config}, which is not the usual file of {server}; to change it, pass"
+            f" --file {shlex.quote(config)}",
             path="--file",
         )
     source: Tuned | LabSettings
@@ -102,8 +102,8 @@ def wanted(
         )
         if reader.place is None:
             raise DefinitionError(
-                f"{name!r} was made in the lab, and its settings cannot be set in a {place.file}"
-                f" of the hosts' own; tune that: {remedy}",
+                f"{name!r} is a study of the lab, and tuner cannot set its settings in a host's own"
+                f" {place.file}; tune that file instead: {remedy}",
                 path="NAME",
             )
         source = lab_settings(given, remedy)
@@ -133,7 +133,7 @@ class HostPlan:
     validated: str
     """Outcome of the validation on the host, in words; empty without one."""
     drop_ins: Mapping[str, str] = field(default_factory=dict)
-    """Content of the existing drop-ins of the service's unit."""
+    """Content of the existing drop-ins of the service's unit, by path."""
 
     @property
     def is_needed(self) -> bool:
@@ -149,7 +149,7 @@ class HostPlan:
             rows.append(f"{name}: its configuration differs from the one that was tuned:\n")
             rows.append(plan.unlike)
         if not self.is_needed:
-            return "".join([*rows, f"{name}: has it already; nothing changes\n"])
+            return "".join([*rows, f"{name}: has the configuration already; no change\n"])
         unit = change.unit.files if change.unit else {}
         rows.append(f"{name}: would change {', '.join((*plan.changed, *unit))}:\n")
         rows.append(plan.difference)
@@ -157,7 +157,7 @@ class HostPlan:
         rows.append(f"{name}: {self.validated}\n" if self.validated else "")
         how = f"{change.how} of {change.service}"
         if change.unit:
-            how += ", or a restart where its environment changes"
+            how += ", or a restart if its environment changes"
         return "".join([*rows, f"{name}: then {how}\n"])
 
 
@@ -180,11 +180,11 @@ class Planned:
             return
         words = "; ".join(f"{name}: {reason}" for name, reason in self.refused.items())
         others = [host.name for host in among if host.name not in self.refused]
-        way_out = ""
+        remedy = "fix this"
         if others:
             names = [f"!{name}" for name in self.refused] if limit is None else others
-            way_out = f", or change the other hosts only: --limit {shlex.quote(','.join(names))}"
-        raise HostError(f"nothing was changed; {words}. Mend that{way_out}")
+            remedy += f", or change the other hosts only: --limit {shlex.quote(','.join(names))}"
+        raise HostError(f"nothing was changed; {words}; {remedy}")
 
 
 def planned(
@@ -224,8 +224,8 @@ def _plan(
     owner = _owner(there)
     if owner not in ("", want.change.owner):
         raise HostError(
-            f"{want.main} is changed by {owner} already; roll that back first (tuner rollback), or"
-            " wait until its time is over"
+            f"{owner} has changed {want.main}; roll this back first (tuner rollback), or wait"
+            " until its lease expires"
         )
     server = want.given.record.server.name
     found = READERS[server].read_service(
@@ -238,8 +238,8 @@ def _plan(
     if owner and plan.changed:
         # Files missing in the new change would be restored to their first state.
         raise HostError(
-            f"{', '.join(plan.changed)} changed since {want.given.name!r} was applied here; put"
-            f" that back first: tuner rollback {want.given.name}"
+            f"{', '.join(plan.changed)} changed since {want.given.name!r} was applied here; roll"
+            f" this back first: tuner rollback {want.given.name}"
         )
     change = replace(want.change, files=plan.files, expected=plan.expected)
     validated = _validated(want.change, plan, there) if validate and plan.changed else ""
@@ -256,7 +256,7 @@ def _owner(there: Channel) -> str:
     except (ValueError, KeyError, TypeError):
         raise HostError(
             f"{saved} is damaged; on the host: python3 {SERVICE_FOLDER}/guard.py {SERVICE_FOLDER}"
-            " restore, or look at what it holds"
+            " restore, or read the file"
         ) from None
 
 
@@ -285,5 +285,5 @@ def _validated(change: ServiceChange, plan: Plan, there: Channel) -> str:
             f" ({answer['unavailable']}); then, and before the {change.how}"
         )
     if answer["code"] != 0:
-        raise UnfitError(f"{change.service} refused it: {line}: {answer['said']}")
+        raise UnfitError(f"{change.service} refuses the files: {line}: {answer['said']}")
     return f"{line}: accepted there"

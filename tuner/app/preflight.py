@@ -27,7 +27,7 @@ from tuner.workload.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """Everything known before the first deployment."""
+    """The facts of a study before the first deployment."""
 
     definition: StudyDefinition
     premises: Premises

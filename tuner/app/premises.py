@@ -187,7 +187,7 @@ class ThisMachine:
         return split_cores(self._host.cpus, backend=backend)
 
     def take_cores(self, turn: HostLocks, cores: CoreSplit) -> None:
-        """Implement ``Premises.take_cores``: a turn on this machine begins with its cores."""
+        """Implement ``Premises.take_cores``: the turn has locked this machine's cores already."""
 
     def detect(self, server: Server) -> ServerFacts:
         """Implement ``Premises.detect``."""
@@ -281,7 +281,7 @@ class Fleet:
         return self._connections.agent(self._inventory.target)
 
     def cores(self, *, backend: bool) -> CoreSplit:
-        """Implement ``Premises.cores``: different hosts share nothing."""
+        """Implement ``Premises.cores``; different hosts share no cores."""
         hosts = self._inventory
         target = self.host.cpus
         if hosts.generator.name == hosts.target.name:
@@ -392,7 +392,7 @@ class Fleet:
                     deployer.remove()
                 except HostError as error:
                     # The claim stays, so that the next command retries.
-                    click.echo(f"note: the lab could not be taken down: {error}", err=True)
+                    click.echo(f"note: the lab could not be removed: {error}", err=True)
                 else:
                     local.release(claim)
                 self._connections.close()
@@ -413,7 +413,7 @@ class Fleet:
             found = dict(remote.read_facts(playbooks, hosts.in_use))
             missing = [h for h in hosts.in_use if h.name not in found]
             if missing:
-                raise HostError(f"nothing is known of {', '.join(h.name for h in missing)}")
+                raise HostError(f"no facts of {', '.join(h.name for h in missing)}")
             wanted = remote.checksum(binary)
             measuring = (hosts.target, hosts.generator)
             stale = [h for h in measuring if found[h.name].loadgen_sha256 != wanted]
@@ -423,8 +423,7 @@ class Fleet:
             bare = [h for h in serving if found[h.name].programs[program] is None]
             if self._serves and bare:
                 raise HostError(
-                    f"there is no {program} on {hosts.target.name}, so there is none to be tuned"
-                    " in place"
+                    f"{hosts.target.name} has no {program}, so there is nothing to tune in place"
                 )
             if not stale and not bare:
                 return found

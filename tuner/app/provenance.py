@@ -22,7 +22,7 @@ def _keep(context: click.Context, _parameter: click.Parameter, value: object) ->
 
 
 def option(function: _F) -> _F:
-    """Add ``--foreign``, which accepts a record that was not made here."""
+    """Add ``--foreign``, which accepts a record from elsewhere."""
     return click.option(
         "--foreign",
         is_flag=True,
@@ -40,12 +40,12 @@ def origin_words(record: Record) -> str:
     if maker == "changed":
         others = ", another worker measured for it" if record.hosts else ""
         return (
-            f"{record.name!r} was begun here and changed since: a command that measured for it was"
+            f"{record.name!r} began here and has changed since: a command that measured for it was"
             f" killed{others}, or somebody changed its record"
         )
     begun = datetime.fromtimestamp(record.started_unix_s, UTC)
     return (
-        f"{record.name!r} was not made here by this user, as far as its record proves: it names the"
+        f"{record.name!r} was not made here by this user, as far as its record shows: it names the"
         f" host {record.host.hostname!r}, tuner {record.tuner_version} and {begun:%Y-%m-%d}"
     )
 
@@ -85,7 +85,7 @@ def _confirm(words: str, question: str, look: str, *, asks: bool = True) -> None
         return
     if not sys.stdin.isatty():
         raise DefinitionError(
-            f"{words}; see what it holds with {look}, then accept it with --foreign",
+            f"{words}; inspect it with {look}, then accept it with --foreign",
             path="--foreign",
         )
     click.confirm(question, abort=True)

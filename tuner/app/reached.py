@@ -38,7 +38,7 @@ class Reached:
 
 @contextlib.contextmanager
 def reached(hosts: Inventory) -> Iterator[Reached]:
-    """Connect to the targets of an inventory; the connections end with the context."""
+    """Connect to the targets of an inventory, and disconnect at the end of the context."""
     connections = Connections(hosts, hosts.targets)
     try:
         with temporary("apply") as folder:

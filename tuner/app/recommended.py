@@ -27,7 +27,7 @@ class Recommended:
 
     @property
     def record(self) -> Record:
-        """The study's record."""
+        """Record of the study."""
         return self.study.record
 
     @property
@@ -55,14 +55,14 @@ class Recommended:
             )
         if not self.is_own:
             found.append(
-                "the study was made in the lab: each host keeps its own files, and the settings"
-                " that the study changed are set in them"
+                "the study was made in the lab: each host keeps its own files, in which apply sets"
+                " the changed settings"
             )
         kernel = sorted(name for name in self.chosen.kernel if is_kernels(name))
         if kernel:
             found.append(
-                f"the gain was measured with {', '.join(kernel)} of the kernel changed as well;"
-                f" apply leaves the kernel alone, `tuner export {self.name}` writes the file"
+                f"the gain was measured with changed kernel settings ({', '.join(kernel)});"
+                f" apply does not change the kernel, `tuner export {self.name}` writes the file"
             )
         return found
 
@@ -82,7 +82,7 @@ def recommended(study: StudyResult, name: str, accepted: str | None = None) -> R
     if verdict is None:
         raise DefinitionError(
             f"{name!r} has no verdict, so nothing was shown to be better ({study.sentence});"
-            f" continue it with `tuner optimize --resume --name {name}`, or begin a new study",
+            f" resume it with `tuner optimize --resume --name {name}`, or begin a new study",
             path="NAME",
         )
     wanted = accepted or VerdictKind.BETTER.value
@@ -96,7 +96,7 @@ def recommended(study: StudyResult, name: str, accepted: str | None = None) -> R
     chosen = choose(study, candidate=True)
     baseline = study.record.configurations.get(study.record.baseline)
     if chosen is None or baseline is None or study.candidate is None:
-        raise DefinitionError(f"the record of {name!r} holds no configuration", path="NAME")
+        raise DefinitionError(f"the record of {name!r} has no configuration", path="NAME")
     return Recommended(study, name, chosen, baseline, verdict)
 
 
@@ -106,10 +106,10 @@ def _option(accepted: str | None) -> str:
 
 def _remedy(words: str, kind: VerdictKind, accepted: str | None) -> str:
     if kind is VerdictKind.BETTER:
-        return f"{words}, not {accepted}; leave the option out"
+        return f"{words}, not {accepted}; remove the option"
     if accepted:
         return f"{words}, not {accepted}; name the verdict that you accept"
     return (
-        f"{words}, and only a configuration shown to be better is applied; measure longer in a new"
+        f"{words}, and apply requires a configuration shown to be better; measure longer in a new"
         f" study (--time), or accept this verdict by name: --force-verdict {kind}"
     )

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def kept(
-    store: Store | None, folder: Path, progress: TerminalProgress, again: str
+    store: Store | None, folder: Path, progress: TerminalProgress, resume_with: str
 ) -> Iterator[None]:
     """Show progress, and always sign and write the results at the end of a command.
 
@@ -47,7 +47,7 @@ def kept(
         store: record of the study; None for a run with its records in ``folder``.
         folder: folder of the results.
         progress: display of the progress.
-        again: command that resumes it; see ``resumption``.
+        resume_with: command that resumes it; see ``resumption``.
     """
 
     def stores() -> list[Store]:
@@ -68,7 +68,7 @@ def kept(
                 written()
             except Exception as error:  # noqa: BLE001 - what ended the command must not be hidden
                 progress.note(f"the report could not be written: {error}; see 'tuner report'")
-            progress.command(f"resume with: {again}")
+            progress.command(f"resume with: {resume_with}")
         raise
     written()
 
@@ -143,7 +143,7 @@ def _configurations(studies: Sequence[StudyResult]) -> dict[str, str | bytes]:
 
 
 def draw(studies: Sequence[StudyResult], folder: Path, formats: Sequence[Format]) -> None:
-    """Write each chart as a file in every format."""
+    """Write each chart to a file in every format."""
     from tuner.report.pictures import write_pictures
 
     if contests := contests_of(studies):
@@ -243,20 +243,17 @@ def read_run(folder: Path) -> list[Record]:
 
 
 def is_run(folder: Path, name: str) -> bool:
-    """Return whether a folder holds a run of contests and no study of its own name."""
+    """Return whether a folder has a run of contests, and no study of its own name."""
     names = list_names(sqlite_url(folder)) if _has_record(folder) else []
     return name not in names and any(other.startswith(f"{name}.") for other in names)
 
 
-def check_run(records: Sequence[Record], again: str) -> None:
-    """Check that every contest has something to compare.
+def check_run(records: Sequence[Record], command: str) -> None:
+    """Raise HostError if a contest has planned blocks but no complete one.
 
     Args:
-        records: of the run.
-        again: the command that resumes it.
-
-    Raises:
-        HostError: one has planned blocks, and none of them is there.
+        records: records of the run.
+        command: command that resumes the run with ``--resume``.
     """
     empty = [
         record.name
@@ -265,8 +262,8 @@ def check_run(records: Sequence[Record], again: str) -> None:
     ]
     if empty:
         raise HostError(
-            f"{', '.join(empty)}: no block of all arms was valid, so nothing is compared; the"
-            f" report's warnings say why. Go on with: {again} --resume"
+            f"{', '.join(empty)}: no block is valid for all arms, so there is no comparison; the"
+            f" report's warnings list the reasons; resume with: {command} --resume"
         )
 
 

@@ -1,4 +1,4 @@
-"""A study taken up again: its definition, its record, and the host that it was begun on."""
+"""Resumption of a study with the same definition, record and host."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tuner.store.store import Store
 def reopen(
     name: str, storage: str | None, progress: TerminalProgress, *, path: str
 ) -> tuple[StudyDefinition, Store, Preflight]:
-    """Open a study to measure more for it.
+    """Open a study for further measurements.
 
     Args:
-        name: of the study.
-        storage: as given by ``--storage``.
-        progress: where it is said what was waited for, and what was stopped.
-        path: what the user gave, for messages.
+        name: name of the study.
+        storage: value of ``--storage``.
+        progress: display of waits and of stopped leftovers.
+        path: argument of the user, for messages.
 
     Raises:
-        DefinitionError: there is no such study, it was begun elsewhere and was not accepted, or
-            what it was begun with is not what is here.
-        HostError: another tuner runs it, or measures on the same cores.
+        DefinitionError: the study does not exist, the user does not accept its origin, or the host,
+            server or configuration has changed.
+        HostError: another tuner runs the study, or measures on the same cores.
     """
     store = open_store(name, storage)
     record = store.record()
@@ -40,11 +40,7 @@ def reopen(
 
 
 def check_same(found: Preflight, record: Record, path: str) -> None:
-    """A study that resumes elsewhere, or with another server, would be two studies in one.
-
-    Raises:
-        DefinitionError: what it was begun with is not what is here.
-    """
+    """Raise DefinitionError if the host, server or configuration of a study has changed."""
     here: dict[str, tuple[object, object]] = {
         "baseline": (record.baseline, found.baseline.digest),
         "host": (record.host.hostname, found.host.hostname),
@@ -52,13 +48,13 @@ def check_same(found: Preflight, record: Record, path: str) -> None:
         "cores": (record.cores, found.cores),
     }
     if found.own is not None and record.baseline in record.configurations:
-        # Values alone do not show it: the user may have changed anything else in their files.
+        # Equal values are not enough: the user may have changed other lines of the files.
         then, now = record.configurations[record.baseline], describe(found, found.baseline)
         here["configuration"] = ((then.text, dict(then.more)), (now.text, dict(now.more)))
     changed = [what for what, (before, after) in here.items() if before != after]
     if changed:
         raise DefinitionError(
-            f"{' and '.join(changed)} changed since {record.name!r} was begun, so its blocks"
-            " cannot be compared with new ones; begin a new study",
+            f"{' and '.join(changed)} changed since {record.name!r} began, so old and new blocks"
+            " cannot be compared; begin a new study",
             path=path,
         )

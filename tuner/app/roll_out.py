@@ -1,4 +1,4 @@
-"""Changing hosts one by one; all of them get their own files back if one cannot stay changed."""
+"""The roll-out: change hosts one after another, and restore all of them if one fails."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class ChangesServices(Protocol):
     """An adapter that changes services: ``tuner.hosts.service.Services``."""
 
     def change(self, host: Host, change: ServiceChange) -> ServiceChangeResult:
-        """Back up, replace, validate, take over."""
+        """Back up, replace and validate the files, then reload or restart the service."""
         ...
 
     def keep(self, hosts: Sequence[Host]) -> None:
-        """Let the change stay."""
+        """Make the change permanent."""
         ...
 
     def give_back(self, hosts: Sequence[Host], owner: str) -> Restoration:
-        """Put the old files back on as many hosts as possible."""
+        """Restore the old files on as many hosts as possible."""
         ...
 
 
@@ -51,38 +51,38 @@ class ChecksHosts(Protocol):
     def checked(
         self, host: Host, before: Mapping[str, Look], control: Host | None, claim: str
     ) -> str:
-        """Measure a changed host again and compare; return the outcome in words."""
+        """Measure a changed host again and compare; return a description of the outcome."""
         ...
 
 
 def _nothing(_: str) -> None:
-    """Say nothing."""
+    """Print nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollOut:
-    """The means of a roll-out."""
+    """A roll-out with its adapters."""
 
     services: ChangesServices
     probes: ChecksHosts
     keep_record: Callable[[Applied], None]
-    """Adds what was done to the study's record."""
+    """Writer of a change to the study's record."""
     claim: str
     """Finding of the study, in words."""
     say: Callable[[str], None] = _nothing
-    """Prints an outcome."""
+    """Printer of an outcome."""
     note: Callable[[str], None] = _nothing
-    """Prints progress."""
+    """Printer of progress."""
 
     def run(self, plans: Sequence[HostPlan], controls: Sequence[Host] = ()) -> None:
-        """Change the hosts one by one, and check each before the next.
+        """Change the hosts one after another, and check each before the next.
 
         Args:
-            plans: what to do, in order.
+            plans: plans in order.
             controls: further hosts, which do not change.
 
         Raises:
-            HostError: what was wrong on which host, once all have their own files back.
+            HostError: a host failed; all hosts have been restored.
         """
         needed = [plan for plan in plans if plan.is_needed]
         if not needed:
@@ -102,7 +102,7 @@ class RollOut:
                 self.say(f"{plan.host.name}: applied; {words}")
             self.services.keep([plan.host for plan in needed])
         except BaseException as error:
-            words = self._taken_back(begun, lease_s)
+            words = self._restored(begun, lease_s)
             if isinstance(error, HostError):
                 raise HostError(f"{error}; {words}") from error
             self.note(words)
@@ -117,15 +117,15 @@ class RollOut:
         if became.message:
             self.note(f"note: {host.name}: {became.message}")
         paths = tuple(change.files) if became.message else change.paths
-        # Before it is checked: the change is in the record before anything else happens.
+        # The change must be in the record before anything else happens.
         self.keep_record(Applied(host.name, time.time(), "applied", paths, change.owner))
 
-    def _taken_back(self, plans: Sequence[HostPlan], lease_s: float) -> str:
-        """Give the hosts their own files back, as far as they can be reached; return the words."""
+    def _restored(self, plans: Sequence[HostPlan], lease_s: float) -> str:
+        """Restore the files of all reachable hosts; return a description of the outcome."""
         if not plans:
             return "nothing was changed"
         hosts, owner = [plan.host for plan in plans], plans[0].change.owner
-        self.note(f"putting back: {', '.join(host.name for host in hosts)}")
+        self.note(f"restoring: {', '.join(host.name for host in hosts)}")
         with undisturbed():
             try:
                 given = self.services.give_back(hosts, owner)
@@ -137,7 +137,7 @@ class RollOut:
                 self.keep_record(Applied(name, time.time(), "rolled back", files, owner))
         words = [f"rolled back: {', '.join(back)}"] if back else []
         if given.failed:
-            failed = "; ".join(f"{name}: {said}" for name, said in given.failed.items())
+            failed = "; ".join(f"{name}: {reason}" for name, reason in given.failed.items())
             words.append(
                 f"NOT rolled back: {failed}. A host that was changed puts its own files back by"
                 f" itself within {math.ceil(lease_s / 60)} minutes while it is up; see with"

@@ -1,6 +1,6 @@
 """From a preflight to a bench: record, lab, ports.
 
-With ``tuner.app.premises`` the only place where adapters are made and put together.
+Only this module and ``tuner.app.premises`` create and combine adapters.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tuner.store.store import Header, Store, sqlite_url
 from tuner.workload.site import generate
 
 STUDIES = Path("studies")
-"""Folder of results, in the folder where tuner is called."""
+"""Folder of results, in the current folder."""
 
 
 @contextlib.contextmanager
@@ -54,16 +54,16 @@ def open_bench(
     store: Store,
     others: Sequence[Preflight] = (),
 ) -> Iterator[tuple[Bench, StudySpec]]:
-    """The lab of a study, always taken down at the end.
+    """Yield the bench of a study, and always remove its lab at the end.
 
-    Configurations of the spaces of ``others`` can be deployed too, along with those of ``found``.
+    It can deploy configurations of ``found``'s space, and of the spaces of ``others``.
     """
     if isinstance(found.own, InPlaceServer):
         lease_s, service = service_lease_s(found.definition), found.premises.service()
-        with service.lent(folder, found.server.name, found.own.socket, lease_s) as seat:
+        with service.lent(folder, found.server.name, found.own.socket, lease_s) as lent:
             for configuration in (found.baseline, *found.beside):
                 store.add_configuration(describe(found, configuration))
-            bench = _bench(found, seat, seat.ground(found.server.binary), progress, store)
+            bench = _bench(found, lent, lent.ground(found.server.binary), progress, store)
             yield replace(bench, exclusive=True), _spec(found)
         return
     loan = kernel_loan(found.definition) if found.kernel else None
@@ -82,7 +82,7 @@ def open_bench(
         lab.deployer.publish(generate(found.workload))
         ground, backend = _with_backend(found, lab, ground)
         found, ground = _with_certificate(found, ground, lab.work)
-        # Here and not where the record begins: a study may have been killed in between.
+        # Not in create_store, because a study may have been killed in between.
         for configuration in (found.baseline, *found.beside):
             store.add_configuration(describe(found, configuration))
         bench = _bench(found, lab, ground, progress, store, others=others)
@@ -97,14 +97,14 @@ def create_store(
     *,
     asked: Mapping[str, object] | None = None,
 ) -> Store:
-    """Begin the record of a new study.
+    """Create the record of a new study.
 
     Args:
-        found: what it is of.
-        folder: of its results.
-        first: the first of several hosts that share it.
-        say: called when the storage does not answer.
-        asked: the options of a command that makes several studies, of which this is one.
+        found: preflight of the study.
+        folder: folder of its results.
+        first: first host of a shared study.
+        say: printer of a message when the storage does not answer.
+        asked: options of the command, to find the study when it resumes.
     """
     with writing_results(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -142,24 +142,24 @@ def open_store(name: str, storage: str | None, *, writing: bool = True) -> Store
     """Return the record of an existing study.
 
     Args:
-        name: of the study.
-        storage: as given by ``--storage``.
-        writing: without it nothing is changed in the storage.
+        name: name of the study.
+        storage: value of ``--storage``.
+        writing: whether the caller may change the storage.
 
     Raises:
-        DefinitionError: there is no such study in this folder.
-        StoreError: its record cannot be read.
+        DefinitionError: the folder has no such study.
+        StoreError: the record cannot be read.
     """
     folder = STUDIES / name
     if storage is None and not (folder / "record.db").is_file():
         known = sorted(path.parent.name for path in STUDIES.glob("*/record.db"))
-        here = f"here are: {', '.join(known)}" if known else "there is none yet"
+        here = f"existing studies: {', '.join(known)}" if known else "it has no studies yet"
         raise DefinitionError(f"no study called {name!r} in {STUDIES}/; {here}", path="NAME")
     return Store.open(storage or sqlite_url(folder), name, writing=writing)
 
 
 def describe(found: Preflight, configuration: Configuration) -> ConfigurationRecord:
-    """Return a configuration with its text as it would be exported."""
+    """Return a configuration with its exported text."""
     placement = export_placement(found.workload.wire)
     adapter = found.adapter
     own = server_part(configuration)
@@ -176,7 +176,7 @@ def describe(found: Preflight, configuration: Configuration) -> ConfigurationRec
 
 
 def free_name(wanted: str) -> str:
-    """Return the name, with a number behind it if a study of that name is here already."""
+    """Return a name without a study, made of the wanted one and a number if necessary."""
     name, number = wanted, 1
     while (STUDIES / name).exists():
         number += 1
@@ -197,11 +197,12 @@ def _bench(
 
     def make(folder: str, configuration: Configuration, port: int) -> InstanceSpec:
         known = by_space[configuration.space]
-        # What serves files itself stands in front of nothing, though others may have backends.
+        # A file server has no upstreams, even if other servers have backends.
         upstreams = ground.upstreams if known.workload.backend else ()
-        beneath = replace(ground, binary=known.server.binary, upstreams=upstreams)
+        own_ground = replace(ground, binary=known.server.binary, upstreams=upstreams)
+        own_part = server_part(configuration)
         return replace(
-            known.adapter.instance(folder, server_part(configuration), known.space, beneath, port),
+            known.adapter.instance(folder, own_part, known.space, own_ground, port),
             kernel=settings_of(configuration, known.kernel),
             open_files=open_files(configuration),
         )
@@ -270,7 +271,7 @@ def _with_backend(
 def _with_certificate(
     found: Preflight, ground: TargetGround, work: Path
 ) -> tuple[Preflight, TargetGround]:
-    """The lab's own certificate, which the generator trusts unless the workload names another."""
+    """Return both with the lab's own certificate; the generator trusts it by default."""
     wire = found.workload.wire
     ground = replace(ground, protocol=wire.protocol)
     if wire.tls is None:

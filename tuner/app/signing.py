@@ -1,4 +1,4 @@
-"""Signing a record when it begins and when a command that measured for it ends."""
+"""Signing of a record when it begins, and after each command that measured for it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tuner.store.store import Store
 
 
 def begin(store: Store) -> None:
-    """Sign how a record begins; where no key can be kept, it stays unsigned."""
+    """Sign the beginning of a record; it stays unsigned if a key cannot be stored."""
     with contextlib.suppress(OSError):
         store.set_signed(sign_beginning(store.for_readers().record()))
 
 
 @contextlib.contextmanager
 def signed(stores: Callable[[], Iterable[Store]], progress: TerminalProgress) -> Iterator[None]:
-    """Sign what was measured when a command ends, however it ends.
+    """Sign the records when the command ends, even with an error.
 
-    Of several workers only the one that began the study can sign it. What others measure later
-    makes it one that was changed since, until that worker runs again.
+    Only the worker that began a shared study can sign it. Later measurements of other workers count
+    as changes until that worker runs again.
 
     Args:
-        stores: returns the records that are there at the end.
-        progress: reports a record that cannot be signed.
+        stores: finder of the records at the end.
+        progress: display of records that cannot be signed.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""A command's turn: the option ``--wait``, the locks, and the sweep of what is in the way."""
+"""A command's turn: the option ``--wait``, the locks, and the removal of leftovers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _asked(context: click.Context, _parameter: click.Parameter, value: object) -
 
 
 def option(function: _F) -> _F:
-    """Return ``--wait``: queue behind another study."""
+    """Add ``--wait``, which queues the command behind another study."""
     return click.option(
         "--wait",
         is_flag=True,
@@ -41,7 +41,7 @@ def take_turn(folder: Path, inventory: str | None, progress: TerminalProgress) -
     Args:
         folder: of the study.
         inventory: inventory of its hosts, for locking their cores later; None: this machine.
-        progress: where it is said what was waited for, and what was stopped.
+        progress: display of waits and of stopped leftovers.
 
     Raises:
         HostError: another tuner runs the study, or measures on these cores; or the folder cannot
@@ -61,10 +61,10 @@ def take_turn(folder: Path, inventory: str | None, progress: TerminalProgress) -
 
 
 def look_here(progress: TerminalProgress) -> list[str]:
-    """Take this machine's cores for a look at it, and clear the way; what was stopped.
+    """Lock this machine's cores for a check, and return descriptions of removed leftovers.
 
     Raises:
-        HostError: a study measures on them.
+        HostError: a study measures on these cores.
     """
     context = click.get_current_context()
     turn = HostLocks(Path(), wait=context.meta.get(_WAIT, False), say=progress.note)
@@ -75,6 +75,6 @@ def look_here(progress: TerminalProgress) -> list[str]:
 
 
 def current_turn() -> HostLocks | None:
-    """Return the turn of the command that runs; None outside of one."""
+    """Return the turn of the running command; None outside of a command."""
     context = click.get_current_context(silent=True)
     return None if context is None else context.meta.get(_TURN)

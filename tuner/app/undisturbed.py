@@ -1,4 +1,4 @@
-"""Work that a second Ctrl-C must not interrupt."""
+"""Protection of work from a second Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Let the lab be taken down even if the user presses Ctrl-C again."""
+    """Ignore signals within the context, so that a second Ctrl-C does not stop a clean-up."""
     stopping = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     kept = {number: signal.signal(number, signal.SIG_IGN) for number in stopping}
     try:

@@ -1,4 +1,4 @@
-"""Files that cannot be written: one message for the reasons that a host can have."""
+"""Messages for files that cannot be written."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _REMEDIES = {
     **dict.fromkeys(_FULL, "make room there"),
     **dict.fromkeys(
         (errno.EACCES, errno.EPERM, errno.EROFS),
-        "run tuner in a folder, or name one, where you may write",
+        "run tuner in a writable folder, or name one",
     ),
     **dict.fromkeys(
         (errno.ENOTDIR, errno.EEXIST),
         "a file is where a folder is needed; move it, or run tuner in another folder",
     ),
     errno.EISDIR: "a folder is where a file is needed; name a file",
-    errno.ENOENT: "make its folder first",
+    errno.ENOENT: "create its folder first",
     errno.ENAMETOOLONG: "use a shorter name",
     errno.ELOOP: "a symbolic link points to itself; remove it",
     **dict.fromkeys(
@@ -30,19 +30,19 @@ _REMEDIES = {
     errno.ENOMEM: "free some memory",
     errno.EIO: "look at the disk (dmesg)",
 }
-"""Remedies by the kernel's reason (errno(3))."""
+"""Remedies by error number (errno(3))."""
 
 
 @contextlib.contextmanager
 def writing(path: Path | str, remedy: str = "") -> Iterator[None]:
-    """Turn an error of the file system into a message with a remedy.
+    """Convert an error of the file system to a HostError with a remedy.
 
     Args:
-        path: what is being written.
-        remedy: what to do where the reason does not say it better.
+        path: file or folder to write.
+        remedy: remedy that replaces the general one, except for a full disk.
 
     Raises:
-        HostError: ``path``, or what the operating system names, cannot be written.
+        HostError: ``path``, or the file that the operating system names, cannot be written.
     """
     try:
         yield
@@ -51,22 +51,22 @@ def writing(path: Path | str, remedy: str = "") -> Iterator[None]:
 
 
 def writing_results(folder: Path) -> contextlib.AbstractContextManager[None]:
-    """Return ``writing`` for a study's folder of results, with the remedy that fits it."""
+    """Return ``writing`` for a study's folder of results, with its remedy."""
     return writing(
-        folder, f"results go to {folder.parent}/ of the folder where tuner runs; use another"
+        folder, f"results go to {folder.parent}/ in the current folder; run tuner in another folder"
     )
 
 
 def cannot_write(
     error: OSError, path: str = "", remedy: str = "", *, what: str = "cannot be written"
 ) -> HostError:
-    """Return the message for an error of the file system.
+    """Return the HostError for an error of the file system.
 
     Args:
-        error: of the operating system.
-        path: used where ``error`` names no file.
-        remedy: of the caller; a full disk has its own.
-        what: is wrong with the file.
+        error: error of the operating system.
+        path: path to name if ``error`` names no file.
+        remedy: remedy of the caller, except for a full disk.
+        what: failed action.
     """
     number = error.errno or 0
     known = _REMEDIES.get(number, "")
@@ -78,5 +78,5 @@ def cannot_write(
 
 
 def is_hosts(error: OSError) -> bool:
-    """Return whether an error is the host's state, and not a mistake of the program."""
+    """Return whether the host's state caused an error, and not a mistake of the program."""
     return error.errno in _REMEDIES and error.errno not in (errno.ENOENT, errno.EEXIST)
