@@ -162,7 +162,7 @@ def test_the_dashboard_of_several_hosts_shows_their_trials(
     monkeypatch.setitem(sys.modules, "optuna_dashboard", extra)
     done = tuner("dashboard", NAME, "--storage", storage)
     assert done.code == 0, done.err
-    assert "of 1 host, as it is now" in " ".join(done.err.split())
+    assert "a copy of simulated, with 1 host" in " ".join(done.err.split())
     (study,) = shown
     trials = {trial.user_attrs["digest"]: trial for trial in study.trials}
     record = whole(storage)
