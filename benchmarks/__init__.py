@@ -1,1 +1,1 @@
-"""How good the instrument is, beside others, on this machine and in one run: docs/benchmarks.md."""
+"""Benchmarks of the instrument against others, on one machine in one run: docs/benchmarks.md."""

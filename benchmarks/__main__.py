@@ -1,4 +1,4 @@
-"""All benchmarks, then what they found on one page. ``make bench`` runs this."""
+"""All benchmarks, with a summary of their findings; ``make bench`` runs this."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main(chosen: options.Options, study: Path | None) -> None:
             try:
                 found += benchmark(lab, chosen)
             except click.ClickException as error:
-                # What the others found took minutes.
+                # The findings of the others took minutes and must not be lost.
                 click.echo(f"({title}: {error.message})")
     click.secho("\nOverhead of the Python side", bold=True)
     found += overhead.run(chosen, study)

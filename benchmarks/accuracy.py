@@ -1,11 +1,12 @@
-"""Whose latency is the server's? Reported quantiles of several generators, and the wire's.
+"""Accuracy: latency quantiles that several generators report, and those of a packet capture.
 
 Each generator offers the same rate to the same server from the same core, in turn, and reports
-its corrected latency. The true one is what the server and the kernel take, so of two instruments
-that lose nothing the lower one is the finer. That ours loses nothing is what the capture shows:
-it cannot be lower than the time between request and response packets, and it is little above it.
+its corrected latency. The true latency is the time of the server and the kernel, so of two
+generators that count all requests the one with the lower latency is more accurate. The capture
+shows that ours counts all requests: its latency is slightly above the time between request and
+response packets, and never below it.
 
-Over TLS, HTTP/2 and HTTP/3 the same is asked without a capture, whose packets tell no request.
+Over TLS, HTTP/2 and HTTP/3 there is no capture, because encrypted packets do not show requests.
 
     python -m benchmarks.accuracy --peers DIR
     python -m benchmarks.accuracy --peers DIR --wire HTTP/3
@@ -46,16 +47,16 @@ WIRE_AIM_US = 10.0
 OURS, POISSON, STALL_FREE = "ours", "ours, Poisson", "ours, stall-free"
 
 _CALM = 0.5
-"""Up to this share of the capacity the instrument is to be the finest of all."""
+"""Share of the capacity up to which our generator should be the most accurate."""
 _HIGHEST_UTILISATION = 0.9
-"""Closer to the capacity the server's queue decides, and the instrument hardly matters."""
+"""Highest share of the capacity; above it the server's queue hides differences of generators."""
 _HELD = 0.98
-"""A tool that offered less than this share of the rate did not do what was asked."""
+"""Least share of the rate that a tool must offer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What every tool is asked for, and how ours is read."""
+    """The load for every tool, and the stall rule for ours."""
 
     rate_per_s: int
     runs: int
@@ -65,7 +66,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One row of one run."""
+    """The figures of one tool in one run."""
 
     p50_us: float
     p99_us: float
@@ -73,7 +74,7 @@ class Point:
 
 
 def run(lab: Lab, chosen: options.Options) -> list[Finding]:
-    """Compare at every rate; print the tables as they come. A tool that fails is left out."""
+    """Compare the tools at every rate and print the tables; leave out a tool that fails."""
     tools, missing = peers.open_loop(chosen.peers_dir, lab.wire)
     for name in missing:
         click.echo(f"({name} is neither in --peers nor on the PATH: left out)")
@@ -100,7 +101,7 @@ def run(lab: Lab, chosen: options.Options) -> list[Finding]:
 
 
 def _compare(lab: Lab, tools: Sequence[peers.Peer], load: Load) -> dict[str, list[Point]]:
-    """Return windows of every tool, whose order moves on by one from run to run."""
+    """Return figures of every tool; the order of the tools rotates by one with each run."""
     arrivals: tuple[tuple[str, Arrival], ...] = ((OURS, "constant"), (POISSON, "poisson"))
     points: dict[str, list[Point]] = {}
     failed: set[str] = set()
@@ -123,14 +124,14 @@ def _compare(lab: Lab, tools: Sequence[peers.Peer], load: Load) -> dict[str, lis
 
     def theirs(tool: peers.Peer) -> None:
         try:
-            said = tool.window(lab, load.rate_per_s, load.duration_s)
+            answer = tool.window(lab, load.rate_per_s, load.duration_s)
         except click.ClickException as error:
             click.echo(f"({error.message.strip()}\n {tool.name} is left out at this rate)")
             points.pop(tool.name, None)
             failed.add(tool.name)
             return
-        held = said.achieved_per_s >= _HELD * load.rate_per_s
-        points.setdefault(tool.name, []).append(Point(said.p50_us, said.p99_us, held))
+        held = answer.achieved_per_s >= _HELD * load.rate_per_s
+        points.setdefault(tool.name, []).append(Point(answer.p50_us, answer.p99_us, held))
 
     for index in range(load.runs):
         turn = index % (len(tools) + 1)
@@ -159,7 +160,7 @@ def _print(rate_per_s: int, points: dict[str, list[Point]]) -> None:
 def _ratios(
     wire: Wire, rate_per_s: int, points: dict[str, list[Point]], names: Sequence[str], *, calm: bool
 ) -> list[Finding]:
-    """Ours to theirs, run by run: what changed from run to run hit both. And the runs' spread."""
+    """Return the ratios of ours to theirs by run, which cancel drift, and those of the spread."""
     found = []
     where = f"{wire.words} at {rate_per_s}/s"
     for name in names:
@@ -177,12 +178,12 @@ def _ratios(
 
 
 def _spread(rows: Sequence[Point]) -> float:
-    """Standard deviation of the p99 between runs, in µs: they all measure the same server."""
+    """Return the standard deviation of the p99 between runs, in µs."""
     return statistics.stdev(row.p99_us for row in rows)
 
 
 def _packets(lab: Lab, load: Load) -> list[Finding]:
-    """How much our raw p50 is above the wire's, in windows that are captured as they run."""
+    """Return the difference of our raw p50 and the capture's, in captured windows."""
     question = f"p50 at {load.rate_per_s}/s: ours − packets in a capture"
     try:
         with capture(lab) as path:
@@ -214,10 +215,10 @@ def _packets(lab: Lab, load: Load) -> list[Finding]:
 
 
 def _packets_us(seen: Exchanges, window: Measurement) -> float:
-    """Return the wire's p50 in a window.
+    """Return the capture's p50 in a window.
 
     Raises:
-        click.ClickException: the capture holds other requests than the window.
+        click.ClickException: the capture and the window have different numbers of requests.
     """
     inside = seen.between(window.started_unix_s, window.duration_s)
     if abs(len(inside.took_ns) - window.offered) > 0.01 * window.offered:
@@ -236,7 +237,7 @@ def _list(values: Iterable[float]) -> str:
 
 
 def run_all(chosen: options.Options, names: Sequence[str]) -> list[Finding]:
-    """Return every wire of these names, with a server of its own each."""
+    """Run the comparison over each of these wires, with a separate server."""
     found: list[Finding] = []
     for name in names:
         click.secho(f"\nAccuracy over {name}", bold=True)
@@ -244,7 +245,7 @@ def run_all(chosen: options.Options, names: Sequence[str]) -> list[Finding]:
             with open_lab(WIRES[name], path=chosen.peers_dir) as lab:
                 found += run(lab, chosen)
         except click.ClickException as error:
-            # What the others found took minutes.
+            # The findings of the others took minutes and must not be lost.
             click.echo(f"({name}: {error.message})")
     return found
 
@@ -253,7 +254,7 @@ def run_all(chosen: options.Options, names: Sequence[str]) -> list[Finding]:
 @click.option("--wire", "names", type=click.Choice(list(WIRES)), multiple=True, default=list(WIRES))
 @options.common
 def main(chosen: options.Options, names: tuple[str, ...]) -> None:
-    """Compare reported latencies of several generators, and of the wire."""
+    """Compare the reported latencies of several generators and of a packet capture."""
     finding.show(run_all(chosen, names))
 
 

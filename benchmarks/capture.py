@@ -1,9 +1,9 @@
-"""What the wire says: times between request and response packets, from a capture on loopback.
+"""Packet captures on loopback: the times between request and response packets.
 
-The capture needs tcpdump and the right to capture. It sees each packet once, as it is handed to
-the loopback device, with the kernel's timestamp: the request when the generator's write reaches
-the stack, the response when the server's does. That is the server's time with nothing of the
-generator in it. The pcap format is that of pcap-savefile(5).
+The capture needs tcpdump and the right to capture. It sees each packet once, with the kernel's
+timestamp of its transfer to the loopback device: the request when the generator's write reaches
+the stack, the response when the server's does. The difference is the server's time without the
+generator's. pcap-savefile(5) documents the format.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from numpy.typing import NDArray
 from benchmarks.lab import Lab
 
 _SNAP_BYTES = 96
-"""Ethernet, IP and TCP headers with options; whether there is a payload follows from lengths."""
+"""Size of Ethernet, IP and TCP headers with options; their lengths show if there is a payload."""
 _BUFFER_KIB = 256 << 10
-"""Holds a whole run, so that the capture may wait for the server and the generator."""
+"""Buffer for a whole run, so that the capture may wait for the server and the generator."""
 _DRAIN_S = 2.5
-"""libpcap hands over a partly filled block after a second at the latest."""
+"""Time for libpcap to deliver a partly filled block, which takes a second at most."""
 _NS_MAGIC, _US_MAGIC = 0xA1B23C4D, 0xA1B2C3D4
 _ETHERNET, _IPV4, _TCP = 1, 0x0800, 6
 
 
 @dataclass(frozen=True, slots=True)
 class Exchanges:
-    """Requests seen on the wire, in the order of their packets (columns of length n)."""
+    """Captured requests, in the order of their packets (columns of length n)."""
 
     sent_unix_ns: NDArray[np.int64]
-    """When the request's first packet passed."""
+    """Time of the request's first packet."""
     took_ns: NDArray[np.int64]
-    """From there to the last packet of its response."""
+    """Time from there to the last packet of the response."""
 
     def between(self, start_unix_s: float, duration_s: float) -> Exchanges:
-        """Those that were sent in a window."""
+        """Return the requests that were sent in a window."""
         start_ns = round(start_unix_s * 1e9)
         inside = (self.sent_unix_ns >= start_ns) & (
             self.sent_unix_ns < start_ns + round(duration_s * 1e9)
@@ -53,7 +53,7 @@ class Exchanges:
 
 @contextmanager
 def capture(lab: Lab) -> Iterator[Path]:
-    """Capture what passes between generators and server, into a file that is whole at the end.
+    """Capture the packets between generators and server; the file is complete after the context.
 
     Raises:
         click.ClickException: tcpdump is missing or not allowed, or it lost packets.
@@ -66,7 +66,7 @@ def capture(lab: Lab) -> Iterator[Path]:
     command = [
         *("taskset", "-c", str(lab.spare_cpu), program, "-i", "lo", "-n"),
         *("-s", str(_SNAP_BYTES), "-B", str(_BUFFER_KIB), "--time-stamp-precision=nano"),
-        # To a descriptor of ours: as root, tcpdump gives its privileges up before it opens a file.
+        # To our descriptor: as root, tcpdump drops its privileges before it opens a file.
         *("-w", "-", f"tcp port {lab.port} and {payload}"),
     ]
     with (
@@ -75,31 +75,31 @@ def capture(lab: Lab) -> Iterator[Path]:
     ):
         assert process.stderr is not None  # noqa: S101 - Popen was given a pipe
         try:
-            said = ""
+            messages = ""
             for line in process.stderr:
-                said += line
+                messages += line
                 if "listening on" in line:
                     break
             else:
-                raise click.ClickException(f"tcpdump: {said.strip()}")
+                raise click.ClickException(f"tcpdump: {messages.strip()}")
             yield path
             time.sleep(_DRAIN_S)
         finally:
             with suppress(OSError):
                 process.terminate()
-            said = process.stderr.read()
+            messages = process.stderr.read()
             process.wait()
-    if "\n0 packets dropped by kernel" not in f"\n{said}":
+    if "\n0 packets dropped by kernel" not in f"\n{messages}":
         path.unlink()
-        raise click.ClickException(f"the capture is not whole: {said.strip()}")
+        raise click.ClickException(f"the capture is incomplete: {messages.strip()}")
 
 
 def exchanges(pcap: bytes, server_port: int) -> Exchanges:
     """Pair requests with responses on each connection (HTTP/1.1 without pipelining).
 
     A request begins with the first packet of the client after a packet of the server. Its response
-    ends with the last packet of the server before the client's next one. What was under way when
-    the capture began or ended counts as far as it was seen.
+    ends with the last packet of the server before the client's next one. An exchange that is cut
+    at the beginning or the end of the capture counts with its captured part.
 
     Args:
         pcap: a savefile of IPv4 packets over Ethernet, as loopback has them; packets without
@@ -107,7 +107,7 @@ def exchanges(pcap: bytes, server_port: int) -> Exchanges:
         server_port: the TCP port of the server.
 
     Raises:
-        ValueError: the file is of another format.
+        ValueError: the file has another format.
     """
     sent: list[int] = []
     took: list[int] = []
@@ -132,7 +132,7 @@ def exchanges(pcap: bytes, server_port: int) -> Exchanges:
 
 
 def _payloads(pcap: bytes) -> Iterator[tuple[int, int, int]]:
-    """Unix time in ns, source port and destination port of each TCP packet with a payload."""
+    """Yield Unix time in ns, source port and destination port of each packet with a payload."""
     if len(pcap) < 24:
         raise ValueError("not a capture: it is shorter than its header")
     order = next((o for o in "<>" if _magic(o, pcap) in {_NS_MAGIC, _US_MAGIC}), None)

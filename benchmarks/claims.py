@@ -1,11 +1,12 @@
-"""How often a real study claims what is not there, and finds what is.
+"""The rates of false claims and of missed effects in real studies.
 
-Real Nginx, real generator, the phases of `tuner compare`, many confirmations in a row, of two
-kinds: a handicapped baseline against the same without its handicap, where every miss is one, and
-the same configuration against itself (A/A), where every claim is false. The handicap is a number of
-rewrite rules that never match, chosen by measurement so that a request costs about a tenth more CPU
-time. Calibration (capacity, load point, noise, number of blocks) is done once for each kind; each
-confirmation has its own seed, frozen protocol, freshly started instances, and verdict.
+The benchmark runs many confirmations with a real Nginx, a real generator and the phases of `tuner
+compare`. There are two kinds: a handicapped baseline against the same without its handicap, where
+any other verdict is a miss, and a configuration against itself (A/A), where every claim is false.
+The handicap is a number of rewrite rules that never match, chosen by measurement so that a request
+costs about a tenth more CPU time. Calibration (capacity, load point, noise, number of blocks) is
+done once for each kind; each confirmation has its own seed, frozen protocol, freshly started
+instances, and verdict.
 
 The handicap is looked for in throughput, where a tenth more work is about a tenth less; what it
 does to p99 depends on the load point, and below saturation it is far less than the work. A/A
@@ -48,10 +49,10 @@ from tuner.stats.verdict import Verdict, VerdictKind
 
 SPACE = Path(__file__).with_name("handicap") / "handicap.yaml"
 HANDICAP = 0.10
-"""More CPU time per request, as a share."""
+"""Additional CPU time per request, as a share."""
 PROBE_RULES = 60
 _PROBES = 3
-"""Blocks that tell what so many rules cost."""
+"""Blocks for measuring the cost of the rules."""
 STUDIES = 20
 MOST_FALSE = 2
 LEAST_FOUND = 16
@@ -66,14 +67,14 @@ class Kind:
     name: Literal["A/A", "handicap"]
     objective: str
     rate_per_s: int | None
-    """None: a share of the capacity, or as fast as it goes."""
+    """Offered rate; None: a share of the capacity, or a closed loop."""
 
 
 KINDS = (Kind("handicap", "throughput", None), Kind("A/A", "p99", A_A_RATE_PER_S))
 
 
 def run(kinds: Sequence[Kind], studies: int, time_s: float) -> list[Finding]:
-    """Return the confirmations of each kind, with a calibration of its own."""
+    """Return the findings of each kind, which has its own calibration."""
     found: list[Finding] = []
     for kind in kinds:
         verdicts = _confirmed(kind, studies, time_s)
@@ -82,7 +83,7 @@ def run(kinds: Sequence[Kind], studies: int, time_s: float) -> list[Finding]:
 
 
 def _confirmed(kind: Kind, studies: int, time_s: float) -> list[Verdict]:
-    """Calibrate, choose the handicap, run the confirmations."""
+    """Calibrate, choose the handicap, and run the confirmations."""
     options = {"space": str(SPACE), "time": f"{time_s:.0f}s", "effect": str(HANDICAP)}
     if kind.rate_per_s is not None:
         options["rate"] = str(kind.rate_per_s)
@@ -106,16 +107,16 @@ def _confirmed(kind: Kind, studies: int, time_s: float) -> list[Verdict]:
                 seed = 1_000 * (kind.name == "A/A") + number + 1
                 verdicts.append(_confirm(ready, found, candidate, seed, folder / str(number)))
                 left_s = (time.monotonic() - started) / (number + 1) * (studies - number - 1)
-                said = _said(verdicts[-1])
-                click.echo(f"{kind.name:9} {number + 1:3} {said}, {left_s / 60:.0f} min left")
+                words = _words(verdicts[-1])
+                click.echo(f"{kind.name:9} {number + 1:3} {words}, {left_s / 60:.0f} min left")
     return verdicts
 
 
 def _rules_for(bench: Bench, found: Preflight, share: float) -> int:
-    """Return the number of rules that add so much CPU time per request, by closed loops of both.
+    """Return the number of rules that add this share of CPU time per request.
 
-    By rounds, as a study compares: on a host that changes its speed meanwhile the medians of both
-    told a third more or fewer rules.
+    Both configurations alternate in rounds of closed loops, as in a study: with medians over all
+    windows, a host that changes its speed gave a third more or fewer rules.
     """
     heavy = found.space.complete({"rules": PROBE_RULES}, found.baseline)
     bench.store.add_configuration(describe(found, heavy))
@@ -142,7 +143,7 @@ def _rules_for(bench: Bench, found: Preflight, share: float) -> int:
 def _confirm(
     ready: Calibrated, found: Preflight, candidate: Configuration, seed: int, folder: Path
 ) -> Verdict:
-    """Return one confirmation with a record and a seed of its own."""
+    """Return the verdict of one confirmation, with its own record and seed."""
     store = create_store(replace(found, baseline=ready.bench.baseline), folder)
     for configuration in (ready.bench.baseline, candidate):
         store.add_configuration(describe(found, configuration))
@@ -168,7 +169,7 @@ def _calibrated(ready: Calibrated, rules: int) -> str:
     )
 
 
-def _said(verdict: Verdict) -> str:
+def _words(verdict: Verdict) -> str:
     found = verdict.estimate
     return f"{verdict.kind:13} {found.ratio:.3f} ({found.low:.3f} to {found.high:.3f})"
 

@@ -1,7 +1,8 @@
-"""What saturation costs: requests per second and CPU time for each, beside wrk.
+"""A closed loop against wrk's: requests per second, and CPU time per request.
 
-One thread on the same core, the same server, pairs in turn. CPU time is that of the whole process,
-as the kernel counts it, for both alike; so are the requests of the whole run, without a warm-up.
+Both have one thread on the same core and the same server, in alternating pairs. CPU time is that of
+the whole process, as the kernel counts it; the requests are those of the whole run, without a
+warm-up.
 
     python -m benchmarks.closed_loop --peers DIR
 """
@@ -25,7 +26,7 @@ DURATION_S = 5
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of one tool."""
+    """A run of one tool."""
 
     per_s: float
     cpu_us: float
@@ -33,7 +34,7 @@ class Run:
 
 
 def run(lab: Lab, chosen: options.Options) -> list[Finding]:
-    """Compare in pairs, each tool first in every other one.
+    """Compare the tools in pairs, with a different tool first in each pair.
 
     Raises:
         click.ClickException: a tool failed.
@@ -98,7 +99,7 @@ def _wrk(lab: Lab, program: str, duration_s: int) -> Run:
     try:
         count, seconds = peers.read_wrk(outcome.text)
     except ValueError as error:
-        raise click.ClickException(f"wrk said something unexpected:\n{outcome.text}") from error
+        raise click.ClickException(f"unexpected output of wrk:\n{outcome.text}") from error
     return Run(count / seconds, outcome.cpu_s / count * 1e6)
 
 

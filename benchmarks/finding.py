@@ -1,4 +1,4 @@
-"""What a benchmark found: ratios of figures of one run, with their scatter."""
+"""Findings of a benchmark: ratios of figures of one run, with their scatter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """A limit that a figure is held against."""
+    """A limit for a figure."""
 
     sign: Literal["≤", "≥"]
     limit: float
@@ -23,18 +23,18 @@ class Aim:
 
 
 def at_most(limit: float) -> Aim:
-    """Return the smaller, the better."""
+    """Return the aim of a figure that should be at most this limit."""
     return Aim("≤", limit)
 
 
 def at_least(limit: float) -> Aim:
-    """Return the larger, the better."""
+    """Return the aim of a figure that should be at least this limit."""
     return Aim("≥", limit)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One answer, with the aim it is held against (none: it is told for information)."""
+    """A figure with its aim, or without one for information."""
 
     question: str
     value: float
@@ -42,10 +42,10 @@ class Finding:
     """Empty for a ratio."""
     aim: Aim | None = None
     runs: tuple[float, ...] = ()
-    """The single runs, where ``value`` is their median."""
+    """Values of the single runs if ``value`` is their median."""
 
     def line(self) -> str:
-        """Question, value, range of the runs, aim, and whether it is reached."""
+        """Return question, value, range of the runs, aim, and whether it is reached."""
         text = f"{self.question:62} {self.value:8.3g}{self.unit:3}"
         if len(self.runs) > 1:
             text += f"  [{min(self.runs):.3g} … {max(self.runs):.3g}]"
@@ -58,7 +58,7 @@ class Finding:
 def median_of(
     question: str, runs: Sequence[float], *, unit: str = "", aim: Aim | None = None
 ) -> Finding:
-    """Return the finding whose value is the median of the runs; NaN of none."""
+    """Return the finding with the median of the runs; NaN without runs."""
     value = statistics.median(runs) if runs else float("nan")
     return Finding(question, value, unit, aim, tuple(runs))
 

@@ -1,4 +1,4 @@
-"""Short real studies here, over SSH, and shared by two workers: what a block costs, what one adds.
+"""The cost of a block in local, remote and shared studies, and the gain from a second worker.
 
     python -m benchmarks.fleet                           all of them, some ten minutes
     python -m benchmarks.fleet --time 10m remote         the share of a longer one's time
@@ -7,9 +7,9 @@ The hosts are those of the fleet's tests, namespaces of this machine with an ssh
 (``tests/fleet/bed.py``, root), the storage is a PostgreSQL of its own. The study over SSH has a
 target and a generator. The workers that are compared (``one``, ``two``) have a host each, with a
 CPU of its own that server and generator share: with a target and a generator for each worker,
-two generators would spin on one CPU, and their windows would rightly not count. Their tuners and
-the database run beside them, so the rate is low by default, and what a second worker adds is told
-too low rather than too high.
+two generators would spin on one CPU, and their windows would be invalid. The tuner processes and
+the database use the same CPUs, so the default rate is low, and the measured gain from a second
+worker is rather too low than too high.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tuner.words.figures import PHASE_NAMES
 
 STUDIES = ("local", "remote", "one", "two")
 SHARE_AIM = 0.75
-"""Of the wall-clock of search and confirmation, in measuring windows."""
+"""Least share of windows in the wall-clock time of search and confirmation."""
 TWO_AIM = 1.5
 _REMOTE = (("web", "load"),)
 _WORKERS = (("left", "left"), ("right", "right"))
@@ -49,22 +49,22 @@ _TOP = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the blocks of a phase cost on one host beside their windows, seconds of a block."""
+    """The cost of a phase's blocks on one host outside of their windows, in seconds per block."""
 
     phase: Phase
     blocks: int
     share: float
-    """Of the phase's wall-clock, in measuring windows."""
+    """Share of windows in the phase's wall-clock time."""
     before_s: float
-    """Until the first window: the deployment, and the first warm-up."""
+    """Time until the first window: the deployment and the first warm-up."""
     between_s: float
-    """All that lies between windows: warm-ups, readings, the record."""
+    """Time between windows: warm-ups, readings, the record."""
     after_s: float
-    """From the last window until the next block begins: verdict, record, proposals."""
+    """Time from the last window to the next block: verdict, record, proposals."""
 
     @classmethod
     def of(cls, phase: Phase, blocks: Sequence[Block]) -> Cost:
-        """Of blocks with windows, in order of time."""
+        """Return the cost of blocks with windows, in order of time."""
         count = len(blocks)
         elapsed_s = blocks[-1].ended_unix_s - blocks[0].started_unix_s
         measured_s = sum(_measured_s(block) for block in blocks)
@@ -80,7 +80,7 @@ class Cost:
         )
 
     def line(self, study: str) -> str:
-        """Its row in the table."""
+        """Return the row of the table."""
         return (
             f"{study:8}{PHASE_NAMES[self.phase]:14}{self.blocks:8}{self.share:10.1%}"
             f"{self.before_s:12.2f}{self.between_s:14.2f}{self.after_s:12.2f}"
@@ -102,13 +102,13 @@ def _last_s(block: Block) -> float:
 
 
 def costs(blocks: Sequence[Block]) -> list[Cost]:
-    """Phase by phase, of one host's blocks; clocks of generator and tuner must agree."""
+    """Return the costs of one host's blocks by phase; both clocks must agree."""
     phases = {p: [b for b in blocks if b.phase == p and b.windows] for p in _PHASES}
     return [Cost.of(phase, found) for phase, found in phases.items() if found]
 
 
 def windows_per_s(blocks: Sequence[Block]) -> float:
-    """From the first block's start to the last one's end; NaN of none."""
+    """Return the windows per second from the first block to the last; NaN without blocks."""
     if not blocks:
         return math.nan
     windows = sum(len(block.windows) for block in blocks)
@@ -118,7 +118,7 @@ def windows_per_s(blocks: Sequence[Block]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Where the studies run, and as what."""
+    """The hosts, database and options of the studies."""
 
     folder: Path
     url: str
@@ -126,7 +126,7 @@ class Fleet:
     options: tuple[str, ...]
 
     def study(self, name: str) -> Sequence[Block]:
-        """Run one of ``STUDIES`` to its end; its blocks."""
+        """Run one of ``STUDIES`` to its end and return its blocks."""
         pairs = {
             "local": (),
             "remote": _REMOTE,
@@ -141,7 +141,7 @@ class Fleet:
         for worker in workers:
             _, said = worker.communicate()
             if worker.returncode != 0:
-                # What the others found took minutes.
+                # The findings of the others took minutes and must not be lost.
                 click.echo(f"({name}: {said.strip()})")
         begun = name in list_names(self.url)
         return Store.open(self.url, name).record().blocks if begun else ()
@@ -174,7 +174,7 @@ class Fleet:
 
 @contextmanager
 def open_fleet(options: Sequence[str]) -> Iterator[Fleet]:
-    """Hosts, a database and a folder, which are gone afterwards."""
+    """Yield hosts, a database and a folder, and remove them afterwards."""
     reason = refusal() or ("" if binaries() else "no PostgreSQL here: .ci/require postgresql")
     if reason:
         raise click.ClickException(reason)
@@ -190,7 +190,7 @@ def open_fleet(options: Sequence[str]) -> Iterator[Fleet]:
 
 
 def judged(found: dict[str, Sequence[Block]]) -> list[Finding]:
-    """Return shares of the study over SSH, and what a second worker adds."""
+    """Return the shares of the study over SSH, and the gain from a second worker."""
     findings = [
         Finding(
             f"remote: share of the {PHASE_NAMES[cost.phase]} in windows",

@@ -1,10 +1,10 @@
-"""What the generator costs where it may not have a core to itself: CPU time and memory.
+"""The CPU time and memory of the generator without a core of its own.
 
-CPU time per request at a fixed rate with sleeping instead of spinning, beside wrk2, in turn; of the
-whole process, as the kernel counts it, for both alike, with warm-up and calibration. Wrk2 wakes
-once a millisecond and sends what is due by then together. Ours does the same with `every:1000`, and
-is held against it in that; with `off` it wakes for each request, at its instant, which is told for
-information. Peak memory with many open connections, of which each carries a request now and then.
+The CPU time per request is measured at a fixed rate, with sleeping instead of spinning, in turn
+with wrk2. It is the kernel's figure for the whole process, with warm-up and calibration. wrk2 wakes
+once a millisecond and sends all requests that are due. Ours does the same with `every:1000`, which
+is compared with wrk2; with `off` it wakes for each request on time, which is shown for information.
+Memory is the peak with many open connections, each with few requests.
 
     python -m benchmarks.frugality --peers DIR
 """
@@ -23,7 +23,7 @@ from benchmarks.lab import CONNECTIONS, Lab, open_lab
 from tuner.paths import loadgen_binary
 
 AIMS = {"off": None, "every:1000": at_most(1)}
-"""How ours waits, and what its cost is held against."""
+"""Modes of waiting, with the aim for the cost of each."""
 RATES_PER_S = (1_000, 5_000, 20_000)
 PAIRS = 3
 DURATION_S = 12
@@ -34,7 +34,7 @@ _MEMORY_RATE_PER_S = 5_000
 
 
 def run(lab: Lab, chosen: options.Options) -> list[Finding]:
-    """Compare CPU time at every rate, then look at memory.
+    """Compare CPU time at every rate, then measure memory.
 
     Raises:
         click.ClickException: a tool failed.
@@ -55,9 +55,9 @@ def _cpu(lab: Lab, chosen: options.Options) -> list[Finding]:
             for spin, costs in ours.items():
                 costs.append(_ours_us(lab, rate, spin))
             theirs.append(_wrk2_us(lab, program, rate))
-        told = [f"{spin} {statistics.median(costs):.1f} µs" for spin, costs in ours.items()]
+        medians = [f"{spin} {statistics.median(costs):.1f} µs" for spin, costs in ours.items()]
         click.echo(
-            f"CPU time per request at {rate}/s: {', '.join(told)},"
+            f"CPU time per request at {rate}/s: {', '.join(medians)},"
             f" wrk2 {statistics.median(theirs):.1f} µs"
         )
         for spin, aim in AIMS.items():
@@ -83,15 +83,15 @@ def _wrk2_us(lab: Lab, program: str, rate_per_s: int) -> float:
     outcome = lab.run(command)
     done = re.search(r"^\s*(\d+) requests in ", outcome.text, re.MULTILINE)
     if done is None:
-        raise click.ClickException(f"wrk2 said something unexpected:\n{outcome.text}")
+        raise click.ClickException(f"unexpected output of wrk2:\n{outcome.text}")
     return outcome.cpu_s / int(done[1]) * 1e6
 
 
 def _memory(lab: Lab) -> list[Finding]:
-    """Peak resident memory with many connections open.
+    """Return the peak resident memory with many open connections.
 
     Raises:
-        click.ClickException: not all of them were opened.
+        click.ClickException: a connection could not be opened.
     """
     command = [
         *(str(loadgen_binary()), "run", lab.url, "-c", str(MANY), "-d", "5", "-w", "0"),
@@ -108,7 +108,7 @@ def _memory(lab: Lab) -> list[Finding]:
 @click.command()
 @options.common
 def main(chosen: options.Options) -> None:
-    """Measure what the generator costs where it sleeps."""
+    """Measure the CPU time and memory of a generator that sleeps."""
     with open_lab() as lab:
         finding.show(run(lab, chosen))
 

@@ -1,4 +1,4 @@
-"""The server under load, and how every program is run beside it: cores, priority, CPU time.
+"""The server under load, and the generators' cores, priority and CPU time.
 
 An isolated Nginx with one worker on a core of its own serves a file of 1 KB; over HTTP/3 it is a
 Caddy with one thread, since most packaged Nginx builds have none. Generators run one after another
@@ -79,18 +79,18 @@ https://127.0.0.1:{port}, https://localhost:{port} {{
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a program wrote, and what it cost."""
+    """The output and cost of a program."""
 
     text: str
     cpu_s: float
-    """User and system time of all its threads, from start to end."""
+    """User and system time of all threads, from start to end."""
     peak_mb: float
-    """Its largest resident memory."""
+    """Peak resident memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """The running server, and the cores of both sides."""
+    """The running server, and the cores of server and generator."""
 
     port: int
     cores: CoreSplit
@@ -101,19 +101,19 @@ class Lab:
 
     @property
     def url(self) -> str:
-        """What is asked for."""
+        """URL of the requests."""
         return f"{'https' if self.wire.tls else 'http'}://127.0.0.1:{self.port}/"
 
     @property
     def ca_file(self) -> Path:
-        """What a generator has to trust."""
+        """Certificate that a generator must trust."""
         return self.folder / "ca.pem"
 
     def run(self, command: Sequence[str]) -> Outcome:
         """Run a generator on the generator's core, with its priority.
 
         Raises:
-            click.ClickException: it failed; with its words.
+            click.ClickException: the generator failed; has its message.
         """
         with preferred(command, self.cores.generator[0]) as process:
             text, words, used = _communicate(process)
@@ -131,7 +131,7 @@ class Lab:
         arrival: Arrival = "poisson",
         rule: StallRule = RULE,
     ) -> list[Measurement]:
-        """Measure one window per seed with tuner's generator, the way a study does."""
+        """Measure one window per seed with tuner's generator, as in a study."""
         get = Request(1.0, "GET", "/", (), b"", 200, BODY_BYTES, None)
         plan = WindowPlan(
             workload=Workload("bench", "", self.wire, (get,), CONNECTIONS, arrival, 2.0, (), None),
@@ -153,7 +153,7 @@ class Lab:
         return found
 
     def capacity_per_s(self, duration_s: float) -> float:
-        """Closed-loop throughput, from which the stall rule takes the utilisation."""
+        """Return the closed-loop throughput, which gives the stall rule the utilisation."""
         (window,) = self.windows("closed", 0.0, [1], duration_s=duration_s)
         return window.completed_per_s
 
@@ -203,7 +203,7 @@ def open_lab(wire: Wire = CLEARTEXT, *, path: str | None = None) -> Iterator[Lab
 
 
 def _server(wire: Wire, folder: Path, port: int, path: str | None) -> list[str]:
-    """Return the server's command line, with its file written."""
+    """Write the server's file and return its command line."""
     if wire.protocol == "http3":
         caddy = shutil.which("caddy", path=path) or shutil.which("caddy")
         if caddy is None:
@@ -247,7 +247,7 @@ def preferred(command: Sequence[str], cpu: int) -> Iterator[subprocess.Popen[str
 
 
 def _communicate(process: subprocess.Popen[str]) -> tuple[str, str, resource.struct_rusage]:
-    """What a program wrote, and what it alone used: wait4(2) says it of one process."""
+    """Return the output of a program and its own usage, from wait4(2)."""
     with ThreadPoolExecutor(2) as readers:
         assert process.stdout is not None  # noqa: S101 - Popen was given pipes
         assert process.stderr is not None  # noqa: S101 - Popen was given pipes
@@ -279,7 +279,7 @@ def _await(lab: Lab, server: subprocess.Popen[str]) -> None:
 
 
 def setting() -> str:
-    """When and where the figures were taken, in a line: without it they mean nothing later."""
+    """Return a line with the time and host of the figures, which are only valid there."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     nginx = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=True).stderr

@@ -1,4 +1,4 @@
-"""Options that benchmarks share, and how their errors are said."""
+"""Options that benchmarks share, and the messages of their errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _peers = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user chose; None leaves a benchmark's own figure."""
+    """Options of the user; None selects a benchmark's default."""
 
     peers_dir: str | None = None
     runs: int | None = None
@@ -43,7 +43,7 @@ class Options:
 
 
 def common(function: _Command) -> _Command:
-    """Give a command the options of windows; it is called with them as ``chosen``."""
+    """Add the options of windows to a command, which gets them as ``chosen``."""
 
     @_peers
     @_runs
@@ -58,7 +58,7 @@ def common(function: _Command) -> _Command:
 
 
 def only_runs(function: _Command) -> _Command:
-    """Return the same for a benchmark without windows."""
+    """Add the options of a benchmark without windows."""
 
     @_runs
     @functools.wraps(function)
@@ -69,7 +69,7 @@ def only_runs(function: _Command) -> _Command:
 
 
 def _plainly(function: _Command, chosen: Options, **others: Any) -> None:
-    """Say tuner's own errors in a line, as its command line does."""
+    """Print tuner's own errors in a line, as its command line does."""
     try:
         function(chosen, **others)
     except TunerError as error:

@@ -1,4 +1,4 @@
-"""What the Python side takes: time to start, memory, and time that is not spent measuring.
+"""The overhead of the Python side: start time, memory, and time without measurement.
 
 Memory is that of a whole study on the simulated lab (tuner/testing), whose report is written too:
 the same code as in a real one, without Ansible, which is a process of its own and ends before any
@@ -41,7 +41,7 @@ def run(chosen: options.Options, study: Path | None) -> list[Finding]:
 
 
 def _start(runs: int) -> list[Finding]:
-    """Return Wall-clock of ``tuner --help`` beside that of a Python that does nothing, in turn."""
+    """Return the wall-clock times of ``tuner --help`` and of an empty Python program, in turn."""
     help_s: list[float] = []
     nothing_s: list[float] = []
     for _ in range(runs):
@@ -61,7 +61,7 @@ def _took_s(*arguments: str) -> float:
 
 
 def _memory() -> list[Finding]:
-    """Peak memory of a study with its report, beside that of a Python that does nothing."""
+    """Return the peak memory of a study with its report, and of an empty Python program."""
     (bare_mb,) = _peaks_mb("-c", _STATUS)
     study_mb, report_mb = _peaks_mb("-m", "benchmarks.simulated_study")
     return [
@@ -77,7 +77,7 @@ def _memory() -> list[Finding]:
 
 
 def _peaks_mb(*arguments: str) -> list[float]:
-    """Peak resident memory, each time that a Python reports it of itself."""
+    """Return the peak resident memory at each time that a Python process reports it."""
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
     peaks = re.findall(r"^VmHWM:\s+(\d+) kB$", done.stdout, re.MULTILINE)
     if done.returncode != 0 or not peaks:
@@ -86,9 +86,9 @@ def _peaks_mb(*arguments: str) -> list[float]:
 
 
 def _shares(folder: Path) -> list[Finding]:
-    """Which share of each phase's wall-clock its measured windows took."""
+    """Return the share of measured windows in the wall-clock time of each phase."""
     url = sqlite_url(folder)
-    # SQLite would make the file where there is none.
+    # SQLite would create a missing file.
     names = list_names(url) if (folder / "record.db").is_file() else []
     if not names:
         raise click.ClickException(f"{folder} holds no study's record")
@@ -102,9 +102,9 @@ def _shares(folder: Path) -> list[Finding]:
 
 
 def _share(blocks: Sequence[Block]) -> float:
-    """Measured time over wall-clock, from the first block's start to the last one's end.
+    """Return measured time / wall-clock time from the first block to the last.
 
-    Warm-ups, deployments, proposals and gaps between windows are all on the other side.
+    Warm-ups, deployments, proposals and gaps between windows count as not measured.
     """
     measured_s = sum(window.duration_s for block in blocks for window in block.windows)
     start_s = min(block.started_unix_s for block in blocks)
@@ -116,7 +116,7 @@ def _share(blocks: Sequence[Block]) -> float:
 @options.study
 @options.only_runs
 def main(chosen: options.Options, study: Path | None) -> None:
-    """Measure what the Python side takes."""
+    """Measure the overhead of the Python side."""
     finding.show(run(chosen, study))
 
 

@@ -1,4 +1,4 @@
-"""The other generators: how each is asked for one window, and how its answer is read.
+"""The other generators: the command line for one window, and the parser of its output.
 
 Every one has one thread, the same connections, and its own correction for coordinated omission
 switched on; h2load has none, and times from the submit. They are looked for in ``--peers DIR`` and
@@ -27,7 +27,7 @@ _UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a tool says of one window."""
+    """The figures of a tool for one window."""
 
     p50_us: float
     p99_us: float
@@ -36,11 +36,11 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One other tool for an open loop."""
+    """Another tool for an open loop."""
 
     name: str
     program: str
-    """The executable's path."""
+    """Path of the executable."""
     arguments: Callable[[Lab, float, int], list[str]]
     """From server, rate per second and seconds to the arguments of one window."""
     read: Callable[[str], Said]
@@ -51,7 +51,7 @@ class Peer:
         """Measure one window.
 
         Raises:
-            click.ClickException: the tool failed, or said something unexpected.
+            click.ClickException: the tool failed, or its output is unexpected.
         """
         log = lab.folder / self.log if self.log else None
         if log:
@@ -61,18 +61,18 @@ class Peer:
         if log:
             text += log.read_text(encoding="ascii")
         try:
-            said = self.read(text)
+            found = self.read(text)
         except (ValueError, KeyError, TypeError) as error:
             raise click.ClickException(
-                f"{self.name} said something unexpected:\n{text[:2000]}"
+                f"unexpected output of {self.name}:\n{text[:2000]}"
             ) from error
-        if not said.p50_us > 0:
+        if not found.p50_us > 0:
             raise click.ClickException(f"{self.name} got no answer")
-        return said
+        return found
 
 
 def open_loop(peers_dir: str | None, wire: Wire) -> tuple[list[Peer], list[str]]:
-    """The tools for an open loop over this wire that are there, and the names of the others."""
+    """Return the installed tools for an open loop over this wire, and names of missing ones."""
     known = [
         ("oha", "oha", oha_arguments, read_oha, ""),
         ("h2load", "h2load", h2load_arguments, read_h2load, H2LOAD_LOG),

@@ -1,4 +1,4 @@
-"""A recorded table as a world to search in: what any configuration would have measured, and when.
+"""A recorded table as a world to search in, with a figure for any configuration at any time.
 
 A configuration that is not in the table is taken for the nearest one that is, the same for every
 searcher. A measured value is the configuration's true one (below) plus three kinds of noise, drawn
@@ -65,11 +65,11 @@ class World:
 
     @cached_property
     def best(self) -> float:
-        """The smallest truth."""
+        """Smallest true value."""
         return float(self.truth.min())
 
     def row(self, configuration: Configuration) -> int:
-        """Return the row that stands for a configuration: the nearest."""
+        """Return the row that is nearest to a configuration."""
         return int(np.argmin(self._distances(configuration.values)))
 
     def is_near_best(self, row: int, within: float = 0.05) -> bool:
@@ -90,7 +90,7 @@ class World:
 
     @cached_property
     def minute_residuals(self) -> FloatArray:
-        """What all instances of a deployment share."""
+        """Noise that all instances of a deployment share."""
         values = np.array(list(self._minutes.values()))
         return np.asarray(values - values.mean())
 

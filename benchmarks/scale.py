@@ -1,4 +1,4 @@
-"""What a storage sees of many workers, and where it ends.
+"""The load of many workers on a storage, and its limits.
 
     python -m benchmarks.scale
     python -m benchmarks.scale --storage postgresql+psycopg://USER@HOST/DATABASE --workers 200
@@ -61,7 +61,7 @@ _WORKLOAD = Workload("scale", "", Wire(), (), 32, "poisson", 2.0, (), None)
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the workers do."""
+    """The work of the workers."""
 
     storage: str
     study: str
@@ -93,7 +93,7 @@ _SQL = _Sql()
 
 @dataclass
 class Times:
-    """How long the storage took by what was asked."""
+    """Response times of the storage by kind of call."""
 
     taken: dict[str, list[Taken]] = field(default_factory=dict)
     failures: int = 0
@@ -103,7 +103,7 @@ class Times:
     """Of the workers' own processes."""
 
     def of(self, name: str, ask: Callable[[], Any]) -> Any:
-        """Return Ask, and note how long the answer took."""
+        """Return the result of ``ask``, and record its response time."""
         wall_s, cpu_s, sql_s = time.perf_counter(), time.thread_time(), _SQL.wait_s
         try:
             return ask()
@@ -117,7 +117,7 @@ class Times:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the workers and print what they saw."""
+    """Run the workers and print their figures."""
     options = _parser().parse_args(arguments)
     if options.storage:
         _show(options.storage, options.database or options.storage, options)
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 @contextmanager
 def _proxy(storage: str) -> Iterator[str]:
-    """``tuner proxy`` in front of a database; its URL."""
+    """Run ``tuner proxy`` in front of a database and yield its URL."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -267,7 +267,7 @@ def _opener(url: str, workers: int) -> Callable[[], Storage]:
 
 
 def _worker(load: Load, storage: Storage, name: str, times: Times) -> None:
-    """One worker: blocks of windows until the time is over."""
+    """Run one worker: blocks of windows until the time is over."""
     time.sleep(random.uniform(0, load.spread_s))  # noqa: S311 - no secret
     try:
         store = times.of("open", lambda: Store.open(storage, load.study))

@@ -1,4 +1,4 @@
-"""What the stall rule is worth: how p99 scatters over windows between which nothing changes.
+"""The benefit of the stall rule: the scatter of p99 over identical windows.
 
 A/A windows of one instance at one rate. The standard deviation of ln p99 decides how many blocks a
 claim needs: the number of pairs grows with its square (docs/statistics.md).
@@ -61,7 +61,7 @@ def run(lab: Lab, chosen: options.Options) -> list[Finding]:
 
 
 def _interval(sd: float, count: int) -> tuple[float, float]:
-    """95 % interval of a standard deviation (chi-square)."""
+    """Return the 95 % interval of a standard deviation (chi-square)."""
     degrees = count - 1
     least, most = (float(stats.chi2.ppf(share, degrees)) for share in (0.025, 0.975))
     return sd * math.sqrt(degrees / most), sd * math.sqrt(degrees / least)
@@ -70,7 +70,7 @@ def _interval(sd: float, count: int) -> tuple[float, float]:
 @click.command()
 @options.common
 def main(chosen: options.Options) -> None:
-    """Show how p99 scatters with and without what stalls touched."""
+    """Print the scatter of p99 with and without the requests that stalls touched."""
     with open_lab() as lab:
         finding.show(run(lab, chosen))
 

@@ -67,7 +67,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What was recorded; the first row is the baseline, which is in every deployment."""
+    """A recorded table; the first row is the baseline, which is in every deployment."""
 
     setting: str
     workload: str
