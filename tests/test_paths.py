@@ -1,4 +1,4 @@
-"""Where the definitions and the load generator are looked for."""
+"""The search for the definitions and the load generator."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def web() -> Iterator[Web]:
 
 
 def used(_: Host) -> Usage:
-    """What a service uses: nothing that changes."""
+    """Return a constant resource use."""
     return Usage((1,), 0.0, 1 << 20)
 
 

@@ -1,4 +1,4 @@
-"""What ``tuner apply`` would do on a host: its own lines stay, and nothing changes meanwhile."""
+"""Plans of ``tuner apply``: the host's own lines stay, and planning changes nothing."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_settings_that_the_study_did_not_change_stay_as_the_host_has_them() -> N
 
 
 def test_a_setting_that_has_no_effect_on_the_host_is_refused() -> None:
-    """What it needs is not among what the study changed, and is otherwise there."""
+    """A setting whose condition does not hold on the host is refused."""
     there = FakeHost({MAIN: TEXT, SITE: PROXY})
     words = refusal(there, lab_study(tuned={**BEFORE, "upstream_keepalive": 32}))
     assert "upstream_keepalive has no effect" in words

@@ -88,14 +88,14 @@ class Site:
 
 
 def plans(hosts: Mapping[str, FakeHost] | None = None) -> list[HostPlan]:
-    """What is to be done on the hosts."""
+    """Return the plans of the hosts."""
     there = hosts or {name: FakeHost() for name in NAMES}
     want = wanted(given(own_study()), inventory="prod.yml")
     return [*planned([host(name) for name in there], want, lambda h: there[h.name], no_home).plans]
 
 
 def acts(site: Site) -> list[str]:
-    """What was asked of services and probes."""
+    """Return the calls of services and probes."""
     return [each for each in site.done if each.split()[0] in {"look", "change", "check", "keep"}]
 
 

@@ -85,7 +85,7 @@ def test_acknowledgements_and_strangers_do_not_count() -> None:
 
 
 def test_a_request_without_an_answer_is_left_out() -> None:
-    """What was still under way when the capture ended has no length."""
+    """A request without an answer at the end of the capture has no duration."""
     assert not len(exchanges(savefile(ask(5000, 0)), SERVER).took_ns)
 
 

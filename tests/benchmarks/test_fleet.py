@@ -1,4 +1,4 @@
-"""What a block costs beside its windows, and how many windows a second there are."""
+"""The cost of a block outside of its windows, and the windows per second."""
 
 from __future__ import annotations
 

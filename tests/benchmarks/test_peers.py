@@ -1,4 +1,4 @@
-"""What other generators say is read as they mean it, or refused."""
+"""The output of other generators is parsed correctly, or refused."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from tuner.testing.simulate import Noise
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended, and what it said."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -160,7 +160,7 @@ def finished(done: Path, tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> Tuner
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> SimulatedHost:
-    """What the commands measure instead of this machine; its fields may be changed."""
+    """Return the host that the commands measure; tests may change its fields."""
     return simulate(monkeypatch)
 
 

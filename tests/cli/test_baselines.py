@@ -52,7 +52,7 @@ def test_what_was_published_and_has_no_parameter_is_told(tmp_path: Path) -> None
 
 
 def test_two_names_for_one_configuration_are_refused(tmp_path: Path) -> None:
-    """It would be compared with itself; the message says which to leave out."""
+    """A configuration with two names is refused; the message says which name to leave out."""
     path = tmp_path / "same.yaml"
     path.write_text(configuration_yaml(STOCK))
     wanted = load_study(study(tmp_path, f"[stock, hand, {path}]"))

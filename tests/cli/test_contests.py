@@ -152,7 +152,7 @@ def test_how_to_resume_is_printed_even_where_no_report_can_be_written(
 def test_an_interrupted_ladder_goes_on_at_the_rates_that_are_left(
     tuner: Tuner, host: SimulatedHost
 ) -> None:
-    """What was measured is kept and shown; every rate is offered as often as was planned."""
+    """A resumed ladder keeps its measurements and offers each rate as often as planned."""
     up = ("ladder", "nginx:stock", "nginx:hand")
     host.faults = replace(host.faults, interrupted={45})
     cut = tuner(*up, "--time", "20s", "--name", "up", "--limit", "p99<2ms")

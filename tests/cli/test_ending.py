@@ -1,4 +1,4 @@
-"""How a command ends when something is broken that is not the user's input."""
+"""The end of a command whose environment is broken."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def fill(folder: Path) -> None:
 
 
 def windows() -> set[float]:
-    """When each window that is in the record began."""
+    """Return the start of each window in the record."""
     record = Store.open(sqlite_url(STUDY), "mine").record()
     return {window.started_unix_s for block in record.blocks for window in block.windows}
 

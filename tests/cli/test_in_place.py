@@ -17,7 +17,7 @@ WORKLOAD = "workload: page\nsite: own\nrequests: [{path: /}]\n"
 
 @pytest.mark.parametrize("given", [(), ("yes",)])
 def test_without_the_words_it_is_refused(tuner: Tuner, given: tuple[str, ...]) -> None:
-    """What it would do is said, with the words that agree to it; the help has them too."""
+    """The message and the help describe the effect, and the words that confirm it."""
     done = tuner("optimize", "--in-place", *given, "--inventory", "hosts.yml")
     assert done.code == 2
     assert "stopped and started with an experimental configuration" in done.err

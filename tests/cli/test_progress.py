@@ -67,7 +67,7 @@ def test_long_lines_go_on_below_the_text() -> None:
 
 
 def test_a_command_is_never_broken() -> None:
-    """It is there to be copied; the terminal itself breaks it where it must."""
+    """A command is one line that can be copied; only the terminal breaks it."""
     words = "resume with: tuner compare nginx:stock caddy:stock --resume --name " + "a" * 60
     program = (
         f"from tuner.app.progress import TerminalProgress\nTerminalProgress().command({words!r})\n"

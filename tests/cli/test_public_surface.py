@@ -65,7 +65,7 @@ def test_keys_of_a_report(tuner: Tuner) -> None:
 
 
 def test_keys_of_a_contest(tuner: Tuner) -> None:
-    """Of ``run``, ``ladder``, and a comparison of servers; with and without a ladder."""
+    """Keys of ``run``, ``ladder`` and a comparison of servers, with and without a ladder."""
     kept = (KEPT / "reverse-proxy-ladder" / "record.json.gz", *(KEPT.glob("https-*/*-4KB.json.gz")))
     keys = {
         key
@@ -78,14 +78,14 @@ def test_keys_of_a_contest(tuner: Tuner) -> None:
 
 
 def test_keys_of_a_measurement(tuner: Tuner, host: SimulatedHost) -> None:
-    """Of ``measure``."""
+    """Keys of ``measure``."""
     found = answer(tuner, "measure", "hand", "--time", "10s", "--rate", "600", "--quiet")
     assert host.windows > 0
     surfaces.check("measure-json", surfaces.json_keys(found))
 
 
 def test_keys_of_lists_and_definitions(tuner: Tuner, host: SimulatedHost, tmp_path: Path) -> None:
-    """Of ``studies``, ``workload show``, ``space show`` and ``doctor --config``."""
+    """Keys of ``studies``, ``workload show``, ``space show`` and ``doctor --config``."""
     assert tuner("measure", "--time", "10s", "--rate", "600", "--quiet").code == 0
     assert host.windows > 0
     surfaces.check("studies-json", surfaces.json_keys(answer(tuner, "studies")))
@@ -100,7 +100,7 @@ def test_keys_of_lists_and_definitions(tuner: Tuner, host: SimulatedHost, tmp_pa
 
 
 def test_keys_of_files(tuner: Tuner, tmp_path: Path) -> None:
-    """Of studies, workloads, experiments (as a message about a wrong key lists them) and spaces."""
+    """Keys of studies, workloads, experiments (as a message lists them) and spaces."""
     keys = []
     for kind, command in (
         ("study", ("optimize", "--study")),

@@ -137,7 +137,7 @@ def _record(name: str) -> Record:
 def test_a_study_knows_that_it_was_made_here(
     tuner: Tuner, host: SimulatedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When its command has ended; another user's state does not know it."""
+    """A record is signed when its command ends; another user does not have the key."""
     assert not host.running
     assert tuner("optimize", *SHORT, "--name", "mine").code == 0
     assert made_here(_record("mine")) == "here"
@@ -148,7 +148,7 @@ def test_a_study_knows_that_it_was_made_here(
 
 
 def test_a_record_that_was_not_made_here_is_not_applied_unasked(tuner: Tuner, made: Path) -> None:
-    """It is said whose it is; --yes does not cover it, --foreign does."""
+    """The message names the origin; --foreign accepts it, --yes does not."""
     placed(made, NAME)
     done = tuner("apply", NAME, "--inventory", "none.yml", "--yes")
     assert (done.code, done.out) == (2, "")

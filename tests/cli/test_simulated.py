@@ -27,7 +27,7 @@ from tuner.testing.simulate import Stalls
 
 
 def written(folder: Path = STUDY) -> dict[str, bytes]:
-    """What a study leaves for its readers, by path."""
+    """Return the files of a study by path."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -178,7 +178,7 @@ def test_the_dashboard_of_several_hosts_shows_their_trials(
 
 
 def test_the_export_again(finished: Tuner, tmp_path: Path) -> None:
-    """Where it is wanted; what is written is said."""
+    """The export goes to the named folder, and the command prints the files."""
     done = finished("export", "mine", "--output", str(tmp_path / "out"))
     assert done.code == 0
     assert done.out.splitlines() == [
@@ -486,7 +486,7 @@ def test_a_storage_of_the_users_own(tuner: Tuner, host: SimulatedHost, tmp_path:
 
 
 def test_a_winner_is_taken_apart(tuner: Tuner, host: SimulatedHost) -> None:
-    """What matters is said, and the smallest difference that keeps the gain can be exported."""
+    """An ablation reports the changes that matter; the smallest difference can be exported."""
     # The p99 of the few hundred requests of these windows is too noisy for a check within 3 %.
     longer = (*SHORT, "--time", "3m", "--objective", "p50", "--name", "mine")
     assert tuner("optimize", *longer).code == 0
@@ -517,7 +517,7 @@ def test_a_winner_is_taken_apart(tuner: Tuner, host: SimulatedHost) -> None:
 
 
 def test_only_a_winner_is_taken_apart(tuner: Tuner, host: SimulatedHost) -> None:
-    """Where nothing was shown to be better there is nothing to explain; exit code 2."""
+    """A study without a winner has no ablation; exit code 2."""
     host.truth = lambda _: Effect(capacity_per_s=4_000.0)
     tuner("optimize", *SHORT, "--name", "mine")
     done = tuner("ablate", "mine", "--quiet")

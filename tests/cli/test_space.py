@@ -103,7 +103,7 @@ def test_what_the_server_refuses_is_said_in_its_words(mine: Path, tmp_path: Path
 def test_a_template_that_cannot_be_written_is_no_refusal_of_the_server(
     mine: Path, tmp_path: Path
 ) -> None:
-    """It is a mistake of whoever wrote it, at its line."""
+    """A template that cannot be rendered is a mistake with its line."""
     mine.write_text(MINE.replace("nginx/static", "bad.conf.j2"), encoding="utf-8")
     (tmp_path / "bad.conf.j2").write_text(
         '{% extends "nginx/static.conf.j2" %}\n'

@@ -50,7 +50,7 @@ def another(folder: Path, study: str) -> Iterator[subprocess.Popen[str]]:
 def test_a_second_tuner_on_a_study_is_refused_before_anything(
     finished: Tuner, host: SimulatedHost, tmp_path: Path
 ) -> None:
-    """Who runs it and since when; nothing is measured or written, and what only reads works."""
+    """A second tuner on a study is refused with the holder; reading commands work."""
     before = written()
     with another(tmp_path, "mine") as process:
         refused = finished("optimize", "--resume", "--name", "mine")
@@ -106,7 +106,7 @@ def test_a_study_on_the_same_cores_is_refused(
 def test_a_doctor_measures_no_noise_of_another_study(
     tuner: Tuner, host: SimulatedHost, tmp_path: Path
 ) -> None:
-    """It says which study measures, looks at everything else, and refuses nothing."""
+    """A doctor names the study that measures, and checks everything else."""
     assert host.windows == 0
     with another(tmp_path, "first"):
         said = tuner("doctor", "--quick").out
@@ -124,7 +124,7 @@ def during_wait(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> 
 def test_a_tuner_queues_behind_another(
     tuner: Tuner, host: SimulatedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It shows for whom, and begins as the other ends, though that was killed."""
+    """A waiting tuner names the other, and begins when the other ends or is killed."""
     with another(tmp_path, "first") as process:
 
         def killed() -> None:
@@ -169,7 +169,7 @@ def test_what_ends_gives_its_turn_back(tuner: Tuner, host: SimulatedHost) -> Non
 
 
 def test_a_wrong_command_sweeps_nothing(tuner: Tuner, tmp_path: Path) -> None:
-    """What only reads, or is refused for its arguments, does not touch what a dead study left."""
+    """A reading or refused command does not touch the leftovers of a dead study."""
     made = local.claim(tmp_path / "dead", tmp_path / "lab", tmp_path / "work")
     local.keep(replace(made, started=made.started + 1))
     for words in (

@@ -1,4 +1,4 @@
-"""What the documentation shows can be used as it stands."""
+"""The examples of the documentation work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def bind(path: Path) -> Space:
 
 
 def test_the_space_that_is_shown(tmp_path: Path) -> None:
-    """It binds, and the shipped template renders it."""
+    """The documented space binds, and the shipped template renders it."""
     (tmp_path / "mine.yaml").write_text(blocks("spaces.md")[0], encoding="utf-8")
     space = bind(tmp_path / "mine.yaml")
     text = render(space.template, space.baseline("hand"), space, EXPORT)

@@ -70,7 +70,7 @@ def test_an_experiment_is_whole(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_published_configurations_are_read_by_their_spaces(name: str) -> None:
-    """What has no parameter is told; the rest is a configuration of the space."""
+    """Published settings without a parameter are listed; the rest is a configuration."""
     found = EXPERIMENTS[name]
     for case in found.cases:
         for server in case.servers:

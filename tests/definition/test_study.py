@@ -112,7 +112,7 @@ def test_baselines_that_cannot_be(tmp_path: Path, text: str, words: str) -> None
 
 
 def test_a_definition_survives_being_written_and_read(tmp_path: Path) -> None:
-    """What the record holds is a study file."""
+    """The definition in a record is a study file."""
     study = load(tmp_path, FULL)
     assert load(tmp_path, yaml.safe_dump(study.as_dict())) == study
     short = load_study()

@@ -224,7 +224,7 @@ def test_nothing_is_written_through_a_link(place: str, tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_named_may_be_a_link(tmp_path: Path) -> None:
-    """It is the user's own choice."""
+    """A folder that the user names may be a link."""
     (tmp_path / "there").mkdir()
     (tmp_path / "here").symlink_to(tmp_path / "there")
     assert write_files(tmp_path / "here", {"a/b": "text"}) == [tmp_path / "here" / "a" / "b"]

@@ -148,7 +148,7 @@ class Service:
 
 
 def own_files(host: BedHost) -> dict[str, str]:
-    """What is the host's and not the guard's."""
+    """Return the host's own files, without the guard's."""
     return {
         path: seen
         for path, seen in host.files().items()

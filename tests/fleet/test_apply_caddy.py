@@ -90,7 +90,7 @@ def pid_of(host: BedHost) -> str:
 
 
 def environment_of(host: BedHost) -> dict[str, str]:
-    """What its process has in its environment."""
+    """Return the environment of the server's process."""
     rows = host.run("cat", f"/proc/{pid_of(host)}/environ").split("\0")
     found = dict(row.split("=", 1) for row in rows if row)
     return {name: found[name] for name in KNOWN if name in found}
@@ -148,7 +148,7 @@ def test_what_else_sets_a_variable_is_found_out(hosts: Bed, web: BedHost, study:
 
 
 def play(hosts: Bed, roles: Path, *more: str) -> str:
-    """What ``ansible-playbook`` says of the role on the host."""
+    """Return the output of ``ansible-playbook`` with the role."""
     inventory = str(hosts.inventory)
     done = subprocess.run(
         [str(ANSIBLE), "-i", inventory, str(roles / "site.yml"), *more],

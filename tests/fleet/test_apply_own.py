@@ -80,7 +80,7 @@ def study(web: BedHost, becomes: str) -> StudyResult:
 
 
 def plan(made: Bed, there: Reached, result: StudyResult) -> list[HostPlan]:
-    """What applying it would do."""
+    """Return the plan of applying the study."""
     want = wanted(recommended(result, "mine"), inventory=str(made.inventory))
     hosts = read_inventory(str(made.inventory), generators=False).targets
     found = planned(hosts, want, there.agent, there.home)

@@ -50,7 +50,7 @@ def web(hosts: Bed) -> Iterator[BedHost]:
 
 
 def folder(host: BedHost) -> Path:
-    """Of the lab's instances, as the controller sees it."""
+    """Return the folder of the lab's instances, as the controller sees it."""
     return host.root / LAB.removeprefix("/") / "instances"
 
 

@@ -45,7 +45,7 @@ class Study:
     process: subprocess.Popen[str]
 
     def windows(self) -> set[tuple[int, str, float]]:
-        """What is in the record."""
+        """Return the windows in the record."""
         try:
             record = Store.open(sqlite_url(self.folder / "studies" / NAME), NAME).record()
         except StoreError:

@@ -76,7 +76,7 @@ every_case = pytest.mark.parametrize("case", CASES, indirect=True)
 
 @pytest.fixture(scope="module", params=CASES[:2])
 def case(request: pytest.FixtureRequest) -> Case:
-    """What is tuned in place."""
+    """Return the case to tune in place."""
     found = request.param
     assert isinstance(found, Case)
     return found
@@ -101,7 +101,7 @@ def hosts(case: Case) -> Iterator[Bed]:
 
 
 def options(folder: Path, hosts: Bed, service: Service) -> dict[str, str]:
-    """Of a short study in place of the page."""
+    """Return the options of a short study in place."""
     workload = folder / "page.yaml"
     workload.write_text(WORKLOAD)
     return {

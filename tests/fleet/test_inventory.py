@@ -32,7 +32,7 @@ generators:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
-    """What Ansible makes of the text above."""
+    """Return Ansible's reading of the inventory."""
     path = tmp_path_factory.mktemp("inventory") / "hosts.yml"
     path.write_text(YAML)
     return read_inventory(str(path))

@@ -42,7 +42,7 @@ http {{
 
 
 def environment() -> dict[str, str]:
-    """What ``playbooks/README.md`` asks for."""
+    """Return the environment that ``playbooks/README.md`` requires."""
     path = os.pathsep.join([str(BINS), os.environ.get("PATH", os.defpath)])
     return {**os.environ, "PATH": path, "ANSIBLE_LIBRARY": str(HERE / "library")}
 
@@ -102,7 +102,7 @@ class Administrator:
 
 
 def variables(hosts: Bed, folder: Path) -> dict[str, object]:
-    """What the playbooks need, for one Nginx and one short window."""
+    """Return the playbooks' variables for one Nginx and one short window."""
     site = folder / "site"
     site.mkdir()
     (site / "a.txt").write_text("by hand\n")

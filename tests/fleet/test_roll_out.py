@@ -90,7 +90,7 @@ def test_a_host_that_refuses_it_keeps_every_host_unchanged(hosts: Bed, recommend
 
 
 def test_a_host_that_is_down_keeps_every_host_unchanged(hosts: Bed, recommended: Path) -> None:
-    """It is named, before any host is changed."""
+    """A host that is down is named before any host changes."""
     seen = len(recorded(recommended))
     hosts["west"].kill()
     try:

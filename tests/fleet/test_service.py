@@ -41,7 +41,7 @@ def service() -> Service:
 
 @pytest.fixture
 def services(hosts: Bed, tmp_path: Path) -> Iterator[Services]:
-    """What changes it, over SSH."""
+    """Return the adapter that changes the service over SSH."""
     inventory = read_inventory(str(hosts.inventory), generators=False)
     connections = Connections(inventory)
     yield Services(Playbooks(tmp_path, str(hosts.inventory), connections.settings), tmp_path)

@@ -55,7 +55,7 @@ def said(process: subprocess.Popen[str], words: str) -> str:
 
 
 def test_a_second_controller_is_refused_or_waits(pair: Bed, tmp_path: Path) -> None:
-    """It names core, host, study, folder and process of the first; it begins when that ends."""
+    """A second controller names the first one, and begins when it ends."""
     with ExitStack() as both:
         first = both.enter_context(controller(tmp_path / "one", pair, "first"))
         root = pair["web"].root

@@ -112,7 +112,7 @@ def test_windows_at_one_rate_are_one_point() -> None:
 
 
 def test_where_no_window_or_every_window_meets_the_limit_the_capacity_is_beyond() -> None:
-    """It is said so, at the last rate on that side."""
+    """The result states it, at the last rate on that side."""
     low, high = Point(6.0, -0.5), Point(7.0, -0.1)
     found = crossing([low, high])
     assert found is not None

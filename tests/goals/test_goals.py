@@ -32,7 +32,7 @@ def trial(
 
 
 def numbers(trials: list[Trial]) -> list[int]:
-    """Who they are."""
+    """Return the numbers of the trials."""
     return [t.number for t in trials]
 
 

@@ -76,7 +76,7 @@ def nginx_lab(study: Path) -> Iterator[NginxLab]:
 
 
 def ask(url: str) -> str | None:
-    """What is answered there; None if nobody answers."""
+    """Return the answer of an address; None without an answer."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
     try:

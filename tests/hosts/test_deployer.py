@@ -1,4 +1,4 @@
-"""What every deployer must do: the simulated one, and Ansible with a real Nginx."""
+"""The contract of deployers: the simulated one, and Ansible with a real Nginx."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class TestDeployer:
         assert not pids[0] & pids[1]
 
     def test_what_the_validator_refuses_is_refused_in_its_words(self, case: Case) -> None:
-        """It is not started, and the others are."""
+        """A configuration that the validator refuses is not started; the others are."""
         ports = case.ports(2)
         bad, good = case.bad("c1", ports[0]), case.good("baseline", ports[1])
         states = case.deployer.deploy([bad, good])
@@ -125,7 +125,7 @@ class TestDeployer:
         assert case.answer(good) == good.live_token
 
     def test_a_taken_port_is_a_failure_not_a_refusal(self, case: Case) -> None:
-        """It is the host's fault: the configuration may be perfect."""
+        """A taken port is a failure of the host, not of the configuration."""
         ports = case.ports(2)
         first, second = case.good("baseline", ports[0]), case.good("c1", ports[1])
         with case.taken(ports[1]):

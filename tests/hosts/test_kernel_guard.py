@@ -34,7 +34,7 @@ class Guarded:
     owner: str = "study"
 
     def call(self, command: str, **asked: Any) -> dict[str, Any]:
-        """What the program answers."""
+        """Return the answer of the program."""
         done = self.space.run(
             sys.executable, str(PROGRAM), str(self.folder), command, text=json.dumps(asked)
         )
@@ -59,7 +59,7 @@ class Guarded:
 
     @property
     def log(self) -> str:
-        """What it says that it did."""
+        """Return the log of the program."""
         return (self.folder / "log").read_text()
 
     @property

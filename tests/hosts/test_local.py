@@ -151,7 +151,7 @@ def test_a_study_is_run_by_one_process_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_damaged_claim_is_passed_over(tmp_path: Path, state: Path) -> None:
-    """It must not keep tuner from running."""
+    """A damaged claim does not stop tuner."""
     mine = claim_here(tmp_path)
     folder = state / "tuner" / "running"
     (folder / "broken.json").write_text("{")

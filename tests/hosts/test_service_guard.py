@@ -41,7 +41,7 @@ class Guarded:
 
     @property
     def guard(self) -> Path:
-        """Where the program keeps its state."""
+        """Return the folder of the program's state."""
         return self.folder / "guard"
 
     def file(self, name: str) -> Path:
@@ -49,7 +49,7 @@ class Guarded:
         return self.folder / "etc" / name
 
     def call(self, *command: str, **asked: Any) -> dict[str, Any]:
-        """What the program answers."""
+        """Return the answer of the program."""
         done = subprocess.run(
             [sys.executable, "-B", str(PROGRAM), str(self.guard), *command],
             input=json.dumps(asked),
@@ -88,17 +88,17 @@ class Guarded:
         )
 
     def texts(self) -> dict[str, tuple[str, int]]:
-        """What the files hold, and when they were written."""
+        """Return the texts and times of the files."""
         etc = self.folder / "etc"
         return {p.name: (p.read_text(), p.stat().st_mtime_ns) for p in sorted(etc.iterdir())}
 
     def unit(self) -> dict[str, dict[str, str]]:
-        """What a change asks of the service's unit."""
+        """Return a change of the service's unit."""
         return {"files": {str(self.file("unit.conf")): "[Service]"}, "variables": {"GOGC": "400"}}
 
     @property
     def log(self) -> str:
-        """What it says that it did."""
+        """Return the log of the program."""
         return (self.guard / "log").read_text()
 
     @property

@@ -97,7 +97,7 @@ def test_a_server_that_was_being_started_is_found_in_the_lab(tmp_path: Path, sta
 
 
 def test_an_id_that_is_used_again_is_another_process(tmp_path: Path, start: Start) -> None:
-    """It is left alone."""
+    """A process with a reused id is left alone."""
     stranger = start(tmp_path)
     left = dead(tmp_path)
     started = local.start_time(stranger.pid)

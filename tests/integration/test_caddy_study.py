@@ -49,7 +49,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def record(study: Path) -> Record:
-    """What it wrote."""
+    """Return the record of the study."""
     return Store.open(sqlite_url(study), NAME).record()
 
 

@@ -57,12 +57,12 @@ class Lab:
 
     @property
     def study(self) -> Path:
-        """Where results go."""
+        """Return the folder of the results."""
         return self.folder / "studies" / NAME
 
     @property
     def instances(self) -> Path:
-        """Where instances live."""
+        """Return the folder of the instances."""
         return local.lab_folder(self.study)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
@@ -84,7 +84,7 @@ class Lab:
         return process.returncode, out, err
 
     def record(self) -> Record:
-        """What is in the record now."""
+        """Return the current record."""
         return Store.open(sqlite_url(self.study), NAME, writing=False).record()
 
     def windows(self) -> Windows:
@@ -110,7 +110,7 @@ class Lab:
 
 @dataclass
 class Story:
-    """What was seen at every turn of one study."""
+    """The observations of one study."""
 
     lab: Lab
     codes: dict[str, int] = field(default_factory=dict)

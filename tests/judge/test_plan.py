@@ -1,4 +1,4 @@
-"""How a study's time is spent: arithmetic that is said before anything starts."""
+"""The plan of a study's time, which is printed before the study starts."""
 
 from __future__ import annotations
 

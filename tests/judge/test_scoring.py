@@ -72,7 +72,7 @@ def test_throughput_is_better_when_it_is_larger() -> None:
 
 
 def test_trials_collect_their_losses_over_search_blocks_alone() -> None:
-    """What the confirmation or the A/A blocks measured is never a search figure."""
+    """Blocks of the confirmation and of A/A never count as search figures."""
     blocks = [
         block([*pair(0, 80), *pair(0, 50, label="c2")[:1]], number=3, trials={"c1": 7, "c2": 8}),
         block(pair(0, 90), number=5, trials={"c1": 7}),

@@ -46,7 +46,7 @@ PROXY = GOOD.replace("sendfile off;", "proxy_pass http://app;").replace("8192", 
 
 
 def findings(tmp_path: Path, text: str, facts: LintFacts = HERE) -> tuple[Finding, ...]:
-    """What is found in ``text``."""
+    """Return the findings in ``text``."""
     path = tmp_path / "nginx.conf"
     path.write_text(text, encoding="utf-8")
     return lint(parse(path), facts)

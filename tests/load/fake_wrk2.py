@@ -28,7 +28,7 @@ _SHARES = (0.5, 0.75, 0.9, 0.99, 0.999, 0.9999, 0.99999, 1.0)
 
 @dataclass
 class Tally:
-    """What was counted; latencies in µs."""
+    """The counts of a run; latencies in µs."""
 
     corrected_us: list[int] = field(default_factory=list)
     service_us: list[int] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Connection:
 
     @property
     def due_s(self) -> float:
-        """When the next request is intended."""
+        """Return the intended send time of the next request."""
         return self.began_s + self.sent * self.interval_s
 
 

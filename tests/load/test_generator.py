@@ -1,4 +1,4 @@
-"""What every load generator must do: the simulated one, and the real ones with a real Nginx."""
+"""The contract of load generators: the simulated one, and real ones with a real Nginx."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ class TestLoadGenerator:
         assert len(run(case, case.spec(0, case.one))) == 1
 
     def test_a_closed_loop_saturates(self, case: Case) -> None:
-        """It has no offered rate, and completes more than an open loop would offer."""
+        """A closed loop has no offered rate, and completes more than an open loop offers."""
         (raw,) = run(case, case.spec(0, case.one, mode="closed"))
         assert (raw.mode, raw.rate_per_s) == ("closed", 0.0)
         assert raw.completed > RATE_PER_S * DURATION_S

@@ -117,7 +117,7 @@ class Rig:
 
     @property
     def goals(self) -> Goals:
-        """What the study wants."""
+        """Return the goals of the study."""
         return goals_of(self._definition)
 
     @property

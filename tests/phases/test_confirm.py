@@ -149,7 +149,7 @@ def test_an_invalid_block_is_repeated_whole_and_logged() -> None:
 
 
 def test_more_invalid_blocks_than_the_rule_allows_end_the_confirmation() -> None:
-    """It stops, says so, and claims nothing."""
+    """A confirmation with too many invalid blocks stops and claims nothing."""
     made = broken(range(5_000))
     record = confirmed(made)
     assert record.protocol is not None

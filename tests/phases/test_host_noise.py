@@ -16,7 +16,7 @@ from tuner.testing.simulate import Noise, Stalls
 
 
 def measured(seed: int = 1, **changes: Any) -> HostNoise:
-    """What is measured on a simulated host."""
+    """Return the measurement of a simulated host."""
     made = rig(truth=all_the_same, seed=seed, **changes)
     return measure_noise(made.bench(), 1, 600.0)
 

@@ -30,7 +30,7 @@ def hand_is_stronger(values: Mapping[str, Value]) -> Effect:
 
 
 def climb_of(record: Record) -> dict[str, Climb]:
-    """What the ladder of a record says, by arm."""
+    """Return the result of a record's ladder by arm."""
     found = climbs(record.blocks, ("weak", "strong"), LIMIT, within_s=0.1)
     return {climb.arm: climb for climb in found}
 

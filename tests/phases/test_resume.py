@@ -90,7 +90,7 @@ def whole() -> Rig:
 
 
 def writes_of(made: Rig) -> list[str]:
-    """What was written to the rig's record, in order."""
+    """Return the writes to the rig's record in order."""
     assert isinstance(made.storage, MortalStorage)
     return made.storage.writes
 

@@ -99,7 +99,7 @@ def test_importance_is_of_parameters_and_names_what_matters(usual: Record) -> No
 
 
 def test_the_search_keeps_to_its_time() -> None:
-    """It ends when another block would not fit."""
+    """The search ends when another block would not fit."""
     made = rig(objective="p50")
     record = searched(made, time_s=200.0)
     spent_s = sum(b.ended_unix_s - b.started_unix_s for b in blocks(record, "search"))
@@ -164,7 +164,7 @@ def fails_when_fast(values: Mapping[str, Value]) -> Effect:
 
 
 def test_a_configuration_that_answers_with_errors_is_infeasible_however_fast() -> None:
-    """It leaves its block at once, and the reason is in the record."""
+    """A configuration that answers with errors leaves its block; the record has the reason."""
     record = searched(rig(objective="p50", truth=fails_when_fast), time_s=200.0)
     bad = [t for t in proposals(record) if record.configurations[t.digest].values["fast"]]
     assert bad

@@ -110,7 +110,7 @@ def test_a_line_that_is_no_request_says_what_is_missing(text: str, words: str) -
 
 @given(st.text(max_size=200) | st.builds(lambda t: "{" + t, st.text(max_size=100)))
 def test_no_line_breaks_the_reader(text: str) -> None:
-    """It is a request, or it is counted as none."""
+    """Each line is a request or counts as bad."""
     made = tally(text)
     assert made.good + made.bad == bool(text.strip())
 

@@ -163,7 +163,7 @@ def test_a_size_survives_being_written_and_read(size: int) -> None:
 
 @given(st.integers())
 def test_an_integer_survives_being_written_and_read(value: int) -> None:
-    """Of any size and sign."""
+    """Integers of any size and sign survive being written and read."""
     assert parse_integer(str(value)) == value
 
 

@@ -71,7 +71,7 @@ class Stuck(BaseException):
 
 @dataclass
 class Base:
-    """What is damaged."""
+    """The input to damage."""
 
     texts: tuple[bytes, ...]
     """JSON of a study and of a contest."""
@@ -80,7 +80,7 @@ class Base:
 
 @dataclass
 class Outcome:
-    """What became of the inputs of one kind."""
+    """The outcome of the inputs of one kind."""
 
     refused: int = 0
     reported: int = 0

@@ -292,7 +292,7 @@ def test_only_a_workload_with_a_backend_has_one() -> None:
 
 
 def test_the_difference_reads_as_diff_writes_it() -> None:
-    """What a user would apply with ``patch``."""
+    """The difference is one that ``patch`` applies."""
     assert unified_diff("a\nb\n", "a\nc\n", ("baseline", "tuned")) == (
         "--- baseline\n+++ tuned\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
     )

@@ -1,4 +1,4 @@
-"""What docs/report.md shows can be used as it stands."""
+"""The examples of docs/report.md work."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def recorded() -> Record:
 
 @cache
 def shared() -> StudyResult:
-    """What they say."""
+    """Return the result of the hosts."""
     return evaluate(recorded())
 
 

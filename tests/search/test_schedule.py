@@ -23,7 +23,7 @@ def trial(number: int, losses: Sequence[float], state: TrialState = "racing") ->
 
 
 def numbers(trials: Sequence[Trial]) -> list[int]:
-    """Which ones."""
+    """Return the numbers of the trials."""
     return [t.number for t in trials]
 
 
@@ -59,7 +59,7 @@ def test_enough_looks_are_enough() -> None:
 
 
 def test_a_lucky_first_look_does_not_decide() -> None:
-    """What counts is the mean over the looks."""
+    """The mean over the looks decides, not a lucky first look."""
     lucky, steady = trial(0, [-0.9, 0.6]), trial(1, [-0.4, -0.4])
     others = [trial(n, [-0.3 + n / 20]) for n in range(2, 5)]
     assert numbers(again([lucky, steady, *others], 5, ONE)) == [1]
@@ -68,7 +68,7 @@ def test_a_lucky_first_look_does_not_decide() -> None:
 
 @pytest.mark.parametrize("state", ["dropped", "infeasible", "complete"])
 def test_only_racing_trials_are_measured_again(state: TrialState) -> None:
-    """What is over is over."""
+    """Only racing trials are measured again."""
     trials = [trial(0, [-1.0], state), *(trial(n, [0.1]) for n in range(1, 6))]
     assert 0 not in numbers(again(trials, 5, ONE))
     assert 0 not in numbers(finalists(trials, 5, ONE))

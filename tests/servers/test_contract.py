@@ -46,7 +46,7 @@ def lab(
 
 
 def answer(port: int, path: str, certificate: Certificate | None = None) -> bytes:
-    """What a client gets."""
+    """Return the answer to a client."""
     context = ssl.create_default_context(cadata=certificate.ca) if certificate else None
     scheme = "https" if certificate else "http"
     url = f"{scheme}://localhost:{port}{path}"

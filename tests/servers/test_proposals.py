@@ -122,7 +122,7 @@ def test_the_server_takes_what_a_search_proposes(case: Case) -> None:
 
 @pytest.mark.proof
 def test_the_share_of_refused_proposals(case: Case) -> None:
-    """Of 400 at most 2 %."""
+    """The server refuses at most 2 % of 400 proposals."""
     refused = case.refusals(400, seed=4)
     assert len(refused) / 400 <= MOST_REFUSED, refused[0]
 

@@ -76,7 +76,7 @@ def test_directives_may_differ_by_what_parameters_are_for(
 
 
 def test_a_server_without_a_list_has_what_is_said_of_the_host(folder: Path) -> None:
-    """Which is the kernel's list."""
+    """A server without a list has the kernel's."""
     (folder / "kernel").mkdir()
     host = "never: [{why: it opens the host, names: [mitigations]}]"
     (folder / "kernel" / "_never.yaml").write_text(host, encoding="utf-8")

@@ -170,6 +170,6 @@ def test_arms_swapped_give_the_reciprocal() -> None:
     ],
 )
 def test_too_little_gives_no_figure(rows: list[tuple[str, list[float]]], words: str) -> None:
-    """It says what is missing."""
+    """Too little data gives no figure, and names what is missing."""
     with pytest.raises(ValueError, match=words):
         across_hosts(rows)

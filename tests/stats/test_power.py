@@ -151,7 +151,7 @@ def test_impossible_plans_are_refused() -> None:
 
 @pytest.mark.parametrize("n", [6, 7, 12, 20, 60])
 def test_the_largest_sigma_is_the_one_that_just_detects_the_effect(n: int) -> None:
-    """It inverts the minimum detectable effect."""
+    """The largest sigma inverts the minimum detectable effect."""
     assert minimum_detectable_effect(largest_sigma(0.07, n), n) == pytest.approx(0.07)
 
 

@@ -36,7 +36,7 @@ class Database:
     bin: Path
 
     def url(self, database: str = "postgres") -> str:
-        """What ``--storage`` would name, with its password."""
+        """Return the URL for ``--storage``, with the password."""
         return f"postgresql+psycopg://tuner:{SECRET}@127.0.0.1:{self.port}/{database}"
 
     def create(self, database: str) -> str:

@@ -114,7 +114,7 @@ def is_sound(record: Record) -> None:
 
 @pytest.fixture(params=["memory", "postgresql"])
 def storage(request: pytest.FixtureRequest) -> Storage:
-    """Where the workers meet."""
+    """Return the storage of the workers."""
     if request.param == "memory":
         return optuna.storages.InMemoryStorage()
     url: str = request.getfixturevalue("url")

@@ -120,7 +120,7 @@ def new_trial(store: Store, origin: Origin = "hand") -> int:
 
 
 class TestStore:
-    """What every storage must do."""
+    """The contract of storages."""
 
     def test_a_new_record_holds_its_header_and_its_baseline(
         self, store: Store, header: Header
@@ -322,7 +322,7 @@ class TestStore:
             Store.open(storage, NAME)
 
     def test_a_record_that_was_cut_short_before_it_began_is_said(self, storage: Storage) -> None:
-        """It has nothing to resume."""
+        """A record that was interrupted before it began cannot be resumed."""
         optuna.create_study(study_name=NAME, storage=storage)
         with pytest.raises(StoreError, match="interrupted before its start"):
             Store.open(storage, NAME)
