@@ -34,7 +34,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def checked_out(nowhere: Path) -> Path:
-    """The same, with a crate beside the package: a checkout."""
+    """The same, with a crate next to the package: a checkout."""
     crate = nowhere / "site-packages" / "loadgen"
     crate.mkdir()
     (crate / "Cargo.toml").touch()
@@ -45,7 +45,7 @@ def checked_out(nowhere: Path) -> Path:
 def test_a_checkout_holds_its_definitions_at_the_top(
     checked_out: Path, kind: paths.DataKind
 ) -> None:
-    """Who edits a definition sees the effect at once."""
+    """A checkout's own folder of definitions is used, not the packaged copy."""
     (checked_out / kind).mkdir()
     (checked_out / "tuner" / "_data" / kind).mkdir(parents=True)
     assert paths.data_dir(kind) == checked_out / kind
@@ -55,7 +55,7 @@ def test_a_checkout_holds_its_definitions_at_the_top(
 def test_an_installed_package_holds_its_definitions_inside(
     nowhere: Path, kind: paths.DataKind
 ) -> None:
-    """Folders of these names beside the package belong to somebody else."""
+    """Folders of these names next to the package belong to somebody else."""
     inside = nowhere / "site-packages" / "tuner" / "_data" / kind
     inside.mkdir(parents=True)
     (nowhere / "site-packages" / kind).mkdir()
@@ -90,7 +90,7 @@ def test_the_generator_is_looked_for_from_the_nearest_to_the_farthest(
 def test_a_named_generator_that_does_not_run_is_refused(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the user asked for is never silently replaced by another."""
+    """A generator named by the user must be executable; no other takes its place."""
     program(nowhere / "scripts" / paths.LOADGEN)
     (nowhere / "plain").touch(mode=0o644)
     monkeypatch.setenv(paths.LOADGEN_VARIABLE, str(nowhere / "plain"))

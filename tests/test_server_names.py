@@ -1,4 +1,4 @@
-"""What is particular to one server lies under its name, and nowhere else.
+"""Only a server's own modules name it.
 
 A server is a module `tuner/servers/NAME.py`, `tuner/own/NAME/`, `tuner/lint/NAME_*.py` and the
 reader of its language; every other module asks the adapter. `tests/servers/test_seam.py` adds a

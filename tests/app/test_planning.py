@@ -50,7 +50,7 @@ def plan(there: FakeHost, study: StudyResult | None = None) -> HostPlan:
 
 
 def refusal(there: FakeHost, study: StudyResult | None = None) -> str:
-    """Why there is none."""
+    """Return the message that refuses a plan for a host."""
     with pytest.raises(HostError) as refused:
         plan(there, study)
     return str(refused.value)
@@ -115,7 +115,7 @@ def test_a_file_that_the_host_does_not_include_is_refused() -> None:
 def test_a_patch_stays_below_the_folder_of_the_main_file(
     config: str, folder: str, name: str, words: str
 ) -> None:
-    """Whatever its record says that its names count from; no host is asked."""
+    """A patch outside the main file's folder, or relative to another, is refused."""
     more = {"own.patch": f"  patch -p0 -d {folder} < own.patch\n", f"own/{name}": "evil"}
     study = given(own_study())
     hostile = replace(study, chosen=replace(study.chosen, more=more))
@@ -124,7 +124,7 @@ def test_a_patch_stays_below_the_folder_of_the_main_file(
 
 
 def test_a_patch_of_a_copy_is_applied_where_the_hosts_file_lies() -> None:
-    """Its names count from the folder of the copy; an included file lies below it."""
+    """A path relative to the copy's folder becomes one relative to the host's main file."""
     file, copy = "/srv/a/conf.d/x", "/srv/a/n.conf"
     more = exported("0", {file: "1\n"}, {file: "2\n"}, copy, "")
     study = given(own_study())
@@ -156,7 +156,7 @@ def test_a_host_without_mount_namespaces_says_when_it_validates() -> None:
 
 
 def test_a_file_that_is_no_text_is_refused() -> None:
-    """Its bytes would not arrive as they are."""
+    """A configuration file with bytes that are not UTF-8 is refused by name."""
     there = FakeHost({MAIN: TEXT.replace("as it always", "caf\udce9"), SITE: SHOP})
     assert f"{MAIN}: has bytes that are not UTF-8" in refusal(there)
 

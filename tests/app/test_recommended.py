@@ -1,4 +1,4 @@
-"""Which studies are applied: those that showed something, or whose verdict is accepted by name."""
+"""A study is applied if its verdict is better, or if the user accepts its verdict by name."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_verdict_that_is_better_is_not_accepted_as_another() -> None:
 
 @pytest.mark.parametrize("accepted", [None, *FORCEABLE])
 def test_a_study_without_a_verdict_is_never_applied(accepted: str | None) -> None:
-    """Whatever is accepted: nothing was shown; the message says how to go on."""
+    """Accepting a verdict by name does not help; the message names the command that resumes."""
     study = replace(lab_study(), verdict=None)
     with pytest.raises(DefinitionError, match=r"has no verdict.*tuner optimize --resume"):
         given(study, accepted)

@@ -46,7 +46,7 @@ def answer(client: int, at_ns: int) -> tuple[int, bytes]:
 
 
 def test_a_response_ends_with_its_last_packet_before_the_next_request() -> None:
-    """Of a response in two packets the second one counts; the next request begins anew."""
+    """A response in two packets ends with the second; the next request begins anew."""
     found = exchanges(
         savefile(
             ask(5000, 0), answer(5000, 30), answer(5000, 45), ask(5000, 100), answer(5000, 120)

@@ -100,7 +100,7 @@ def test_the_given_folder_comes_before_the_path(
 
 
 def test_only_what_speaks_the_protocol_is_compared() -> None:
-    """Of six tools two speak TLS and HTTP/2, and one HTTP/3 where it was built with it."""
+    """Only oha and h2load are compared over TLS and HTTP/2, and only oha over HTTP/3."""
     for wire, names in (
         (Wire("http1", Tls()), ["oha", "h2load"]),
         (Wire("http2", Tls()), ["oha", "h2load"]),

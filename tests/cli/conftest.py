@@ -94,7 +94,7 @@ def kept_handlers() -> Iterator[None]:
 
 
 def sendfile_helps(values: Mapping[str, Value]) -> Effect:
-    """``sendfile on`` takes 40 % away, whatever else the file says."""
+    """``sendfile on`` takes 40 % away, independent of the rest of the file."""
     on = "sendfile on" in str(values["text"])
     return Effect(ln_latency=-0.5 * on, capacity_per_s=4_000.0)
 

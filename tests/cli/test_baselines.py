@@ -19,7 +19,7 @@ THEIRS = SPACE.complete({"keepalive_requests": 100_000, "sendfile": True}, STOCK
 
 
 def study(tmp_path: Path, baselines: str) -> Path:
-    """Return a study that publishes THEIRS in a file beside it."""
+    """Return a study that publishes THEIRS in a file next to it."""
     (tmp_path / "blog.yaml").write_text(configuration_yaml(THEIRS))
     path = tmp_path / "mine.yaml"
     path.write_text(f"workload: static\nbaseline: {baselines}\npublished: blog.yaml\n")
@@ -27,7 +27,7 @@ def study(tmp_path: Path, baselines: str) -> Path:
 
 
 def test_the_published_configuration_is_the_file_beside_the_study(tmp_path: Path) -> None:
-    """As the first baseline, or beside it; or for ``tuner compare``."""
+    """The file is the first baseline, a further one, or an arm of ``tuner compare``."""
     both = load_study(study(tmp_path, "[stock, published]"))
     assert read_baselines(both, SPACE) == [STOCK, THEIRS]
     alone = load_study(study(tmp_path, "published"))

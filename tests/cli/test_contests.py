@@ -21,7 +21,7 @@ RUN = ("run", "https-proxy-500", "--server", "nginx", "--case", "20B", "--time",
 def test_a_published_experiment_from_beginning_to_end(
     tuner: Tuner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All arms measured, the published figures beside; reported, exported, and shown."""
+    """All arms are measured, reported with the published figures, exported, and shown."""
     done = tuner(*RUN, "--name", "mine")
     assert done.code == 0, done.err
     for label in ("nginx-stock", "nginx-published", "nginx-tuned"):

@@ -69,7 +69,7 @@ http://shop.example {
 
 @pytest.mark.usefixtures("host")
 def test_the_outcome_is_a_patch_of_a_caddyfile(tuner: Tuner, tmp_path: Path) -> None:
-    """Its lines, comments and layout stay; the environment is a file beside it."""
+    """The patch keeps lines, comments and layout; the environment is a file of its own."""
     config = tmp_path / "Caddyfile"
     config.write_text(CADDYFILE)
     options = ("--server", "caddy", "--workload", "proxy", "--config", str(config))

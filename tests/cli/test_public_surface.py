@@ -57,7 +57,7 @@ def test_keys_of_records() -> None:
 
 
 def test_keys_of_a_report(tuner: Tuner) -> None:
-    """Of ``optimize``, ``compare``, ``replicate``, ``worker`` and ``report``, by their schema.
+    """The schema of reports has the recorded keys, for every command that prints a report.
 
     A report of several studies is a list of such objects.
     """

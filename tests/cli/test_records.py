@@ -202,7 +202,7 @@ def test_an_accepted_record_is_measured(
 def test_a_run_that_was_not_made_here_is_not_resumed_unasked(
     tuner: Tuner, host: SimulatedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its records hold the options that it goes on with."""
+    """Resuming a run of another user is refused, with nothing measured or changed."""
     host.faults = Faults(interrupted={3})
     up = ("ladder", "nginx:stock", "nginx:hand", "--quiet")
     assert tuner(*up, "--time", "10s", "--name", "up").code == 130

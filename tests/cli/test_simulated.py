@@ -396,7 +396,7 @@ def test_measure_tells_figures_without_a_claim(tuner: Tuner, host: SimulatedHost
 
 
 def test_the_report_of_a_measurement_says_what_was_measured(tuner: Tuner) -> None:
-    """Its figure, in the same words as ``tuner studies``; it is no study that stopped early."""
+    """The report gives the figure in the words of ``tuner studies``, not as an unfinished study."""
     assert tuner("measure", "hand", "--time", "10s", "--rate", "600", "--name", "mine").code == 0
     row = json.loads(tuner("studies", "--json").out)["here"][0]
     assert re.match(r"hand: p99 \d.* at 600.*/s, median of \d+ of \d+ windows", row["sentence"])
@@ -556,7 +556,7 @@ def test_what_does_not_hold_elsewhere_is_not_replicated(
 
 
 def test_an_interrupted_replication_goes_on(finished: Tuner, host: SimulatedHost) -> None:
-    """The line that is told goes on from its own record alone, with no window lost."""
+    """The printed command resumes from its own record alone, with no window lost."""
     host.faults = Faults(interrupted={50})
     cut = finished("replicate", "mine")
     assert cut.code == 130

@@ -160,7 +160,7 @@ def test_a_tuner_that_waits_can_be_interrupted(
 
 
 def test_what_ends_gives_its_turn_back(tuner: Tuner, host: SimulatedHost) -> None:
-    """Whatever it ended with: the next command of the same process has the cores."""
+    """After an interruption or an error, the next command of the same process gets the cores."""
     host.faults = Faults(interrupted={3})
     assert tuner("optimize", *SHORT, "--name", "mine").code == 130
     assert tuner("optimize", "--space", "nginx/nowhere", "--name", "other").code == 2

@@ -18,7 +18,7 @@ LOG = "\n".join(
 
 
 def test_a_log_becomes_a_workload_that_a_study_reads(tuner: Tuner) -> None:
-    """What stands for what is said on standard error, with bad lines by their number."""
+    """Standard error summarises the log and names unreadable lines by their number."""
     Path("access.log").write_text(LOG)
     done = tuner("workload", "from-log", "access.log", "--output", "shop.yaml")
     assert (done.code, done.out) == (0, "")
@@ -83,7 +83,7 @@ def test_values_of_queries_are_kept_if_asked_for(tuner: Tuner) -> None:
 
 
 def test_instants_can_be_replayed(tuner: Tuner) -> None:
-    """Ascending, spread within the seconds that the log tells."""
+    """Instants ascend, spread within the seconds that the log gives."""
     Path("access.log").write_text(LOG)
     done = tuner(
         *("workload", "from-log", "access.log", "--output", "shop.yaml"),

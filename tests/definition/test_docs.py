@@ -50,7 +50,7 @@ def test_the_template_that_is_shown(tmp_path: Path) -> None:
 
 
 def test_the_configuration_that_is_shown(tmp_path: Path) -> None:
-    """Its values, on top of what the package ships."""
+    """The configuration in the page sets its values on top of the packaged ones."""
     (tmp_path / "c.yaml").write_text(blocks("spaces.md")[2], encoding="utf-8")
     space = load_space("nginx/static", server_cores=4)
     values = space.read_configuration(tmp_path / "c.yaml").values
@@ -74,7 +74,7 @@ def test_the_workloads_that_are_shown(tmp_path: Path) -> None:
 
 
 def test_the_study_that_is_shown(tmp_path: Path) -> None:
-    """With its workload beside it."""
+    """The study in the page is read with the workload in the same folder."""
     (tmp_path / "study.yaml").write_text(blocks("studies.md")[0], encoding="utf-8")
     (tmp_path / "shop.yaml").write_text(blocks("workloads.md")[0], encoding="utf-8")
     assert load_study(tmp_path / "study.yaml").time_s == 1200

@@ -154,7 +154,7 @@ def test_a_rate_is_as_published_where_every_arm_can_serve_it() -> None:
 
 
 def test_a_rule_settles_parameters_and_is_told_in_words() -> None:
-    """What the space does not have is told too, and changes nothing."""
+    """A rule sets its parameters; its description names those that the space lacks."""
     rules = read_rules(
         parse_yaml(
             "- what: compression\n  why: less work\n"
@@ -171,7 +171,7 @@ def test_a_rule_settles_parameters_and_is_told_in_words() -> None:
 
 
 def test_a_rule_with_a_wrong_value_names_its_line() -> None:
-    """It is our file or an experiment's, and someone has to mend it."""
+    """The error names the file, the line and the value, so that it can be corrected."""
     text = "- what: x\n  why: y\n  servers: {nginx: {gzip: maybe}}\n"
     rules = read_rules(parse_yaml(text, "rules.yaml"))
     space = space_of("nginx/static")

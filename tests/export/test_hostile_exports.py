@@ -211,7 +211,7 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(name: str, tmp_path: Pat
 
 @pytest.mark.parametrize("place", ["file", "folder", "folder/deep", "folder/deep/file"])
 def test_nothing_is_written_through_a_link(place: str, tmp_path: Path) -> None:
-    """Whether the file or a folder on its way is one, and wherever it leads."""
+    """A link at the file or at a folder above it is refused before anything is written."""
     outside, folder = tmp_path / "outside", tmp_path / "export"
     outside.mkdir()
     (folder / place).parent.mkdir(parents=True)

@@ -22,7 +22,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_page_shows_charts_that_are_there(kept: Path) -> None:
-    """Verdict first, then the ratio's picture; every picture that is named lies beside it."""
+    """The page has the verdict, then the ratio's chart; every chart that it names exists."""
     text = (kept / "report.md").read_text(encoding="utf-8")
     assert text.startswith("# proxy-p99\n\n**Better: p99 is ")
     named = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
@@ -35,7 +35,7 @@ def test_the_page_shows_charts_that_are_there(kept: Path) -> None:
 
 
 def test_configurations_and_record_are_kept(kept: Path) -> None:
-    """What to use, its values, and a record from which the report comes again; 2 MB at most."""
+    """The files to use, their values and the study's record are kept, in less than 2 MB."""
     assert {path.name for path in (kept / "tuned").iterdir()} == {
         "nginx.conf",
         "configuration.yaml",

@@ -127,7 +127,7 @@ def test_it_puts_the_file_in_place(study: StudyResult, roles: Path, tmp_path: Pa
 
 @pytest.mark.integration
 def test_variables_of_the_process_are_a_drop_in(caddy: StudyResult, tmp_path: Path) -> None:
-    """It names the file beside it; --check makes nothing; they go as they came."""
+    """The drop-in names its environment file; --check writes nothing; both can be removed again."""
     roles, target = written(caddy, tmp_path / "roles"), tmp_path / "etc" / "Caddyfile"
     target.parent.mkdir()
     done = apply(roles, target, "--check", name="tuned_caddy")

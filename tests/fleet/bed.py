@@ -181,7 +181,7 @@ class BedHost:
 
     @property
     def group(self) -> Path:
-        """Its control group, below which systemd makes its own."""
+        """Return the host's control group, below which systemd makes its own."""
         return self.folder / UNIFIED / self.namespace
 
     def start(self) -> None:
@@ -226,7 +226,7 @@ class BedHost:
                 time.sleep(0.01)
 
     def unplug(self) -> None:
-        """Cut its cable: packets are lost, nobody is told."""
+        """Cut its cable: packets are lost without an error."""
         _run("ip", "link", "set", self.port, "down")
 
     def plug(self) -> None:
@@ -234,7 +234,7 @@ class BedHost:
         _run("ip", "link", "set", self.port, "up")
 
     def run(self, *command: str) -> str:
-        """What a command on it prints.
+        """Run a command on the host; return its output.
 
         Raises:
             subprocess.CalledProcessError: it failed.
@@ -253,11 +253,11 @@ class BedHost:
         ]
 
     def pids(self) -> list[int]:
-        """Its processes, as the controller numbers them."""
+        """Return the host's processes, as the controller numbers them."""
         return _pids_in(self.namespace)
 
     def files(self) -> Mapping[str, str]:
-        """What differs from the root that all hosts start from, by path.
+        """Return the differences from the root that all hosts start from, by path.
 
         Read from the overlay's upper layer, which holds that and little else.
         """

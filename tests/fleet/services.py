@@ -191,14 +191,14 @@ def _caddy(host: BedHost) -> None:
 
 
 def _marks(host: BedHost) -> str:
-    """What Nginx answers where a configuration in place tells which it is; empty while nothing."""
+    """Return Nginx's answer at the path that identifies its configuration; empty without one."""
     status, headers, body = NGINX.answer(host, LIVE_PATH)
     rows = [row for row in headers.splitlines() if not row.startswith("Date:")]
     return "\n".join([status, *rows, body]).strip()
 
 
 def _running(host: BedHost) -> str:
-    """What Caddy's administration tells as running; empty while it tells nothing."""
+    """Return the configuration that Caddy's administration reports; empty while it is silent."""
     asked = (
         "import contextlib, urllib.request\n"
         "with contextlib.suppress(OSError):\n"

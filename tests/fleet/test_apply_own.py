@@ -49,7 +49,7 @@ def made() -> Iterator[Bed]:
 
 @pytest.fixture
 def web(made: Bed) -> Iterator[BedHost]:
-    """Its files are as before when a test is over, and nothing waits to put them back."""
+    """Yield the host; check that a test leaves its files as before, and no restore pending."""
     web = made["web"]
     before = own_files(web)
     yield web

@@ -64,7 +64,7 @@ def kept_log(web: BedHost) -> Iterator[None]:
 def test_the_service_runs_one_configuration_after_another(
     hosts: Bed, web: BedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its administration tells each; what is refused does not run; no secret is in the record."""
+    """Each configuration runs in turn, a refused one does not, and the record has no secret."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("SHOP_ROOT", raising=False)
     main = web.root / CADDYFILE.lstrip("/")
@@ -93,7 +93,7 @@ def test_the_service_runs_one_configuration_after_another(
 
 
 def change(text: str) -> ServiceChange:
-    """Of the imported file, as ``tuner apply`` makes it."""
+    """Return a change of the imported file, as ``tuner apply`` makes it."""
     reads = ("--config", CADDYFILE, "--adapter", "caddyfile")
     return ServiceChange(
         "mine 0123",

@@ -155,7 +155,7 @@ def test_a_full_disk_is_the_hosts_fault(hosts: Bed, web: BedHost, tmp_path: Path
 def test_a_lab_that_another_account_made_beforehand_is_refused(
     hosts: Bed, web: BedHost, tmp_path: Path, kind: str
 ) -> None:
-    """Its name can be guessed: root must not write, or remove, where somebody else's link leads."""
+    """Root neither writes nor removes in a lab of another account, whose name can be guessed."""
     planted, elsewhere = web.root / LAB.removeprefix("/"), web.root / "var/elsewhere/instances"
     elsewhere.mkdir(parents=True)
     (elsewhere / "kept").touch()

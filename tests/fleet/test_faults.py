@@ -142,7 +142,7 @@ def test_a_host_that_dies_costs_no_window(study: Study, hosts: Bed, who: str) ->
 
 
 def test_a_silent_network_is_noticed(study: Study, hosts: Bed) -> None:
-    """Packets vanish and nobody is told: SSH hangs, and the study ends instead of waiting."""
+    """Packets vanish without an error: SSH hangs, and the study ends instead of waiting."""
     before = study.windows()
     hosts["web"].unplug()
     try:

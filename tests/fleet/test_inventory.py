@@ -104,13 +104,13 @@ def test_an_inventory_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_apply_needs_no_generator() -> None:
-    """Whoever only changes hosts offers no load."""
+    """An inventory without generators is enough for ``apply``, which offers no load."""
     told = {"targets": {"hosts": ["web"]}, "_meta": {"hostvars": {}}}
     assert parse_inventory(told, "x", generators=False).target.name == "web"
 
 
 def test_facts_of_another_host_are_those_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the module tells is what ``local.facts`` tells, and where programs are."""
+    """The module returns the facts of ``local.facts``, and the paths of programs."""
     told = functions_of("tuner_facts", monkeypatch)["found"](["sh"], None)
     assert local.host_facts(told) == local.facts()
     assert told["programs"]["sh"]

@@ -70,7 +70,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> ServerFacts:
 def test_a_newer_nginx_takes_what_a_search_proposes(
     newer: ServerFacts, name: str, tmp_path: Path
 ) -> None:
-    """What only it has is in the space, and its own validator refuses and warns of nothing."""
+    """The space has the newer parameters, and the newer validator accepts all proposals."""
     chosen, workload = CASES[name]
     assert nginx.refuses(newer, workload.wire) == ""
     space = bind_space(chosen, space_facts(local.facts(), newer, workload, 2))

@@ -49,7 +49,7 @@ def hosts(made: Bed) -> Iterator[Bed]:
 
 
 def call(study: Path, hosts: Bed, command: str, *more: str) -> tuple[int, str, str]:
-    """Exit code of the command on these hosts, what it printed, and what it said beside that."""
+    """Run the command on these hosts; return its exit code, output and standard error."""
     options = ("--probes", "10", "--yes") if command == "apply" else ()
     inventory = ("--inventory", str(hosts.inventory))
     done = tuner(study, command, "mine", *inventory, *options, *more)
@@ -57,7 +57,7 @@ def call(study: Path, hosts: Bed, command: str, *more: str) -> tuple[int, str, s
 
 
 def recorded(study: Path) -> list[tuple[str, str]]:
-    """Host and what was done, as the report's JSON tells it."""
+    """Return each host and what was done, from the report's JSON."""
     done = tuner(study, "report", "mine", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)["applied"]
@@ -144,7 +144,7 @@ def test_a_host_that_dies_meanwhile_keeps_no_other_changed(hosts: Bed, recommend
 
 
 def test_a_rollback_does_what_it_can_and_may_be_repeated(hosts: Bed, recommended: Path) -> None:
-    """Of three hosts one is away: the others are back; the same command again does the rest."""
+    """A rollback restores the hosts it reaches; the same command later restores the lost one."""
     seen = len(recorded(recommended))
     assert call(recommended, hosts, "apply")[0] == 0
     hosts["north"].kill()
@@ -168,7 +168,7 @@ def test_a_rollback_does_what_it_can_and_may_be_repeated(hosts: Bed, recommended
 
 
 def test_what_another_study_applied_is_left_alone(hosts: Bed, recommended: Path) -> None:
-    """It is refused by name, and neither the way back from that nor a rollback takes it away."""
+    """A file changed by another study is refused by name, and survives a rollback."""
     east, seen = hosts["east"], len(recorded(recommended))
     assert call(recommended, hosts, "apply", "--canary", "1")[0] == 0
     state = east.root / GUARD / "saved.json"

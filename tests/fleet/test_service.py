@@ -54,7 +54,7 @@ def headers(host: BedHost) -> str:
 
 
 def tuned(host: BedHost) -> str:
-    """Its main file with a header that shows whether it runs with it."""
+    """Return the host's main file with a header that shows that it is in use."""
     text = (host.root / MAIN.lstrip("/")).read_text()
     return text.replace("http {", "http {\n    add_header X-Tuned yes always;", 1)
 
@@ -108,7 +108,7 @@ def test_a_host_whose_controller_died_restores_itself(web: BedHost, services: Se
 
 @pytest.mark.fleet
 def test_two_changes_do_not_mix(web: BedHost, services: Services) -> None:
-    """The second owner is refused, and told whose change it is."""
+    """The second owner is refused; the message names the owner of the change."""
     services.change(target(web), change(web))
     other = ServiceChange("other 4567", "nginx", {MAIN: ""}, ("nginx", "-t"))
     with pytest.raises(HostError, match="mine 0123"):
@@ -118,7 +118,7 @@ def test_two_changes_do_not_mix(web: BedHost, services: Services) -> None:
 
 @pytest.mark.fleet
 def test_a_full_disk_stops_a_change_and_not_its_way_back(web: BedHost, services: Services) -> None:
-    """What cannot be backed up is not changed; what was changed is put back without any room."""
+    """A full disk stops a change that cannot be backed up, but not a restore."""
     services.change(target(web), change(web))
     filler = web.root / "var/filler"
     try:

@@ -46,7 +46,7 @@ def inventory(trio: Bed, tmp_path: Path) -> Path:
 def test_a_proxys_backend_runs_on_a_host_of_its_own(
     trio: Bed, inventory: Path, tmp_path: Path
 ) -> None:
-    """What it answers crosses its own cable; all hosts are as before."""
+    """The backend's answers cross its own cable, and all hosts are left as before."""
     before = _files(trio)
     sent_bytes = _sent_bytes(trio["back"])
     windows = _measured(tmp_path, inventory, "proxy")
@@ -84,7 +84,7 @@ def _measured(folder: Path, inventory: Path, workload: str, *more: str) -> list[
 
 
 def _files(bed: Bed) -> dict[tuple[str, str], str]:
-    """What differs from a fresh host, but for what Ansible and sudo keep of whoever came."""
+    """Return the differences from fresh hosts, without the traces of Ansible and sudo."""
     return {
         (name, path): described
         for name, host in bed.hosts.items()
@@ -94,7 +94,7 @@ def _files(bed: Bed) -> dict[tuple[str, str], str]:
 
 
 def _sent_bytes(host: BedHost) -> int:
-    """What the host has sent over its cable so far."""
+    """Return the bytes that the host has sent over its cable so far."""
     for line in host.run("cat", "/proc/net/dev").splitlines():
         name, _, counters = line.strip().partition(":")
         if name == "eth0":

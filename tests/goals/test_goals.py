@@ -1,4 +1,4 @@
-"""What a study wants, read from its texts; and which trials are then ahead."""
+"""Goals are read from a study's texts, and order its trials."""
 
 from __future__ import annotations
 

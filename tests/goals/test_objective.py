@@ -1,4 +1,4 @@
-"""What is minimised or maximised, and how many requests it takes to see it."""
+"""An objective names a figure, its direction, and the requests that it needs."""
 
 from __future__ import annotations
 

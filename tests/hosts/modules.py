@@ -15,7 +15,7 @@ LIBRARY = PLAYBOOKS / "library"
 
 
 def functions_of(module: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What a module defines, by name; it finds what it shares with others, as on a target."""
+    """Return a module's definitions by name; it finds shared code as on a target."""
     path = [*module_utils.__path__, str(PLAYBOOKS / "module_utils")]
     monkeypatch.setattr(module_utils, "__path__", path)
     return runpy.run_path(str(LIBRARY / f"{module}.py"))

@@ -66,7 +66,7 @@ class NginxLab:
 
 @contextmanager
 def nginx_lab(study: Path) -> Iterator[NginxLab]:
-    """A lab that is gone afterwards, whatever happened in it."""
+    """Yield a lab that is removed afterwards, after a failure too."""
     made = NginxLab(study)
     try:
         yield made

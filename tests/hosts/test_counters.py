@@ -34,7 +34,7 @@ def test_this_process_is_seen_to_work() -> None:
 
 
 def test_a_process_that_is_gone_is_left_out(tmp_path: Path) -> None:
-    """As is one of which the kernel tells nothing that can be read."""
+    """A process that is gone, or whose counters cannot be read, is left out."""
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "stat").write_text("7 (odd) S")
     assert read([7, 8], proc=tmp_path).processes == {}

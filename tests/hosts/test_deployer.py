@@ -135,7 +135,7 @@ class TestDeployer:
         assert "in use" in states["c1"].message.lower()
 
     def test_a_deployment_replaces_the_one_before(self, case: Case) -> None:
-        """What answers is the new configuration, and nothing of the old is left."""
+        """Only the new configuration answers; the old ports are silent."""
         ports = case.ports(3)
         old = [case.good("baseline", ports[0]), case.good("c1", ports[1])]
         case.deployer.deploy(old)

@@ -78,7 +78,7 @@ def test_the_strings_are_dangerous(tmp_path: Path) -> None:
 def test_every_string_reaches_ansible_as_it_is(
     tmp_path: Path, control: Playbooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a value, in lists, in dictionaries, as a key: to the letter, whatever YAML makes of it."""
+    """A string arrives unchanged as a value, in lists, in dictionaries and as a key."""
     texts = [*payloads(tmp_path), everything(tmp_path), "yes", "1", "", "null", "2001-01-01", "\t"]
     given = {
         "probe_text": texts[0],
@@ -236,7 +236,7 @@ def constant_of(module: str, name: str) -> Any:
 
 
 def hostile_host(folder: Path) -> dict[str, object]:
-    """Return a host whose Python answers every module with hostile text, whatever was asked."""
+    """Return a host whose Python answers every module with hostile text."""
     hostile = everything(folder)
     answer = {
         "changed": True,
@@ -306,7 +306,7 @@ def test_a_pattern_selects_the_hosts_that_it_names(named: list[str]) -> None:
 
 
 def test_a_playbook_is_given_no_other_hosts(control: Playbooks) -> None:
-    """Whoever calls it: the variables that name hosts are checked where all of them pass."""
+    """Every variable of a playbook that names hosts is refused if it selects others."""
     for name in PATTERNS:
         with pytest.raises(DefinitionError, match="selects hosts"):
             control.play("facts.yml", {name: "targets:!web"})

@@ -1,4 +1,4 @@
-"""The program that lends a target's kernel settings: whatever happens, they come back."""
+"""The program that lends a target's kernel settings restores them after every kind of end."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_restoring_may_be_done_any_number_of_times(guard: Guarded) -> None:
 
 
 def test_the_next_settings_replace_the_last_ones(guard: Guarded) -> None:
-    """What they do not name is as it was found, and the old values are those of the beginning."""
+    """Settings that are no longer named return to the values from before the first change."""
     before = guard.space.values()
     guard.apply({SOMAXCONN: "777"})
     guard.apply({CORKING: "0"}, continues=True)
@@ -166,7 +166,7 @@ def test_what_the_kernel_refuses_is_the_values_fault(
     "name", ["kernel.randomize_va_space", "net.ipv4.conf.all.rp_filter", "net.core/../x", "vm.swap"]
 )
 def test_nothing_else_of_the_kernel_can_be_changed(guard: Guarded, name: str) -> None:
-    """Whatever asks for it."""
+    """The guard refuses every name outside net.core and net.ipv4."""
     assert "not a setting of net.core or net.ipv4" in guard.apply({name: "1"})["failed"]
 
 
@@ -176,7 +176,7 @@ def test_a_setting_that_is_not_there_is_the_hosts_fault(guard: Guarded) -> None:
 
 
 def test_the_target_puts_all_back_when_nobody_renews(guard: Guarded) -> None:
-    """By itself, after the time limit, and says so; what comes later is told that it missed it."""
+    """The target restores its settings after the time limit; a later call learns that it did."""
     before = guard.space.values()
     guard.apply({CORKING: "0", SOMAXCONN: "777"}, lease_s=SHORT_S)
     eventually(lambda: guard.space.values() == before)
@@ -240,7 +240,7 @@ def test_the_watching_process_restores_when_it_is_ended(guard: Guarded) -> None:
 
 
 def test_only_one_study_at_a_time(guard: Guarded) -> None:
-    """Another is refused while the loan runs, and told how long at most."""
+    """Another study is refused while the loan runs; the message gives the longest wait."""
     guard.apply({SOMAXCONN: "777"})
     other = replace(guard, owner="other")
     assert "lent to study for another" in other.apply({SOMAXCONN: "888"})["failed"]

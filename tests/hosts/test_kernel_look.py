@@ -1,4 +1,4 @@
-"""What a target's kernel is set to: looked at without changing it, refused with the way out."""
+"""A target's kernel settings are read without a change; a refusal names a way out."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_what_can_be_changed_and_what_cannot() -> None:
 
 
 def test_without_root_nothing_can() -> None:
-    """The message says why, and the way out."""
+    """Without root the settings are refused, with the reason and a way out."""
     with pytest.raises(DefinitionError, match=r"need root: .*\(sudo; ansible_become"):
         seen({**FOUND, "root": False})
 
 
 def test_a_container_that_may_change_nothing() -> None:
-    """Is refused before anything is started."""
+    """A container without changeable settings is refused with the reason."""
     missing = dict.fromkeys((SOMAXCONN, CORKING), "cannot be changed here: a container")
     with pytest.raises(DefinitionError, match=r"can be changed here \(cannot be changed here: a"):
         seen({**FOUND, "missing": missing})
@@ -49,7 +49,7 @@ def test_a_container_that_may_change_nothing() -> None:
     reason="no setting of this kernel can be changed: nothing real was looked at",
 )
 def test_this_machine_is_looked_at_and_not_changed() -> None:
-    """What is there, as the kernel writes it; what is not, with the reason."""
+    """A setting has the kernel's own text; a missing one has a reason."""
     path = Path("/proc/sys/net/core/somaxconn")
     before = path.read_text()
     found = look([SOMAXCONN, "net.ipv4.tcp_no_such"])

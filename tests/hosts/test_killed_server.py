@@ -54,7 +54,7 @@ SPEC = BlockSpec(
 
 
 class Killing:
-    """The real generator, beside which processes of an instance are killed under load."""
+    """The real generator, while processes of an instance are killed under load."""
 
     def __init__(
         self, generator: NativeGenerator, victims: Callable[[Sequence[int]], Sequence[int]]
@@ -89,7 +89,7 @@ class Killing:
 
 
 def waits(pids: Sequence[int]) -> int:
-    """How often processes have waited for something: it grows with every request."""
+    """Return how often processes have waited; the number grows with every request."""
     return sum(found.waits for found in counters.read(pids).processes.values())
 
 

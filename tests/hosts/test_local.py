@@ -25,7 +25,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_facts_are_those_of_this_machine() -> None:
-    """What the kernel says, in the record's units."""
+    """The facts are the kernel's, in the record's units."""
     found = local.facts()
     assert found.hostname == socket.gethostname()
     assert set(found.cpus) == os.sched_getaffinity(0)
@@ -114,7 +114,7 @@ def test_a_dead_study_leaves_a_stray() -> None:
 
 
 def test_a_process_id_that_is_used_again_is_another_process(tmp_path: Path) -> None:
-    """The start time tells them apart."""
+    """The start time distinguishes two processes with one id."""
     mine = claim_here(tmp_path)
     assert mine.alive
     assert not replace(mine, started=mine.started - 1).alive

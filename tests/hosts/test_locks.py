@@ -63,7 +63,7 @@ def test_a_core_is_one_study_s_at_a_time() -> None:
 
 
 def test_the_kernel_releases_what_a_killed_holder_had() -> None:
-    """Whatever it left in the file."""
+    """The kernel releases a killed holder's lock, although its text stays in the file."""
     with another(0, 1) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -80,7 +80,7 @@ def test_a_tuner_does_not_stand_in_its_own_way() -> None:
 
 
 def test_every_account_can_lock_the_same_file(folder: Path) -> None:
-    """Whatever the umask of the first."""
+    """The lock file is writable for all accounts under a strict umask too."""
     kept = os.umask(0o077)
     try:
         take_cores(Locks(), [0], MINE)
@@ -91,7 +91,7 @@ def test_every_account_can_lock_the_same_file(folder: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "folder", "second name"])
 def test_a_planted_file_is_passed_over(folder: Path, tmp_path: Path, kind: str) -> None:
-    """It keeps nobody from measuring, is told, and what it leads to stays as it is."""
+    """A planted file stops no measurement, is reported, and its target stays as it is."""
     folder.mkdir()
     path, victim = folder / "tuner-core-0.lock", tmp_path / "victim"
     victim.write_text("kept")
@@ -148,7 +148,7 @@ def test_words_of_a_lock_are_fit_for_a_terminal(folder: Path) -> None:
 
 
 def test_the_folder_is_one_for_all_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where everybody may write and nobody may remove another's file."""
+    """All accounts may write to the folder, and none may remove another's file."""
     monkeypatch.delenv(VARIABLE)
     mode = Path(cores_folder()).stat().st_mode
     assert mode & stat.S_ISVTX

@@ -78,7 +78,7 @@ def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Playbooks:
 
 
 def test_each_kind_of_failure_has_its_reason(control: Playbooks, tmp_path: Path) -> None:
-    """One host fails in each way; none is told as "failed", "MODULE FAILURE" or "{}"."""
+    """One host fails in each way; none is reported as "failed", "MODULE FAILURE" or "{}"."""
     local = LOCAL_INVENTORY["targets"]["hosts"]["localhost"]
     hosts = {name.replace(" ", "-"): {**local, "way": name} for name in TASKS}
     hosts["gone"] = {**local, "way": "", "ansible_connection": "ssh", "ansible_port": 1}

@@ -1,4 +1,4 @@
-"""The program that lends a service's files: whatever happens, they come back."""
+"""The program that lends a service's files restores them after every kind of end."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def guard(tmp_path: Path) -> Iterator[Guarded]:
 
 
 def test_the_next_files_replace_the_last_ones(guard: Guarded) -> None:
-    """What they do not name is as it was found; what was not there is gone again."""
+    """Files that are no longer named return to their first text; new files are removed."""
     before = guard.texts()
     guard.change({"main": "one", "new": "of one", "new.d/more": "of one", "new.d/most": "of one"})
     assert guard.file("new.d/more").read_text() == "of one"
@@ -140,7 +140,7 @@ def test_the_next_files_replace_the_last_ones(guard: Guarded) -> None:
 
 
 def test_a_refusal_leaves_what_ran(guard: Guarded) -> None:
-    """The validator's words are told, and the service was not touched."""
+    """A refusal reports the validator's words and leaves the service untouched."""
     guard.change({"main": "one"})
     asked = (guard.folder / "asked").read_text()
     found = guard.change({"main": "bad", "more": "two"}, continues=True)
@@ -165,7 +165,7 @@ def test_what_does_not_prove_itself_does_not_stay(guard: Guarded) -> None:
 
 
 def test_without_systemd_an_environment_is_not_set(guard: Guarded) -> None:
-    """It is said, and nothing of it is written; where nothing else is wanted, that is a failure."""
+    """Without systemd an environment is skipped with a message; alone, it is a failure."""
     if Path("/run/systemd/system").is_dir():
         pytest.skip("systemd runs here: what is said without it was not tested")
     words = "without systemd the environment of it stays as it is"
@@ -187,7 +187,7 @@ def test_who_missed_the_restoration_is_told(guard: Guarded) -> None:
 
 
 def test_what_somebody_else_wrote_is_not_lost(guard: Guarded) -> None:
-    """It is never overwritten by another configuration, and kept aside as the files come back."""
+    """Another's text is never overwritten; a restore keeps a copy of it."""
     before = guard.texts()
     guard.change({"main": "one"})
     guard.file("main").write_text("an emergency\n")
@@ -216,7 +216,7 @@ def test_another_start_of_the_host_ends_the_loan(guard: Guarded) -> None:
 
 
 def test_only_the_owner_restores_its_own(guard: Guarded) -> None:
-    """Whoever cleans up behind a dead study leaves another's change alone."""
+    """Restoring for one study leaves another study's change alone."""
     guard.change({"main": "one"})
     assert guard.call("restore", "other") == {"restored": []}
     assert guard.file("main").read_text() == "one"
@@ -261,7 +261,7 @@ def test_nobody_else_can_read_a_file_before_it_has_its_mode(
 
 
 def test_a_service_that_was_stopped_is_stopped_again(guard: Guarded) -> None:
-    """Its state is as it was found, too, and nobody watches any more."""
+    """A restore stops a service that was stopped before, and ends the watcher."""
     (guard.folder / "runs").unlink()
     guard.change({"main": "one"})
     assert (guard.folder / "runs").exists()

@@ -1,4 +1,4 @@
-"""What is refused, here and on the host, before a service is touched."""
+"""Changes outside the service are refused, here and on the host, before it is touched."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OUTSIDE = (
 
 
 def asked(**more: object) -> dict[str, object]:
-    """What a task asks for, where one thing may be wrong."""
+    """Return the arguments of a task, of which one may be wrong."""
     return {"service": "nginx", "files": {}, "unit": {}, "below": "/etc/nginx", **more}
 
 
@@ -34,7 +34,7 @@ def asked(**more: object) -> dict[str, object]:
 def test_a_file_outside_the_configuration_is_refused(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the host itself, whatever it is sent; the words quote the path."""
+    """The host itself refuses a path outside the configuration, and quotes it."""
     module = functions_of("tuner_service", monkeypatch)
     with pytest.raises(ValueError, match=r"not the plain path of a file|is not below /etc/nginx"):
         module["refuse"](asked(files={path: "text"}))
@@ -61,7 +61,7 @@ def test_a_service_is_called_like_one(service: str, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_no_such_change_is_sent(path: str) -> None:
-    """Whatever a record calls its files; the message says what can be done instead."""
+    """A path outside the configuration is refused here; the message names ``tuner export``."""
     with pytest.raises(StoreError, match=r"is not below /etc/nginx.*tuner export"):
         ServiceChange("mine", "nginx", {path: "text"}, ("nginx", "-t"), below="/etc/nginx")
 

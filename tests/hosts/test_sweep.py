@@ -1,4 +1,4 @@
-"""What a dead study left is stopped by identity, under a lock, and only where it is in the way."""
+"""A dead study's processes are stopped by identity, under a lock, only if in the way."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_was_started_is_stopped_and_told(tmp_path: Path, start: Start) -> N
 
 
 def test_a_server_that_was_being_started_is_found_in_the_lab(tmp_path: Path, start: Start) -> None:
-    """Its program runs there, though no list holds it yet; an editor there is left alone."""
+    """A server in a dead study's lab is stopped without being listed; an editor is not."""
     lab = tmp_path / "studies" / "dead" / "lab"
     server = start(lab / "instances" / "a")
     editor = start(

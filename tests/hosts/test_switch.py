@@ -38,7 +38,7 @@ def network() -> Iterator[Namespace]:
 
 
 def test_the_fake_runs_one_instance_alone_under_its_settings() -> None:
-    """What ran before is gone, a refusal leaves the kernel as it was, and so does stopping."""
+    """A switch replaces the instance and its settings; a refusal or a stop leaves neither."""
     host = SimulatedHost(faults=Faults(refuse=lambda values: "no" if values["size"] == 1 else ""))
     deployer = SimulatedDeployer(host)
     one = replace(host.instance("baseline", STOCK, 18_080), kernel={"net.core.somaxconn": "1"})
@@ -63,7 +63,7 @@ class TestReal:
     def test_settings_follow_the_instance_and_come_back(
         self, network: Namespace, tmp_path: Path
     ) -> None:
-        """Each runs alone under its own; refusals and disturbances are told apart."""
+        """Each runs alone under its own; refusals and disturbances are distinguished."""
         done = subprocess.run(
             network.command(sys.executable, str(DRIVER), str(tmp_path), "60"),
             env=ENVIRONMENT,
@@ -119,7 +119,7 @@ class TestReal:
 
 
 def end_all_in(lab: Path) -> None:
-    """What the killed tuner left: the masters of a lab, and with them their workers."""
+    """End the masters of a lab, with their workers, that a killed tuner left; remove the lab."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):

@@ -50,7 +50,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_study_has_them_in_its_own_folder(system: Path, tmp_path: Path) -> None:
-    """Whatever makes them; afterwards they lie where the system has them."""
+    """Temporary files lie in the study's folder while it runs, and in the system's afterwards."""
     with temporaries_in(tmp_path / "study" / "work"):
         with temporary("samples") as name:
             assert Path(name).parent == tmp_path / "study" / "work"

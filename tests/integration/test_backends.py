@@ -30,7 +30,7 @@ def test_two_backends_answer_the_same_on_ports_of_their_own(tmp_path: Path) -> N
 
 
 def test_a_backend_that_serves_the_site_answers_with_its_files(tmp_path: Path) -> None:
-    """What a terminator stands in front of is what a file server would read."""
+    """The backend of a terminator serves the workload's files."""
     workload = load_workload("file-100k-h2")
     with nginx_lab(tmp_path / "study") as lab:
         site = generate(workload)

@@ -29,7 +29,7 @@ NAME = "caddy"
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its folder, once it has ended."""
+    """Run a study of Caddy to its end; return its folder."""
     here("caddy")
     folder = tmp_path_factory.mktemp("caddy")
     options = ("--objective", "p99", "--time", "20s", "--rate", "3000", "--trials", "2")

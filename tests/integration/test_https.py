@@ -84,7 +84,7 @@ def native() -> NativeGenerator:
 
 
 def test_a_window_over_http2_and_tls(served: Served) -> None:
-    """Verified by the lab's authority; what was agreed on is told."""
+    """The lab's authority verifies the server; the window reports the protocol agreed on."""
     found = window(native(), served)
     assert found.invalid == ()
     assert (found.protocol, found.agreed.tls_version) == ("h2", "TLSv1.3")

@@ -215,7 +215,7 @@ def test_the_study_comes_to_its_end(story: Story, record: Record) -> None:
 
 
 def test_ctrl_c_and_sigterm_stop_everything_and_keep_everything(story: Story) -> None:
-    """Exit code 130; no server and no generator is left; the report tells what there is."""
+    """The exit code is 130, no server or generator is left, and the report works."""
     for turn in ("ctrl-c", "sigterm"):
         assert story.codes[turn] == 130, story.said[turn]
         assert story.left[turn] == []
@@ -350,7 +350,7 @@ def test_nothing_is_left_behind(story: Story, record: Record) -> None:
 
 
 def test_a_finished_study_may_be_resumed_and_measures_nothing(story: Story, record: Record) -> None:
-    """Its outcome is said again."""
+    """Resuming a finished study prints its outcome again and measures no window."""
     before = story.lab.windows()
     code, out, err = story.lab.run("optimize", "--resume", "--name", NAME, "--quiet")
     assert code == 0, err

@@ -110,7 +110,7 @@ def test_stalls_are_graded_by_what_they_let_claim(per_s: float, share: float, gr
 
 
 def test_more_stalls_never_claim_more() -> None:
-    """Whether there are more of them or they are longer."""
+    """More stalls, or longer ones, never lower the smallest effect that can be claimed."""
     rates = [from_stalls(both(per_s, 0.01)).effect for per_s in (1, 5, 20, 100, 1_000)]
     shares = [from_stalls(both(10, share)).effect for share in (0.0, 0.01, 0.1, 0.5, 1.0)]
     assert rates == sorted(rates)

@@ -66,7 +66,7 @@ def test_a_claim_without_a_figure_is_left_out_and_takes_nothing_from_the_others(
 
 
 def test_a_block_without_a_figure_counts_for_the_other_claims() -> None:
-    """Where an arm's failure is a finding, each claim rests on the blocks that have its figure."""
+    """If blocks may lack figures, each claim rests on the blocks that have its figure."""
     comparison = Comparison("contest", 12, Family((P50, P99), "stepwise"), needs_all=False)
     block = sample_record("better").blocks[0]
     counted = [

@@ -34,7 +34,7 @@ def test_what_is_left_out_to_keep_to_the_time_is_said() -> None:
 
 
 def test_what_cannot_be_had_in_the_time_is_said_with_the_least_time() -> None:
-    """No verdict rests on fewer than six blocks, whatever the time."""
+    """No verdict rests on fewer than six blocks, however short the time."""
     found = forecast(20.0, P99)
     assert found.words == (
         "about 2 min instead of 20 s, the least for calibration, one block of the search and"
@@ -75,7 +75,7 @@ def test_a_study_that_fits_gets_the_full_plan(
 def test_a_plan_is_cut_no_further_than_its_time_asks(
     name: str, rate_per_s: float, time_s: float, overhead: Overhead
 ) -> None:
-    """It fits if any step of economy does, and no step before it did."""
+    """The plan is the first step of economy that fits the time, else the last step."""
     question = Question(Goals.of(name), rate_per_s, overhead=overhead)
     plan = question.plan_in_time(time_s)
     steps = [question.plan(time_s, economy) for economy in ECONOMIES]
@@ -100,6 +100,6 @@ def test_what_no_claim_rests_on_is_cut_first(name: str, rate_per_s: float, time_
 
 @pytest.mark.parametrize("rate_per_s", [300.0, 3_000.0, 30_000.0])
 def test_the_time_of_a_full_study_holds_one(rate_per_s: float) -> None:
-    """What is named as the time of a full study is one that cuts nothing."""
+    """A study of the time that is forecast as full has no cuts."""
     found = forecast(20.0, P99, rate_per_s=rate_per_s)
     assert forecast(found.full_s, P99, rate_per_s=rate_per_s).cuts == ()

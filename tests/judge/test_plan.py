@@ -84,7 +84,7 @@ def test_the_blocks_that_fit_do_fit(rate_per_s: float, time_s: float) -> None:
 def test_the_search_gets_what_is_left_and_at_least_one_block(
     rate_per_s: float, time_s: float, spent_s: float, blocks: int
 ) -> None:
-    """What calibration spent and what the confirmation will need is set aside."""
+    """The search gets the time that calibration and confirmation leave, at least one block."""
     plan = plan_blocks(Goals.of("p99"), rate_per_s, time_s)
     search_s = Budget(time_s).search_s(spent_s, plan, blocks)
     reserved_s = blocks * plan.confirm.cost_s(2) + 2 * plan.load_points.cost_s(2)

@@ -61,7 +61,7 @@ def test_an_instance_without_a_single_round_has_no_loss() -> None:
 
 
 def test_throughput_is_better_when_it_is_larger() -> None:
-    """The loss is signed so that negative is better, whatever the objective."""
+    """The loss is signed so that negative is better, for every objective."""
     windows = [
         window("c1", 0, 100, completed=200, offered=200),
         window("baseline", 0, 100, completed=100, offered=100),
@@ -86,7 +86,7 @@ def test_trials_collect_their_losses_over_search_blocks_alone() -> None:
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=9))
 def test_trials_are_compared_by_their_mean(losses: list[float]) -> None:
-    """Never by the minimum, which rewards whoever was looked at most often."""
+    """Trials are compared by their mean; the minimum would favour the most measured one."""
     assert mean_loss(dict(enumerate(losses))) == pytest.approx(sum(losses) / len(losses))
 
 
@@ -144,7 +144,7 @@ def test_the_windows_of_an_instance_come_in_the_order_of_measurement() -> None:
 
 
 def searched(baselines_us: list[float], candidates_us: list[list[float]]) -> list[Block]:
-    """Return a search block for each baseline, with new candidates beside it."""
+    """Return a search block for each baseline, with new candidates."""
     blocks, trial = [], 0
     for number, (baseline, others) in enumerate(zip(baselines_us, candidates_us, strict=True)):
         arms = {f"c{place}": trial + place for place in range(1, len(others) + 1)}
