@@ -113,7 +113,7 @@ class Deployer:
 
     def deploy(self, instances: Sequence[InstanceSpec]) -> Mapping[str, InstanceState]:
         """Implement ``Deployer.deploy``."""
-        # The configuration is the first file, whatever the server calls it.
+        # The configuration is the first file; its name depends on the server.
         texts = [{"text": next(iter(i.files.values()))} for i in instances]
         return self._deployer.deploy(
             [

@@ -67,7 +67,7 @@ def test_a_ladder_of_given_configurations(tuner: Tuner) -> None:
     for arm in contest["ladder"]:
         assert len(arm["rungs"]) >= 6
         assert arm["limit"] == "p99 <= 2ms"
-        # The simulated server answers 4,000/s whatever its configuration.
+        # The simulated server answers 4,000/s with every configuration.
         assert 3_000 < arm["highest_within_limit_per_s"] < 5_000
         assert arm["low_per_s"] <= arm["highest_within_limit_per_s"] <= arm["high_per_s"]
     page = Path("studies/up/report.html").read_text()

@@ -91,7 +91,7 @@ def started(folder: Path, hosts: Bed, *arguments: str) -> Study:
 
 @pytest.fixture
 def study(hosts: Bed, tmp_path: Path) -> Iterator[Study]:
-    """One that measures; whatever becomes of it, the hosts are as before when the test is over."""
+    """Yield a study that measures; check that the hosts are as before when the test is over."""
     before = {name: host.files() for name, host in hosts.hosts.items()}
     options = ("--inventory", str(hosts.inventory), *OPTIONS)
     made = started(tmp_path, hosts, "optimize", *options)

@@ -177,7 +177,7 @@ def test_ones_own_files_are_served_beside_the_service(
     (tmp_path / "page.yaml").write_text(WORKLOAD)
     own = ("--workload", "page.yaml", "--root", "/var/www/html")
     for name, more in {"lab": (), "own": own}.items():
-        # Whatever the host's stalls: figures do not matter here.
+        # Stalls of the host are kept: figures do not matter here.
         done = tuner(tmp_path, "measure", "own", *given, "--name", name, "--stalls", "keep", *more)
         assert done.returncode == 0, done.stderr
         record = Store.open(sqlite_url(tmp_path / "studies" / name), name).record()

@@ -225,7 +225,7 @@ def test_only_the_owner_restores_its_own(guard: Guarded) -> None:
 
 
 def test_a_study_restores_what_any_of_its_configurations_changed(guard: Guarded) -> None:
-    """Named with a blank at its end; a study whose name only begins alike is another."""
+    """A name with a trailing space matches all of a study's owners, and no other study's."""
     mine = replace(guard, owner="study 0123")
     mine.change({"main": "one"})
     assert guard.call("restore", "stud ") == {"restored": []}

@@ -215,7 +215,7 @@ def test_the_study_comes_to_its_end(story: Story, record: Record) -> None:
 
 
 def test_ctrl_c_and_sigterm_stop_everything_and_keep_everything(story: Story) -> None:
-    """The exit code is 130, no server or generator is left, and the report works."""
+    """Both signals end a study with exit code 130, no process left, and no traceback."""
     for turn in ("ctrl-c", "sigterm"):
         assert story.codes[turn] == 130, story.said[turn]
         assert story.left[turn] == []
