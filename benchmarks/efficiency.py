@@ -1,14 +1,14 @@
-"""How long a search takes to find what is there: tuner's against others, on a recorded table.
+"""Time that tuner's search and others take to find the best configuration of a recorded table.
 
-All searchers live in the same world (benchmarks/replay.py): the same true values, the same noise,
-drawn from real residuals. tuner's search is its own code, on the ports of the simulated lab. The
-others are used as they usually are: one long window per trial of a freshly started server, and the
-best figure so far is believed: random search, Optuna's TPE, and SMAC3 (Lindauer et al., JMLR 23,
-2022), which measures an incumbent again before it replaces it. How long a window they use is
-varied; nothing but measuring and deploying costs time, so their own arithmetic is free.
+All searchers measure in the same world (benchmarks/replay.py), with the same true values and the
+same noise, drawn from real residuals. tuner's search is its own code on the simulated lab. The
+others work in their usual way: they measure one long window per trial of a freshly started server
+and recommend the best figure so far. They are random search, Optuna's TPE, and SMAC3 (Lindauer et
+al., JMLR 23, 2022), which measures an incumbent again before it replaces it. The length of their
+windows is varied. Only measuring and deploying cost time; the searchers' own arithmetic is free.
 
-The clock stops when the configuration that a searcher would recommend is within 5 % of the best
-one: at first, and (so that luck does not count) for good until the horizon.
+The clock stops when the recommended configuration is within 5 % of the best one: at first, and
+for good until the horizon, so that luck does not count.
 
     python -m benchmarks.efficiency --table benchmarks/data/proxy.json --repetitions 50
 """
@@ -66,17 +66,17 @@ HORIZON_S = 1200.0
 WITHIN = 0.05
 REPETITIONS = 50
 FIRST_SEED = 1000
-"""The design of the search was chosen on the seeds below it, so its figures there flatter it."""
+"""First seed; the search was designed on lower ones, so its figures there are too good."""
 WINDOWS_S = (3.0, 10.0, 30.0)
 """Lengths of the others' windows."""
 _WARMUP_S = 0.25
 _STUDY_S = 600.0
-"""tuner's search is the one of a study of ten minutes, gone on with."""
+"""tuner's search is that of a ten-minute study, extended to the horizon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a searcher would recommend from an instant on."""
+    """A searcher's recommendation from an instant on."""
 
     time_s: float
     evaluations: int
@@ -85,19 +85,19 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """When a search was where it should be; infinity if it never was."""
+    """Times at which a search reached its goal; infinity if it never did."""
 
     first_s: float
     for_good_s: float
     evaluations: float
-    """Up to ``for_good_s``."""
+    """Evaluations until ``for_good_s``."""
 
 
 Searcher = Callable[[World, int], list[Step]]
 
 
 def reached(world: World, steps: Sequence[Step]) -> Reached:
-    """When the recommendation was within 5 % of the best: at first, and for good."""
+    """Return when the recommendation came within 5 % of the best: at first, and for good."""
     good = [world.is_near_best(step.row, WITHIN) for step in steps]
     first = next((s.time_s for s, near in zip(steps, good, strict=True) if near), math.inf)
     last_bad = max((place for place, near in enumerate(good) if not near), default=-1)
@@ -112,7 +112,7 @@ def reached(world: World, steps: Sequence[Step]) -> Reached:
 
 @dataclass
 class ReplayHost(SimulatedHost):
-    """The simulated host with a table's truth, and its residuals for noise."""
+    """A simulated host with the truth of a table, and its residuals as noise."""
 
     world: World | None = None
     _minute: float = field(default=0.0, init=False)
@@ -163,7 +163,7 @@ class ReplayHost(SimulatedHost):
 
 @dataclass
 class Watch(Silence):
-    """Progress that asks, after every block, what would be recommended now."""
+    """Progress that records the recommendation after every block."""
 
     world: World
     host: ReplayHost
@@ -187,7 +187,7 @@ class Watch(Silence):
 
 
 def ours(world: World, seed: int) -> list[Step]:
-    """Tuner's own search, to the horizon."""
+    """Run tuner's own search to the horizon."""
     host = ReplayHost(seed=seed, world=world, tail_share=0.0, most_samples=4_000)
     baseline = Configuration.of(world.space.name, world.table.rows[0].values)
     goals = Goals.of("p99")
@@ -226,7 +226,7 @@ def ours(world: World, seed: int) -> list[Step]:
 
 
 def _calibration(world: World, rate_per_s: float) -> Calibration:
-    """What a calibration would have found: the noise of a difference, from the table."""
+    """Return a calibration with the table's noise of a difference."""
     sigma = math.sqrt(2 * (world.start_sd**2 + world.window_sd**2 / 12))
     return Calibration(
         capacity_per_s=rate_per_s / 0.7,
@@ -248,7 +248,7 @@ def _calibration(world: World, rate_per_s: float) -> Calibration:
 
 @dataclass
 class LongWindows:
-    """One long window of a fresh server per trial: what it costs, and what it shows."""
+    """Cost and result of one long window of a fresh server per trial."""
 
     world: World
     seed: int
@@ -267,7 +267,7 @@ class LongWindows:
 
 
 def by_optuna(sampler: Callable[[int], Any], window_s: float) -> Searcher:
-    """Return a study with one objective value per trial, as Optuna's tutorial has it."""
+    """Return a study with one objective value per trial, as in Optuna's tutorial."""
 
     def search(world: World, seed: int) -> list[Step]:
         lab = LongWindows(world, seed, window_s)
@@ -288,7 +288,7 @@ def by_optuna(sampler: Callable[[int], Any], window_s: float) -> Searcher:
 
 
 def by_smac(window_s: float) -> Searcher:
-    """SMAC3's facade for hyperparameters, told that its objective is noisy."""
+    """Run SMAC3's facade for hyperparameters with a noisy objective."""
 
     def search(world: World, seed: int) -> list[Step]:
         import smac
@@ -328,7 +328,7 @@ _IN_RANGE = "in range"
 
 
 def _configspace(world: World, seed: int) -> Any:
-    """Return the space as ConfigSpace has it: special values are a choice before the range."""
+    """Return the space for ConfigSpace: a choice of special values precedes the range."""
     import ConfigSpace
 
     space = ConfigSpace.ConfigurationSpace(seed=seed)
@@ -352,7 +352,7 @@ def _configspace(world: World, seed: int) -> Any:
 
 
 def _never_called(config: Any, seed: int = 0) -> float:
-    """SMAC wants a target function even where it is asked and told."""
+    """Raise, since SMAC requires a target function but its ask-and-tell interface calls none."""
     raise NotImplementedError(config, seed)
 
 
@@ -416,7 +416,7 @@ def _world(path: Path) -> World:
 
 
 def run(path: Path, seeds: range, windows_s: tuple[float, ...], *, smac: bool) -> list[Finding]:
-    """Run every searcher once with each seed; medians of what they reached."""
+    """Run every searcher once with each seed; return the medians."""
     found: dict[str, list[Reached]] = {}
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         for name, _ in searchers(windows_s, smac=smac):

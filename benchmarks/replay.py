@@ -135,7 +135,7 @@ class World:
 
     @cached_property
     def _residuals(self) -> list[FloatArray]:
-        """Of every row's windows: their values less the row's level, with n - 1 made good."""
+        """Windows of every row less the row's level, scaled up for n - 1 degrees of freedom."""
         found = []
         for place, row in enumerate(self.table.rows):
             values = self._adjusted(row.windows)
@@ -173,7 +173,7 @@ class World:
         return shares, names
 
     def _distances(self, values: Mapping[str, Value]) -> FloatArray:
-        """To every row: of each parameter the difference of shares, or 1 of what is called else."""
+        """Return distances to every row: over the parameters, of places, 1 where names differ."""
         shares, names = self._points
         share, name = self._point(values)
         alike = names == np.array(name, dtype=object)
@@ -189,7 +189,7 @@ def by_deployment(row: Row) -> list[list[Window]]:
 
 
 def _coordinate(parameter: Parameter, value: Value | None) -> float | str | None:
-    """Where a value stands in its parameter's range, 0 to 1; its name if it is none of it."""
+    """Return a value's place in its parameter's range, 0 to 1; its name if it is outside of it."""
     if value is None:
         return None
     if parameter.kind in {"boolean", "choice"} or value in parameter.special:

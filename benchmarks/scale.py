@@ -82,7 +82,7 @@ class Taken:
 
 
 class _Sql(threading.local):
-    """What a thread's statements took so far; ``began`` is that of the one that runs."""
+    """Time of a thread's SQL statements; ``began`` is the start of the one that runs."""
 
     wait_s = 0.0
     began = (0.0, 0.0)

@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def status() -> str:
-    """What the kernel says of this process; VmHWM is its peak resident memory.
+    """Return the kernel's status of this process; VmHWM is its peak resident memory.
 
     Unlike ru_maxrss, VmHWM leaves out what the parent held before this program was executed.
     """

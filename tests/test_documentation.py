@@ -58,7 +58,7 @@ def test_the_commands_are_found() -> None:
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=_name)
 def test_every_link_leads_somewhere(page: Path) -> None:
-    """To a file of the repository and, where it names one, to a heading of that page."""
+    """Every link leads to a file and, with an anchor, to a heading of that page."""
     wrong = []
     for link in _links(page):
         path, _, anchor = link.partition("#")

@@ -151,7 +151,7 @@ def test_what_is_not_said_is_named_by_its_directive(tmp_path: Path) -> None:
 
 
 def test_the_version_decides_what_is_wrong(tmp_path: Path) -> None:
-    """From 1.29.7 on connections are kept by themselves; http2 left listen with 1.25.1."""
+    """Upstream keepalive is the default from 1.29.7; `listen ... http2` is wrong from 1.25.1."""
     old = PROXY.replace("keepalive 32;", "").replace("proxy_http_version 1.1;", "")
     assert rules(tmp_path, old, replace(HERE, version=(1, 29, 7))) == []
     listen = GOOD.replace("listen 81;", "listen 81 http2;")
@@ -192,7 +192,7 @@ def test_what_only_looks_like_it_is_left_in_peace(tmp_path: Path, before: str, a
 
 
 def test_two_on_one_line_are_both_told(tmp_path: Path) -> None:
-    """Of the same rule, each with the page of its own directive."""
+    """Two findings of one rule link to the page of their own directive each."""
     text = GOOD.replace("tcp_nopush on;", "timer_resolution 1s; lingering_close off;")
     first, second = findings(tmp_path, text)
     assert (first.line, first.place) == (8, "timer_resolution 1s")
@@ -218,7 +218,7 @@ def test_a_finding_says_all_that_is_needed(tmp_path: Path) -> None:
 
 
 def test_every_rule_has_a_link_and_a_name_of_its_own() -> None:
-    """To the server's own documentation."""
+    """Every rule has an id of its own, a reason, a remedy and a link to Nginx's documentation."""
     assert len({rule.id for rule in RULES}) == len(RULES)
     for rule in RULES:
         assert rule.link.startswith("https://nginx.org/en/docs/")

@@ -1,4 +1,4 @@
-"""How h2load's log is read, and which workloads it cannot offer."""
+"""Tests of h2load: how its log is read, and which workloads it cannot offer."""
 
 from __future__ import annotations
 

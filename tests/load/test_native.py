@@ -1,4 +1,4 @@
-"""How the native adapter behaves when tuner-loadgen misbehaves, and how it reads samples."""
+"""Tests of the native adapter: a misbehaving tuner-loadgen, and the reading of samples."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_tls_and_handshakes_are_read_as_far_as_they_are_told() -> None:
 
 
 def json_plan(folder: Path, plan: WindowPlan) -> dict[str, Any]:
-    """What the generator is told."""
+    """Return the plan that the generator receives."""
     script = f"""read -r plan; printf '%s' "$plan" > {folder}/plan; echo '{{"type":"end"}}'"""
     generator(folder, script).run(plan, go)
     made: dict[str, Any] = json.loads((folder / "plan").read_text())

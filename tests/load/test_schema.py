@@ -55,7 +55,7 @@ def address() -> Iterator[str]:
 
 
 def generator(*arguments: str) -> str:
-    """What tuner-loadgen prints."""
+    """Return the output of tuner-loadgen."""
     command = [str(loadgen_binary()), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -133,7 +133,7 @@ def test_the_report_of_the_self_test_is_valid() -> None:
 
 
 def test_the_plan_that_tuner_writes_is_valid(tmp_path: Path) -> None:
-    """As the native adapter puts it to the generator."""
+    """The plan that the native adapter sends to the generator is valid by the schema."""
     request = Request(1.0, "GET", "/", (("Accept", "*/*"),), b"hello", 200, 5, "0" * 64)
     plan = WindowPlan(
         replace(WORKLOAD, requests=(request,)),
@@ -174,7 +174,7 @@ read -r plan; printf '%s' "$plan" > {tmp_path}/plan; echo '{{"type":"end"}}'
 def test_schema_and_reader_refuse_the_same(
     tmp_path: Path, place: tuple[str | int, ...], value: object
 ) -> None:
-    """What an editor marks with the schema is what the generator would refuse."""
+    """A plan that violates the schema is refused by the generator with exit code 2."""
     plan: Any = short_plan("127.0.0.1:1", rate_per_s=10)
     inner = plan
     for step in place[:-1]:

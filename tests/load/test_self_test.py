@@ -39,7 +39,7 @@ def program(folder: Path, script: str) -> Path:
 
 
 def test_the_report_is_read_whatever_the_verdict(tmp_path: Path) -> None:
-    """It is asked for on the cores of a study; exit code 1 is a verdict and no failure."""
+    """The self-test runs on the study's cores; its exit code 1 is a verdict, not a failure."""
     verdict = {**REPORT["verdict"], "fit": False, "reasons": ["the host is busy"]}  # type: ignore[dict-item]
     text = json.dumps({**REPORT, "verdict": verdict})
     binary = program(tmp_path, f"echo \"$@\" > {tmp_path}/asked; echo '{text}'; exit 1")
@@ -51,7 +51,7 @@ def test_the_report_is_read_whatever_the_verdict(tmp_path: Path) -> None:
 
 
 def test_an_error_that_is_unknown_is_not_the_largest(tmp_path: Path) -> None:
-    """Where one part could not be measured, nothing is said of the worst."""
+    """The worst error is unknown if one part could not be measured."""
     accuracy = [{"worst_error": 0.01}, {"worst_error": None}]
     text = json.dumps({**REPORT, "accuracy": accuracy})
     assert self_test(program(tmp_path, f"echo '{text}'"), CORES, 18.0).worst_error is None

@@ -1,4 +1,4 @@
-"""How wrk2's two accounts are read, and what is made of a run that went wrong."""
+"""Tests of wrk2: its corrected and uncorrected figures, and runs that fail."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ SPEC = WindowSpec("00-one", "one", "open", 1_000.0, 1, 0.1, 0.9)
 
 
 def test_spectra_are_found_by_their_headings() -> None:
-    """Whatever stands between: the sentinel of a calibration, -nan, units that switch."""
+    """A spectrum is found despite a calibration's sentinel, -nan, and changing units around it."""
     spectra = read_spectra(TEXT)
     assert spectra.keys() == {"Recorded Latency", "Uncorrected Latency"}
     assert spectra["Recorded Latency"].around_us(0.5) == (900, 900)
@@ -190,7 +190,7 @@ def test_a_wrk2_that_says_nothing_is_an_error(tmp_path: Path, program: str, word
 
 
 def test_a_rate_that_was_not_reached_is_said(tmp_path: Path) -> None:
-    """What is missing beyond one request in flight on each connection."""
+    """Unsent requests are those missing beyond one in flight on each connection."""
     (tmp_path / "out").write_text(TEXT + "tuner-report " + json.dumps(REPORT) + "\n")
     raw = window(tmp_path, f"cat {tmp_path}/out")
     assert raw.offered == offered(1_000, 1.0, WORKLOAD.connections, 1)
@@ -198,7 +198,7 @@ def test_a_rate_that_was_not_reached_is_said(tmp_path: Path) -> None:
 
 
 def test_saturation_has_service_times_alone(tmp_path: Path) -> None:
-    """Where more is offered than can be served, corrected latency is the queue's, not a figure."""
+    """A closed loop has no unsent requests; its corrected latencies are the service times."""
     (tmp_path / "out").write_text(TEXT + "tuner-report " + json.dumps(REPORT) + "\n")
     raw = window(tmp_path, f"cat {tmp_path}/out", "closed")
     assert raw.unsent == 0

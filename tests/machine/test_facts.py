@@ -15,7 +15,7 @@ CPUS = st.sets(st.integers(0, 127), min_size=2, max_size=32)
 def test_server_and_generator_never_share_a_core_when_there_are_two(
     cpus: set[int], backend: bool
 ) -> None:
-    """Whatever the ids, every CPU has a job and the generator's is its own."""
+    """Every CPU has a job, and the generator shares none with server or backend."""
     split = split_cores(sorted(cpus), backend=backend)
     assert not split.shared
     assert split.generator

@@ -46,7 +46,7 @@ DELAYS = st.tuples(st.integers(0, 50 * MS), st.integers(0, 50 * MS))
 def test_the_bound_holds(
     ahead_ns: int, drift: float, asked: list[tuple[int, tuple[int, int]]]
 ) -> None:
-    """Whatever the delays are, and with clocks that part: at both ends of the window."""
+    """The estimated offset errs by at most its bound at both ends, with any delay and drift."""
 
     def theirs(ours_ns: int) -> int:
         return ours_ns + ahead_ns + round((ours_ns - WINDOW[0]) * drift)

@@ -84,7 +84,7 @@ def test_a_long_wait_is_told_and_a_short_one_is_not() -> None:
 
 
 def test_known_stalls_explain_a_wait() -> None:
-    """What the host took away is in the stalls already."""
+    """A wait that the recorded stalls account for is not reported again."""
     spans = ((0, 100_000_000), (50_000_000, 280_000_000))
     assert core_wait.reason(measured(0.3, server_spans=spans)) == ""
     assert "waited 120 ms" in core_wait.reason(measured(0.4, server_spans=spans))

@@ -1,4 +1,4 @@
-"""What is shown of a server's error log: its own words, and nobody's secrets."""
+"""Tests of the excerpt from a server's error log: it quotes the server and hides secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool's figures are worth: when no verdict can rest on them."""
+"""Tests of a generator's limits: differences that are too small for its precision."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_wrk2_can_tell_apart_what_differs_by_its_tick_or_more(candidate_us: floa
 
 
 def test_our_own_generator_refuses_no_difference() -> None:
-    """Its floor is the noise of identical instances, which every study measures."""
+    """tuner-loadgen refuses no difference: its floor is the noise of identical instances."""
     assert NATIVE.too_fine(100.0, 100.0) == ""
 
 

@@ -41,7 +41,7 @@ def test_a_quantile_is_the_smallest_value_that_enough_samples_do_not_exceed(
 
 
 def _rank(values: list[int], value: int) -> int:
-    """How many values do not exceed this one."""
+    """Return how many values do not exceed this one."""
     return sum(other <= value for other in values)
 
 
@@ -67,7 +67,7 @@ def test_an_empty_sample_has_no_figures() -> None:
 
 @given(SAMPLES, st.sampled_from(["p75", "p95", "p99.5"]))
 def test_any_other_percentile_is_read_from_the_histogram(values: list[int], name: str) -> None:
-    """To its three digits; without a histogram there is none."""
+    """Any percentile is within 0.11 % of the exact one; without a histogram it is NaN."""
     exact = sorted(values)[max(0, math.ceil(float(name[1:]) / 100 * len(values) - 1e-9) - 1)]
     found = summarise(np.array(values)).value_us(name)
     assert found == pytest.approx(exact / 1e3, rel=1.1e-3, abs=1e-3)
@@ -82,7 +82,7 @@ def test_what_is_no_percentile_is_not_guessed() -> None:
 
 @given(SAMPLES)
 def test_a_histogram_keeps_every_count_and_three_digits_of_every_value(values: list[int]) -> None:
-    """What is read back is each sample's slot: at most 0.1 % above the sample, never below it."""
+    """A decoded value lies at most 0.1 % above its sample, never below it."""
     slots, counts = decode(encode(np.array(values)))
     assert counts.sum() == len(values)
     back = np.repeat(slots, counts)

@@ -1,4 +1,4 @@
-"""What a window used: the difference of two readings of the kernel's counters."""
+"""Tests of the resources of a window: the difference of two readings of the counters."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def gaps(count: int, length_us: int) -> tuple[Span, ...]:
 
 
 def told(**seen: Any) -> str:
-    """What is said of two windows of a second in which this was seen."""
+    """Return the likely cause for two windows of one second in which this was seen."""
     return likely_work([raw_window(**seen), raw_window(**seen)])
 
 
@@ -33,7 +33,7 @@ def test_many_short_gaps_of_the_server_alone_are_its_kernels_work() -> None:
 
 
 def test_many_short_gaps_of_the_generator_alone_are_its_own_work() -> None:
-    """As an HTTP/3 server made them that sends long runs of datagrams: 150 µs, 12 % of the time."""
+    """Gaps of 150 µs over 12 % of the time, as an HTTP/3 server caused them, are its own work."""
     words = told(generator_spans=gaps(800, 150), server_spans=gaps(1, 300))
     assert "the generator's own work" in words
 

@@ -31,7 +31,7 @@ def touched(spans: list[Span], rule: StallRule) -> list[int]:
 
 
 def test_a_stall_excludes_what_was_intended_around_it() -> None:
-    """From 1 ms before it to 2 ms after it, both ends included, and nothing else."""
+    """A stall excludes from 1 ms before it to 2 ms after it, both ends included."""
     assert touched([(10 * MS, 15 * MS)], StallRule()) == list(range(9, 18))
 
 
@@ -61,7 +61,7 @@ def test_a_window_without_requests_or_stalls_excludes_nothing() -> None:
 
 
 def test_stalls_in_a_cluster_add_up() -> None:
-    """What one stall left is still waiting when the next one comes."""
+    """The backlog of one stall adds to that of the next."""
     rule = replace(StallRule(), recovery=3.0)
     one_by_one = [(10 * MS, 12 * MS), (14 * MS, 16 * MS), (18 * MS, 20 * MS)]
     # 6 ms left at 12, 4 at 14, 10 at 16, 8 at 18, 14 at 20: drained at 34, felt until 36.
@@ -111,7 +111,7 @@ def test_more_stalls_never_exclude_less(some: list[Span], more: list[Span]) -> N
 
 
 def test_the_rule_cannot_see_a_latency() -> None:
-    """It is given intended instants, spans and the rule, so it cannot favour an arm."""
+    """The rule sees only intended instants, spans and its own options, so it favours no arm."""
     assert list(inspect.signature(excluded).parameters) == ["intended_ns", "spans", "rule"]
 
 

@@ -40,7 +40,7 @@ def changed(
 
 
 def test_a_quiet_window_is_valid_and_keeps_its_figures() -> None:
-    """What the generator said is in the record as it said it."""
+    """A valid window keeps the generator's figures unchanged."""
     raw = raw_window(bytes_in=7, reconnects=3, steal_s=0.5)
     found = judged(raw)
     assert found.valid
@@ -69,7 +69,7 @@ def test_raw_figures_hold_every_request_and_stall_free_ones_do_not() -> None:
 
 
 def test_without_a_rule_stall_free_is_raw() -> None:
-    """Where server and generator share a core, the server's own work would look like a stall."""
+    """Without a stall rule nothing is excluded, and stall-free latencies equal the raw ones."""
     found = judged(raw_window(generator_spans=((0, 900 * MS),)))
     assert found.excluded_share == 0
     assert found.stall_free == found.raw
@@ -102,7 +102,7 @@ def test_errors_are_the_configurations_fault() -> None:
 
 
 def test_a_share_of_errors_can_be_declared() -> None:
-    """What the gates allow is not a reason."""
+    """A share of errors up to the declared one leaves a window valid."""
     assert judged(raw_window(errors={"status": 3}), error_share=0.03).valid
     assert not judged(raw_window(errors={"status": 4}), error_share=0.03).valid
 
@@ -127,7 +127,7 @@ def test_answers_that_come_only_in_the_drain_are_a_missed_rate() -> None:
 
 
 def test_a_stall_near_the_end_is_no_missed_rate() -> None:
-    """What the host delayed into the drain says nothing about the server."""
+    """Requests that a stall delays beyond the window's end do not count as a missed rate."""
     late = [200_000.0 if i >= 90 else 100.0 for i in range(100)]
     raw = raw_window(late, generator_spans=((890 * MS, 1_100 * MS),))
     assert judged(raw, StallRule()).valid
@@ -146,7 +146,7 @@ def test_a_starved_generator_is_at_fault_itself() -> None:
 
 
 def test_a_starved_generator_that_sends_late_says_so() -> None:
-    """Its lag is over a tenth of the p99; the message says what to do."""
+    """A lag above a tenth of the p99 makes the window invalid; the message names a remedy."""
     found = judged(raw_window([100.0] * 100, lag_us=11.0, generator_busy_share=0.97))
     assert not found.bad
     (reason,) = found.invalid
@@ -235,7 +235,7 @@ def told(values_us: list[int], counts: list[int]) -> Histogram:
 
 
 def test_a_histogram_has_raw_latencies_and_no_stall_free_ones() -> None:
-    """What the generator did not tell is not made up: no send lag, nothing excluded."""
+    """A histogram gives raw latencies only: no send lag, and nothing is excluded."""
     raw = replace(raw_window(), samples=told([100, 400, 9_000], [980, 15, 5]))
     found = measure(raw, None, Gates(samples_needed=1_000))
     assert found.valid
@@ -250,7 +250,7 @@ def test_a_histogram_has_raw_latencies_and_no_stall_free_ones() -> None:
 
 
 def test_no_stall_rule_is_applied_to_a_histogram() -> None:
-    """It has no instants; calling its latencies stall-free would be a lie."""
+    """A stall rule on a histogram raises ValueError, since a histogram has no instants."""
     raw = replace(raw_window(), samples=told([100], [100]))
     with pytest.raises(ValueError, match="needs instants"):
         measure(raw, StallRule(), GATES)

@@ -46,7 +46,7 @@ class Case:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """What is asked for."""
+        """Return the paths that the workload requests."""
         return (*(API if self.proxied else FILES), *self.extra)
 
     def texts(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What stands behind the proxies of the tests."""
+"""Fixtures of the backends behind the tests' proxies."""
 
 from __future__ import annotations
 

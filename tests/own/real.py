@@ -34,7 +34,7 @@ class Case(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the main file."""
+        """Return the name of the main file."""
         ...
 
     @property
@@ -54,7 +54,7 @@ class Case(Protocol):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """What is asked for."""
+        """Return the paths that the workload requests."""
         ...
 
     @property
@@ -230,7 +230,7 @@ def _lives(pid: int) -> bool:
 
 
 def answers(case: Case, port: int) -> list[Answer]:
-    """Of every path, for every encoding."""
+    """Return the answers for every path and every encoding."""
     return [ask(case, port, path, code) for path in case.paths for code in ENCODINGS]
 
 

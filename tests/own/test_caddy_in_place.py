@@ -32,7 +32,7 @@ def in_place(text: str, folder: Path, kind: str = "caddy/static") -> InPlaceCadd
 
 
 def test_the_baseline_is_the_hosts_files_and_nothing_more(tmp_path: Path) -> None:
-    """What runs is proved by Caddy's administration, so no file needs a line for it."""
+    """The baseline runs the host's Caddyfile unchanged; Caddy's admin endpoint proves it live."""
     made = in_place(SITE, tmp_path)
     spec = made.instance("baseline", made.bound.baseline, made.bound.space, ground(), 8080)
     assert spec.files == {}

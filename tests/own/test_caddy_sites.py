@@ -1,4 +1,4 @@
-"""Which site of Caddy's is served, what of it stays in the lab, and what only JSON can say."""
+"""Tests of Caddy's sites: which one is served, what the lab keeps of it, and JSON-only parts."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def taken(text: str, tmp_path: Path, kind: str = "proxy", **wishes: Any) -> Cadd
 
 
 def adapted(mine: CaddyOwnConfiguration) -> tuple[OwnCaddy, tuple[str, ...]]:
-    """It behind the port."""
+    """Return a configuration adapted to the lab's port, with its notes."""
     server = here()
     kind = "proxy" if mine.workload.backend else "static"
     facts = SpaceFacts(
@@ -149,7 +149,7 @@ def test_the_lab_touches_nothing_of_the_host(tmp_path: Path) -> None:
 
 
 def test_the_users_upstreams_are_asked_where_wished(tmp_path: Path) -> None:
-    """As they stand, with their TLS."""
+    """`keep_upstreams` keeps the user's upstreams and their TLS; else the lab's replaces them."""
     made, _ = adapted(taken(SITES, tmp_path, server_name="blog.example.com", keep_upstreams=True))
     text = json.dumps(served(made, tmp_path))
     assert '"dial": "10.0.0.7:8443"' in text
@@ -160,7 +160,7 @@ def test_the_users_upstreams_are_asked_where_wished(tmp_path: Path) -> None:
 
 
 def test_one_line_of_a_snippet_is_one_setting(tmp_path: Path) -> None:
-    """Whatever is imported twice changes twice, in the JSON as in the text."""
+    """A snippet that is imported twice changes at both places, in the JSON and in the text."""
     made, _ = adapted(taken(SITES, tmp_path, server_name="shop.example.com"))
     bound = made.bound
     assert bound.baseline.values["upstream_keepalive_connections"] == 8
@@ -285,7 +285,7 @@ def test_what_does_not_go_together_is_said(
 
 
 def test_what_the_lab_cannot_serve_is_said_in_a_sentence(tmp_path: Path) -> None:
-    """Of Caddy's log, which is JSON, what it says of the error."""
+    """A refused configuration raises with the error in Caddy's JSON log, not with its fields."""
     config = taken("http://a.test {\n\treverse_proxy x:1\n}\n", tmp_path)
     wrong = put(config.origin.config, (*config.serving.passed.proxies[0], "bogus"), 1)
     with pytest.raises(DefinitionError) as caught:
@@ -295,7 +295,7 @@ def test_what_the_lab_cannot_serve_is_said_in_a_sentence(tmp_path: Path) -> None
 
 
 def test_the_users_own_files_must_be_readable(tmp_path: Path) -> None:
-    """Where the workload asks for them."""
+    """A workload with `site: own` serves the user's root, or --root; a missing one is refused."""
     path = tmp_path / "mine.yaml"
     path.write_text("workload: mine\nsite: own\nrequests: [{path: /index.html}]\n")
 

@@ -73,7 +73,7 @@ def test_a_setting_is_changed_where_it_stands_or_added_to_its_block(
 
 
 def test_a_setting_can_be_taken_away() -> None:
-    """Its line goes; where it does not stand, nothing changes."""
+    """Taking a setting away removes its line; a text without that line stays unchanged."""
     text = "reverse_proxy x:1 {\n\tflush_interval -1\n\tto y:1\n}\n"
     gone = Setting("flush_interval", None)
     without = "reverse_proxy x:1 {\n\tto y:1\n}\n"

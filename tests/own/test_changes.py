@@ -35,7 +35,7 @@ SPACE = space("static")
 
 
 def served(folder: Path) -> tuple[NginxServing, BoundSpace]:
-    """What a configuration serves, and the space bound to it."""
+    """Return what a configuration serves, and the space bound to it."""
     tree = parse(folder / "nginx.conf")
     reached = serving(tree, ["/index.html"], server_name="", tls=False, proxied=False)
     return reached, bind(SPACE, reached)

@@ -81,7 +81,7 @@ def in_place(workload: Workload, texts: Mapping[str, str], name: str = "") -> In
 
 
 def ground() -> TargetGround:
-    """That no instance in place stands on."""
+    """Return a ground that no instance in place uses."""
     here = Path("/nowhere")
     return TargetGround("nginx", here, here, here, (), (), ())
 
@@ -121,7 +121,7 @@ def test_a_candidate_changes_its_values_where_they_stand(workload: Workload) -> 
 
 
 def test_the_server_is_asked_by_its_name(workload: Workload) -> None:
-    """Where a request names none itself; a server without a name is asked by its address."""
+    """A request without a Host gets the server's name; without a server name it gets none."""
     own = read(OwnOptions(MAIN, server_name="shop.example"), workload, Elsewhere(TEXTS))
     hosts = [dict(request.headers)["Host"] for request in own.workload.requests]
     assert hosts == ["shop.example", "other.example"]

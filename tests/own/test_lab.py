@@ -1,4 +1,4 @@
-"""What is said of the lab's copy of a configuration is true of that copy."""
+"""Tests of the notes on the lab's copy of a configuration: each is true of that copy."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_location_that_is_tuned_is_said_to_have_the_workloads_backend(tmp_path
 
 
 def test_a_location_with_nothing_behind_it_is_said_once(tmp_path: Path) -> None:
-    """What kind of server is missing makes no difference."""
+    """A missing FastCGI server is noted once, like any other missing upstream."""
     notes = carried(tmp_path, SITES["fastcgi"]).notes
     about = [note for note in notes if "fastcgi_pass" in note]
     said = "is changed in the lab: it has no upstream in the lab, and requests to it fail"

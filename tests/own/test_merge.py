@@ -54,14 +54,14 @@ def test_one_side_alone_is_taken_whole(base: str, other: str) -> None:
 
 @given(before=TEXTS, after=TEXTS)
 def test_a_patch_leads_back_to_the_files_before_it(before: str, after: str) -> None:
-    """Whatever its lines look like, and with or without a line feed at the end."""
+    """A patch restores the files before it, for any lines, with or without a final line feed."""
     text = patch({"/etc/f": before}, {"/etc/f": after}, Path("/etc"))
     assert before_patch(f"a head\n\n{text}", {"f": after}) == {"f": before if text else after}
 
 
 @pytest.mark.parametrize("after", [{"f": "a\nX\n"}, {"g": "a\nB\n"}])
 def test_a_patch_of_other_files_is_refused(after: dict[str, str]) -> None:
-    """It never gives a text that was not there."""
+    """A patch that does not fit the files raises ValueError."""
     text = patch({"/etc/f": "a\nb\n"}, {"/etc/f": "a\nB\n"}, Path("/etc"))
     with pytest.raises(ValueError, match="patch"):
         before_patch(text, after)

@@ -76,7 +76,7 @@ def test_the_patch_makes_the_tuned_configuration_of_the_users_files(taken: Taken
 
 
 def test_a_workload_may_ask_for_the_users_own_files(tmp_path: Path) -> None:
-    """Where they are, or below another folder; one that cannot be entered is said."""
+    """A workload with `site: own` serves the user's root, or --root; a missing one is refused."""
     workload = tmp_path / "mine.yaml"
     workload.write_text("workload: mine\nsite: own\nrequests: [{path: /index.html}]\n")
     config = tmp_path / "nginx.conf"
@@ -117,7 +117,7 @@ def test_what_this_build_lacks_is_left_out_and_said(tmp_path: Path) -> None:
 
 
 def dump(main: Path) -> dict[str, str]:
-    """What ``nginx -T`` shows, by file."""
+    """Return the files that ``nginx -T`` prints, by name."""
     command = [nginx.detect().binary, "-T", "-q", "-p", f"{main.parent}/", "-c", str(main)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     _, *parts = SECTION.split(done.stdout)

@@ -81,7 +81,7 @@ def space(name: str, version: tuple[int, ...] = (1, 22, 1)) -> Space:
 
 
 def found(folder: Path, path: str, *, proxied: bool) -> NginxServing:
-    """What a workload of one path reaches."""
+    """Return what a workload of one path reaches."""
     tree = parse(folder / "nginx.conf")
     return serving(tree, [path], server_name="", tls=False, proxied=proxied)
 
@@ -129,7 +129,7 @@ def test_every_parameter_of_the_built_in_spaces_is_placed_or_has_a_reason() -> N
 
 
 def test_the_baseline_is_what_the_files_say(folder: Path) -> None:
-    """Where they say nothing, what is compiled in; the innermost level counts."""
+    """The baseline has the innermost value of the files, else the compiled-in one."""
     bound = bind(space("static"), found(folder, "/index.html", proxied=False))
     values = bound.baseline.values
     assert values["worker_processes"] == 3
@@ -360,7 +360,7 @@ def test_what_cannot_be_changed_safely_stays_and_is_said(
 
 
 def test_git_applies_the_patch_too(folder: Path) -> None:
-    """Of a file without an end of its last line, and with line ends of another system."""
+    """`git apply` takes a patch of a file with CRLF line ends and no final line feed."""
     (folder / "nginx.conf").write_bytes(MAIN.replace("\n", "\r\n").rstrip().encode())
     reached = found(folder, "/index.html", proxied=False)
     bound = bind(space("static"), reached)

@@ -63,7 +63,7 @@ def test_what_is_written_means_what_was_read(folder: Path) -> None:
 
 
 def test_every_place_holds_the_directive_it_belongs_to(folder: Path) -> None:
-    """From its name to the end of its block."""
+    """A directive's place reaches from its name to the end of its statement or block."""
     tree = parse(folder / "nginx.conf")
     for found in tree.walk():
         assert found.place is not None
@@ -89,7 +89,7 @@ def test_every_place_holds_the_directive_it_belongs_to(folder: Path) -> None:
 def test_what_is_wrong_is_said_with_file_and_line(
     tmp_path: Path, text: str, line: int, words: str
 ) -> None:
-    """As the user's editor counts it."""
+    """A syntax error names the file and the line as an editor counts it."""
     path = tmp_path / "nginx.conf"
     path.write_text(text)
     with pytest.raises(DefinitionError, match=words) as error:
@@ -130,6 +130,6 @@ def test_a_quoted_word_is_one_word_whatever_is_in_it(values: list[str]) -> None:
 
 
 def test_a_directive_that_tuner_made_is_written_from_its_arguments() -> None:
-    """It stands in no file."""
+    """A directive without a place in a file is written from its arguments."""
     made = Directive("location", ("=", "/x"), "", 1, (Directive("return", ("200",), "", 1),))
     assert write([made]) == "location = /x {\n    return 200;\n}\n"

@@ -58,7 +58,7 @@ def test_what_builds_the_package_is_what_is_pinned() -> None:
 
 
 def test_both_locks_pin_the_same_versions() -> None:
-    """What is tested is what users get; the tools may need it on more machines."""
+    """Every version that users install is the one that the tests run with."""
     tested = {(pin.name, str(pin.specifier)) for pin, _ in pins(LOCKS[1])}
     used = {(pin.name, str(pin.specifier)) for pin, _ in pins(LOCKS[0])}
     assert used - tested == set()
@@ -77,6 +77,6 @@ def test_every_pin_is_exact_and_hashed(lock: str) -> None:
 
 @pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_names_no_index_and_no_path(lock: str) -> None:
-    """Which mirror is used is the business of who installs."""
+    """A lock names no index and no path, so that any mirror can serve it."""
     text = (TOP / lock).read_text(encoding="utf-8")
     assert re.findall(r"^.*(?:index-url|find-links|file:|://).*$", text, flags=re.MULTILINE) == []

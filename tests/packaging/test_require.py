@@ -1,4 +1,4 @@
-"""What `make` does about a program that the system lacks: says it, installs it, or says how."""
+"""Tests of `make` when the system lacks a program: it reports or installs it, or explains how."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_without_a_known_package_manager_the_program_is_named(machine: Machine) 
 def test_the_package_of_rust_is_the_first_that_is_recent_enough(
     machine: Machine, packages: dict[str, str], chosen: str
 ) -> None:
-    """What the crate asks for decides, not the name of the distribution."""
+    """The first package of Rust that is recent enough for the crate is installed."""
     machine.program("apt-cache", offers(packages))
     bin_ = machine.folder / "bin"
     machine.program("apt-get", f'case "$*" in *{chosen}) /bin/cp {bin_}/new {bin_}/cargo;; esac')
@@ -194,7 +194,7 @@ def test_hosts_of_the_tests_bring_debootstrap_and_ssh(machine: Machine) -> None:
 
 
 def test_without_root_and_sudo_the_tests_on_hosts_are_left_out_aloud(machine: Machine) -> None:
-    """It is not an error: everything else is still tested."""
+    """Without root and sudo, `make` reports that tests on hosts are left out, and succeeds."""
     machine.program("id", "echo 1000")
     done = machine.require("hosts")
     assert done.returncode == 0

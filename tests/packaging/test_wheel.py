@@ -104,7 +104,7 @@ def test_the_installed_package_finds_its_own_definitions(installation: Installat
 
 
 def test_every_dependency_is_satisfied_by_the_lock(installation: Installation) -> None:
-    """What the wheel's metadata asks for is what the lock installs."""
+    """`pip check` finds every requirement of the wheel satisfied by the lock."""
     assert "No broken requirements found" in installation.run("python", "-m", "pip", "check")
 
 

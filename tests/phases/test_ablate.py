@@ -81,7 +81,7 @@ def by_name(found: Ablation) -> dict[str, Part]:
 
 
 def kept(record: Record, found: Ablation) -> set[str]:
-    """What the smallest difference changes, but for ``boost``, which ``fast`` makes active."""
+    """Return the changes of the smallest difference, except ``boost``, which ``fast`` activates."""
     assert found.minimal is not None
     minimal = record.configurations[found.minimal].configuration
     return set(minimal.differences(STOCK)) - {"boost"}
@@ -136,7 +136,7 @@ def test_a_setting_that_only_becomes_active_is_not_said_to_be_kept() -> None:
 
 
 def test_a_single_change_needs_no_check() -> None:
-    """Where all changes matter, the tuned configuration is its own smallest difference."""
+    """A tuned configuration with one change is its own smallest difference, without a check."""
     made = five_minutes(truth=one_matters)
     tuned = SPACE.complete({"fast": True}, STOCK)
     found = ablated(made, tuned)
@@ -145,7 +145,7 @@ def test_a_single_change_needs_no_check() -> None:
 
 
 def test_a_change_without_which_the_load_fails_matters() -> None:
-    """Its arm has no valid window, and the other changes are judged all the same."""
+    """A change whose reversal fails the load is kept, and the other changes are still judged."""
 
     def fails(values: Mapping[str, Value]) -> Effect:
         # Only where something else was tuned, or the baseline itself would be the one to fail.

@@ -95,7 +95,7 @@ def test_every_report_shows_them(two: StudyResult) -> None:
 
 
 def test_a_winner_that_is_one_of_the_baselines_says_so() -> None:
-    """It is one arm, and there is nothing to compare."""
+    """A baseline that is also the winner is not compared; the report says why."""
     study = evaluate(confirmed(beside(HAND), HAND))
     (entry,) = study.beside
     assert isinstance(entry, Missing)
@@ -105,7 +105,7 @@ def test_a_winner_that_is_one_of_the_baselines_says_so() -> None:
 
 
 def test_a_further_baseline_that_fails_the_load_does_not_spoil_the_claim() -> None:
-    """It leaves each block, the verdict stands, and the report says that it failed."""
+    """A failing further baseline leaves each block; the verdict stands and the report names it."""
 
     def truth(values: Mapping[str, Value]) -> Effect:
         failing = values["size"] == 1024
@@ -129,7 +129,7 @@ def test_a_further_baseline_that_fails_the_load_does_not_spoil_the_claim() -> No
 
 
 def test_a_further_baseline_that_the_server_refuses_does_not_spoil_the_claim() -> None:
-    """As one that fails the load; the report has the server's words."""
+    """A refused further baseline does not affect the verdict; the report quotes the server."""
     refuses = Faults(refuse=lambda values: "size too small" if values["size"] == 1024 else "")
     study = evaluate(confirmed(beside(SMALL, names=("small.yaml",), faults=refuses), HAND))
     assert study.verdict is not None

@@ -101,7 +101,7 @@ def order(block: Block) -> list[list[str]]:
 
 
 def test_where_requests_fail_the_server_is_heard() -> None:
-    """Its log is read for the failing windows alone, and stands in the record with the failure."""
+    """The error log is read for failing windows only, and its message is in their record."""
     read: list[str] = []
 
     def log(path: str) -> bytes:
@@ -338,7 +338,7 @@ def test_ctrl_c_keeps_what_was_measured() -> None:
 
 
 def test_an_invalid_window_says_that_the_server_waited_for_its_core() -> None:
-    """Where the kernel counted a long wait that the server does not explain; valid ones keep it."""
+    """A long wait for the core that the server does not explain is added to an invalid window."""
     readings = itertools.count()
 
     def read(pids: Sequence[int], behind: Sequence[int]) -> CounterReading:

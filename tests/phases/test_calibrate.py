@@ -30,7 +30,7 @@ def test_the_load_point_is_seventy_per_cent_of_the_baselines_capacity() -> None:
 
 
 def test_a_given_rate_is_offered_as_it_is() -> None:
-    """Its share of the capacity is said."""
+    """A rate given by --rate is offered unchanged, and its share of the capacity is reported."""
     made = rig(rate_per_s=1_234.0)
     found = calibrate(made.bench(), made.spec).calibration
     assert found.rate_per_s == 1_234
@@ -182,7 +182,7 @@ def test_a_window_without_an_answer_leaves_no_capacity() -> None:
     ("capacity", "rate"), [(4_000, 2_800), (4_123, 2_900), (51_234, 36_000), (17, 12), (5, 4)]
 )
 def test_load_points_have_two_digits(capacity: float, rate: float) -> None:
-    """Whatever the magnitude."""
+    """A load point has two significant digits at any magnitude."""
     assert load_point(Capacity(capacity, generator_bound=False), None)[0] == rate
 
 

@@ -105,7 +105,7 @@ def test_a_frozen_protocol_is_never_replaced(changed: dict[str, Any]) -> None:
 
 
 def test_every_block_holds_both_arms_freshly_started() -> None:
-    """As many deployments as blocks."""
+    """Every block deploys both arms afresh."""
     made = rig()
     ready = calibrated(made)
     before = made.host.deployments
@@ -245,7 +245,7 @@ def refuse_fast(values: Mapping[str, Value]) -> str:
 
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_a_candidate_that_the_server_refuses_ends_in_the_servers_words(exclusive: bool) -> None:
-    """As on a host whose server was built without a module: no claim, and what is in the way."""
+    """A refused candidate ends the study without a verdict; the sentence quotes the server."""
     study = evaluate(confirmed(rig(faults=Faults(refuse=refuse_fast), exclusive=exclusive)))
     assert study.verdict is None
     assert "the server refuses candidate" in study.sentence
@@ -253,7 +253,7 @@ def test_a_candidate_that_the_server_refuses_ends_in_the_servers_words(exclusive
 
 
 def test_a_finalist_that_the_server_refuses_is_no_block_without_figures() -> None:
-    """Its blocks are invalid and repeated as often as the protocol allows, and no further."""
+    """A refused finalist makes its blocks invalid, and they are repeated only up to the limit."""
     made = rig(faults=Faults(refuse=refuse_fast))
     confirm(calibrated(made), SPACE.complete({"mode": "b"}, STOCK), HAND)
     record = made.record()

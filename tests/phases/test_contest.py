@@ -89,7 +89,7 @@ def test_figures_of_an_arm_are_medians_over_blocks() -> None:
 
 
 def test_an_arm_that_cannot_serve_the_rate_counts_as_it_is() -> None:
-    """To fail at the rate is a finding: the block is complete, and the windows are told."""
+    """An arm that cannot serve the rate completes its blocks and has its high latency."""
 
     def stock_is_weak(values: Mapping[str, Value]) -> Effect:
         return Effect(capacity_per_s=4_000.0 if values == HAND.values else 1_000.0)
@@ -104,7 +104,7 @@ def test_an_arm_that_cannot_serve_the_rate_counts_as_it_is() -> None:
 
 
 def test_an_arm_that_is_refused_does_not_stop_the_others() -> None:
-    """Its words are kept; the others have their capacities."""
+    """A refused arm keeps the server's message, and the other arms have their capacities."""
     words = "unknown directive"
     faults = Faults(refuse=lambda values: words if values == STOCK.values else "")
     made = rig(truth=hand_is_faster, faults=faults)

@@ -1,4 +1,4 @@
-"""How a confirmation decides: after every block, or of several finalists."""
+"""Tests of the confirmation's designs: stopping early, and several finalists."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def confirmed(made: Rig) -> Record:
 
 
 def test_a_large_gain_stops_the_always_valid_confirmation_early() -> None:
-    """It ends at the first block after which the claim is safe, and the report finds the same."""
+    """A safe claim ends the confirmation at its first block, and the report finds the same one."""
     made = rig(objective="p50", design=SEQUENTIAL, noise=NOISY, effect=0.03, time_s=600.0)
     record = confirmed(made)
     protocol = record.protocol

@@ -86,7 +86,7 @@ def test_a_refused_baseline_is_the_hosts_fault() -> None:
 
 
 def test_a_start_that_fails_breaks_the_block() -> None:
-    """As where instances live side by side."""
+    """An instance that does not start fails the block, as in blocks of parallel instances."""
     made = exclusive(faults=Faults(fails_to_start={(1, BASELINE), (1, "candidate")}))
     with pytest.raises(HostError, match="did not start"):
         run_block(made.bench(), spec(*PAIR))
@@ -121,7 +121,7 @@ def test_the_plan_counts_every_start() -> None:
 
 
 def test_a_study_finds_the_effect_of_a_setting_of_the_kernel() -> None:
-    """From calibration to a verdict that is better, exported as a file for sysctl.d."""
+    """A study finds a better kernel setting and exports it as a file for sysctl.d."""
     made = exclusive(truth=corking_hurts, time_s=1_800.0, objective="p50", space=WHOLE)
     stock = WHOLE.baseline("stock")
     made.baseline = stock

@@ -182,7 +182,7 @@ def test_of_several_finalists_one_that_keeps_to_the_constraints_is_named() -> No
 
 
 def test_optuna_is_told_of_the_excess_over_a_constraint() -> None:
-    """As a constraint of the trial in the record, feasible at most 0."""
+    """Each trial in the record has the excess over its constraint, at most 0 if feasible."""
     made, _ = study(constraint=["memory <= 1.05x baseline"])
     told = optuna.load_study(study_name=NAME, storage=made.storage).trials
     values = [t.constraints["memory <= 1.05x baseline"] for t in told if len(t.constraints) > 1]
@@ -200,7 +200,7 @@ def test_optuna_is_told_of_the_excess_over_a_constraint() -> None:
 def test_a_winner_that_violates_a_constraint_is_not_better(
     limit: str, kind: VerdictKind, words: str
 ) -> None:
-    """Whatever it gains; here the candidate is given, so no search avoided it."""
+    """A given candidate that violates a constraint is not better, however large its gain."""
     made = rig(objective="p50", wanted={"constraint": [limit]}, truth=truth, noise=NOISE)
     candidate = SPACE.complete({"fast": True, "boost": 100}, STOCK)
     confirm(calibrate(made.bench(), made.spec), candidate)
@@ -255,7 +255,7 @@ def test_a_limit_in_the_choice_makes_the_trade_a_verdict_of_the_other_objective(
 
 
 def test_a_study_of_two_objectives_goes_on_where_it_was_interrupted() -> None:
-    """From the record alone: the same proposals and verdicts as without the interruption."""
+    """An interrupted study of two objectives resumes from the record and ends the same."""
     made, whole = study(("p50", "memory"))
     again = evaluate(made.record())
     assert again == whole

@@ -48,7 +48,7 @@ def test_the_baseline_comes_first_then_the_hand_tuning_then_proposals(usual: Rec
 
 
 def test_the_baseline_is_in_every_block(usual: Record) -> None:
-    """Whatever else is measured, it is measured beside the baseline."""
+    """Every block of the search measures the baseline in each of its four rounds."""
     for block in blocks(usual, "search"):
         assert block.instances[0].instance == BASELINE
         assert block.instances[0].digest == STOCK.digest
@@ -57,7 +57,7 @@ def test_the_baseline_is_in_every_block(usual: Record) -> None:
 
 
 def test_no_configuration_is_two_trials(usual: Record) -> None:
-    """What is worth another look gets it under the same number."""
+    """A configuration that is measured again keeps the number of its trial."""
     digests = [trial.digest for trial in usual.trials]
     assert len(set(digests)) == len(digests) > 10
 
@@ -114,7 +114,7 @@ def test_the_search_keeps_to_its_number_of_trials() -> None:
 
 
 def test_a_bad_search_ends_with_a_candidate_all_the_same() -> None:
-    """Where nothing is better, the best is still named; whether it is better is not said here."""
+    """A search that finds nothing better still returns a candidate."""
     made = rig(objective="p50", truth=all_the_same)
     ready = calibrate(made.bench(), made.spec)
     spec = SearchSpec(made.spec.space, (), STOCK, (HAND,), 30.0, None)
@@ -143,7 +143,7 @@ def test_what_the_server_refuses_is_infeasible_with_its_words() -> None:
 
 
 def test_a_server_that_refuses_everything_does_not_keep_the_search_going() -> None:
-    """Its time is over sometime, and there is nothing to confirm."""
+    """A search whose proposals are all refused ends within its time and returns no candidate."""
     refuse = Faults(refuse=lambda values: "" if values == STOCK.values else "no")
     made = rig(objective="p50", faults=refuse)
     ready = calibrate(made.bench(), made.spec)

@@ -53,7 +53,7 @@ def test_where_nothing_matters_nothing_is_claimed() -> None:
 
 
 def worse_when_fast(values: Mapping[str, Value]) -> Effect:
-    """What looks like a tuning makes it slower."""
+    """Return an effect that makes ``fast`` slower."""
     return Effect(ln_latency=0.2 * bool(values["fast"]), capacity_per_s=4_000.0)
 
 
@@ -111,7 +111,7 @@ def test_the_winner_is_shown_with_what_it_promised() -> None:
 
 
 def test_nothing_to_confirm_is_an_outcome_too() -> None:
-    """Where the server refuses all but the baseline, the study ends and says so."""
+    """A study whose server refuses all but the baseline ends without a verdict and says why."""
     refuse = Faults(refuse=lambda values: "" if values == STOCK.values else "no")
     made = rig(faults=refuse)
     record = made.run()

@@ -104,7 +104,7 @@ def test_what_is_left_of_a_resumed_study_is_said_anew() -> None:
 
 
 def test_a_study_without_a_search_announces_none() -> None:
-    """As one that confirms a given configuration."""
+    """A study that confirms a given configuration announces no time for a search."""
     made = rig(objective="p50", time_s=120.0, search=False)
     ready = calibrate(made.bench(), made.spec)
     announce_times(ready, made.spec)
@@ -113,7 +113,7 @@ def test_a_study_without_a_search_announces_none() -> None:
 
 
 def test_an_ablation_is_not_cut_by_the_time_of_its_study() -> None:
-    """It has a time of its own: its windows are those of the full plan."""
+    """An ablation uses the full plan's windows, since it has a time of its own."""
     made = rig(time_s=180.0)
     ready = calibrate(made.bench(), made.spec)
     winner = made.spec.known_good[0]

@@ -83,7 +83,7 @@ def loaded(folder: Path, made: Mix) -> Workload:
     ids=["combined", "no-size", "http/0.9", "proxy", "nginx-json", "nginx-json-request", "caddy"],
 )
 def test_a_line_is_read_in_either_form(text: str, entry: LogEntry) -> None:
-    """As Nginx, Apache and Caddy write them."""
+    """Lines of Nginx, Apache and Caddy are read alike."""
     assert parse_line(text) == entry
 
 
@@ -188,7 +188,7 @@ def test_other_methods_make_it_a_proxys_workload(tmp_path: Path) -> None:
 
 
 def test_the_rest_beyond_the_most_frequent_is_said() -> None:
-    """How much of the log the workload stands for."""
+    """The workload states how many requests it leaves out, and its share of the log."""
     made = mix(tally(*(line("GET", f"/{n}") for n in range(10) for _ in range(10 - n))), top=3)
     assert made.requests == 3
     assert made.covered == 27

@@ -26,7 +26,7 @@ FACTS = {"server_cores": 4, "connections": 32, "memory_bytes": 8 << 30}
     ],
 )
 def test_arithmetic_over_the_facts(text: str, value: float) -> None:
-    """What docs/spaces.md promises can be written."""
+    """Every expression that docs/spaces.md promises can be evaluated."""
     assert evaluate(text, FACTS) == value
 
 

@@ -35,7 +35,7 @@ def test_a_size_that_the_system_does_not_state_is_bounded_too() -> None:
 
 
 def test_text_is_utf8_with_one_kind_of_line_end(tmp_path: Path) -> None:
-    """As Python reads text files."""
+    """Text is read as UTF-8 with universal newlines; other bytes are refused."""
     file = tmp_path / "file"
     file.write_bytes("é\r\nb\rc\n".encode())
     assert read_input_text(file) == "é\nb\nc\n"

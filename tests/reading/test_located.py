@@ -22,7 +22,7 @@ from tuner.reading.located import (
 
 
 def message(text: str) -> str:
-    """What reading ``text`` is answered with."""
+    """Return the message that parsing ``text`` raises."""
     with pytest.raises(DefinitionError) as raised:
         parse_yaml(text, "f.yaml")
     assert raised.value.exit_code == 2

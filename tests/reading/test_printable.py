@@ -1,4 +1,4 @@
-"""What is hidden in a text is seen, and nothing else is changed."""
+"""Tests of `printable`: hidden characters are escaped, and all others stay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def hidden(text: str, *, lines: bool = True) -> set[str]:
 
 
 def test_every_hidden_character_of_unicode_is_shown() -> None:
-    """Whatever this Python's tables call a control, a format, a surrogate, or an end of a line."""
+    """Every control, format and surrogate character and every line separator is escaped."""
     for number in range(sys.maxunicode + 1):
         char = chr(number)
         if unicodedata.category(char) in HIDDEN:

@@ -1,4 +1,4 @@
-"""What a log says of people does not come into a workload."""
+"""Tests of redaction: personal data of a log does not reach a workload."""
 
 from __future__ import annotations
 

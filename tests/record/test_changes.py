@@ -106,7 +106,7 @@ def test_the_changes_and_no_fewer_make_the_tuned_configuration(pair: Pair) -> No
 @given(pairs())
 @settings(max_examples=200)
 def test_an_ablation_contrasts_exactly_the_changes(pair: Pair) -> None:
-    """What follows from another setting has no contrast of its own."""
+    """Each change has one contrast; a setting that only follows from another has none."""
     space, baseline, tuned = pair.space, pair.baseline, pair.tuned
     found = changes_between(baseline.values, tuned.values, space.inactive(baseline))
     named = [name for contrast in contrasts(space, baseline, tuned) for name in contrast.names]
@@ -116,7 +116,7 @@ def test_an_ablation_contrasts_exactly_the_changes(pair: Pair) -> None:
 @given(pairs(), st.data())
 @settings(max_examples=200)
 def test_a_smaller_difference_changes_what_it_keeps(pair: Pair, data: st.DataObject) -> None:
-    """From the record alone: the kept settings that have an effect there, with the tuned values."""
+    """A smaller difference reports the kept settings that have an effect, with the tuned values."""
     space, baseline, tuned = pair.space, pair.baseline, pair.tuned
     found = changes_of(recorded(space, baseline), recorded(space, tuned))
     kept = {change.name for change in found if data.draw(st.booleans())}
@@ -127,7 +127,7 @@ def test_a_smaller_difference_changes_what_it_keeps(pair: Pair, data: st.DataObj
 
 
 def test_what_only_becomes_active_is_no_change() -> None:
-    """It has the value that the server takes anyway, raised to its floor."""
+    """A setting that only becomes active, with its default raised to its floor, is no change."""
     space = space_of(
         parameter("cache", default=False),
         parameter("entries", 2, "cache"),
@@ -153,7 +153,7 @@ def test_what_only_becomes_inactive_is_no_change() -> None:
 
 
 def test_a_record_of_an_older_version_counts_what_becomes_active() -> None:
-    """It does not say which value a setting takes then."""
+    """A record without inactive values counts a setting that becomes active as a change."""
     space = space_of(parameter("cache", default=False), parameter("entries", 2, "cache"))
     stock = replace(recorded(space, space.baseline("stock")), inactive={})
     on = recorded(space, space.complete({"cache": True}, space.baseline("stock")))

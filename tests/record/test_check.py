@@ -1,4 +1,4 @@
-"""What a record from elsewhere may hold: names, ranges, references, and no more than fits."""
+"""Tests of the checks on a foreign record: names, ranges, references and sizes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def record() -> Record:
 
 @pytest.fixture
 def refusal(record: Record, tmp_path: Path) -> Callable[[Callable[[Any], None]], str]:
-    """What is said of the record after a change of its JSON."""
+    """Return a function that gives the message for the record after a change of its JSON."""
 
     def told(change: Callable[[Any], None]) -> str:
         data = json.loads(json.dumps(msgspec.to_builtins(record)))
@@ -84,7 +84,7 @@ BAD_NAMES += ["\x1b[31m", "x" * 5_000, "a//b", "./a", "a/", "\u202eevil"]
 
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_a_name_that_is_none_is_refused(refusal: Callable[..., str], name: str) -> None:
-    """Of a file, of a further file, of the study, of a space, of a host and of an instance."""
+    """An invalid name of a file, study, space, host or instance is refused."""
     assert "file_name" in refusal(chosen("file_name", name))
     assert "more" in refusal(chosen("more", {name: "text"}))
     assert "name" in refusal(placed("name", value=name))
@@ -96,7 +96,7 @@ def test_a_name_that_is_none_is_refused(refusal: Callable[..., str], name: str) 
 
 @pytest.mark.parametrize("name", ["own//etc/cron.d/evil", "own/../../etc/passwd", "/own/x"])
 def test_no_further_file_leaves_its_folder(refusal: Callable[..., str], name: str) -> None:
-    """Whatever is put behind the folder of the user's own files."""
+    """A further file whose path leaves the folder is refused."""
     assert "not a relative path" in refusal(chosen("more", {name: "evil"}))
 
 

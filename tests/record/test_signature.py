@@ -1,4 +1,4 @@
-"""Whose record it is: begun and measured here, changed since, or from elsewhere."""
+"""Tests of a record's signature: begun and measured here, changed since, or from elsewhere."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_record_of_this_user_is_known_again(record: Record, tmp_path: Path) ->
 
 
 def test_a_record_from_before_slots_keeps_its_signature(unsigned: Record) -> None:
-    """Its signature was made without the field; a slot that was changed later breaks it."""
+    """A record from before slots keeps its signature; a slot added later breaks it."""
     blocks = tuple(
         replace(block, instances=tuple(replace(i, slot=None) for i in block.instances))
         for block in unsigned.blocks
@@ -121,7 +121,7 @@ def test_a_study_is_known_again_when_it_was_signed_at_its_end(tmp_path: Path) ->
 
 
 def test_the_key_is_made_once_and_only_for_this_user(unsigned: Record) -> None:
-    """Of several first uses at once, all have the same key, which others cannot read."""
+    """Concurrent first uses create one key, which only this user can read."""
     assert read_key() is None
     assert made_here(unsigned) == "elsewhere"
     with ThreadPoolExecutor(8) as pool:
@@ -144,7 +144,7 @@ def test_a_key_that_is_none_proves_nothing(record: Record, damage: str) -> None:
 
 
 def test_the_hashes_are_not_the_key(record: Record) -> None:
-    """What travels with a record says nothing of the key."""
+    """The signatures in a record do not contain the key."""
     key = read_key()
     assert key is not None
     assert key.hex() not in json.dumps([record.signed.begun, record.signed.whole])

@@ -1,4 +1,4 @@
-"""Where the rendered instance lies, in the tests of every server's templates."""
+"""Placement of the rendered instance in the tests of every server's templates."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def mine(folder: Path, template: str, *, templates: str = "") -> str:
     ids=["times", "center", "format", "indent", "doubling"],
 )
 def test_memory_has_a_limit(tmp_path: Path, template: str) -> None:
-    """Whatever way a template takes it."""
+    """A template that takes more than 256 MB of memory is refused."""
     with pytest.raises(DefinitionError, match=r"mine\.conf\.j2: takes more than 256 MB of memory"):
         mine(tmp_path, template)
 
@@ -68,7 +68,7 @@ def test_the_text_has_a_limit(tmp_path: Path) -> None:
 
 
 def test_endless_recursion_is_answered(tmp_path: Path) -> None:
-    """As any other mistake is."""
+    """Endless recursion in a template is refused with a message."""
     with pytest.raises(DefinitionError, match="recursion"):
         mine(tmp_path, "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}")
 

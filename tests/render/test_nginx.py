@@ -1,4 +1,4 @@
-"""What is rendered, given to a real Nginx: accepted, served, and proved live."""
+"""Tests of rendered files with a real Nginx: it accepts them, serves, and proves them live."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def place(folder: Path, **changes: Any) -> Placement:
 
 
 def command(folder: Path) -> list[str]:
-    """How an instance is started: apart from the system's own in every respect."""
+    """Return the command that starts an instance apart from the system's Nginx."""
     log = folder / "logs" / "error.log"
     return [str(NGINX), "-p", f"{folder}/", "-c", str(folder / "nginx.conf"), "-e", str(log)]
 
 
 def refusal(folder: Path, text: str) -> str:
-    """What ``nginx -t`` says against it; empty if nothing, not even a warning."""
+    """Return the complaint of ``nginx -t``, warnings included; empty if there is none."""
     (folder / "nginx.conf").write_text(text, encoding="utf-8")
     done = subprocess.run([*command(folder), "-t"], capture_output=True, text=True, check=False)
     clean = done.returncode == 0 and "[warn]" not in done.stderr
@@ -162,7 +162,7 @@ def test_a_real_nginx_serves_the_site_and_proves_what_it_runs(
 def test_a_real_proxy_passes_on_what_the_backend_answers(
     tmp_path: Path, start: Callable[[Path, str], int], baseline: str
 ) -> None:
-    """To the byte, over a connection of its own or a kept one."""
+    """The proxy passes the body on unchanged, over new and kept connections."""
     workload = load_workload("proxy")
     assert workload.backend is not None
     behind = place(tmp_path / "backend", digest="backend")

@@ -122,7 +122,7 @@ def test_what_is_the_users_own_affair_is_written(
 
 
 def test_a_directive_that_is_forced_by_name_is_written(tmp_path: Path) -> None:
-    """As is the directive of a forced parameter."""
+    """A directive that `--force` names is written, like that of a forced parameter."""
     template = "ssl_protocols {{ p.word }};\netag {{ p.switch }};"
     with pytest.raises(DefinitionError, match=r"--force etag"):
         write_edges(bind(tmp_path, "nginx", template, ("ssl_protocols",)))

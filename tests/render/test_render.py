@@ -33,7 +33,7 @@ def directives(text: str) -> dict[str, str]:
 
 
 def static(values: Mapping[str, Value], placement: Placement = LAB) -> dict[str, str]:
-    """What is written for some values of the static space, on top of ``stock``."""
+    """Return the directives for some values of the static space, on top of ``stock``."""
     space = bind("nginx/static")
     configuration = space.complete(values, space.baseline("stock"))
     return directives(render(space.template, configuration, space, placement))
@@ -180,7 +180,7 @@ def test_the_version_comes_with_its_connection_header() -> None:
 def test_no_keepalive_is_said_where_it_is_not_the_default(
     version: tuple[int, ...], written: str | None
 ) -> None:
-    """From 1.29.7 on 32 are kept unless 0 is written; before that, 0 is refused."""
+    """`keepalive 0` is written from 1.29.7 on, where 32 is the default; before, it is refused."""
     values: dict[str, Value] = {"proxy_http_version": "1.1", "upstream_keepalive": 0}
     assert proxy(values, version).get("keepalive") == written
 
@@ -246,7 +246,7 @@ def test_a_users_own_template_builds_on_the_shipped_ones(tmp_path: Path) -> None
 
 
 def test_a_constant_is_quoted_as_any_value_is(tmp_path: Path) -> None:
-    """Where Jinja2 would have put it together beforehand too."""
+    """A constant is quoted even where Jinja2 would fold it at compile time."""
     text = mine(
         tmp_path,
         "a {{ 'b c' }} {{ 'd' ~ ';' }} {{ '<' }} {{ 1 + 1 }};"

@@ -1,4 +1,4 @@
-"""What a report needs and a study's process should not hold is loaded elsewhere."""
+"""Tests of the modules that a report needs: a study's process does not load them."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ const watch = setInterval(() => {
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What a browser made of a page."""
+    """A page as a browser rendered it."""
 
     dom: str
     complaints: list[str]
@@ -105,7 +105,7 @@ def visit(page: str, folder: Path) -> Visit:
 
 @pytest.mark.parametrize("stage", ["started", "searching", "confirming", "confirmed"])
 def test_every_chart_is_drawn(study: Studies, tmp_path: Path, stage: Stage) -> None:
-    """Whatever the stage, all places hold a drawing, and the console stays silent."""
+    """The browser draws every chart of a report of any stage, without a message in its console."""
     page = render_html(study(stage=stage))
     seen = visit(page, tmp_path)
     assert seen.complaints == []

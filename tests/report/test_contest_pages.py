@@ -106,7 +106,7 @@ def met(first: str = "one-stock", second: str = "one-hand", text: str = "words")
 
 
 def test_claims_are_told_in_a_sentence_for_each_pair() -> None:
-    """What was shown with its size, what is equal, and what was not shown."""
+    """A sentence for each pair states the gains with their sizes, and what is equal."""
     (line,) = brief(met())
     assert line.startswith("one-hand against one-stock: better in p50 (−2")
     assert "CPU per request (−5" in line
@@ -137,7 +137,7 @@ def working(result: ContestResult) -> ContestResult:
 
 
 def test_the_backend_has_its_cpu_time_by_request() -> None:
-    """Of all windows together: one window alone holds few of the kernel's ticks."""
+    """The backend's CPU time per request is taken over all windows, since one has few ticks."""
     blocks = [replace(block, windows=tuple(map(worked, block.windows))) for block in met().blocks]
     assert arm_figures(blocks, "one-hand").backend_cpu_us == pytest.approx(30.0)
 
@@ -208,7 +208,7 @@ def test_markdown_leads_with_what_was_shown_and_says_where() -> None:
 
 
 def test_pictures_are_named_by_case_and_never_leave_their_folder() -> None:
-    """Whatever a case is called, its files have plain names."""
+    """Files of pictures have plain names for any name of a case."""
     (charts,) = contest_pictures([met(text="../../etc")])
     assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in charts)
     assert charts["ratio-p99--etc"][1] == "p99, ratios with 95 % intervals, ../../etc"

@@ -51,7 +51,7 @@ def test_two_objectives_and_a_constraint_keep_to_the_schema() -> None:
 
 
 def test_the_schema_is_one_and_refuses(study: Studies) -> None:
-    """It is a schema by its own draft; an unknown field, or a missing one, is wrong."""
+    """The schema is valid by its draft and refuses an unknown or missing field."""
     jsonschema.Draft202012Validator.check_schema(schema())
     data = as_data(study(), Path("studies/x"))
     assert data["resources"]

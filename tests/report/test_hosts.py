@@ -60,7 +60,7 @@ def test_the_page_is_drawn(tmp_path: Path) -> None:
 
 
 def test_a_host_whose_blocks_bear_no_claim_has_no_say_in_that_of_all() -> None:
-    """It is left out, and said so with the reason; its own line says inconclusive."""
+    """A host with too many invalid blocks is left out of the claim over all, with the reason."""
     record = recorded()
     first = next(b for b in record.blocks if b.host == "a" and b.phase == "confirm")
     windows = tuple(replace(w, invalid=("the host stalled",)) for w in first.windows * 9)
@@ -74,7 +74,7 @@ def test_a_host_whose_blocks_bear_no_claim_has_no_say_in_that_of_all() -> None:
 
 
 def test_over_hosts_nothing_is_better_while_a_limit_is_open_on_one_of_them() -> None:
-    """As on a single host: *better* needs every limit to be held."""
+    """An open limit on one host makes the verdict over all hosts inconclusive."""
     record = recorded()
     ratio = next(f.change.ratio for f in shared().figures if f.name == "p90" and f.change)
 

@@ -33,7 +33,7 @@ def outcomes(study: StudyResult) -> dict[str, str]:
 def test_a_search_claims_an_improvement(
     study: Studies, outcome: str, not_worse: str, improvement: str
 ) -> None:
-    """It fails where the verdict is worse, and where what it claims is not there."""
+    """The improvement test case fails unless the verdict is better."""
     assert outcomes(study(outcome)) == {"not-worse": not_worse, "improvement": improvement}
 
 

@@ -1,4 +1,4 @@
-"""What a report states is what the record holds, and what is missing is said."""
+"""Tests of a report's statements: each follows from the record, and gaps are named."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_of_two_objectives_the_gained_one_is_what_is_taken_apart_and_repeated(
 
 
 def test_a_constraint_is_not_decided_before_the_last_block(record: Records) -> None:
-    """As the objective: who stops where a limit looks kept would find it kept too often."""
+    """A constraint stays undecided until the last block, like the objective."""
     result = evaluate(wanting(record(stage="confirming"), constraint=["p50 <= 10x baseline"]))
     assert result.verdict is None
     assert result.constraints[0].state == "undecided"
@@ -254,7 +254,7 @@ def test_the_search_figure_stands_beside_the_confirmed_one(study: Studies) -> No
 
 
 def test_losses_of_a_throughput_study_are_turned_back_into_ratios(study: Studies) -> None:
-    """Where more is better, a good trial's ratio is above 1 and the best so far only rises."""
+    """A throughput study's best ratio only rises and ends above 1."""
     result = study(objective="throughput")
     assert result.sentence.startswith("Better: throughput is ")
     best = [trial.best_so_far for trial in result.trials if not math.isnan(trial.best_so_far)]
@@ -322,7 +322,7 @@ def test_the_same_seed_gives_the_same_record() -> None:
 
 
 def test_the_stages_are_nested(record: Records) -> None:
-    """What precedes the end of a longer study is the shorter study."""
+    """A study of a later stage has at least the blocks of the stage before it."""
     lengths = [len(record(stage=stage).blocks) for stage in STAGES if stage != "searched"]
     assert lengths == sorted(lengths)
     assert lengths[0] == 0

@@ -38,7 +38,7 @@ def test_three_significant_digits(value: float, text: str) -> None:
 
 
 def test_cores_are_named_in_words() -> None:
-    """As in a sentence, not as a tuple."""
+    """Cores are listed as in a sentence."""
     assert [cores((0,)), cores((0, 1)), cores((0, 1, 2))] == [
         "core 0",
         "cores 0 and 1",

@@ -31,7 +31,7 @@ def test_a_proposal_is_found_again_from_its_dimensions(space: Space) -> None:
 
 @SPACES
 def test_every_dimension_holds_its_value(space: Space) -> None:
-    """What is told to Optuna lies in the domain that goes with it."""
+    """Each value of a drawn configuration lies in its dimension's domain."""
     rng = random.Random(2)
     base = space.baseline("stock")
     for _ in range(50):
@@ -67,7 +67,7 @@ def test_what_trades_something_is_no_dimension_unless_allowed() -> None:
 
 
 def test_a_configuration_of_the_users_own_may_lie_outside_the_range() -> None:
-    """Its dimensions are said as they are; whoever tells Optuna leaves them out."""
+    """A value outside its range keeps its dimension; the domain does not contain it."""
     values, domains = dimensions_of(SMALL, (), Configuration.of(SMALL.name, {"size": 1}))
     assert not domains["size"]._contains(domains["size"].to_internal_repr(values["size"]))
 

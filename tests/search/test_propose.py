@@ -98,7 +98,7 @@ def test_the_search_learns_from_what_it_saw() -> None:
 
 
 def test_the_search_avoids_what_is_infeasible() -> None:
-    """Where half of a space is refused, late proposals come from the other half."""
+    """Late proposals avoid the half of a space that the server refuses."""
     base = SMALL.baseline("hand")
     seen = [MeasuredTrial(base, (0.0,))]
     for block in range(16):
@@ -135,7 +135,7 @@ def test_no_neighbour_is_drawn_around_what_violates_a_limit() -> None:
 
 
 def test_what_no_look_supports_is_seldom_proposed() -> None:
-    """Where a setting decides and noise is small, a second block already has it."""
+    """With little noise, the second block mostly proposes the better value of a setting."""
     base = SMALL.baseline("stock")
     first = propose(SMALL, (), base, [MeasuredTrial(base, (0.0,))], count=8, seed=3)
     assert len({c.values["fast"] for c in first}) == 2

@@ -1,4 +1,4 @@
-"""Who is measured again: one look for all, three for the better part, more for the best."""
+"""Tests of the schedule: one look for all, three for the better part, more for the best."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_never_more_than_there_is_room_for(trials: list[Trial], slots: int) -> N
 
 
 def test_the_end_of_the_search_looks_again_at_the_best() -> None:
-    """Whatever their rung, as long as looks are lacking."""
+    """The last looks go to the best trials that still lack some, on any rung."""
     known = trial(0, [-0.5] * RUNGS[-1])
     trials = [known, trial(1, [-0.4]), trial(2, [-0.3] * 3), trial(3, [0.0])]
     assert numbers(finalists(trials, 3, ONE)) == [1, 2]
@@ -103,7 +103,7 @@ def test_a_single_brilliant_look_loses_against_five_good_ones() -> None:
 
 
 def test_a_look_that_no_noise_explains_wins_at_once() -> None:
-    """It is better by more than the looks of one configuration ever differ."""
+    """A single look that is better by more than the noise wins."""
     steady = trial(1, [-0.2, -0.22, -0.18, -0.21, -0.19], "complete")
     found = winner([trial(0, [-0.9]), steady], ONE)
     assert found is not None
@@ -111,7 +111,7 @@ def test_a_look_that_no_noise_explains_wins_at_once() -> None:
 
 
 def test_the_noise_of_a_look_is_what_repeated_looks_tell() -> None:
-    """Whatever the configurations do, and unmoved by one disturbed look."""
+    """The noise of a look comes from repeated looks; one disturbed look changes little."""
     rng = seeds.rng(21)
     trials = [trial(n, rng.normal(n, 0.1, 4).tolist()) for n in range(100)]
     trials.append(trial(100, [0.0, 5.0]))

@@ -40,7 +40,7 @@ ROLES = {
 
 
 def here(name: str) -> ServerFacts:
-    """What is installed; the test is skipped, aloud, where nothing is."""
+    """Return the installed server's facts; skip the test if it is missing."""
     try:
         return server(name).detect()
     except HostError as error:

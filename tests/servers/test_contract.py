@@ -1,4 +1,4 @@
-"""What every server's adapter must do, with the real servers: the same tests for all of them."""
+"""Contract of every server's adapter, tested with the real servers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_every_name_has_an_adapter_and_every_space_a_test() -> None:
 
 @pytest.mark.parametrize("name", SERVER_NAMES)
 def test_what_is_installed_is_found_and_understood(name: str) -> None:
-    """Its program, its version."""
+    """The installed server is found with its program, version and build."""
     found = here(name)
     assert (found.name, Path(found.binary).is_file()) == (name, True)
     assert found.version_tuple > (0, 0)
@@ -81,7 +81,7 @@ def test_what_is_installed_is_found_and_understood(name: str) -> None:
 
 
 def test_every_baseline_is_live_and_serves_what_the_workload_expects(lab: ServerLab) -> None:
-    """To the byte; side by side; proved by the real deployer, each with its processes."""
+    """All baselines run side by side, each with its own process, and serve the expected body."""
     ports = free_ports(len(BASELINES))
     wanted = dict(zip(BASELINES, ports, strict=True))
     states = lab.deployer.deploy(
@@ -98,7 +98,7 @@ def test_every_baseline_is_live_and_serves_what_the_workload_expects(lab: Server
 
 
 def test_the_same_configuration_is_the_same_text(lab: ServerLab) -> None:
-    """To the byte, in the lab and as an export, which shows no trace of the lab."""
+    """One configuration gives the same text each time; an export shows no trace of the lab."""
     hand = lab.space.baseline("hand")
     assert lab.spec("one", 18_080, hand) == lab.spec("one", 18_080, hand)
     text = lab.adapter.export_text(hand, lab.space)
@@ -121,7 +121,7 @@ def test_a_bad_file_is_refused_in_the_servers_own_words(lab: ServerLab) -> None:
 
 
 def test_the_proof_fails_where_another_configuration_runs(lab: ServerLab) -> None:
-    """Its token is what it shows, and nothing else will do."""
+    """An instance that shows another token fails, and the message names its own."""
     (port,) = free_ports(1)
     spec = lab.spec("one", port, lab.configuration())
     state = lab.deployer.deploy([replace(spec, live_token="0123456789ab")])["one"]  # noqa: S106
@@ -151,7 +151,7 @@ def test_it_stays_on_its_cpus(lab: ServerLab) -> None:
 
 @pytest.mark.parametrize("space", [space for space, role in ROLES.items() if role == "proxy"])
 def test_its_log_says_why_requests_fail(tmp_path: Path, space: str) -> None:
-    """Where the backend is gone; and nothing of what was asked, which may be secret."""
+    """The error log names a lost backend, without the request or its secrets."""
     with server_lab(tmp_path / "study", space) as lab:
         lab.ground = replace(lab.ground, upstreams=("127.0.0.1:1",))
         port, state = lab.start(lab.configuration())
@@ -182,7 +182,7 @@ def test_it_speaks_tls_with_the_labs_certificate(
 
 @pytest.mark.parametrize("name", SERVER_NAMES)
 def test_an_unknown_wire_is_refused_in_words(name: str) -> None:
-    """What a build cannot speak is said before anything is started; TLS every build here can."""
+    """The adapter does not refuse HTTP/2 over TLS, which every build here speaks."""
     from tuner.workload.wire import Tls, Wire
 
     assert server(name).refuses(here(name), Wire("http2", Tls())) == ""

@@ -1,4 +1,4 @@
-"""What is particular to Nginx: found, asked, validated, started, proved live."""
+"""Tests that are particular to Nginx: detection, queries, validation, start and proof."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GROUND = TargetGround(
 
 
 def test_version_and_modules_are_read_from_its_own_words() -> None:
-    """As ``nginx -V`` of a Debian package tells them; a dynamic module is loaded by nobody."""
+    """Version and static modules are read from ``nginx -V``; dynamic modules are left out."""
     found = nginx.parse_build(DEBIAN, "/usr/sbin/nginx")
     assert found == ServerFacts(
         name="nginx",
@@ -103,7 +103,7 @@ def test_an_instance_lives_in_a_folder_of_its_own() -> None:
 
 
 def test_the_backend_is_an_nginx_of_its_own_on_its_own_cpus() -> None:
-    """It answers the workload's body, and outlives the instances."""
+    """The backend has a folder and a CPU of its own and answers the workload's body."""
     spec = backend.instance(load_workload("proxy"), GROUND, 18_079)
     assert spec.directory == "/lab/backends/backend"
     assert (spec.cpus, spec.live_token) == ((2,), "backend")
@@ -113,7 +113,7 @@ def test_the_backend_is_an_nginx_of_its_own_on_its_own_cpus() -> None:
 @pytest.mark.integration
 @pytest.mark.skipif(NGINX is None, reason="no nginx on this machine")
 def test_the_installed_nginx_is_found_and_understood() -> None:
-    """Whatever is installed here."""
+    """The installed Nginx is found with its program, version and modules."""
     found = nginx.detect()
     assert Path(found.binary).is_file()
     assert found.version_tuple > (1, 0)

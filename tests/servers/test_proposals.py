@@ -1,4 +1,4 @@
-"""What a search may propose, given to the real server's validator: the share that it refuses."""
+"""Share of a search's proposals that the real servers' validators refuse."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Case:
     ground: TargetGround
 
     def refusals(self, count: int, seed: int) -> list[str]:
-        """What the server says against random configurations, every trade allowed."""
+        """Return the server's refusals of random configurations, with every trade-off allowed."""
         rng = random.Random(seed)
         adapter = catalog.server(self.space.server)
         trades = [parameter.name for parameter in self.space.parameters if parameter.trades]
@@ -105,7 +105,7 @@ def case(request: pytest.FixtureRequest) -> Iterator[Case]:
 
 
 def test_the_server_takes_every_baseline(case: Case) -> None:
-    """Whatever the workload asks for."""
+    """Every server accepts each baseline for each workload."""
     adapter = catalog.server(case.space.server)
     for baseline in BASELINES:
         configuration = case.space.baseline(baseline)

@@ -160,7 +160,7 @@ def python(tree: Path, *arguments: str | Path) -> subprocess.CompletedProcess[st
 
 
 def test_a_server_is_added_without_a_change_to_any_file(tree: Path) -> None:
-    """Its space is known, shown, and put to its own validator."""
+    """A new server's module and space suffice: its own validator checks its proposals."""
     done = python(tree, "-m", "tuner", "space", "check", "toy/static", "--samples", "3")
     assert done.returncode == 0, done.stderr
     assert "accepted by toy" in done.stdout

@@ -60,7 +60,7 @@ def test_different_choices_have_different_digests(
 
 
 def test_the_same_values_in_another_space_are_another_configuration() -> None:
-    """What a value means depends on its space."""
+    """The digest depends on the space, since a value's meaning does."""
     assert Configuration.of("s", {"a": 1}).digest != Configuration.of("t", {"a": 1}).digest
 
 

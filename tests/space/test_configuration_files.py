@@ -22,7 +22,7 @@ def bind(name: str) -> Space:
 def test_a_configuration_survives_being_written_and_read(
     tmp_path: Path, name: str, baseline: str
 ) -> None:
-    """To the digest, and the file is YAML that other tools read too."""
+    """A written configuration is read back with the same digest, by tuner and by a YAML parser."""
     space = bind(name)
     configuration = space.baseline(baseline)
     path = tmp_path / "c.yaml"

@@ -1,4 +1,4 @@
-"""What a space is bound to: host, server and workload; and what follows for its parameters."""
+"""Tests of a space's binding to host, server and workload, and of its parameters."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_the_stock_kernel_is_as_it_was_found(space: Space) -> None:
 
 
 def test_the_hand_tuned_kernel_has_the_files_values(space: Space) -> None:
-    """Where the file has none of its own, what was found; of three fields the last."""
+    """Settings come from the file (the last of three fields), else from the host."""
     settings = settings_of(space.baseline("hand"), SEEN)
     assert settings["net.core.somaxconn"] == "65535"
     assert settings["net.ipv4.tcp_rmem"] == "4096 131072 16777216"
@@ -114,13 +114,13 @@ def test_a_configuration_is_taken_apart(space: Space) -> None:
 
 
 def test_open_files_are_a_floor(space: Space) -> None:
-    """What the host allows, or what the connections need."""
+    """The limit of open files covers what the connections need."""
     assert open_files(space.baseline("stock")) == 4 * 100 + 1024
     assert open_files(Configuration.of("x", {})) == 0
 
 
 def test_the_export_holds_what_changed_and_where_it_comes_from(space: Space) -> None:
-    """As sysctl.d(5) reads it; nothing where nothing changed."""
+    """The export is a file for sysctl.d(5) with changed settings only; without any it is empty."""
     stock = space.baseline("stock")
     before = settings_of(stock, SEEN)
     tuned = space.complete({"net.core.somaxconn": 4096, "worker_processes": 2}, stock)

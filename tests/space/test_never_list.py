@@ -28,7 +28,7 @@ variables:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where spaces lie, with one of a server called toy."""
+    """Yield a folder of spaces that holds one of a server called toy."""
     (tmp_path / "toy").mkdir()
     monkeypatch.setattr(module, "data_dir", lambda _: tmp_path)
     module.never_list.cache_clear()

@@ -141,7 +141,7 @@ def test_what_is_wrong_is_wrong_for_both(tmp_path: Path, line: str) -> None:
     ],
 )
 def test_a_wrong_file_is_wrong_for_both(tmp_path: Path, text: str) -> None:
-    """What is around the parameters."""
+    """The schema and the reader refuse the same files."""
     (tmp_path / "s.yaml").write_text(text, encoding="utf-8")
     assert refused(text)
     with pytest.raises(DefinitionError):

@@ -31,7 +31,7 @@ def load(tmp_path: Path, text: str, *, cores: int = 2, version: str = "1.22.1") 
 
 
 def refusal(tmp_path: Path, text: str, **facts: object) -> str:
-    """What reading it is answered with, without the folder."""
+    """Return the message that reading raises, without the folder."""
     with pytest.raises(DefinitionError) as raised:
         load(tmp_path, text, **facts)  # type: ignore[arg-type]
     return str(raised.value).replace(f"{tmp_path}/", "")
@@ -129,7 +129,7 @@ def test_an_inactive_parameter_has_no_value(small: Space) -> None:
 
 
 def test_an_activated_parameter_takes_its_compiled_in_value(small: Space) -> None:
-    """What the base does not say is what the server would do."""
+    """A parameter that becomes active takes the server's compiled-in default."""
     values = small.complete({"sendfile": True}, small.baseline("stock")).values
     assert (values["nopush"], values["chunk"]) == (False, 2 << 20)
 
@@ -194,7 +194,7 @@ def test_a_wrong_value_is_answered_with_what_is_allowed(
 
 
 def test_a_configuration_of_another_space_is_refused(small: Space) -> None:
-    """Its values would mean something else."""
+    """A configuration of another space is refused."""
     with pytest.raises(DefinitionError, match="a configuration of 'nginx/other' is not one of"):
         small.complete({}, Configuration.of("nginx/other", {}))
 
@@ -219,7 +219,7 @@ def test_only_active_parameters_are_asked_for(small: Space) -> None:
 
 
 def test_the_hand_tuning_joins_a_search_without_what_is_not_searched(small: Space) -> None:
-    """What the package ships stays, whatever the administrator would have done."""
+    """Adopting the hand tuning keeps the package's values of parameters that are not searched."""
     hand, distro = small.baseline("hand"), small.baseline("distro")
     joined = small.adopt(hand, distro)
     assert (hand.values["gzip"], joined.values["gzip"]) == (False, True)
@@ -362,7 +362,7 @@ def test_a_wrong_parameter_is_answered_at_its_line(tmp_path: Path, line: str, an
     ],
 )
 def test_a_wrong_space_is_answered_at_its_line(tmp_path: Path, text: str, answer: str) -> None:
-    """As above, for what is not a parameter."""
+    """A mistake outside the parameters is refused with its line too."""
     assert answer in refusal(tmp_path, text)
 
 

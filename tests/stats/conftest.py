@@ -1,4 +1,4 @@
-"""How many studies a simulation runs, and what may be asked of their count."""
+"""Number of studies in a simulation, and tolerances for their counts."""
 
 from __future__ import annotations
 

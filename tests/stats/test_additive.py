@@ -31,7 +31,7 @@ def by_fit(correlation: float) -> Score:
 
 
 def regret(score: Score, seed: int, *, host_sd: float, disturbed: float, blocks: int = 12) -> float:
-    """How much worse the chosen configuration is than the best one tried: a whole search.
+    """Return a search's regret: the chosen configuration's loss against the best one tried.
 
     Each block holds the baseline, the best so far twice at most, and new ones; the last quarter
     goes to the best three. A disturbance hits one start in `disturbed` of all, t with 3 degrees of

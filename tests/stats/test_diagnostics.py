@@ -41,10 +41,10 @@ def test_healthy_studies_are_rarely_warned(studies: int, tolerance: Tolerance) -
 
 
 def test_the_other_warnings_keep_their_level_too(studies: int, tolerance: Tolerance) -> None:
-    """Where what they warn of is just not so: at 1 %, and the two on validity at 5 %.
+    """Warnings are raised at their level, 1 % or 5 % on validity, in the borderline case.
 
-    Starts with exactly the share of the variance from which on more windows gain nothing, a steady
-    baseline, stalls and invalid windows that hit both arms alike.
+    The starts' share of the variance is exactly the one from which on more windows gain nothing.
+    The baseline is steady; stalls and invalid windows hit both arms alike.
     """
     rng = seeds.rng(44)
     blocks, rounds = 12, 4
@@ -108,7 +108,7 @@ def test_drifting_effect_raises_slope() -> None:
 
 
 def test_starts_that_settle_differently_are_told() -> None:
-    """Where starts differ and windows do not, more blocks are advised; and not the other way."""
+    """Differences between starts advise more blocks; noise between windows does not."""
     rng = np.random.default_rng(3)
     starts, windows = rng.normal(0, 0.1, (16, 1)), rng.normal(0, 0.1, (16, 4))
     dominated = variance_shares(starts + 0.1 * windows)
@@ -136,7 +136,7 @@ def test_a_claim_that_hangs_on_one_block() -> None:
 
 
 def test_a_claim_of_several_finalists_is_looked_at_by_its_own_interval() -> None:
-    """Of one of three it is wider: here it hangs on one block where the one of 95 % would not."""
+    """A claim of three finalists is checked with its own, wider interval."""
     of_three = 1 - 0.05 / 3
     fragile = [0.01, -0.2, -0.15, -0.1, -0.12, -0.08, -0.17, -0.14]
     assert estimate(fragile, of_three).excludes_no_change
@@ -186,10 +186,7 @@ def requests_of(
 def test_stalls_of_the_host_leave_ratio_and_blocks_alone(
     studies: int, tolerance: Tolerance
 ) -> None:
-    """From single requests: equal arms and stalls of the host alone, ratio 1 within its error.
-
-    Blocks are called invalid at the level of the test, 1 %.
-    """
+    """Stalls of the host leave the ratio at 1 and invalidate blocks at the test's level, 1 %."""
     invalid, centre = 0, []
     for batch in range(studies // 50):
         tails, shares = requests_of(700 + 10 * batch, 50, (Stalls(), Stalls()))
@@ -201,7 +198,7 @@ def test_stalls_of_the_host_leave_ratio_and_blocks_alone(
 
 
 def test_stalls_of_one_arm_make_its_blocks_invalid(studies: int, tolerance: Tolerance) -> None:
-    """From single requests: an arm that stalls four times as often is found in most blocks."""
+    """An arm that stalls four times as often makes most blocks invalid."""
     found = 0
     for batch in range(studies // 50):
         _, shares = requests_of(800 + 10 * batch, 50, (Stalls(), Stalls(per_s=16.0)))
@@ -268,7 +265,7 @@ def test_same_record_same_findings() -> None:
 
 
 def test_too_little_data_is_silent() -> None:
-    """Where nothing can be told there is no figure and no warning."""
+    """Too little data gives no figure and no warning."""
     for finding in (
         lag_one([0.1, 0.2, 0.3]),
         slope_over_time([0.1] * 10),

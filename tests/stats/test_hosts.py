@@ -62,7 +62,7 @@ def test_weights_by_variance_claim_too_much() -> None:
 
 @pytest.mark.parametrize("hosts", [2, 5, 10, 14])
 def test_equal_hosts_are_the_worst_case(hosts: int) -> None:
-    """Of k hosts, those without noise lower the level; exactly, for m noisy ones among them.
+    """Hosts without noise only lower the level, exactly so for m noisy ones among k.
 
     With m of k means at 0, t is a function of the ratio of their sum to the root of their sum of
     squares, whose distribution is that of m means alone (Ibragimov and Müller 2010).

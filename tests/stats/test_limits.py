@@ -32,7 +32,7 @@ def with_errors(count: int) -> Measurement:
 
 
 def states(seed: int, studies: int, truth: float) -> list[str]:
-    """What is said of the limit in many studies of a drifting host, with this true ratio."""
+    """Return the limit's state in many studies of a drifting host with this true ratio."""
     noise = Noise(drift_per_window=0.01)
     made = simulate(seed, studies=studies, blocks=BLOCKS, ratios=(1.0, truth), noise=noise)
     found: list[str] = []
@@ -58,7 +58,7 @@ def test_far_from_the_limit_it_is_said(truth: float, state: str) -> None:
 
 
 def limit_of(text: str, windows: list[Measurement]) -> LimitFound:
-    """Of blocks of one window of either arm, the baseline's without anything special."""
+    """Return the limit found from blocks of one window per arm, with a plain baseline."""
     return limit_found(Constraint.parse(text), [([WINDOW], [own]) for own in windows], 0.95)
 
 
@@ -70,6 +70,6 @@ def test_a_limit_of_errors_is_of_their_share() -> None:
 
 
 def test_five_blocks_decide_nothing() -> None:
-    """As of an objective: below six there is no interval."""
+    """Five blocks leave a limit undecided, since they give no interval; six decide it."""
     assert limit_of("memory <= 100M", [with_memory(1)] * 5).state == "undecided"
     assert limit_of("memory <= 100M", [with_memory(1)] * 6).state == "held"

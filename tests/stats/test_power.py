@@ -38,7 +38,7 @@ def test_twenty_blocks_detect_two_thirds_of_sigma() -> None:
 
 @pytest.mark.parametrize("n", range(13, 200, 17))
 def test_approaches_the_closed_formula(n: int) -> None:
-    """Where the exact test nearly reaches 5 %, the effect is that of the closed formula."""
+    """The effect follows the closed formula where the exact test's level is nearly 5 %."""
     delta = -math.log(1 - minimum_detectable_effect(0.05, n))
     assert (7.85 * (0.05 / delta) ** 2 + 1.92) / 0.955 == pytest.approx(n, rel=0.03)
 
@@ -74,7 +74,7 @@ def test_blocks_and_effect_are_inverse(sigma_d: float, effect: float, margin: fl
 
 
 def test_a_margin_must_be_cleared_on_top() -> None:
-    """To be shown beyond a margin of 3 %, the ratio must be lower by that factor."""
+    """A margin of 3 % lowers the detectable ratio by that factor."""
     plain, beyond = (minimum_detectable_effect(0.05, 12, margin) for margin in (0.0, 0.03))
     assert 1 - beyond == pytest.approx(0.97 * (1 - plain))
 
@@ -99,7 +99,7 @@ def test_pooled_sigma_by_hand() -> None:
 
 
 def test_drift_between_blocks_is_no_noise() -> None:
-    """What all instances of a block share does not count."""
+    """Drift that all instances of a block share does not add to the noise."""
     rng = seeds.rng(5)
     groups = rng.normal(0, 0.05, (4_000, 4))
     drifting = groups + np.linspace(0, 3, 4_000)[:, None]

@@ -1,4 +1,4 @@
-"""What is decided during the search: dropping and pairing."""
+"""Tests of decisions during the search: dropping and pairing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replication concludes, and how often it is wrong."""
+"""Tests of a replication: its conclusion and its error rate."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def outcomes(seed: int, studies: int, first: float, again: float) -> Counter[Rep
 def test_the_outcome_follows_from_two_tests(
     again: Interval, kind: ReplicationKind, head: str, why: str
 ) -> None:
-    """Of the replication's own effect, and of the difference; the sentence states both."""
+    """The outcome follows from the replication's effect and the difference; both are stated."""
     found = replication(FIRST, again)
     assert found.kind is kind
     assert found.agrees is (kind is REPLICATED)

@@ -36,14 +36,14 @@ some_differences = st.lists(st.floats(-0.5, 0.5), min_size=6, max_size=20)
 
 
 def ever_reject(d: FloatArray, rho: float, level: float = 0.05) -> int:
-    """How many of the studies (rows) ever reach an e-value of 1 / level, at any look."""
+    """Return how many studies (rows) ever reach an e-value of 1 / level, at any look."""
     evidence = np.maximum(log_mixtures(d, rho), log_mixtures(-d, rho))
     return int(np.count_nonzero(evidence.max(axis=-1) >= math.log(2 / level)))
 
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """Where studies that stop at their first safe claim stop; shape (studies,)."""
+    """Stops of studies that end at their first safe claim; shape (studies,)."""
 
     blocks: FloatArray
     """Blocks until the stop; all of them where nothing was claimed."""
@@ -75,7 +75,7 @@ def stops(d: FloatArray, rho: float, margin: float) -> Stops:
 def test_peeking_after_every_block_keeps_the_level(
     drift: float, burst_scale: float, studies: int, tolerance: Tolerance
 ) -> None:
-    """Of A/A studies with a look after each of 50 blocks, at most 5 % ever reject."""
+    """At most 5 % of A/A studies reject at any look of 50, one after each block."""
     noise = Noise(drift_per_window=drift, burst_scale=burst_scale)
     d = simulate(71, studies=studies, blocks=50, ratios=(1.0, 1.0), noise=noise).differences()
     assert ever_reject(d, RHO) <= tolerance.most(0.05)
@@ -172,9 +172,9 @@ def test_closed_form_by_hand() -> None:
 
 
 def test_the_martingale_beats_the_closed_form(studies: int) -> None:
-    """Where there is evidence, the cosh martingale has more of it than the normal mixture's bound.
+    """With evidence, the cosh martingale exceeds the normal mixture's bound.
 
-    Where there is none they differ by ln 2 at most, since one direction counts and not both.
+    Without it they differ by ln 2 at most, since one direction counts and not both.
     """
     rng = seeds.rng(7)
     for d in rng.normal(-0.1, 0.1, (min(studies, 200), 12)):

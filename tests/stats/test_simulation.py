@@ -23,7 +23,7 @@ GAUSSIAN = Noise(ar_sd=0.0, restart_sd=0.1 / np.sqrt(2), burst_probability=0.0)
 
 
 def rejections(differences: FloatArray) -> int:
-    """How many studies the exact test calls different at 5 %."""
+    """Return how many studies the exact test calls different at 5 %."""
     return sum(signed_rank_p(d) <= 0.05 for d in differences)
 
 
@@ -138,7 +138,7 @@ def test_false_equivalence_is_rare(ratio: float, studies: int, tolerance: Tolera
 
 
 def test_quiet_identical_arms_end_equivalent(studies: int, tolerance: Tolerance) -> None:
-    """Where noise permits, identical configurations are shown to be so in most studies."""
+    """Most studies of identical quiet arms end equivalent."""
     noise = Noise(ar_sd=0.02, restart_sd=0.02, burst_probability=0.0)
     aa = simulate(56, studies=1, blocks=6, ratios=(1.0,) * 4, noise=noise)
     margin = decision_margin(pooled_sigma(list(aa.between()[0])).half_width(20))
@@ -214,9 +214,9 @@ def _bootstrapped_p99_ratio(
 
 
 def test_figures_of_requests_hold_the_level(studies: int, tolerance: Tolerance) -> None:
-    """From single requests to p99 per window to the exact test: A/A keeps its level.
+    """The exact test on each window's p99 of single requests keeps the level in A/A studies.
 
-    The same simulated hosts on which pooled requests fail.
+    Pooled requests fail on the same simulated hosts.
     """
     count = 0
     for batch in range(studies // 50):

@@ -66,7 +66,7 @@ def test_a_biased_slot_makes_no_false_claims(studies: int, tolerance: Tolerance)
 
 
 def test_the_warning_keeps_its_level(studies: int, tolerance: Tolerance) -> None:
-    """Where slots do nothing, the warning is raised in at most 1 % of studies."""
+    """The warning is raised in at most 1 % of studies without a slot effect."""
     rng = seeds.rng(63)
     raised = 0
     for seed in rng.integers(2**32, size=studies).tolist():

@@ -1,4 +1,4 @@
-"""What some figures say of other configurations: near ones much, and only by what matters."""
+"""Tests of the surrogate: near configurations inform most, and only by what matters."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_a_host_that_cannot_decide_is_refused() -> None:
 
 
 def test_judge_puts_it_together() -> None:
-    """From differences to the verdict: intervals of 95 % and 90 %, margin and plan kept."""
+    """A verdict has its 95 % and 90 % intervals, its margin and the planned effect."""
     d = np.log([0.88, 0.90, 0.86, 0.91, 0.89, 0.87, 0.92, 0.885])
     result = judge(d, margin=0.03, minimum_detectable_effect=0.07)
     assert result.kind is BETTER

@@ -148,7 +148,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_a_write_that_was_cut_short_is_rolled_back_elsewhere(folder: Path) -> None:
-    """What a killed process left half written stays as it is until somebody writes."""
+    """Reading leaves a killed process's partial write as it is; opening the store rolls it back."""
     path, journal = folder / "record.db", folder / "record.db-journal"
     whole = read(folder)
     subprocess.run([sys.executable, "-c", _KILLED, str(path)], check=False)

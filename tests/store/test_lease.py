@@ -36,7 +36,7 @@ def test_a_lease_that_is_never_renewed_runs_out() -> None:
 
 
 def test_a_renewal_begins_the_time_anew() -> None:
-    """Whatever the holder's clock says: only that something changed counts."""
+    """Any change of the lease renews it, since the holder's clock is not compared."""
     clock = Clock()
     watch = LeaseWatch(clock)
     for state in range(10):

@@ -95,7 +95,7 @@ def together(storage: Storage, hosts: dict[str, Rig]) -> list[BaseException]:
 
 
 def is_sound(record: Record) -> None:
-    """What must hold however a study of several hosts went."""
+    """Assert the invariants of every study of several hosts."""
     digests = Counter(trial.digest for trial in record.trials)
     assert max(digests.values()) == 1
     seen = Counter((b.number, w.window_id) for b in record.blocks for w in b.windows)
@@ -226,7 +226,7 @@ def test_of_two_blocks_with_one_trial_the_first_stands(storage: Storage) -> None
 
 
 def test_a_configuration_proposed_twice_is_one_trial(storage: Storage) -> None:
-    """Its number follows from the configuration, so nobody has to ask."""
+    """Two workers' proposals of one configuration are one trial, and one worker opens its block."""
     one, other, _ = pair(storage)
     trial = open_trial(one)
     assert open_trial(other) == trial
@@ -289,7 +289,7 @@ def test_a_second_worker_for_a_host_shuts_the_first_one_out(storage: Storage) ->
 def test_what_a_block_that_was_not_valid_began_is_left_to_its_worker_for_a_while(
     storage: Storage,
 ) -> None:
-    """It repeats the block at once; if it does not, whoever has room measures it."""
+    """An invalid block's trials stay its worker's for a while; then any worker may take them."""
     one, other, clock = pair(storage)
     trial = open_trial(one)
     number = one.open_block("search", 0, 7, instances(trial))
@@ -304,7 +304,7 @@ def test_what_a_block_that_was_not_valid_began_is_left_to_its_worker_for_a_while
 
 
 def test_what_an_abandoned_block_began_is_free_at_once(storage: Storage) -> None:
-    """Its worker is gone."""
+    """Trials of an abandoned block are free as soon as it is reaped."""
     one, other, clock = pair(storage)
     trial = open_trial(one)
     one.open_block("search", 0, 7, instances(trial))
@@ -452,7 +452,7 @@ def test_a_database_that_crashes_under_running_workers_loses_nothing() -> None:
                 wrong.append(error)
 
         def troubles() -> tuple[int, ...]:
-            """How often each worker has met no answer."""
+            """Return how often each worker reported that the storage does not answer."""
             return tuple(sum("does not answer" in text for text in said[host]) for host in hosts)
 
         threads = [threading.Thread(target=worker, args=(host,), daemon=True) for host in hosts]

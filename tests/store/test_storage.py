@@ -22,7 +22,7 @@ from tuner.testing.lab import SimulatedHost
 
 
 def test_a_restarted_database_is_waited_for_and_said() -> None:
-    """What is written while it is away arrives once, when it is back."""
+    """A write waits for a restarted database and arrives; both states are reported."""
     said: list[str] = []
     with database() as server:
 
@@ -87,7 +87,7 @@ def test_sqlite_is_refused_for_several_hosts_with_the_way_out(url: str | None) -
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_proxy_ends_when_it_is_asked_to(url: str, number: signal.Signals) -> None:
-    """That is not a failure to whoever supervises it, and nothing that could be gone on with."""
+    """A signal ends the proxy with exit code 0."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"

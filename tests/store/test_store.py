@@ -186,7 +186,7 @@ class TestStore:
     def test_windows_come_back_in_the_order_of_time(
         self, store: Store, reopen: Callable[[], Store]
     ) -> None:
-        """Whatever order the storage keeps its attributes in."""
+        """Windows are ordered by their start, in any order of the storage's attributes."""
         number = store.open_block("search", 0, 7, planned("baseline", "c1"))
         for round_ in (0, 1, 2):
             for label in ("c1", "baseline") if round_ % 2 else ("baseline", "c1"):
@@ -340,7 +340,7 @@ class TestStore:
     def test_a_block_that_was_cut_short_keeps_its_windows(
         self, store: Store, reopen: Callable[[], Store], clock: Clock
     ) -> None:
-        """It failed, it ended with its last window, and the message counts them."""
+        """An interrupted block has failed, ends with its last window and keeps all of them."""
         number = store.open_block("search", 0, 7, planned("baseline"))
         measured = replace(window("baseline", 0, 100), started_unix_s=1_010.0)
         store.add_window(number, measured)
@@ -356,7 +356,7 @@ class TestStore:
     def test_a_trial_that_was_racing_goes_on_racing(
         self, store: Store, reopen: Callable[[], Store]
     ) -> None:
-        """It can be reported on and ended by the process that took it up."""
+        """A racing trial takes further losses and its end from the process that resumes it."""
         number = new_trial(store)
         again = reopen()
         again.recover()

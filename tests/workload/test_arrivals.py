@@ -34,7 +34,7 @@ def test_all_arms_of_a_round_replay_the_same_stretch() -> None:
 
 
 def test_a_short_recording_starts_over() -> None:
-    """As often as the window needs."""
+    """A short recording repeats until it fills the window."""
     recorded = Recorded("x", (0.0, 0.25, 1.0))
     instants = stretch(recorded, rate_per_s=2.0, duration_s=10.0, seed=3)
     assert len(instants) == 20

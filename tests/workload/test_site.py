@@ -17,7 +17,7 @@ KINDS = st.sampled_from(FILE_KINDS)
 
 @given(st.integers(0, 20_000), KINDS)
 def test_a_file_has_exactly_its_size(size: int, kind: str) -> None:
-    """Of every kind, even too small to be well-formed."""
+    """A file of any kind has exactly its size, even if too small to be well-formed."""
     assert len(content(SiteFile("/f", size, kind))) == size  # type: ignore[arg-type]
 
 

@@ -53,7 +53,7 @@ def test_where_no_connection_came_to_it_nothing_differs() -> None:
 
 
 def test_a_window_over_another_protocol_is_the_configurations_fault() -> None:
-    """It would be fast for a reason that nobody asked for."""
+    """A window over another protocol counts against the configuration."""
     raw = replace(raw_window(), protocol="http/1.1", agreed=AGREED)
     found = measure(raw, None, GATES, Wire("http2", Tls()))
     assert found.bad
@@ -63,7 +63,7 @@ def test_a_window_over_another_protocol_is_the_configurations_fault() -> None:
 
 
 def test_a_wire_in_words() -> None:
-    """As a reader wants it."""
+    """A wire's words name protocol, TLS, streams and requests per connection."""
     assert Wire().words == "http/1.1, cleartext"
     wire = Wire("http2", Tls(), streams=8, requests_per_connection=100)
     assert wire.words == (

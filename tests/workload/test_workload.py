@@ -26,7 +26,7 @@ def load(tmp_path: Path, text: str) -> Workload:
 
 
 def refusal(tmp_path: Path, text: str) -> str:
-    """What reading it is answered with, without the folder."""
+    """Return the message that reading raises, without the folder."""
     with pytest.raises(DefinitionError) as raised:
         load(tmp_path, text)
     return str(raised.value).replace(f"{tmp_path}/", "")
