@@ -259,7 +259,7 @@ class LongWindows:
         self._rng = np.random.default_rng(self.seed)
 
     def measure(self, row: int) -> float:
-        """Ln p99 of a row, relative to the baseline's truth; its time passes."""
+        """Return ln p99 of a row relative to the baseline's truth, and let its time pass."""
         self.now_s += DEPLOY_S + EACH_S + _WARMUP_S + self.window_s
         world = self.world
         noise = _draw(self._rng, world.minute_residuals) + self._rng.normal(0.0, world.start_sd)
@@ -267,7 +267,7 @@ class LongWindows:
 
 
 def by_optuna(sampler: Callable[[int], Any], window_s: float) -> Searcher:
-    """Return a study with one objective value per trial, as in Optuna's tutorial."""
+    """Return a searcher with one objective value per trial, as in Optuna's tutorial."""
 
     def search(world: World, seed: int) -> list[Step]:
         lab = LongWindows(world, seed, window_s)
@@ -288,7 +288,7 @@ def by_optuna(sampler: Callable[[int], Any], window_s: float) -> Searcher:
 
 
 def by_smac(window_s: float) -> Searcher:
-    """Run SMAC3's facade for hyperparameters with a noisy objective."""
+    """Return a searcher with SMAC3's facade for hyperparameters and a noisy objective."""
 
     def search(world: World, seed: int) -> list[Step]:
         import smac
@@ -463,7 +463,7 @@ def _line(name: str, found: Sequence[Reached]) -> str:
 def main(
     path: Path, repetitions: int, first_seed: int, windows_s: tuple[float, ...], *, smac: bool
 ) -> None:
-    """Replay searches on a recorded table; medians over repetitions, in simulated seconds."""
+    """Replay searches on a recorded table and print medians in simulated seconds."""
     world = _world(path)
     near = sum(world.is_near_best(row, WITHIN) for row in range(len(world.table.rows)))
     click.echo(

@@ -1,15 +1,15 @@
-"""The cost of a block in local, remote and shared studies, and the gain from a second worker.
+"""Cost of a block in local, remote and shared studies, and gain from a second worker.
 
-    python -m benchmarks.fleet                           all of them, some ten minutes
-    python -m benchmarks.fleet --time 10m remote         the share of a longer one's time
+    python -m benchmarks.fleet                           all studies, about ten minutes
+    python -m benchmarks.fleet --time 10m remote         the remote study alone, for longer
 
-The hosts are those of the fleet's tests, namespaces of this machine with an sshd each
-(``tests/fleet/bed.py``, root), the storage is a PostgreSQL of its own. The study over SSH has a
-target and a generator. The workers that are compared (``one``, ``two``) have a host each, with a
-CPU of its own that server and generator share: with a target and a generator for each worker,
-two generators would spin on one CPU, and their windows would be invalid. The tuner processes and
-the database use the same CPUs, so the default rate is low, and the measured gain from a second
-worker is rather too low than too high.
+The hosts are those of the fleet's tests: namespaces of this machine with an sshd each
+(``tests/fleet/bed.py``, root). The storage is a PostgreSQL of the benchmark's own. The study over
+SSH has a target and a generator. Each of the compared workers (``one``, ``two``) has a host with a
+CPU of its own, which server and generator share. With a target and a generator for each worker, two
+generators would spin on one CPU, and their windows would be invalid. The tuner processes and the
+database use the same CPUs, so the default rate is low, and the measured gain from a second worker
+is too low rather than too high.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _TOP = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of a phase's blocks on one host outside of their windows, in seconds per block."""
+    """Cost of a phase's blocks on one host outside their windows, in seconds per block."""
 
     phase: Phase
     blocks: int
@@ -162,7 +162,7 @@ class Fleet:
         )
 
     def _inventory(self, target: str, generator: str) -> Path:
-        """Return an inventory of these two alone."""
+        """Return an inventory with only these two."""
         told = yaml.safe_load(self.hosts.inventory.read_text(encoding="utf-8"))
         wanted = {"targets": target, "generators": generator}
         for group, host in wanted.items():
@@ -217,7 +217,7 @@ def judged(found: dict[str, Sequence[Block]]) -> list[Finding]:
 @click.option("--rate", default="2000", show_default=True, help="Offered, requests a second.")
 @click.option("--objective", default="p50", show_default=True)
 def main(studies: Sequence[str], time_: str, rate: str, objective: str) -> None:
-    """Run the studies one after another on this machine, which should do nothing else meanwhile."""
+    """Run the studies one after another on this machine, which should be otherwise idle."""
     click.echo(setting())
     options = ("--time", time_, "--rate", rate, "--objective", objective)
     found: dict[str, Sequence[Block]] = {}

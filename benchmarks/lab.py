@@ -1,9 +1,9 @@
 """The server under load, and the generators' cores, priority and CPU time.
 
-An isolated Nginx with one worker on a core of its own serves a file of 1 KB; over HTTP/3 it is a
-Caddy with one thread, since most packaged Nginx builds have none. Generators run one after another
-on another core. Server and generators, tuner's and the others' alike, are preferred
-to whatever else the machine does (docs/instrument.md, "Other processes"), where that is allowed.
+An isolated Nginx with one worker on a core of its own serves a file of 1 KB. Over HTTP/3 a Caddy
+with one thread serves it, since most packaged Nginx builds lack HTTP/3. Generators run one after
+another on another core. The server and all generators have priority over the machine's other
+processes (docs/instrument.md, "Other processes"), where that is allowed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CONNECTIONS = 32
 BODY_BYTES = 1024
 WARMUP_S = 0.5
 PRIORITY = -20
-"""As the instances and the generator have it in a study."""
+"""Niceness of the instances and the generator in a study."""
 RULE = StallRule()
 GATES = Gates(samples_needed=368)
 """No two-sided 95 % interval of a p99 exists below 368 samples (order statistics)."""
@@ -96,7 +96,7 @@ class Lab:
     cores: CoreSplit
     folder: Path
     spare_cpu: int
-    """Where a capture may run: a third core, or else the server's, which is not always busy."""
+    """Core for a capture: a third one, or else the server's, which is not always busy."""
     wire: Wire
 
     @property
@@ -160,14 +160,14 @@ class Lab:
 
 @contextmanager
 def open_lab(wire: Wire = CLEARTEXT, *, path: str | None = None) -> Iterator[Lab]:
-    """Start the server on a core of its own; stop it in the end.
+    """Yield a server started on a core of its own, and stop it afterwards.
 
     Args:
-        wire: what it speaks; the certificate is made for the occasion.
-        path: where its program is looked for, before the PATH.
+        wire: its protocol; the certificate is made for this server.
+        path: folders that are searched for its program before the PATH.
 
     Raises:
-        click.ClickException: there is but one core, or the server is missing or does not start.
+        click.ClickException: there is only one core, or the server is missing or does not start.
     """
     cpus = sorted(os.sched_getaffinity(0))
     split = split_cores(cpus, backend=False)
@@ -223,11 +223,11 @@ def _server(wire: Wire, folder: Path, port: int, path: str | None) -> list[str]:
 
 @contextmanager
 def preferred(command: Sequence[str], cpu: int) -> Iterator[subprocess.Popen[str]]:
-    """Start a program on one CPU, before all others where that is allowed; end it if need be.
+    """Yield a program on one CPU, with priority where that is allowed; kill it on an error.
 
-    ``nice`` and ``taskset`` become the program, so its threads inherit both from the first on;
-    without the privilege ``nice`` says so and goes on. Autogroups count niceness within one
-    session only (sched(7)), so the program gets one of its own.
+    ``nice`` and ``taskset`` execute the program, so all its threads inherit both. Without the
+    privilege ``nice`` prints a warning and continues. Autogroups compare niceness only within a
+    session (sched(7)), so the program has its own session.
     """
     process = subprocess.Popen(
         ["nice", "-n", str(PRIORITY), "taskset", "-c", str(cpu), *command],
@@ -279,7 +279,7 @@ def _await(lab: Lab, server: subprocess.Popen[str]) -> None:
 
 
 def setting() -> str:
-    """Return a line with the time and host of the figures, which are only valid there."""
+    """Return a line with the time and host of the figures, which are valid only there."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     nginx = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=True).stderr

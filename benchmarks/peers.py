@@ -21,7 +21,7 @@ from benchmarks.lab import CONNECTIONS, Lab
 from tuner.workload.wire import Wire
 
 _WRK2_CALIBRATION_S = 10
-"""wrk2 throws its first 10 s away (wrk.c, CALIBRATE_DELAY_MS), so it runs so much longer."""
+"""Extra run time: wrk2 discards its first 10 s (wrk.c, CALIBRATE_DELAY_MS)."""
 _UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 
 

@@ -1,13 +1,13 @@
-"""A recorded table as a world to search in, with a figure for any configuration at any time.
+"""A recorded table as a world for searches: a figure for any configuration at any time.
 
-A configuration that is not in the table is taken for the nearest one that is, the same for every
-searcher. A measured value is the configuration's true one (below) plus three kinds of noise, drawn
-from the residuals of the table itself: of the minute (shared by all that is measured side by
-side), of the fresh start, and of the window.
+A configuration outside the table has the figures of the nearest row, for every searcher. A measured
+value is the configuration's true one (below) plus three kinds of noise, drawn from the residuals of
+the table: of the minute (shared by all instances of a deployment), of the fresh start, and of the
+window.
 
-The truth of a row is its mean shrunk towards that of its neighbours, by as much as the noise of a
-mean deserves (empirical Bayes; Efron and Morris 1975): the best of 400 noisy means would otherwise
-be the luckiest row, which no search can know.
+The truth of a row is its mean, shrunk towards the mean of its neighbours by the share of noise in
+it (empirical Bayes; Efron and Morris 1975). Otherwise the best of 400 noisy means would be the
+luckiest row, which no search can know.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ DEPLOY_S = 1.5
 EACH_S = 0.05
 """Every further instance of it."""
 _NUMBER = "a number"
-"""What a number within its range is called, where names are compared: no choice has a space."""
+"""Name of a number within its range, where names are compared; no choice has a space in it."""
 _NEIGHBOURS = 8
 _BAND = 40
-"""Rows whose residuals make the noise of one row."""
+"""Number of rows whose residuals form the noise of one row."""
 _BURST = 0.3
-"""Residuals beyond it, ln units, are disturbances of the host and say nothing of a start."""
+"""Residual, ln units, above which a disturbance of the host and not a start is the cause."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +73,16 @@ class World:
         return int(np.argmin(self._distances(configuration.values)))
 
     def is_near_best(self, row: int, within: float = 0.05) -> bool:
-        """Return whether a row's true p99 is at most so much above the best one's."""
+        """Return whether a row's true p99 exceeds the best one's by at most this share."""
         return bool(self.truth[row] <= self.best + math.log1p(within))
 
     # --- noise ------------------------------------------------------------------------------------
 
     def window_noise(self, rng: np.random.Generator, row: int, window_s: float) -> float:
-        """Noise of one window of any length, ln units, as windows of rows like this one had it.
+        """Return noise of one window of any length, ln units, drawn from rows like this one.
 
-        A longer window is the mean of as many recorded ones; a shorter one is noisier by the
-        square root. (A burst spoils the p99 of a long window more than that.)
+        A longer window is the mean of several recorded ones; a shorter one is noisier by the
+        square root of the ratio. (A burst affects the p99 of a long window more than that.)
         """
         count = max(1, round(window_s / WINDOW.window_s))
         shorter = max(1.0, WINDOW.window_s / window_s)
@@ -96,9 +96,9 @@ class World:
 
     @cached_property
     def start_sd(self) -> float:
-        """Noise of a fresh start: what the windows of one deployment have in common.
+        """Standard deviation of a fresh start, which the windows of one deployment share.
 
-        From the covariance of pairs, each clipped where bursts begin; 0 if there is none.
+        Estimated from the covariance of pairs, clipped where bursts begin; 0 if it is negative.
         """
         products = []
         for place, row in enumerate(self.table.rows):
@@ -111,21 +111,21 @@ class World:
 
     @cached_property
     def window_sd(self) -> float:
-        """Noise of the baseline's windows, bursts apart."""
+        """Standard deviation of the baseline's windows, without bursts."""
         return math.sqrt(_variance(self._like[0]))
 
     @cached_property
     def _levels(self) -> FloatArray:
-        """Median over a row's windows of ln p99, the deployments' own effects taken out."""
+        """Median ln p99 of each row's windows, less the effects of their deployments."""
         return np.array([np.median(self._adjusted(row.windows)) for row in self.table.rows])
 
     def _adjusted(self, windows: Sequence[Window]) -> FloatArray:
-        """Return values of windows (ln p99), the effects of their deployments taken out."""
+        """Return ln p99 of windows, less the effects of their deployments."""
         return np.array([w.ln_p99_us - self._minutes[w.deployment] for w in windows])
 
     @cached_property
     def _minutes(self) -> dict[int, float]:
-        """Effect of each deployment, from the rows that it holds, by their own medians."""
+        """Effect of each deployment, from its rows and their medians."""
         found: dict[int, list[float]] = {}
         for row in self.table.rows:
             level = float(np.median([w.ln_p99_us for w in row.windows]))
@@ -147,7 +147,7 @@ class World:
     def _like(self) -> list[FloatArray]:
         """Residuals of the rows whose level is nearest to each row's own.
 
-        A server at its limit is noisier than one that is not, so noise goes with the level.
+        A server at its limit is noisier than others, so the noise depends on the level.
         """
         order = np.argsort(self._levels)
         found: list[FloatArray] = [np.empty(0)] * len(order)
@@ -161,12 +161,12 @@ class World:
 
     @cached_property
     def _points(self) -> tuple[FloatArray, NDArray[np.object_]]:
-        """See ``_point``, of every row: shapes (rows, parameters)."""
+        """Places and names from ``_point`` for every row; shapes (rows, parameters)."""
         shares, names = zip(*(self._point(row.values) for row in self.table.rows), strict=True)
         return np.array(shares), np.array(names, dtype=object)
 
     def _point(self, values: Mapping[str, Value]) -> tuple[list[float], list[str | None]]:
-        """By parameter, where its value stands in its range, and what it is called if nowhere."""
+        """Return by parameter the place of its value in its range, and its name if it has none."""
         found = [_coordinate(p, values.get(p.name)) for p in self.space.searched()]
         shares = [share if isinstance(share, float) else 0.0 for share in found]
         names = [_NUMBER if isinstance(name, float) else name for name in found]
@@ -200,5 +200,5 @@ def _coordinate(parameter: Parameter, value: Value | None) -> float | str | None
 
 
 def _variance(values: FloatArray) -> float:
-    """Return a variance that bursts do not decide: from the median absolute deviation."""
+    """Return a variance that is robust to bursts, from the median absolute deviation."""
     return (1.4826 * float(np.median(np.abs(values - np.median(values))))) ** 2

@@ -4,18 +4,18 @@
     python -m benchmarks.scale --storage postgresql+psycopg://USER@HOST/DATABASE --workers 200
     python -m benchmarks.scale --storage grpc://HOST:13000 --workers 200
 
-Without a storage it is a PostgreSQL of its own, asked directly and then by way of ``tuner proxy``.
+Without --storage it starts a PostgreSQL and measures it directly, then through ``tuner proxy``.
 
-Simulated workers do what real ones ask of a storage and nothing else: each reads the blocks, looks
-at the leases of the others, begins a block of eight new trials, waits as long as a window takes
-before it writes one, ends the block. They fit no model and propose at random. Windows,
-configurations and their texts are as large as real ones. They run as threads of a few processes;
-the storage is the real one. Prints one JSON line for each storage.
+Simulated workers send the requests of real ones to the storage. Each reads the blocks and the
+leases of the others, begins a block of eight new trials, waits for the length of a window before it
+writes one, and ends the block. They fit no model and propose at random. Windows, configurations and
+their texts are as large as real ones. The workers are threads of a few processes; the storage is a
+real one. The program prints one JSON line for each storage.
 
-Threads of one process take turns in Python, which workers of a process each would not, so the time
-of an answer is told in three parts: the thread's own CPU time, the wait for SQL statements, and all
-other waiting: for a turn, for commits, for the proxy. A thread whose statement is answered still
-waits for its turn, so the second is what the database takes at most.
+Threads of one process take turns in Python; real workers have a process each. So the time of an
+answer has three parts: the thread's own CPU time, the wait for SQL statements, and all other waits
+(for a turn, for commits, for the proxy). A thread whose statement is answered still waits for its
+turn, so the second part is an upper bound of the database's time.
 """
 
 from __future__ import annotations
@@ -68,17 +68,17 @@ class Load:
     window_s: float
     seconds: float
     spread_s: float
-    """Workers begin within so long: real ones have calibrated before, each at its own pace."""
+    """Time within which workers begin: real ones calibrate first, each at its own pace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """One answer: how long it took, ms, and how much of that was what."""
+    """Response time of one answer and its parts, ms."""
 
     wall_ms: float
     cpu_ms: float
     sql_ms: float
-    """Waiting for the answers to SQL statements."""
+    """Wait for the answers to SQL statements."""
 
 
 class _Sql(threading.local):
@@ -100,7 +100,7 @@ class Times:
     statements: int = 0
     """SQL statements of a worker's process; none where it asks a proxy."""
     cpu_s: float = 0.0
-    """Of the workers' own processes."""
+    """CPU time of the workers' own processes."""
 
     def of(self, name: str, ask: Callable[[], Any]) -> Any:
         """Return the result of ``ask``, and record its response time."""
@@ -148,12 +148,12 @@ def _proxy(storage: str) -> Iterator[str]:
 
 
 def _show(storage: str, behind: str, options: argparse.Namespace) -> None:
-    """Run the workers on a storage and print what they saw.
+    """Run the workers on a storage and print their figures.
 
     Args:
-        storage: where they meet.
-        behind: the database, whose counters are read.
-        options: of the command line.
+        storage: URL that the workers share.
+        behind: URL of the database, whose counters are read.
+        options: options of the command line.
     """
     study = f"scale-{uuid.uuid4().hex[:8]}"
     load = Load(storage, study, options.window, options.seconds, options.spread)
@@ -255,7 +255,7 @@ def _process(load: Load, place: int, workers: int, answers: Queue[Times]) -> Non
 
 
 def _opener(url: str, workers: int) -> Callable[[], Storage]:
-    """A storage for each worker: with a connection and a cache of its own, as in a process."""
+    """Return a function that opens a worker's storage, with a connection and cache of its own."""
     if url.startswith("grpc"):
         return lambda: url
     import optuna
@@ -315,7 +315,7 @@ def _block(load: Load, store: Store, name: str, *, window: Any, times: Times, en
 
 
 def _window(host: SimulatedHost) -> Any:
-    """Return one real window's figures, as large as they are in a record."""
+    """Return a window's figures as large as a real one's."""
     from tuner.load.generator import Endpoint, WindowSpec
 
     raw = host.measure(
@@ -327,7 +327,7 @@ def _window(host: SimulatedHost) -> Any:
 
 
 class _Database:
-    """Counters of a PostgreSQL, where it is one and can be asked."""
+    """Counters of a PostgreSQL; empty for other storages."""
 
     def __init__(self, url: str) -> None:
         self._url = url

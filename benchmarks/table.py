@@ -1,9 +1,9 @@
 """A table of real measurements, for replaying searches: many configurations of one space.
 
 Every configuration is measured in three deployments, at different times and among different
-neighbours, with two windows in each, so that what belongs to the configuration, to a fresh start,
-to the minute, and to the window can be told apart. The table is a small file; searches are compared
-on it (benchmarks/efficiency.py) as often as wanted, without a server.
+neighbours, with two windows in each. So the effects of the configuration, the fresh start, the
+minute and the window can be separated. The table is a small file on which searches can be compared
+at any time without a server (benchmarks/efficiency.py).
 
     python -m benchmarks.table --configurations 400 --output benchmarks/data/proxy.json
 """
@@ -43,7 +43,7 @@ from tuner.space.space import Space
 DEPLOYMENTS = 3
 ROUNDS = 2
 AT_ONCE = 20
-"""Configurations beside the baseline in a deployment."""
+"""Configurations per deployment, without the baseline."""
 WINDOW = BlockPlan(rounds=ROUNDS, window_s=0.5, first_warmup_s=0.25, warmup_s=0.03)
 
 

@@ -145,7 +145,7 @@ def test_one_stream_of_header_and_file_waits_for_nobody(tmp_path: Path) -> None:
 
 
 def test_what_is_not_said_is_named_by_its_directive(tmp_path: Path) -> None:
-    """And not by whatever stands first in the file."""
+    """A finding about a missing directive names that directive, not the first line of the file."""
     found, *_ = findings(tmp_path, GOOD.replace("worker_processes auto;", "pid /run/n.pid;"))
     assert (found.rule, found.place, found.line) == ("one-worker", "worker_processes", 1)
 

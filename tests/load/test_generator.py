@@ -180,7 +180,7 @@ def go(_: RawWindow) -> Next:
 def run(
     case: Case, *windows: WindowSpec, after: Callable[[RawWindow], Next] = go
 ) -> list[RawWindow]:
-    """Return the windows in the order in which they were told."""
+    """Return the windows in the order in which the generator reported them."""
     told: list[RawWindow] = []
 
     def keep(raw: RawWindow) -> Next:
@@ -196,7 +196,7 @@ class TestLoadGenerator:
     """The contract of ``tuner.load.generator.LoadGenerator``."""
 
     def test_windows_are_measured_in_the_order_of_the_plan(self, case: Case) -> None:
-        """Each is told as it ends, with its identity, one after another."""
+        """Each window is reported as it ends, with its id and instance, one after another."""
         wanted = [
             case.spec(0, case.one),
             case.spec(0, case.other),
@@ -227,7 +227,7 @@ class TestLoadGenerator:
         assert (told.completed_ns > told.written_ns)[answered].all()
 
     def test_a_window_is_valid_and_has_its_latencies(self, case: Case) -> None:
-        """However they are told; where stalls are not, all of them are raw."""
+        """A window is valid; without a stall rule its stall-free latencies are the raw ones."""
         (raw,) = run(case, case.spec(0, case.one))
         rate_per_s = RATE_PER_S if case.mode == "open" else 0.0
         assert (raw.mode, raw.rate_per_s, raw.connections) == (case.mode, rate_per_s, 4)
@@ -245,7 +245,7 @@ class TestLoadGenerator:
         assert decode(found.raw.hdr)[1].sum() == found.raw.count
 
     def test_what_it_cannot_offer_it_refuses_with_the_reason(self, case: Case) -> None:
-        """Before anything is started, and again if it is told to go on all the same."""
+        """A mode that the generator cannot offer is refused beforehand and again at the run."""
         for mode in ("open", "closed"):
             refusal = case.generator.refuses(case.workload, mode)
             assert bool(refusal) == (mode not in case.generator.instrument.modes)
@@ -272,7 +272,7 @@ class TestLoadGenerator:
         assert told == ["00-one", "00-other", "01-one", "02-one"]
 
     def test_an_instance_that_is_not_there_cannot_be_dropped(self, case: Case) -> None:
-        """Whoever asks for it counts on something that will not happen."""
+        """Dropping an unknown instance raises an error that names it."""
         windows = [case.spec(n, case.one) for n in range(2)]
         with pytest.raises(InstrumentError, match='drop: "nobody" is not the id of an instance'):
             run(case, *windows, after=lambda _: Next(drop=("nobody",)))
@@ -342,7 +342,7 @@ class TestLoadGenerator:
 
 @pytest.mark.integration
 def test_the_native_generator_watches_its_cores(tmp_path: Path) -> None:
-    """Stalls without load: what preflight tells of the host's noise."""
+    """The native generator measures its cores' stalls without load, for preflight."""
     generator = real("native", tmp_path)
     assert isinstance(generator, WatchesStalls)
     seen = generator.stalls(0.2)

@@ -39,7 +39,7 @@ def test_server_and_generator_never_share_a_core_when_there_are_two(
     ],
 )
 def test_who_gets_which_core(cpus: tuple[int, ...], backend: bool, expected: CoreSplit) -> None:
-    """One core is shared by all; with few, the backend lives beside the server."""
+    """All share a single core; with few cores, the backend shares the server's."""
     assert split_cores(cpus, backend=backend) == expected
 
 

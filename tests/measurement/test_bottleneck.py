@@ -22,7 +22,7 @@ from tuner.measurement.bottleneck import generator_is_limit
 def test_the_generator_is_the_limit(
     busy: float, used_s: float | None, cores: int, limit: bool
 ) -> None:
-    """A busy generator before a server with idle CPUs, whatever their number."""
+    """A busy generator is the limit if the server has idle CPUs, on any number of cores."""
     windows = [
         window("baseline", n, 100.0, generator_busy_share=busy, server_cpu_s=used_s, duration_s=1.0)
         for n in range(3)

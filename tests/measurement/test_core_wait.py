@@ -1,4 +1,4 @@
-"""The server's wait for its core: whose doing it was, and where that is told."""
+"""Tests of the server's wait for its core: its cause, and where it is reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOST = HostCounters(0, 0, 0, 0, 0.0)
 
 
 def used(*processes: tuple[float, float | None], threads: int = 1) -> ProcessUsage:
-    """Return a server whose processes ran and waited for so many seconds."""
+    """Return the usage of a server whose processes ran and waited for these seconds."""
     first = {pid: replace(START, threads=threads) for pid in range(len(processes))}
     last = {
         pid: replace(
@@ -45,14 +45,14 @@ def used(*processes: tuple[float, float | None], threads: int = 1) -> ProcessUsa
 @pytest.mark.parametrize(
     ("processes", "threads", "foreign_s"),
     [
-        # One worker: whatever it waited for was somebody else.
+        # One worker: it waited for other programs only.
         ([(0.5, 0.3)], 1, 0.3),
         # Two workers on one core wait for each other.
         ([(0.5, 0.45), (0.45, 0.5)], 1, 0.0),
         # A process of several threads may have waited for itself.
         ([(0.5, 0.4)], 4, 0.0),
         ([(0.1, 0.4)], 4, 0.3),
-        # A kernel that tells nothing.
+        # A kernel without these counters.
         ([(0.5, None)], 1, None),
     ],
 )
@@ -65,14 +65,14 @@ def test_a_wait_that_the_server_itself_explains_is_not_foreign(
 
 
 def measured(foreign_s: float | None, **changes: Any) -> Measurement:
-    """Return a window of one second in which something else ran for so long."""
+    """Return a window of one second in which another program ran for this time."""
     server = replace(used((0.5, 0.0)), foreign_s=foreign_s)
     resources = Resources(1.2, 1.0, server, None, None, 0, 0, 0, 0, 0.0)
     return replace(window("baseline", 0, 100.0), resources=resources, **changes)
 
 
 def test_a_long_wait_is_told_and_a_short_one_is_not() -> None:
-    """In milliseconds, with what it means."""
+    """A long wait is reported in milliseconds with its meaning; a short one is not."""
     assert core_wait.reason(measured(0.3)) == (
         "the server waited 300 ms for its core: something else ran there"
     )

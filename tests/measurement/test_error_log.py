@@ -49,7 +49,7 @@ def test_a_complaint_is_the_servers_own_sentence(line: str, shown: str) -> None:
     ],
 )
 def test_what_is_no_complaint_is_left_out(line: str) -> None:
-    """A server also tells of its start."""
+    """Messages about a server's start are no complaints."""
     assert complaints(f"{line}\n".encode()) == ()
 
 

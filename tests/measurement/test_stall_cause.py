@@ -14,7 +14,7 @@ US = 1_000
 
 
 def gaps(count: int, length_us: int) -> tuple[Span, ...]:
-    """So many gaps of a second, evenly spread."""
+    """Return this number of gaps, evenly spread over a second."""
     every = 1_000_000_000 // count
     return tuple((i * every, i * every + length_us * US) for i in range(count))
 

@@ -175,7 +175,7 @@ def test_samples_are_counted_without_the_stalled_ones() -> None:
 
 
 def test_a_host_that_stalls_most_of_the_time_is_too_disturbed() -> None:
-    """Above the declared share there is no telling what is left."""
+    """A share of excluded time above the declared one makes the window invalid."""
     raw = raw_window(generator_spans=((0, 850 * MS),))
     found = judged(raw, StallRule())
     assert not found.bad
@@ -192,7 +192,7 @@ def test_work_that_looks_like_stalls_does_not_accuse_the_host() -> None:
 
 
 def test_blame_needs_a_sound_instrument() -> None:
-    """Errors beside a disturbed host are not held against the configuration."""
+    """Errors in a window that is also too short of samples are not the configuration's."""
     found = judged(raw_window([100.0] * 5, errors={"reset": 1}))
     assert len(found.invalid) == 2
     assert not found.bad

@@ -2,7 +2,7 @@
 
 The settings are those of Caddy's own packages and site, and of the deployment files of Mathesar,
 Plane, Nextcloud AIO, Stoat, Hoppscotch, dockprom, Authelia's guides, n8n, and of applications with
-a page beside their API. The texts are ours.
+a page next to their API. The texts are ours.
 
 ``@DIR@`` is the configuration's folder, ``@PORT@`` where it listens, ``@PLAIN@`` another port,
 ``@BACK@`` the port behind it.
@@ -36,13 +36,13 @@ class Case:
     proxied: bool = False
     tls: bool = False
     host: str = ""
-    """Asked for; empty: the address."""
+    """Host that requests name; empty: the address."""
     files: Mapping[str, str] = field(default_factory=dict)
     left_out: frozenset[str] = frozenset()
     """Parameters that stay as the user has them."""
     name: str = "Caddyfile"
     extra: tuple[str, ...] = ()
-    """Paths besides the usual ones."""
+    """Further paths."""
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ def test_the_baseline_is_the_hosts_files_and_nothing_more(tmp_path: Path) -> Non
 
 
 def test_a_service_that_hands_on_is_tuned_by_its_proxy(tmp_path: Path) -> None:
-    """A workload of its own content has no backend, whoever answers behind."""
+    """A service in place is tuned with the proxy's space, without a backend of the lab."""
     made = in_place(PROXY, tmp_path, "caddy/proxy")
     tuned = made.bound.space.complete({"upstream_read_buffer": 65536}, made.bound.baseline)
     (text,) = made.files(tuned).values()

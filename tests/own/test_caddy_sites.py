@@ -194,7 +194,7 @@ def test_what_only_json_can_say_is_exported_as_json(tmp_path: Path) -> None:
 def test_secrets_of_the_environment_are_kept_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever names a variable in a Caddyfile does not want its value in a record."""
+    """The value of an environment variable in a Caddyfile reaches no exported text."""
     monkeypatch.setenv("TOKEN", 'se"cret-9')
     (tmp_path / "app.caddy").write_text(
         "reverse_proxy 127.0.0.1:3000 {\n\theader_up X-Token `{$TOKEN}`\n}\n"

@@ -87,7 +87,7 @@ def ground() -> TargetGround:
 
 
 def test_an_instance_is_the_hosts_files_and_one_location_more(workload: Workload) -> None:
-    """The baseline has that location alone; every byte beside it is the user's."""
+    """The baseline adds only that location; every other byte is the user's."""
     made = in_place(workload, TEXTS, "shop.example")
     baseline = made.bound.baseline
     spec = made.instance("baseline", baseline, made.bound.space, ground(), 8080)

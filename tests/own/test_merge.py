@@ -46,7 +46,7 @@ def test_lines_that_both_sides_changed_are_a_conflict() -> None:
 
 @given(base=TEXTS, other=TEXTS)
 def test_one_side_alone_is_taken_whole(base: str, other: str) -> None:
-    """Whoever did not change anything gets what the other side has."""
+    """A side without changes gets the other side's text."""
     for ours, theirs in ((base, other), (other, base), (other, other)):
         found = merge(base, ours, theirs)
         assert (found.text, found.conflicts) == (other, ())

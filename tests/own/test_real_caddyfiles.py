@@ -64,7 +64,7 @@ def test_the_lab_answers_as_the_user_does(taken: Taken) -> None:
 
 
 def test_what_can_be_tuned_is_known_and_the_rest_has_a_reason(taken: Taken) -> None:
-    """Nothing else is left out, and whatever the lab does otherwise is said."""
+    """Only the expected parameters are left out, and notes name the lab's differences."""
     assert taken.left_out == taken.case.left_out
     assert taken.notes[0].startswith("own configuration:")
     assert taken.case.tls == any("the lab's own certificate" in note for note in taken.notes)
@@ -74,7 +74,7 @@ def test_the_patch_makes_the_tuned_configuration_of_the_users_files(taken: Taken
     """``patch -p0``, then ``caddy adapt``, then the tuned JSON; the user's own files stay."""
     origin, bound = taken.own.own.origin, taken.own.bound
     before = {file: Path(file).read_bytes() for file in origin.texts}
-    # Whatever there is of it: the static space has one parameter in the file.
+    # The parameters that it has: the static space has one in the file.
     values = {"idle_timeout": 75} | (
         {
             "upstream_keepalive_connections": 200,

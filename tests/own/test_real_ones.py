@@ -56,7 +56,7 @@ def test_the_lab_answers_as_the_user_does(taken: Taken) -> None:
 
 
 def test_what_can_be_tuned_is_known_and_the_rest_has_a_reason(taken: Taken) -> None:
-    """Nothing else is left out, and whatever the lab does otherwise is said."""
+    """Only the expected parameters are left out, and notes name the lab's differences."""
     assert taken.left_out == taken.case.left_out
     assert taken.notes[0].startswith("own configuration:")
     assert taken.case.tls == any("the lab's own certificate" in note for note in taken.notes)

@@ -51,7 +51,7 @@ def test_includes_stand_as_what_they_include_with_their_own_file_and_line(folder
 
 
 def test_what_is_written_means_what_was_read(folder: Path) -> None:
-    """Quotes, escapes, variables, regular expressions and maps, whatever holds them."""
+    """Quotes, escapes, variables, regular expressions and maps survive writing and reading."""
     tree = parse(folder / "nginx.conf")
     text = write(tree.directives)
     (folder / "again.conf").write_text(text)
@@ -104,7 +104,7 @@ def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_a_copy_of_a_packaged_folder_is_read_where_it_lies(tmp_path: Path) -> None:
-    """An absolute include below /etc/nginx that is not there is looked for beside the copy."""
+    """A missing absolute include below /etc/nginx is looked for in the copy's folder."""
     (tmp_path / "sites-copied").mkdir()
     (tmp_path / "sites-copied" / "a").write_text("server { listen 80; }")
     (tmp_path / "nginx.conf").write_text("http { include /etc/nginx/sites-copied/*; }")

@@ -109,7 +109,7 @@ def test_every_dependency_is_satisfied_by_the_lock(installation: Installation) -
 
 
 def test_the_generator_runs_from_the_environment(installation: Installation) -> None:
-    """`tuner-loadgen` is installed beside `tuner`, with its permission to run."""
+    """`tuner-loadgen` is installed next to `tuner` and is executable."""
     assert re.match(r"tuner-loadgen \d+\.\d+\.\d+", installation.run("tuner-loadgen", "--version"))
 
 

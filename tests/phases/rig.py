@@ -36,7 +36,7 @@ NAME = "simulated"
 WORKLOAD = Workload("simulated", "", Wire(), (), 32, "poisson", 2.0, (), None)
 
 QUIET = Noise(ar_sd=0.01, restart_sd=0.005, burst_probability=0.0)
-"""A host so quiet that a look tells the truth within a few per cent."""
+"""A host so quiet that one look is within a few per cent of the truth."""
 
 
 def fast_is_better(values: Mapping[str, Value]) -> Effect:
@@ -53,7 +53,7 @@ def all_the_same(_: Mapping[str, Value]) -> Effect:
 
 @dataclass
 class Notes(Silence):
-    """Progress that keeps what it is told."""
+    """Progress that keeps its messages."""
 
     notes: list[str] = field(default_factory=list)
     phases: list[str] = field(default_factory=list)

@@ -35,7 +35,7 @@ TUNED = SPACE.complete({"fast": True, "mode": "b", "size": 1000}, STOCK)
 
 
 def effect(gain: float) -> Effect:
-    """So much less in the logarithm of every latency."""
+    """Return an effect that lowers the logarithm of every latency by this much."""
     return Effect(ln_latency=-gain, capacity_per_s=4_000.0)
 
 
@@ -271,7 +271,7 @@ def test_every_check_is_about_more_than_the_one_before() -> None:
     """A setting is worth nothing without the one it needs, which is therefore added first."""
 
     def truth(values: Mapping[str, Value]) -> Effect:
-        # With its noise this host can tell neither from nothing, nor do without both.
+        # In this host's noise neither differs from zero alone, but both together do.
         small = 0.025 * (values.get("boost") == 100) - 0.01 * bool(values["fast"])
         return effect(0.5 * (values["mode"] == "b") + small)
 

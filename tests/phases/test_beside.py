@@ -1,4 +1,4 @@
-"""Further baselines in the confirmation: in the same blocks, claimed beside the verdict."""
+"""Tests of further baselines: measured in the confirmation's blocks, with their own claims."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SMALL = SPACE.complete({"size": 1024}, STOCK)
 
 
 def beside(*others: Configuration, names: tuple[str, ...] = ("hand",), **changes: Any) -> Rig:
-    """Return a rig with STOCK as baseline and these beside it."""
+    """Return a rig with STOCK as baseline and these as further ones."""
     design = Design(beside=len(others))
     return rig(beside=others, names=("stock", *names), design=design, **changes)
 
@@ -45,7 +45,7 @@ def confirmed(made: Rig, *candidates: Configuration) -> Record:
 
 @pytest.fixture(scope="module")
 def two() -> StudyResult:
-    """BEST against STOCK, with HAND and SMALL beside it."""
+    """Return the result of BEST against STOCK, with HAND and SMALL as further baselines."""
     return evaluate(confirmed(beside(HAND, SMALL, names=("hand", "small.yaml")), BEST))
 
 

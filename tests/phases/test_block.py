@@ -301,7 +301,7 @@ def test_a_block_is_repeated_when_the_host_or_the_instrument_failed(faults: Faul
 
 
 def test_a_host_that_stays_away_ends_the_study() -> None:
-    """After so many attempts its last words are the error."""
+    """A host that stays away raises its last error after the limit of attempts."""
     made = rig(faults=Faults(host_gone=range(100)))
     with pytest.raises(HostError, match="does not answer"):
         repeat_until_complete(made.bench(), spec(HAND))
@@ -449,7 +449,7 @@ class OneArmStalls(SimulatedHost):
 
 
 def test_stalls_of_one_arm_make_a_claims_block_invalid() -> None:
-    """Twelve rounds tell; the reason says by how much the shares differ."""
+    """Stalls of one arm over twelve rounds invalidate the block; the reason names the arm."""
     made = rig()
     made.host = OneArmStalls(stalls=Stalls(), most_samples=2_000)
     block = run_block(made.bench(), spec(HAND, rounds=12, needs_all=True))

@@ -49,7 +49,7 @@ def test_aa_blocks_hold_the_baseline_and_its_twins() -> None:
 
 
 def test_the_noise_is_what_the_host_truly_has() -> None:
-    """Starts that settle 5 % apart give differences of 7 %: within what 6 degrees tell."""
+    """Starts that differ by 5 % give differences of 7 %, within the error of 36 degrees."""
     noise = Noise(ar_sd=0.0, restart_sd=0.05, burst_probability=0.0)
     found = [
         calibrate(made.bench(), made.spec).calibration

@@ -132,7 +132,7 @@ def test_a_search_without_a_claim_needs_two_blocks_of_noise() -> None:
 
 
 def test_enough_blocks_for_the_last_claim_of_the_family() -> None:
-    """2 / 2^n must be within the level that Holm leaves to the first of so many."""
+    """2 / 2^n is within the level that Holm leaves to the first of these claims."""
     assert least_blocks(1) == 6
     for claims in (4, 16, 36):
         blocks = least_blocks(claims)

@@ -144,7 +144,7 @@ def test_more_finalists_than_trials_are_as_many_as_there_are() -> None:
 
 
 def test_the_design_says_what_it_costs() -> None:
-    """Blocks, levels and what they are worth beside the fixed design of one finalist."""
+    """A design states its blocks, level, and worth in blocks of the fixed design."""
     assert (Design().arms, Design().level, Design().least_blocks) == (2, 0.05, 6)
     three = Design(finalists=3)
     assert (three.arms, three.level, three.least_blocks) == (4, 0.05 / 3, 7)

@@ -94,7 +94,7 @@ def test_a_start_that_fails_breaks_the_block() -> None:
 
 
 def test_one_that_leaves_in_anothers_window_is_measured_no_more() -> None:
-    """The generator knows only the instance whose window it is, and need not be told."""
+    """An instance that is dropped in another's window is measured no more."""
     other = Arm("c2", SPACE.complete({"size": 1024}, STOCK))
     made = exclusive()
 
@@ -144,7 +144,7 @@ def test_a_study_finds_the_effect_of_a_setting_of_the_kernel() -> None:
 
 
 def test_the_plan_follows_what_a_switch_costs_here() -> None:
-    """Told by the gaps of the first block; without it, the usual figure."""
+    """The cost of a switch comes from the first block's gaps; before it, a usual figure holds."""
     made = exclusive()
     bench = made.bench()
     assert overhead(bench.store.record(), exclusive=True) == USUAL

@@ -107,7 +107,7 @@ def test_the_generators_own_limit_is_named() -> None:
 
 
 def test_a_limit_that_was_never_reached_lies_beyond_the_ladder() -> None:
-    """Only a bound is told, with its side."""
+    """A limit beyond the ladder has only a bound, with its side."""
     made = rig(truth=hand_is_stronger)
     run_ladder(made.bench(), ARMS, RATES[:4], 3, PLAN)
     strong = climb_of(made.record())["strong"].holds

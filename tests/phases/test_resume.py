@@ -1,4 +1,4 @@
-"""A study that was cut short at any point goes on, and nothing that was measured is lost."""
+"""Tests of resuming: a study continues from any interruption and keeps every window."""
 
 from __future__ import annotations
 
@@ -96,13 +96,13 @@ def writes_of(made: Rig) -> list[str]:
 
 
 def point(first: int, end: int, place: int, places: int) -> int:
-    """Return one of so many points spread over [first, end), both ends among them."""
+    """Return one of `places` points spread over [first, end), both ends included."""
     return first + round(place * (end - 1 - first) / (places - 1))
 
 
 @pytest.mark.parametrize("place", range(9))
 def test_ctrl_c_in_any_phase_loses_no_window(place: int, whole: Rig) -> None:
-    """Interrupted at the beginning, in the middle or at the end of the study, and gone on."""
+    """A study interrupted in any phase keeps its windows and resumes to its end."""
     at = point(0, whole.host.windows, place, 9)
     made = small(faults=Faults(interrupted={at}))
     with pytest.raises(Interrupted):
@@ -116,7 +116,7 @@ def test_ctrl_c_in_any_phase_loses_no_window(place: int, whole: Rig) -> None:
 
 
 def killed_and_resumed(at: int, **changes: Any) -> Rig:
-    """Return a study killed just before this write, and gone on to its end."""
+    """Return a study that was killed before this write and resumed to its end."""
     made = small(storage=MortalStorage(dies_at=at), **changes)
     with pytest.raises(KilledError):
         made.run()
@@ -133,7 +133,7 @@ def killed_and_resumed(at: int, **changes: Any) -> Rig:
 def test_kill_nine_at_any_write_loses_no_window_and_leaves_no_zombie(
     place: int, whole: Rig
 ) -> None:
-    """Killed just before a write to the record, whichever it is, and gone on."""
+    """A study killed before any write to the record resumes without a loss."""
     unbegun = small(storage=MortalStorage())
     unbegun.store()
     killed_and_resumed(point(len(writes_of(unbegun)), len(writes_of(whole)), place, 15))

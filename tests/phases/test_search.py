@@ -1,4 +1,4 @@
-"""The search: blocks of proposals beside the baseline, until the time or the trials are over."""
+"""Tests of the search: blocks of proposals and the baseline, until its time or trials end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tuner.testing.lab import Effect, Faults
 
 
 def searched(made: Rig, time_s: float = 120.0, trials: int | None = None) -> Record:
-    """Return the record after calibration and a search of so much virtual time."""
+    """Return the record after calibration and a search of this virtual time."""
     ready = calibrate(made.bench(), made.spec)
     spec = SearchSpec(made.spec.space, made.spec.allow, STOCK, (HAND,), time_s, trials)
     run_search(ready.bench, spec, ready.calibration, ready.plan)
@@ -130,7 +130,7 @@ def refuse_fast(values: Mapping[str, Value]) -> str:
 
 
 def test_what_the_server_refuses_is_infeasible_with_its_words() -> None:
-    """Told to the sampler, measured never again; the others in the block are measured."""
+    """A refused trial is infeasible and never repeated; the rest of its block is measured."""
     record = searched(rig(objective="p50", faults=Faults(refuse=refuse_fast)), time_s=200.0)
     refused = [t for t in proposals(record) if record.configurations[t.digest].values["fast"]]
     assert refused
@@ -254,7 +254,7 @@ def test_a_candidate_that_fails_the_load_leaves_before_the_baselines_turn() -> N
 
 
 def test_a_failure_of_the_host_is_held_against_nobody() -> None:
-    """The block is repeated with the same candidates, and the sampler is told nothing."""
+    """A failed block is repeated with the same candidates, and no trial is infeasible."""
     made = rig(objective="p50", faults=Faults(host_gone={5}, generator_dies={120}))
     record = searched(made, time_s=200.0)
     failed = [b for b in record.blocks if b.state == "failed"]

@@ -92,7 +92,7 @@ def test_throughput_is_maximised() -> None:
 
 
 def test_the_winner_is_shown_with_what_it_promised() -> None:
-    """The search's figure beside the confirmed one: the winner's curse in the open.
+    """The report shows the search's figure next to the confirmed one: the winner's curse.
 
     The winner's own looks promise a gain where there is none; what all arms of the search say
     together is nearer to what fresh blocks confirm.

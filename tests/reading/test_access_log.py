@@ -177,7 +177,7 @@ def test_what_the_lab_cannot_answer_is_left_out_and_said(tmp_path: Path) -> None
 
 
 def test_other_methods_make_it_a_proxys_workload(tmp_path: Path) -> None:
-    """The backend answers a body of the typical size, whatever it is asked."""
+    """The backend answers every request with a body of the typical size."""
     lines = [line("POST", "/orders", 201, 2_000)] * 4 + [
         line("GET", "/orders?page=1", size=700)
     ] * 6

@@ -46,7 +46,7 @@ MOST_CPU_S = 2.0
 MOST_MEMORY_MIB = 300
 _STUCK_S = 20
 _PICTURES = 200
-"""Every so many reports have pictures."""
+"""One report in this number has pictures."""
 _CONTEST = Path(__file__).resolve().parents[2] / "studies/results/http3-page/record.json.gz"
 _PAGE = 4096
 _DEEP = "[" * 3_000 + "]" * 3_000

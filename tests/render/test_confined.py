@@ -62,7 +62,7 @@ def test_time_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_text_has_a_limit(tmp_path: Path) -> None:
-    """No server reads so much."""
+    """A rendered text above the limit is refused."""
     with pytest.raises(DefinitionError, match="writes 20,000,005 characters; at most 16,777,216"):
         mine(tmp_path, "{{ 'a' * 20000000 }}")
 
@@ -74,7 +74,7 @@ def test_endless_recursion_is_answered(tmp_path: Path) -> None:
 
 
 def test_only_files_that_the_space_names_are_included(tmp_path: Path) -> None:
-    """Another file beside the template is as good as none."""
+    """A file that the space does not name cannot be included."""
     (tmp_path / "part.conf.j2").write_text("part;\n")
     include = "{% include 'part.conf.j2' %}"
     with pytest.raises(DefinitionError, match=r"there is no template 'part\.conf\.j2'"):

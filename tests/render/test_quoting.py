@@ -1,4 +1,4 @@
-"""No value can end a directive and begin another, whatever it holds."""
+"""Tests of quoting: no value can end a directive and begin another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 from tuner.workload.workload import Backend, load_workload
 
-# Mostly what means something to Nginx's reader, and any text besides.
+# Mostly characters that are special to Nginx's reader, and any other text.
 HOSTILE = st.one_of(
     st.text(alphabet=" ;{}\"'\\#$\n\t/ax", max_size=12),
     st.text(max_size=12),
@@ -133,7 +133,7 @@ def test_no_value_adds_a_directive(name: str, value: str) -> None:
 
 
 def flatten(block: list[Any]) -> list[Any]:
-    """Return all directives, at whatever depth."""
+    """Return all directives, at any depth."""
     return [item for entry in block for item in (entry, *flatten(entry[2]))]
 
 

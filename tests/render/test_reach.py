@@ -1,4 +1,4 @@
-"""No searched value reaches what is never searched, by whatever way a template has."""
+"""Tests of a template's reach: no searched value reaches what is never searched."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ASKED = "{% set asked = [p.switch, p.number, p.word, p.gogc, p.kept] %}\n"
 
 
 def bind(tmp_path: Path, server: str, template: str, force: tuple[str, ...] = ()) -> Space:
-    """Return a space of one's own with such a template beside it."""
+    """Return a user's own space with this template."""
     (tmp_path / "s.yaml").write_text(SPACE.format(server=server), encoding="utf-8")
     (tmp_path / "mine.j2").write_text(ASKED + template, encoding="utf-8")
     space = load_space(str(tmp_path / "s.yaml"), connections=1, memory_bytes=1 << 30)

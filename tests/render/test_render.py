@@ -205,7 +205,7 @@ def test_the_busy_buffers_follow(first: int, number: int, size: int, busy: str) 
 
 
 def test_a_proxy_needs_something_to_stand_in_front_of() -> None:
-    """And files need none: a workload and a space that do not fit are told apart."""
+    """A proxy needs a workload with a backend, and files refuse one."""
     space = bind("nginx/proxy")
     with pytest.raises(DefinitionError, match="needs a workload with a backend"):
         render(space.template, space.baseline("stock"), space, LAB)
@@ -227,7 +227,7 @@ parameters:
 
 
 def mine(tmp_path: Path, template: str) -> str:
-    """Render a user's own template, beside a user's own space."""
+    """Render a user's own template with a user's own space."""
     (tmp_path / "s.yaml").write_text(MINE, encoding="utf-8")
     (tmp_path / "mine.conf.j2").write_text(template, encoding="utf-8")
     space = load_space(str(tmp_path / "s.yaml"), connections=1, memory_bytes=1)

@@ -15,7 +15,7 @@ from tuner.record.model import Record
 from tuner.testing.sample_record import Outcome, Stage, sample_record
 
 HOSTILE = "</script><img src=x onerror=\"document.title='pwned'\">{{ 7 * 7 }}<!--"
-"""Markup that would run, if a report let it; the title of the page would tell."""
+"""Markup that would change the page's title if a report let it run."""
 GOLDEN = Path(__file__).parent / "golden"
 
 

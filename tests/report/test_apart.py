@@ -29,7 +29,7 @@ print("altair" in sys.modules, 'id="chart-spectra"' in page)
 
 
 def test_a_page_is_made_without_altair_in_its_own_process() -> None:
-    """Some 30 MB that a study which goes on measuring does not hold."""
+    """Altair's 30 MB are loaded in another process, so a running study does not hold them."""
     done = subprocess.run([sys.executable, "-c", _PAGE], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
 

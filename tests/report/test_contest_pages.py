@@ -198,7 +198,7 @@ def test_answers_of_another_size_are_warned_of(more: float, spread: float, warne
 
 
 def test_markdown_leads_with_what_was_shown_and_says_where() -> None:
-    """Sentences, then tables; the machine and the version above; published figures beside."""
+    """The page has the version first, then sentences, tables and published figures."""
     text = contest_markdown([met()])
     assert text.startswith("# words\n\nwords\n\n")
     assert "tuner " in text.partition("## words")[0]

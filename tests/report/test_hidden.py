@@ -247,7 +247,7 @@ progress.note(text)
 
 @pytest.mark.parametrize("locale", ["C.UTF-8", "POSIX"])
 def test_a_terminal_gets_no_control_sequence_of_a_text(tmp_path: Path, locale: str) -> None:
-    """Whoever prints it: click, Python, or the live view, which has sequences of its own."""
+    """Neither click, nor Python, nor the live view prints a text's control sequences."""
     hostile = HOSTILE.replace("new line", "[red]bold[/red]")
     (tmp_path / "text").write_text(hostile, encoding="utf-8", newline="")
     main, terminal = pty.openpty()

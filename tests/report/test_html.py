@@ -72,7 +72,7 @@ def test_every_stage_has_a_report(study: Studies, stage: Stage) -> None:
 
 @pytest.mark.parametrize("outcome", ["worse", "equivalent", "inconclusive"])
 def test_no_advice_without_a_gain(study: Studies, outcome: str) -> None:
-    """A study that is not better does not tell anyone to change anything."""
+    """A study without a gain advises no change."""
     lines = parsed(render_html(study(outcome))).lines
     assert "What to change" not in lines
     assert "What was tried (no advice)" in lines
@@ -119,7 +119,7 @@ def test_every_link_leads_somewhere(study: Studies, stage: Stage) -> None:
 
 
 def test_a_further_section_has_its_place(study: Studies) -> None:
-    """Charts and tables of something beside the study stand in the page and in its navigation."""
+    """A further section's charts and tables are in the page and its navigation."""
     spec = {"mark": "point", "data": {"values": [{"x": 1}]}, "encoding": {}}
     ladder = Section(
         anchor="ladders",

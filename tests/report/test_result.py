@@ -26,7 +26,7 @@ Records = Callable[..., Record]
 
 @pytest.mark.parametrize("outcome", ["better", "worse", "equivalent", "inconclusive"])
 def test_the_verdict_is_what_the_study_was_made_to_find(study: Studies, outcome: str) -> None:
-    """Each of the four outcomes of a synthetic study is told apart."""
+    """Each outcome of a synthetic study gives its verdict."""
     result = study(outcome)
     assert result.status == "confirmed"
     assert result.verdict is not None
@@ -68,7 +68,7 @@ def test_of_two_complete_blocks_with_one_index_the_later_counts(record: Records)
 
 
 def test_too_many_invalid_windows_make_the_study_inconclusive(record: Records) -> None:
-    """More than a tenth of invalid windows overrules whatever the rest would say."""
+    """More than a tenth of invalid windows makes a study inconclusive, despite the rest."""
     result = evaluate(spoiling(record()))
     assert result.verdict is not None
     assert result.verdict.kind is VerdictKind.INCONCLUSIVE
@@ -77,7 +77,7 @@ def test_too_many_invalid_windows_make_the_study_inconclusive(record: Records) -
 
 
 def spoiling(original: Record) -> Record:
-    """Return the record with so many invalid windows that nothing may be claimed of it."""
+    """Return the record with too many invalid windows for a claim."""
     spoilt = next(block for block in original.blocks if block.state == "invalid")
     windows = tuple(replace(window, invalid=("the host stalled",)) for window in spoilt.windows * 4)
     extra = replace(spoilt, number=len(original.blocks), windows=windows)
@@ -340,7 +340,7 @@ def test_the_frozen_protocol_hash_covers_every_field(record: Records) -> None:
 
 
 def test_a_gain_of_server_and_kernel_is_of_both_together(record: Records) -> None:
-    """Said where both changed, until an ablation has told them apart; the kernel's come last."""
+    """A warning says that the gain is of server and kernel; the kernel's changes are last."""
     found = record()
     candidate = evaluate(found).candidate or ""
     tuned = found.configurations[candidate]

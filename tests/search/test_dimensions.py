@@ -60,7 +60,7 @@ def test_a_special_value_is_a_choice_of_its_own() -> None:
 
 
 def test_what_trades_something_is_no_dimension_unless_allowed() -> None:
-    """Neither proposed nor told."""
+    """A parameter with a trade-off is a dimension only if it is allowed."""
     base = SMALL.baseline("stock")
     assert "cache" not in dimensions_of(SMALL, (), base)[0]
     assert "cache" in dimensions_of(SMALL, ("cache",), base)[0]

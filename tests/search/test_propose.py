@@ -23,7 +23,7 @@ def loss_of(configuration: Configuration) -> float:
 
 
 def run(space: Space, blocks: int, *, seed: int = 1, count: int = 5) -> list[MeasuredTrial]:
-    """Return a search without noise, by blocks of so many proposals."""
+    """Return a search without noise, in blocks of `count` proposals."""
     base = space.baseline("stock")
     seen = [MeasuredTrial(base, (0.0,))]
     for block in range(blocks):

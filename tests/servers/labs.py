@@ -48,7 +48,7 @@ def here(name: str) -> ServerFacts:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many ports that nothing listens on; other labs on this machine take theirs in order."""
+    """Return ports that nothing listens on; other labs of this machine use them in order."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for probe in sockets:
@@ -112,7 +112,7 @@ class ServerLab:
 def server_lab(
     study: Path, space: str, protocol: Protocol = "http1", certificate: Certificate | None = None
 ) -> Iterator[ServerLab]:
-    """A lab that is gone afterwards, whatever happened in it."""
+    """Yield a lab and remove it afterwards, even after an error."""
     made = ServerLab(study, space, protocol)
     try:
         made.open(certificate)

@@ -153,7 +153,7 @@ def test_what_a_build_cannot_speak_is_said(version: str, wire: Wire, words: str)
 def test_an_instance_listens_as_its_version_wants_it_said(
     version: tuple[int, ...], protocol: Protocol, lines: list[str]
 ) -> None:
-    """With the lab's certificate beside it, and proved live over TLS."""
+    """Each version has its form of `listen`; the lab's certificate and TLS proof go with it."""
     space = load_space("nginx/static", server_version=version)
     ground = replace(
         GROUND, upstreams=(), protocol=protocol, certificate=Certificate("ca", "chain", "key")

@@ -103,7 +103,7 @@ def test_the_library_is_read_from_the_build(build: str, version: tuple[int, ...]
 def test_what_is_missing_leaves_a_parameter_out(
     tmp_path: Path, requires: str, facts: SpaceFacts, reason: str
 ) -> None:
-    """With the reason; what the workload makes pointless is told apart from what cannot be."""
+    """A left-out parameter has its reason, and one that the workload does not use is apart."""
     space = load(tmp_path, f"p: {{type: boolean, default: off, requires: {requires}}}\n", facts)
     told = dict(space.left_out) | dict(space.unused)
     assert told["p"].startswith(reason)
@@ -213,7 +213,7 @@ def test_what_is_never_searched_is_refused_unless_forced(tmp_path: Path, line: s
 
 
 def test_forcing_what_needs_no_force_is_an_error(tmp_path: Path) -> None:
-    """Whoever does it expects something that is not there."""
+    """`--force` with a parameter that needs none, or an unknown one, is refused."""
     with pytest.raises(DefinitionError, match="--force: 'a' is not a parameter that needs --force"):
         load(tmp_path, "a: {type: boolean, default: on}\n", TLS, ("a",))
     with pytest.raises(DefinitionError, match="--force: 'b' is not a parameter of nginx/mine"):

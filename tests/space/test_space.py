@@ -347,7 +347,7 @@ def test_a_default_may_depend_on_the_version(tmp_path: Path, version: str, value
     ],
 )
 def test_a_wrong_parameter_is_answered_at_its_line(tmp_path: Path, line: str, answer: str) -> None:
-    """Whoever writes a space is told what is wrong, and where."""
+    """A mistake in a parameter is refused with its file, line and reason."""
     before = "parameters:\n  a: {type: integer, range: [1, 2], default: 1}\n  p: "
     assert answer in refusal(tmp_path, before + line + "\n")
 
@@ -367,7 +367,7 @@ def test_a_wrong_space_is_answered_at_its_line(tmp_path: Path, text: str, answer
 
 
 def test_a_space_is_named_after_its_server(tmp_path: Path) -> None:
-    """So a configuration's file tells which server it is for."""
+    """A space's name begins with its server; another name is refused."""
     path = tmp_path / "s.yaml"
     path.write_text("space: mine\nserver: nginx\nparameters: {}\n", encoding="utf-8")
     with pytest.raises(DefinitionError, match="'mine' is not a name for a space; write nginx/NAME"):
@@ -378,7 +378,7 @@ def test_a_space_is_named_after_its_server(tmp_path: Path) -> None:
 def test_completing_twice_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """A complete configuration is a fixed point, whatever was proposed."""
+    """Completing a complete configuration returns it unchanged."""
     space = load(tmp_path_factory.mktemp("s"), SMALL)
 
     def draw(parameter: Parameter) -> Value:

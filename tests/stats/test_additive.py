@@ -110,7 +110,7 @@ def test_without_noise_the_truth_is_seen() -> None:
 def test_a_disturbed_baseline_does_not_flatter_its_block() -> None:
     """One start of the baseline 46 % slower: all of its block look a third faster, by the ratio.
 
-    The fit tells the block, and its new candidates are not preferred to those of other blocks.
+    The fit finds the block and does not prefer its new candidates to those of other blocks.
     """
     rng = np.random.default_rng(3)
     y = np.full((21, 5), np.nan)

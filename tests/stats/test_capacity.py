@@ -23,7 +23,7 @@ WINDOW = replace(window("c1", 0, 100.0), invalid=(), bad=False)
 
 
 def at(rate_per_s: float, ln_excess: float) -> Measurement:
-    """Return a window at a rate, with so much more latency than the limit."""
+    """Return a window at a rate with this excess of latency over the limit, in ln units."""
     p99_us = SLO.limit * math.exp(max(-3.0, min(3.0, ln_excess)))
     return replace(
         WINDOW, rate_per_s=rate_per_s, stall_free=replace(WINDOW.stall_free, p99_us=p99_us)

@@ -55,7 +55,7 @@ def test_holm_lies_between_the_raw_p_and_bonferronis(p: list[float]) -> None:
 
 
 def test_equal_finalists_are_called_different_at_the_level(studies: int) -> None:
-    """Three equal finalists beside one baseline: any rejection in at most 5 % of studies.
+    """At most 5 % of studies reject any of three finalists that equal the baseline.
 
     Unadjusted, the best of the three would be called different far more often.
     """

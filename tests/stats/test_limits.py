@@ -22,12 +22,12 @@ WINDOW = window("c1", 0, 100.0)
 
 
 def with_memory(mib: float) -> Measurement:
-    """Return a window of a server that has so much."""
+    """Return a window of a server with this resident memory."""
     return replace(WINDOW, server_rss_bytes=round(mib * MIB))
 
 
 def with_errors(count: int) -> Measurement:
-    """Return a window of which so many of its twenty requests failed."""
+    """Return a window with this number of failed requests."""
     return replace(WINDOW, errors={"status": count} if count else {})
 
 

@@ -80,7 +80,7 @@ def test_a_margin_must_be_cleared_on_top() -> None:
 
 
 def test_fewer_than_six_blocks_detect_nothing() -> None:
-    """At n = 5 the test cannot reject, whatever the effect."""
+    """With five blocks the test rejects no effect of any size."""
     assert minimum_detectable_effect(0.001, 5) == 1.0
 
 

@@ -137,7 +137,7 @@ def test_neighbours_correlate_where_the_host_drifts() -> None:
 
 
 def test_neighbours_need_even_groups() -> None:
-    """Uneven or single blocks cannot tell a correlation."""
+    """Blocks of unequal sizes, or a single block, raise ValueError."""
     with pytest.raises(ValueError, match=r"got sizes \[2, 3\]"):
         neighbour_correlation([[1.0, 2.0], [1.0, 2.0, 3.0]])
     with pytest.raises(ValueError, match="two or more A/A blocks"):

@@ -76,7 +76,7 @@ def test_the_warning_keeps_its_level(studies: int, tolerance: Tolerance) -> None
 
 
 def test_a_biased_slot_raises_the_warning() -> None:
-    """A slot that costs 5 % is found, with its size, whatever the arms differ by."""
+    """A slot that costs 5 % is found with its size, despite a difference of the arms."""
     slots = np.array([slots_of(1, "confirm", index, 2) for index in range(BLOCKS)])
     d = np.random.default_rng(64).normal(-0.3, 0.01, BLOCKS) + 0.05 * (slots[:, 1] - slots[:, 0])
     finding = slot_effect(d, slots)
@@ -86,5 +86,5 @@ def test_a_biased_slot_raises_the_warning() -> None:
 
 
 def test_fixed_slots_tell_nothing() -> None:
-    """Without a change of slots their effect cannot be told from that of the arms."""
+    """Arms that keep their slots raise no warning: slots and arms cannot be separated."""
     assert not slot_effect(np.arange(12.0), [[0, 1]] * 12).raised

@@ -33,7 +33,7 @@ def points(rng: np.random.Generator, count: int) -> FloatArray:
 
 
 def fitted(rng: np.random.Generator, count: int) -> tuple[Surrogate, FloatArray]:
-    """Return the model of so many noisy looks, and what was looked at."""
+    """Return the model of `count` noisy looks, and the configurations."""
     measured = points(rng, count)
     looks = truth(measured) + rng.normal(0, NOISE, count)
     return fit(apart(measured, measured), looks, np.full(count, NOISE**2)), measured

@@ -1,4 +1,4 @@
-"""The rule of the verdict, case by case, and the words it is told in."""
+"""Tests of the verdict: its rule, case by case, and its sentences."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_sentence_of_a_throughput_gain() -> None:
 
 @pytest.mark.parametrize("interval", [(0.975, 0.99), (0.94, 0.99), (1.01, 1.2)])
 def test_detectable_but_not_beyond_the_margin_is_said(interval: tuple[float, float]) -> None:
-    """A difference that is real and not shown to matter is told as such."""
+    """A detectable difference that is not shown to exceed the margin is named as such."""
     result = verdict(interval)
     assert result.detectable_below_margin
     words = {

@@ -60,7 +60,7 @@ def run(folder: Path, *statements: str) -> None:
 )
 @pytest.mark.parametrize("writing", [False, True])
 def test_a_schema_that_computes_is_refused(folder: Path, statement: str, writing: bool) -> None:
-    """Triggers, views, virtual tables and expressions, whoever opens the file for whatever."""
+    """A file with triggers, views, virtual tables or expressions is refused and unchanged."""
     run(folder, statement)
     before = (folder / "record.db").read_bytes()
     with pytest.raises(StoreError, match="which no record has"):
@@ -83,7 +83,7 @@ def test_reading_changes_nothing(folder: Path) -> None:
 
 
 def test_a_record_in_a_folder_without_the_right_to_write_is_read(folder: Path) -> None:
-    """Whoever may read it, may report on it."""
+    """A record is readable without the right to write its file or folder."""
     (folder / "record.db").chmod(0o444)
     folder.chmod(0o555)
     assert read(folder).name == NAME

@@ -1,4 +1,4 @@
-"""Several workers on one study: nothing is lost, nothing counts twice, whatever becomes of them."""
+"""Tests of several workers on one study: nothing is lost, and nothing counts twice."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def together(storage: Storage, hosts: dict[str, Rig]) -> list[BaseException]:
     def one(name: str) -> None:
         try:
             run_study(benches[name], hosts[name].spec)
-        except BaseException as error:  # noqa: BLE001 - told to the test
+        except BaseException as error:  # noqa: BLE001 - the test sees it
             wrong.append(error)
 
     threads = [threading.Thread(target=one, args=(name,)) for name in hosts]
@@ -215,7 +215,7 @@ def instances(trial: int) -> tuple[BlockInstance, ...]:
 
 
 def test_of_two_blocks_with_one_trial_the_first_stands(storage: Storage) -> None:
-    """The other worker is told, and the record shows no trace of its attempt."""
+    """The second worker gets ClaimedError, and its attempt leaves no trace in the record."""
     one, other, _ = pair(storage)
     trial = open_trial(one)
     number = one.open_block("search", 0, 7, instances(trial))
@@ -318,7 +318,7 @@ def test_what_an_abandoned_block_began_is_free_at_once(storage: Storage) -> None
 
 
 def test_proposals_keep_away_from_what_others_measure() -> None:
-    """Never the same again, and told to the sampler as bad until its figure is known."""
+    """No configuration that another worker measures is proposed again."""
     base = simulated(1).baseline
     seen = [MeasuredTrial(base, (0.0,))]
     first = propose(SPACE, (), base, seen, count=5, seed=3)
@@ -376,7 +376,7 @@ def test_a_killed_workers_block_is_taken_over_by_the_other(url: str) -> None:
     def other() -> None:
         try:
             work(url, "b", made, clock=clock, pause=passes)
-        except BaseException as error:  # noqa: BLE001 - told to the test
+        except BaseException as error:  # noqa: BLE001 - the test sees it
             wrong.append(error)
 
     made.host.measure = after_the_kill  # type: ignore[method-assign,assignment]
@@ -407,14 +407,14 @@ def test_a_killed_workers_block_is_taken_over_by_the_other(url: str) -> None:
     }
     assert len(cut.windows) == 1
     assert {i.digest for i in cut.instances} <= taken
-    # The same line again on its host: it goes on with the confirmation there.
+    # The same command again on its host resumes with the confirmation there.
     work(url, "a", simulated(13, objective="p50"))
     is_sound(whole(url))
 
 
 @pytest.mark.integration
 def test_a_database_that_crashes_under_running_workers_loses_nothing() -> None:
-    """In the search and in the confirmation: every window that was told as kept is there once."""
+    """Every window that was stored, in search or confirmation, is in the record once."""
     kept: set[tuple[int, str]] = set()
     said: dict[str, list[str]] = {"a": [], "b": []}
     hosts = {"a": simulated(11), "b": simulated(12)}
@@ -448,7 +448,7 @@ def test_a_database_that_crashes_under_running_workers_loses_nothing() -> None:
             store.add_window = told  # type: ignore[method-assign]
             try:
                 run_study(made.bench(store), made.spec)
-            except BaseException as error:  # noqa: BLE001 - told to the test
+            except BaseException as error:  # noqa: BLE001 - the test sees it
                 wrong.append(error)
 
         def troubles() -> tuple[int, ...]:

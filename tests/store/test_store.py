@@ -1,4 +1,4 @@
-"""The record on an Optuna storage: one contract, whatever the storage."""
+"""Contract of the record on every Optuna storage."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ class TestStore:
     def test_a_block_ends_with_its_state_reason_and_times(
         self, store: Store, reopen: Callable[[], Store], clock: Clock, state: str
     ) -> None:
-        """Told by the clock that the store was given."""
+        """A block keeps its state and reason, and its times by the store's clock."""
         number = store.open_block("confirm", 3, 7, planned("baseline", "candidate"))
         clock.now = 1_060.0
         ended = tuple(replace(i, state="live") for i in planned("baseline", "candidate"))
@@ -221,7 +221,7 @@ class TestStore:
         assert [b.number for b in store.record().blocks] == numbers
 
     def test_a_trial_ends_as_told(self, store: Store, reopen: Callable[[], Store]) -> None:
-        """With its state and message; its losses are those of the windows, not those told."""
+        """A trial keeps its state and message; its losses come from the windows."""
         number = new_trial(store)
         assert store.record().trials[0].state == "racing"
         block = store.open_block("search", 0, 7, planned("baseline", "c1", trial=number))

@@ -26,7 +26,7 @@ def windows(
     count: int = 1,
     rate: float = 2_000,
 ) -> list[Measurement]:
-    """So many windows of two seconds of one instance, judged with the stall rule."""
+    """Return windows of two seconds of one instance, judged with the stall rule."""
     port = host.free_ports(1)[0]
     SimulatedDeployer(host).deploy([host.instance("one", configuration, port)])
     endpoint = Endpoint("one", f"127.0.0.1:{port}")
@@ -121,7 +121,7 @@ def test_the_same_seed_gives_the_same_samples() -> None:
     ],
 )
 def test_faults_strike_where_they_are_told_to(faults: Faults, words: str, bad: bool) -> None:
-    """One window, and none beside it."""
+    """A fault affects its window and no other."""
     found = windows(SimulatedHost(faults=faults, noise=SILENT), count=3)
     assert [w.valid for w in found] == [True, False, True]
     assert words in "; ".join(found[1].invalid)

@@ -97,7 +97,7 @@ def test_the_wire_of_a_workload(tmp_path: Path) -> None:
 
 
 def test_patterns_of_arrivals(tmp_path: Path) -> None:
-    """A recording beside the file, or a profile."""
+    """Arrivals follow a recording in the file's folder, or a profile."""
     (tmp_path / "day.txt").write_text("5\n5.5\n7\n")
     recorded = load(tmp_path, SITE + "arrival: {instants: day.txt}\nrequests: [{path: /}]").arrival
     assert recorded == Recorded(str(tmp_path / "day.txt"), (0.0, 0.5, 2.0))
@@ -108,7 +108,7 @@ def test_patterns_of_arrivals(tmp_path: Path) -> None:
 
 
 def test_a_file_of_urls_shares_the_weight_of_its_entry(tmp_path: Path) -> None:
-    """Methods, weights and whole URLs; what holds for all stands beside the name."""
+    """URLs of a file may have methods and weights, and share their entry's other fields."""
     (tmp_path / "urls.txt").write_text(
         "# the most asked\n/ 3\nHEAD https://shop.test/a/big.bin?v=1\n/gone 1\n"
     )
