@@ -214,7 +214,7 @@ def test_a_run_without_a_valid_block_is_the_hosts_failure(
     host.faults = replace(host.faults, starved=range(6, 100_000))
     lost = tuner(*duel, "--time", "20s", "--name", "duel")
     assert lost.code == 3, lost.err
-    assert "nothing is compared" in lost.err
+    assert "so there is no comparison" in lost.err
     assert "planned blocks are there; the last that was repeated: " in (
         Path("studies/duel/report.md").read_text()
     )

@@ -159,7 +159,7 @@ def test_the_service_runs_one_configuration_after_another(
         assert refused.state == "refused"
         assert "bogus" in refused.message
         assert NGINX.ask(web, LIVE_PATH) == f"200 {off.digest}"
-        with pytest.raises(HostError, match="are not its own"):
+        with pytest.raises(HostError, match="has changed the service's files"):
             preflight(load_study(overrides=options(tmp_path, hosts, NGINX)), watch=False)
     assert not (web.root / GUARD / "saved.json").exists()
     assert not list((tmp_path / "state").glob("tuner/running/*.json"))
