@@ -71,6 +71,26 @@ def test_the_lab_lies_in_the_studys_folder_where_its_account_can_reach_it(tmp_pa
 
 
 @pytest.mark.root
+def test_a_program_in_a_private_home_is_copied_for_the_account(tmp_path: Path) -> None:
+    """Root's instances run as nobody, who cannot enter it; elsewhere it runs where it is."""
+    home, lab = tmp_path / "home", tmp_path / "lab"
+    home.mkdir(mode=0o700)
+    program = home / "server"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    found = local.runnable(str(program), lab)
+    if os.geteuid() != 0:
+        assert found == str(program)
+        return
+    assert found == str(lab / "programs" / "server")
+    assert stat.S_IMODE(Path(found).stat().st_mode) == 0o755
+    assert local.runnable("/bin/true", lab) == "/bin/true"
+    (lab / "programs" / "server").unlink()
+    os.chown(lab, 65534, 65534)
+    with pytest.raises(HostError, match="not root's own folder"):
+        local.runnable(str(program), lab)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs instances as another account")
 def test_an_open_study_folder_is_used_by_root_too() -> None:
     """All its parents can be entered by everybody."""

@@ -71,7 +71,7 @@ class ServerLab:
             space, server_version=self.facts.version_tuple, modules=self.facts.modules
         )
         self.ground = TargetGround(
-            binary=self.facts.binary,
+            binary=local.runnable(self.facts.binary, self.lab),
             instances_dir=self.deployer.instances_dir,
             backends_dir=self.deployer.backends_dir,
             site_dir=self.deployer.site_dir,

@@ -187,7 +187,7 @@ def test_its_users_configurations_are_tuned_and_linted_once_there_is_a_reader(tr
     command = ("optimize", "--server", "toy", "--config", str(config), *study)
     missing = python(tree, "-c", SIMULATED, *command)
     assert missing.returncode == 2
-    assert "not yet for toy" in missing.stderr
+    assert "not yet toy" in missing.stderr
     assert "no rules for toy" in python(tree, "-m", "tuner", "doctor", "--config", config).stderr
     for path, text in {
         "tuner/own/toy/__init__.py": "",

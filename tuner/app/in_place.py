@@ -44,6 +44,10 @@ class LentService:
         """Return the service's own port for each instance; only one runs at a time."""
         return (self.port,) * count
 
+    def runnable(self, program: str) -> str:
+        """Return the program itself: the service runs it already."""
+        return program
+
     def ground(self, binary: str) -> TargetGround:
         """Return the layout of the host, without folders of a lab."""
         root = Path("/")

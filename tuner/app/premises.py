@@ -65,6 +65,8 @@ class Lab:
     """Reader of the kernel's counters of server, backend and a local generator."""
     read_log: ReadLog
     """Reader of the end of a log on the target."""
+    runnable: Callable[[str], str] = str
+    """Returns a path at which the account of the instances can run a program."""
 
 
 class Premises(Protocol):
@@ -230,7 +232,10 @@ class ThisMachine:
         deployer = AnsibleDeployer(place, work, user=local.lab_user(), loan=loan, started=started)
         try:
             ports = local.free_ports
-            yield Lab(deployer, work, LOOPBACK, LOOPBACK, ports, ports, counters.read, log_end)
+            yield Lab(
+                *(deployer, work, LOOPBACK, LOOPBACK, ports, ports, counters.read, log_end),
+                runnable=lambda program: local.runnable(program, place),
+            )
         finally:
             with undisturbed():
                 try:

@@ -194,12 +194,15 @@ def _bench(
     others: Sequence[Preflight] = (),
 ) -> Bench:
     by_space = {known.space.name: known for known in (found, *others)}
+    found_at = {known.server.binary for known in by_space.values()}
+    programs = {program: lab.runnable(program) for program in found_at}
 
     def make(folder: str, configuration: Configuration, port: int) -> InstanceSpec:
         known = by_space[configuration.space]
         # A file server has no upstreams, even if other servers have backends.
         upstreams = ground.upstreams if known.workload.backend else ()
-        own_ground = replace(ground, binary=known.server.binary, upstreams=upstreams)
+        program = programs[known.server.binary]
+        own_ground = replace(ground, binary=program, upstreams=upstreams)
         own_part = server_part(configuration)
         return replace(
             known.adapter.instance(folder, own_part, known.space, own_ground, port),

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import runpy
+import shutil
 import socket
 import stat
 from collections.abc import Iterable, Mapping, Sequence
@@ -73,6 +74,35 @@ def lab_folder(study: Path) -> Path:
         return inside
     name = hashlib.sha256(str(inside).encode()).hexdigest()[:12]
     return Path("/var/tmp") / f"tuner-{name}"  # noqa: S108 - made by root with a fixed mode
+
+
+def runnable(program: str, lab: Path) -> str:
+    """Return a path at which the account of the instances can run a program.
+
+    As root the instances run as ``nobody``, which cannot reach a program in root's private home,
+    such as the Caddy of a virtual environment there. It is then copied into the lab.
+
+    Args:
+        program: path of the program.
+        lab: folder of the study's instances.
+
+    Raises:
+        HostError: the lab's folder belongs to somebody else, or the program cannot be copied.
+    """
+    found = Path(program).resolve()
+    if os.geteuid() != 0 or all(_is_open(folder) for folder in found.parents):
+        return program
+    copy = lab / "programs" / found.name
+    try:
+        for folder in (lab, copy.parent):
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if folder.is_symlink() or folder.stat().st_uid != 0:
+                raise HostError(f"{folder} is not root's own folder; remove it")
+        shutil.copyfile(found, copy)
+        copy.chmod(0o755)
+    except OSError as error:
+        raise HostError(f"{program} cannot be copied to {copy}: {error.strerror}") from None
+    return str(copy)
 
 
 @dataclass(frozen=True, slots=True)
