@@ -206,17 +206,7 @@ pub struct SliceFigures {
 }
 
 impl SliceFigures {
-    fn new(window: &Window, raw: &Raw, place: usize, context: &Context) -> Self {
-        let arms: Vec<&[_]> = raw.arms.iter().map(|arm| &arm.samples[..]).collect();
-        let server = context.server.iter().map(|(_, spans)| spans);
-        let spans = raw.stalls.iter().chain(server);
-        let cycles = Cycles::new(
-            &arms,
-            spans.flat_map(|spans| spans.list.iter().copied()),
-            raw.borders.iter().copied(),
-            (raw.start, raw.end),
-            window.level(),
-        );
+    fn new(window: &Window, raw: &Raw, place: usize, cycles: &Cycles) -> Self {
         Self {
             instances: raw.arms.len(),
             place,
@@ -226,9 +216,26 @@ impl SliceFigures {
                 .map_or(0.0, |slices| slices.length_ms),
             turn_cpu_s: raw.arms[place].turn_cpu_s,
             level: window.level(),
-            undisturbed: cycles.summary(arms[place]),
+            undisturbed: cycles.summary(&raw.arms[place].samples),
         }
     }
+}
+
+/// Return the busy cycles of a window that instances share in slices; `None` for one instance.
+pub fn cycles(window: &Window, raw: &Raw, server: &[(usize, Spans)]) -> Option<Cycles> {
+    window.slices.as_ref()?;
+    let arms: Vec<&[_]> = raw.arms.iter().map(|arm| &arm.samples[..]).collect();
+    let spans = raw
+        .stalls
+        .iter()
+        .chain(server.iter().map(|(_, spans)| spans));
+    Some(Cycles::new(
+        &arms,
+        spans.flat_map(|spans| spans.list.iter().copied()),
+        raw.borders.iter().copied(),
+        (raw.start, raw.end),
+        window.level(),
+    ))
 }
 
 /// Stalls, in nanoseconds from the start of the measured part; earlier instants are negative.
@@ -249,7 +256,7 @@ pub struct Stalls {
 }
 
 /// Facts about a window that its loop does not measure.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Context {
     /// The interval at which requests were sent together, in microseconds.
     pub sent_every_us: Option<u64>,
@@ -280,12 +287,12 @@ impl WindowLine {
         cpus: &[usize],
         raw: &Raw,
         place: usize,
+        cycles: Option<&Cycles>,
         context: Context,
     ) -> Self {
         let arm = &raw.arms[place];
         let book = &arm.book;
-        let sliced = window.slices.is_some();
-        let slices = sliced.then(|| SliceFigures::new(window, raw, place, &context));
+        let slices = cycles.map(|cycles| SliceFigures::new(window, raw, place, cycles));
         let mut warnings = context.warnings;
         let saved = context
             .samples_dir

@@ -10,7 +10,7 @@ use crate::control::{Command, Lines, Next};
 use crate::engine::{self, Interrupted, Raw, Settings};
 use crate::instants;
 use crate::live::Live;
-use crate::output::{Context, EndLine, Reason, WindowLine};
+use crate::output::{self, Context, EndLine, Reason, WindowLine};
 use crate::plan::{Instance, Plan, Protocol, Spin, Window};
 use crate::pool::{Pool, Target};
 use crate::prepare;
@@ -154,6 +154,7 @@ impl<'a> Session<'a> {
         for (cpu, after) in &mut steal_s {
             *after -= steal_before.get(cpu).copied().unwrap_or(*after);
         }
+        let cycles = output::cycles(window, &raw, &server);
         let lines = instances.iter().enumerate().map(|(place, instance)| {
             let mut warnings = Vec::new();
             if plan.ticker.is_some() && !realtime {
@@ -176,7 +177,7 @@ impl<'a> Session<'a> {
                 samples_dir: plan.samples_dir.clone(),
                 warnings,
             };
-            WindowLine::new(window, instance, &plan.cpus, &raw, place, context)
+            WindowLine::new(window, instance, &plan.cpus, &raw, place, cycles.as_ref(), context)
         });
         Ok((lines.collect(), raw))
     }

@@ -2,19 +2,8 @@
 
 mod support;
 
-use std::process::Command;
-
 use serde_json::Value;
-use support::{Responder, assert_described};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_tuner-loadgen");
-
-fn output_of(arguments: &[&str]) -> (String, String, Option<i32>) {
-    let output = Command::new(PROGRAM).args(arguments).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    let code = output.status.code();
-    (text(output.stdout), text(output.stderr), code)
-}
+use support::{Responder, assert_described, output_of};
 
 fn url(server: &Responder) -> String {
     format!("http://{}/", server.address)

@@ -5,16 +5,9 @@ mod support;
 use std::process::Command;
 
 use serde_json::Value;
-use support::Responder;
+use support::{Responder, output_of};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tuner-loadgen");
-
-fn output_of(arguments: &[&str]) -> (String, String, Option<i32>) {
-    let output = Command::new(PROGRAM).args(arguments).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    let code = output.status.code();
-    (text(output.stdout), text(output.stderr), code)
-}
 
 /// The options of wrk2 are accepted, and scripts that parse its text find their lines.
 #[test]

@@ -58,7 +58,7 @@ class FakeHost:
 
     texts: dict[str, str] = field(default_factory=lambda: {MAIN: TEXT, SITE: SHOP})
     judged: list[Mapping[str, bytes]] = field(default_factory=list)
-    """What its server was asked to judge."""
+    """The files of each validation by its server."""
     namespaces: bool = True
 
     def read(self, path: str) -> bytes:

@@ -22,7 +22,7 @@ NAMES = ("east", "north", "west")
 
 @dataclass
 class Site:
-    """Services and probes that do as they are told, and write down what they were asked."""
+    """Fake services and probes that record their calls."""
 
     refuses: str = ""
     """Host whose server refuses the files."""

@@ -42,7 +42,7 @@ def seeds(folder: str) -> set[object]:
 def test_a_study_draws_its_seed_prints_it_and_keeps_it_on_resume(
     tuner: Tuner, host: SimulatedHost
 ) -> None:
-    """The announcement names it, and a resumed study goes on with it."""
+    """The announcement names the drawn seed, and a resumed study keeps it."""
     host.faults = Faults(interrupted={5})
     words = [word for word in SHORT if word != "--quiet"]
     begun = tuner("optimize", *words, "--name", "mine")

@@ -29,7 +29,7 @@ from tuner.testing.lab import Faults
 
 PATIENCE_S = 600
 LATE = ("optuna", "optuna.importance", "sqlalchemy.dialects.sqlite", "scipy.stats", "altair")
-"""What commands load when they need it: here once, not once a command."""
+"""Modules that commands import late; loading them here saves an import in each fork."""
 Trouble = Callable[[Path], None]
 
 

@@ -30,7 +30,7 @@ from tuner.workload.workload import Request, Workload
 pytestmark = needs_nginx
 
 Victims = Callable[[Sequence[int]], Sequence[int]]
-"""Of an instance's processes those that are killed."""
+"""Chooses, from the process ids of an instance, those to kill."""
 WORKLOAD = Workload(
     "one page",
     "",

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, TypeVar
 
 import click
 
+from tuner.app.flags import is_given, kept_flag
 from tuner.errors import DefinitionError
 from tuner.record.model import Record
 from tuner.store.signature import made_here
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-_ACCEPTED = "tuner.foreign"
+_FLAG = "--foreign"
 
-
-def _keep(context: click.Context, _parameter: click.Parameter, value: object) -> None:
-    context.meta[_ACCEPTED] = value
-
-
-def option(function: _F) -> _F:
-    """Add ``--foreign``, which accepts a record from elsewhere."""
-    return click.option(
-        "--foreign",
-        is_flag=True,
-        expose_value=False,
-        callback=_keep,
-        help="Accept a record that another user or machine made [ask].",
-    )(function)
+option = kept_flag(_FLAG, "Accept a record that another user or machine made [ask].")
+"""Decorator: add ``--foreign``, which accepts a record from elsewhere."""
 
 
 def origin_words(record: Record) -> str:
@@ -81,7 +67,7 @@ def confirm_measuring(record: Record) -> None:
 
 def _confirm(words: str, question: str, look: str, *, asks: bool = True) -> None:
     click.echo(f"note: {words}", err=True)
-    if not asks or click.get_current_context().meta.get(_ACCEPTED, False):
+    if not asks or is_given(_FLAG):
         return
     if not sys.stdin.isatty():
         raise DefinitionError(

@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
+from tuner.app.flags import is_given, kept_flag
 from tuner.app.premises import restore_stray
 from tuner.app.progress import TerminalProgress
 from tuner.app.writing import writing_results
 from tuner.hosts.sweep import Need, sweep
 from tuner.hosts.turn import HostLocks
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-_WAIT = "tuner.wait"
 _TURN = "tuner.turn"
+_FLAG = "--wait"
 
-
-def _asked(context: click.Context, _parameter: click.Parameter, value: object) -> None:
-    context.meta[_WAIT] = value
-
-
-def option(function: _F) -> _F:
-    """Add ``--wait``, which queues the command behind another study."""
-    return click.option(
-        "--wait",
-        is_flag=True,
-        expose_value=False,
-        callback=_asked,
-        help="Wait until no other study uses the same cores [exit with code 3].",
-    )(function)
+option = kept_flag(_FLAG, "Wait until no other study uses the same cores [exit with code 3].")
+"""Decorator: add ``--wait``, which queues the command behind another study."""
 
 
 def take_turn(folder: Path, inventory: str | None, progress: TerminalProgress) -> HostLocks:
@@ -48,7 +34,7 @@ def take_turn(folder: Path, inventory: str | None, progress: TerminalProgress) -
             be written.
     """
     context = click.get_current_context()
-    turn = HostLocks(folder, wait=context.meta.get(_WAIT, False), say=progress.note)
+    turn = HostLocks(folder, wait=is_given(_FLAG), say=progress.note)
     context.call_on_close(turn.end)
     with writing_results(folder):
         turn.take_study()
@@ -67,7 +53,7 @@ def look_here(progress: TerminalProgress) -> list[str]:
         HostError: a study measures on these cores.
     """
     context = click.get_current_context()
-    turn = HostLocks(Path(), wait=context.meta.get(_WAIT, False), say=progress.note)
+    turn = HostLocks(Path(), wait=is_given(_FLAG), say=progress.note)
     context.call_on_close(turn.end)
     cpus = frozenset(os.sched_getaffinity(0))
     turn.take_here(cpus)

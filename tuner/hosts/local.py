@@ -70,7 +70,7 @@ def lab_folder(study: Path) -> Path:
     the lab is then in the system's folder for temporary files.
     """
     inside = study.resolve() / "lab"
-    if os.geteuid() != 0 or all(_is_open(parent) for parent in inside.parents if parent.exists()):
+    if _is_reachable(inside):
         return inside
     name = hashlib.sha256(str(inside).encode()).hexdigest()[:12]
     return Path("/var/tmp") / f"tuner-{name}"  # noqa: S108 - made by root with a fixed mode
@@ -90,7 +90,7 @@ def runnable(program: str, lab: Path) -> str:
         HostError: the lab's folder belongs to somebody else, or the program cannot be copied.
     """
     found = Path(program).resolve()
-    if os.geteuid() != 0 or all(_is_open(folder) for folder in found.parents):
+    if _is_reachable(found):
         return program
     copy = lab / "programs" / found.name
     try:
@@ -253,8 +253,10 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _is_open(folder: Path) -> bool:
-    return bool(folder.stat().st_mode & stat.S_IXOTH)
+def _is_reachable(path: Path) -> bool:
+    """Return whether the account of the instances may enter all folders above a path."""
+    above = (folder for folder in path.parents if folder.exists())
+    return os.geteuid() != 0 or all(folder.stat().st_mode & stat.S_IXOTH for folder in above)
 
 
 def _read(path: str) -> str:

@@ -239,3 +239,15 @@ pub fn assert_described(root: &Value, schema: &Value, value: &Value, at: &str) {
         assert_described(root, property, inner, &format!("{at}/{name}"));
     }
 }
+
+/// Run the program; return its output, its errors and its exit code.
+pub fn output_of(arguments: &[&str]) -> (String, String, Option<i32>) {
+    let program = env!("CARGO_BIN_EXE_tuner-loadgen");
+    let output = std::process::Command::new(program)
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let code = output.status.code();
+    (text(output.stdout), text(output.stderr), code)
+}
