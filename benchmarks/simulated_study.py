@@ -16,7 +16,7 @@ from tuner.report.html import render_html
 from tuner.space.space import load_space
 from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import SimulatedDeployer, SimulatedGenerator, SimulatedHost
-from tuner.testing.simulate import Stalls
+from tuner.testing.simulate import SimulatedStalls
 from tuner.workload.workload import load_workload
 
 NAME = "simulated"
@@ -28,7 +28,7 @@ SAMPLES = 50_000
 
 def main() -> None:
     """Run the study as the command line would, on a host that does not exist."""
-    host = SimulatedHost(stalls=Stalls(), most_samples=SAMPLES)
+    host = SimulatedHost(stalls=SimulatedStalls(), most_samples=SAMPLES)
     space = load_space(
         "nginx/static",
         server_cores=1,

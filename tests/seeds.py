@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tuner.testing import simulate as simulation
-from tuner.testing.simulate import Requests, Windows
+from tuner.testing.simulate import Requests, SimulatedWindows
 
 RARE = 1e-7
 """Largest chance that a correct implementation crosses one bound; a test has at most ten."""
@@ -32,7 +32,7 @@ def rng(seed: int) -> np.random.Generator:
     return np.random.default_rng(shifted(seed))
 
 
-def simulate(seed: int, **options: Any) -> Windows:
+def simulate(seed: int, **options: Any) -> SimulatedWindows:
     """Return the simulated windows for the shifted seed."""
     return simulation.simulate(shifted(seed), **options)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tuner.app import canary
-from tuner.app.canary import CONFIDENCE, MARGIN, Asked, Probes, judge, metric_of, read_figure
+from tuner.app.canary import CONFIDENCE, MARGIN, ProbeOptions, Probes, judge, metric_of, read_figure
 from tuner.errors import DefinitionError, HostError
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
@@ -84,11 +84,11 @@ def test_a_figure_that_probes_cannot_measure_is_refused() -> None:
 
 def test_bursts_are_announced() -> None:
     """Throughput needs a load that users of the host may notice; other figures need none."""
-    asked = Asked("http://{host}/", 2_000, 100.0, "throughput")
+    asked = ProbeOptions("http://{host}/", 2_000, 100.0, "throughput")
     (said,) = asked.statements
     assert "with 8 connections in a closed loop, 10 times 0.5 s" in said
     assert "--figure p99" in said
-    assert Asked("http://{host}/", 2_000, 100.0, "p99").statements == ()
+    assert ProbeOptions("http://{host}/", 2_000, 100.0, "p99").statements == ()
 
 
 def test_the_capacity_is_measured_by_its_limit() -> None:
@@ -154,7 +154,7 @@ def used(_: Host) -> Usage:
 @pytest.mark.integration
 def test_a_host_that_became_slow_is_worse(web: Web) -> None:
     """By the native generator's figures; the message names figure, ratio and claim."""
-    probes = Probes(Asked(web.url, 400, 200.0, "p50"), used)
+    probes = Probes(ProbeOptions(web.url, 400, 200.0, "p50"), used)
     before = probes.look([HERE])
     assert len(before["here"].values) == 8
     web.wait_s = 0.02
@@ -168,7 +168,7 @@ def test_a_host_that_became_slow_is_worse(web: Web) -> None:
 def test_a_claimed_throughput_is_measured(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """In bursts of a closed loop: a host that answers fewer requests a second is worse."""
     monkeypatch.setattr(canary, "_BURST_S", 0.2)
-    probes = Probes(Asked(web.url, 400, 400.0, "throughput"), used)
+    probes = Probes(ProbeOptions(web.url, 400, 400.0, "throughput"), used)
     web.wait_s = 0.02
     before = probes.look([HERE])
     assert len(before["here"].values) == 8
@@ -188,7 +188,7 @@ def test_a_claimed_throughput_is_measured(web: Web, monkeypatch: pytest.MonkeyPa
 def test_a_claimed_capacity_is_held_against_its_limit(web: Web) -> None:
     """At the probes' rate, where the limit held before; where it did not, nothing is claimed."""
     claimed = Constraint.parse("p50<50ms")
-    probes = Probes(Asked(web.url, 10, 100.0, "p50", claimed=claimed), used)
+    probes = Probes(ProbeOptions(web.url, 10, 100.0, "p50", claimed=claimed), used)
     before = probes.look([HERE])
     web.wait_s = 0.1
     with pytest.raises(HostError, match=r"misses the limit p50 <= 50ms, which it met"):
@@ -199,10 +199,10 @@ def test_a_claimed_capacity_is_held_against_its_limit(web: Web) -> None:
 @pytest.mark.integration
 def test_a_limit_and_an_error_are_found(web: Web) -> None:
     """A few probes are enough for that; they say that they compare nothing."""
-    probes = Probes(Asked(web.url, 10, 100.0, "p99"), used)
+    probes = Probes(ProbeOptions(web.url, 10, 100.0, "p99"), used)
     before = probes.look([HERE])
     assert "too few probes for a comparison" in probes.checked(HERE, before, None, "the claim")
-    tight = Probes(Asked(web.url, 10, 100.0, "p99", Constraint.parse("p99<1us")), used)
+    tight = Probes(ProbeOptions(web.url, 10, 100.0, "p99", Constraint.parse("p99<1us")), used)
     with pytest.raises(HostError, match=r"here: p99 .* misses the limit p99 <= 1us"):
         tight.checked(HERE, before, None, "the claim")
     web.status = 503
@@ -214,7 +214,7 @@ def test_a_limit_and_an_error_are_found(web: Web) -> None:
 def test_hosts_are_measured_in_turn_and_called_by_their_own_names(web: Web) -> None:
     """One that does not answer is left out as a control."""
     away = Host("away", {"ansible_host": "127.0.0.1", "tuner_address": "127.0.0.2x"})
-    probes = Probes(Asked(web.url, 10, 100.0, "p99"), used)
+    probes = Probes(ProbeOptions(web.url, 10, 100.0, "p99"), used)
     assert set(probes.look([HERE, away, OTHER])) == {"here", "other"}
     assert web.names == {f"127.0.0.1:{web.url.rpartition(':')[2].partition('/')[0]}"}
 
@@ -222,5 +222,5 @@ def test_hosts_are_measured_in_turn_and_called_by_their_own_names(web: Web) -> N
 @pytest.mark.integration
 def test_memory_is_the_services_own(web: Web) -> None:
     """Read on the host between windows, in MiB."""
-    probes = Probes(Asked(web.url, 10, 100.0, "memory"), used)
+    probes = Probes(ProbeOptions(web.url, 10, 100.0, "memory"), used)
     assert probes.look([HERE])["here"].values == (1.0,)

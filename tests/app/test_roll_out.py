@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.app.services import MAIN, TEXT, TUNED, FakeHost, given, host, no_home, own_study
-from tuner.app.canary import Look
+from tuner.app.canary import HostSample
 from tuner.app.planning import HostPlan, planned, wanted
 from tuner.app.roll_out import RollOut
 from tuner.errors import HostError, Interrupted
@@ -58,13 +58,13 @@ class Site:
         names = [h.name for h in hosts if h.name not in (self.refuses, *self.lost)]
         return Restoration({name: [MAIN] for name in names}, dict.fromkeys(self.lost, "no answer"))
 
-    def look(self, hosts: Sequence[Host]) -> Mapping[str, Look]:
+    def look(self, hosts: Sequence[Host]) -> Mapping[str, HostSample]:
         """Implement ``ChecksHosts``."""
         self.done.append(f"look {' '.join(host.name for host in hosts)}")
-        return {host.name: Look((np.ones(1),), (1.0,)) for host in hosts}
+        return {host.name: HostSample((np.ones(1),), (1.0,)) for host in hosts}
 
     def checked(
-        self, host: Host, before: Mapping[str, Look], control: Host | None, claim: str
+        self, host: Host, before: Mapping[str, HostSample], control: Host | None, claim: str
     ) -> str:
         """Implement ``ChecksHosts``."""
         assert claim == "the claim"

@@ -23,7 +23,7 @@ from tuner.hosts import local
 from tuner.judge.scoring import mean_loss
 from tuner.store.store import Store, sqlite_url
 from tuner.testing.lab import Effect, Faults, SimulatedHost
-from tuner.testing.simulate import Stalls
+from tuner.testing.simulate import SimulatedStalls
 
 
 def written(folder: Path = STUDY) -> dict[str, bytes]:
@@ -357,7 +357,7 @@ def test_a_resumed_comparison_is_of_the_same_two(
 
 def test_stalls_are_kept_where_that_is_wanted(tuner: Tuner, host: SimulatedHost) -> None:
     """Nothing is left out of any latency, which report, record and protocol say; else it is."""
-    host.stalls = Stalls(per_s=2.0, mean_us=150.0)
+    host.stalls = SimulatedStalls(per_s=2.0, mean_us=150.0)
     short = ("stock", "hand", "--time", "10s", "--rate", "600", "--name", "mine")
     refused = tuner("compare", *short, "--stalls", "drop")
     assert (refused.code, host.windows) == (2, 0)

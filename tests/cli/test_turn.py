@@ -16,13 +16,13 @@ import pytest
 
 from tests.cli.conftest import SHORT, STUDY, Tuner
 from tests.cli.test_simulated import written
-from tuner.hosts import local, turn
+from tuner.hosts import host_locks, local
 from tuner.testing.lab import Faults, SimulatedHost
 
 HOLD = """
 import os, sys
 from pathlib import Path
-from tuner.hosts.turn import HostLocks
+from tuner.hosts.host_locks import HostLocks
 turn = HostLocks(Path(sys.argv[1]), wait=False, say=print)
 turn.take_study()
 turn.take_here(os.sched_getaffinity(0))
@@ -60,7 +60,7 @@ def test_a_second_tuner_on_a_study_is_refused_before_anything(
         assert "--wait" in said
         assert len(said.split("tuner: ")) == 2
         assert (host.windows, host.deployments) == (0, 0)
-        assert {k: v for k, v in written().items() if k != turn.LOCK} == before
+        assert {k: v for k, v in written().items() if k != host_locks.LOCK} == before
         for words in (
             ("studies",),
             ("report", "mine", "--quiet"),
@@ -68,7 +68,7 @@ def test_a_second_tuner_on_a_study_is_refused_before_anything(
         ):
             assert finished(*words).code == 0, words
     assert finished("optimize", "--resume", "--name", "mine").code == 0
-    assert not (STUDY / turn.LOCK).exists()
+    assert not (STUDY / host_locks.LOCK).exists()
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_doctor_measures_no_noise_of_another_study(
 
 def during_wait(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> None:
     """Let something happen while a tuner waits."""
-    monkeypatch.setattr("tuner.hosts.turn.time.sleep", lambda _: what())
+    monkeypatch.setattr("tuner.hosts.host_locks.time.sleep", lambda _: what())
 
 
 def test_a_tuner_queues_behind_another(

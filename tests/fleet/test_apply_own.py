@@ -13,7 +13,7 @@ from tests.app.services import evaluated
 from tests.fleet.bed import Bed, BedHost, bed
 from tests.fleet.conftest import skip_without_bed
 from tests.fleet.services import GUARD, own_files
-from tuner.app.canary import Asked, Probes
+from tuner.app.canary import ProbeOptions, Probes
 from tuner.app.planning import HostPlan, planned, wanted
 from tuner.app.reached import Reached, reached
 from tuner.app.recommended import recommended
@@ -92,7 +92,7 @@ def roll_out(there: Reached, plans: list[HostPlan], probes: int) -> list[Applied
     """Do it; what is then in the record."""
     done: list[Applied] = []
     judge = Probes(
-        Asked(PROBE, probes, 100.0, "p50"), lambda host: there.agent(host).usage("nginx")
+        ProbeOptions(PROBE, probes, 100.0, "p50"), lambda host: there.agent(host).usage("nginx")
     )
     try:
         RollOut(there.services, judge, done.append, "no claim").run(plans)

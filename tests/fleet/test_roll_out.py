@@ -12,7 +12,7 @@ from tests.fleet.bed import Bed, BedHost, bed
 from tests.fleet.conftest import skip_without_bed
 from tests.fleet.services import GUARD, own_files
 from tests.fleet.test_remote import tuner
-from tuner.app.canary import Look
+from tuner.app.canary import HostSample
 from tuner.app.planning import planned, wanted
 from tuner.app.reached import reached
 from tuner.app.recommended import recommended as recommended_of
@@ -108,12 +108,12 @@ class Unmeasured:
 
     longest_s = 0.0
 
-    def look(self, hosts: Sequence[Host]) -> Mapping[str, Look]:
+    def look(self, hosts: Sequence[Host]) -> Mapping[str, HostSample]:
         """Implement ``ChecksHosts``."""
-        return {host.name: Look((), ()) for host in hosts}
+        return {host.name: HostSample((), ()) for host in hosts}
 
     def checked(
-        self, host: Host, before: Mapping[str, Look], control: Host | None, claim: str
+        self, host: Host, before: Mapping[str, HostSample], control: Host | None, claim: str
     ) -> str:
         """Implement ``ChecksHosts``."""
         return f"{host.name} is as {before} and {control} for {claim}"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.errors import InstrumentError
-from tuner.measurement.clocks import ClockReading, Difference, aligned, difference
+from tuner.measurement.clocks import ClockOffset, ClockReading, aligned, difference
 from tuner.measurement.stalls import StallRule, excluded
 
 MS = 1_000_000
@@ -20,7 +20,7 @@ def test_one_answer_knows_the_difference_within_half_a_round_trip() -> None:
     """Their clock showed 7 s when ours was between 100.000 and 100.004 s."""
     reading = ClockReading(100 * SECOND, 7 * SECOND, 100 * SECOND + 4 * MS)
     found = difference([reading], (100 * SECOND, 100 * SECOND + 4 * MS), drift=0.0)
-    assert found == Difference(-93 * SECOND - 2 * MS, 2 * MS)
+    assert found == ClockOffset(-93 * SECOND - 2 * MS, 2 * MS)
 
 
 def test_several_answers_narrow_it_down() -> None:
@@ -28,13 +28,13 @@ def test_several_answers_narrow_it_down() -> None:
     quick_there = ClockReading(WINDOW[0], WINDOW[0] + MS, WINDOW[0] + 20 * MS)
     quick_back = ClockReading(WINDOW[1], WINDOW[1] + 19 * MS, WINDOW[1] + 20 * MS)
     found = difference([quick_there, quick_back], WINDOW, drift=0.0)
-    assert found == Difference(0, MS)
+    assert found == ClockOffset(0, MS)
 
 
 def test_clocks_part_with_time() -> None:
     """An answer of ten seconds before the window's end is worth less than the round trip."""
     reading = ClockReading(91 * SECOND, 91 * SECOND, 91 * SECOND)
-    assert difference([reading], WINDOW, drift=1e-4) == Difference(0, MS)
+    assert difference([reading], WINDOW, drift=1e-4) == ClockOffset(0, MS)
 
 
 OFFSETS = st.integers(-(10**15), 10**15)
@@ -68,7 +68,7 @@ def test_no_request_that_a_stall_touched_is_kept(
     intended = np.arange(0, SECOND, MS, dtype=np.int64)
     true = (start_ms * MS, (start_ms + length_ms) * MS)
     told = (true[0] + WINDOW[0] + ahead_ns, true[1] + WINDOW[0] + ahead_ns)
-    spans = aligned([told], Difference(ahead_ns + wrong_ns, 20 * MS), WINDOW[0])
+    spans = aligned([told], ClockOffset(ahead_ns + wrong_ns, 20 * MS), WINDOW[0])
     assert not (
         excluded(intended, [true], StallRule()) & ~excluded(intended, spans, StallRule())
     ).any()
@@ -77,7 +77,7 @@ def test_no_request_that_a_stall_touched_is_kept(
 def test_what_is_within_the_ordinary_lateness_is_no_stall() -> None:
     """A ticker without real-time priority is kept waiting by the server's own work."""
     spans = [(0, 3 * MS), (10 * MS, 12 * MS)]
-    assert aligned(spans, Difference(0, 0), 0, resolution_ns=2 * MS) == ((0, 3 * MS),)
+    assert aligned(spans, ClockOffset(0, 0), 0, resolution_ns=2 * MS) == ((0, 3 * MS),)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ from tuner.testing.lab import (
     SimulatedGenerator,
     SimulatedHost,
 )
-from tuner.testing.simulate import Noise, Stalls
+from tuner.testing.simulate import Noise, SimulatedStalls
 
 ODD = SPACE.complete({"size": 64}, STOCK)
 
@@ -451,7 +451,7 @@ class OneArmStalls(SimulatedHost):
 def test_stalls_of_one_arm_make_a_claims_block_invalid() -> None:
     """Stalls of one arm over twelve rounds invalidate the block; the reason names the arm."""
     made = rig()
-    made.host = OneArmStalls(stalls=Stalls(), most_samples=2_000)
+    made.host = OneArmStalls(stalls=SimulatedStalls(), most_samples=2_000)
     block = run_block(made.bench(), spec(HAND, rounds=12, needs_all=True))
     assert block.state == "invalid"
     assert "more than chance allows" in block.reason
@@ -462,7 +462,7 @@ def test_stalls_of_one_arm_make_a_claims_block_invalid() -> None:
 def test_a_study_that_keeps_stalls_is_not_asked_whose_they_are() -> None:
     """Without the rule nothing is left out, so nothing can favour an arm; spans are kept."""
     made = rig()
-    made.host = OneArmStalls(stalls=Stalls(), most_samples=2_000)
+    made.host = OneArmStalls(stalls=SimulatedStalls(), most_samples=2_000)
     bench = replace(made.bench(), rule=None)
     block = run_block(bench, spec(HAND, rounds=12, needs_all=True))
     assert block.state == "complete"
@@ -472,8 +472,8 @@ def test_a_study_that_keeps_stalls_is_not_asked_whose_they_are() -> None:
 
 def test_stalls_of_the_host_and_blocks_of_the_search_are_left_alone() -> None:
     """Equal stalls are not a reason, and the search claims nothing that they could spoil."""
-    equal = rig(stalls=Stalls(), most_samples=2_000)
+    equal = rig(stalls=SimulatedStalls(), most_samples=2_000)
     assert run_block(equal.bench(), spec(HAND, rounds=12, needs_all=True)).state == "complete"
     made = rig()
-    made.host = OneArmStalls(stalls=Stalls(), most_samples=2_000)
+    made.host = OneArmStalls(stalls=SimulatedStalls(), most_samples=2_000)
     assert run_block(made.bench(), spec(HAND, rounds=12)).state == "complete"

@@ -12,7 +12,7 @@ from tuner.errors import HostError
 from tuner.judge.claimable import claimable
 from tuner.phases.host_noise import HostNoise, measure_noise
 from tuner.testing.lab import Faults
-from tuner.testing.simulate import Noise, Stalls
+from tuner.testing.simulate import Noise, SimulatedStalls
 
 
 def measured(seed: int = 1, **changes: Any) -> HostNoise:
@@ -51,7 +51,7 @@ def test_a_noisier_host_lets_claim_less() -> None:
 def test_the_share_that_stalls_touch_is_told() -> None:
     """A host without stalls has none."""
     assert measured().touched_share == 0
-    assert measured(stalls=Stalls(per_s=4.0, mean_us=2_000.0)).touched_share > 0.02
+    assert measured(stalls=SimulatedStalls(per_s=4.0, mean_us=2_000.0)).touched_share > 0.02
 
 
 def test_a_host_on_which_no_block_is_valid_is_told_why() -> None:

@@ -8,10 +8,10 @@ from functools import cache
 
 from tests.phases.rig import HAND, STOCK, rig
 from tuner.goals.constraint import Constraint
-from tuner.judge.ladder import Climb, climbs, rungs
+from tuner.judge.climbs import Climb, climbs, rungs
 from tuner.judge.plan import BlockPlan
 from tuner.phases.block import Arm
-from tuner.phases.ladder import run_ladder
+from tuner.phases.climb import run_ladder
 from tuner.record.model import Record
 from tuner.space.configuration import Value
 from tuner.testing.lab import Effect, Faults

@@ -18,7 +18,7 @@ from tuner.phases.study import calibrate, confirm
 from tuner.space.configuration import Value
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.lab import Effect, Faults
-from tuner.testing.simulate import Noise, Stalls
+from tuner.testing.simulate import Noise, SimulatedStalls
 
 NOISY = Noise(ar_sd=0.05, restart_sd=0.03, burst_probability=0.05, burst_scale=0.1)
 
@@ -26,7 +26,7 @@ NOISY = Noise(ar_sd=0.05, restart_sd=0.03, burst_probability=0.05, burst_scale=0
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_better_configuration_is_found_and_confirmed(seed: int) -> None:
     """On a noisy host with stalls and a heavy tail: better, and the ratio is the truth."""
-    made = rig(seed=seed, noise=NOISY, stalls=Stalls(), tail_share=0.02)
+    made = rig(seed=seed, noise=NOISY, stalls=SimulatedStalls(), tail_share=0.02)
     record = made.run()
     study = evaluate(record)
     assert study.verdict is not None
@@ -46,7 +46,9 @@ def test_where_nothing_matters_nothing_is_claimed() -> None:
     """
     kinds = []
     for seed in range(6):
-        study = evaluate(rig(seed=seed, truth=all_the_same, noise=NOISY, stalls=Stalls()).run())
+        study = evaluate(
+            rig(seed=seed, truth=all_the_same, noise=NOISY, stalls=SimulatedStalls()).run()
+        )
         assert study.verdict is not None
         kinds.append(study.verdict.kind)
     assert kinds.count(VerdictKind.BETTER) + kinds.count(VerdictKind.WORSE) <= 1
@@ -153,7 +155,7 @@ def test_most_of_the_time_is_spent_measuring() -> None:
 
 def test_one_configuration_can_be_measured_by_itself() -> None:
     """Figures at its load point, under the stall rule that fits it, as in a study."""
-    made = rig(noise=NOISY, stalls=Stalls())
+    made = rig(noise=NOISY, stalls=SimulatedStalls())
     measured = measure_one(made.bench(), made.spec)
     assert measured.rate_per_s == pytest.approx(0.7 * measured.capacity.per_s, rel=0.05)
     assert len(measured.windows) >= 3

@@ -12,7 +12,7 @@ import pytest
 
 from tuner.judge.results import StudyResult, evaluate
 from tuner.record.model import Record
-from tuner.testing.sample_record import Outcome, Stage, sample_record
+from tuner.testing.sample_record import SampleOutcome, Stage, sample_record
 
 HOSTILE = "</script><img src=x onerror=\"document.title='pwned'\">{{ 7 * 7 }}<!--"
 """Markup that would change the page's title if a report let it run."""
@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 @cache
-def _record(outcome: Outcome, stage: Stage, objective: str) -> Record:
+def _record(outcome: SampleOutcome, stage: Stage, objective: str) -> Record:
     return sample_record(outcome, stage=stage, objective=objective)
 
 
@@ -29,7 +29,7 @@ def record() -> Callable[..., Record]:
     """A record by outcome, stage and objective."""
 
     def make(
-        outcome: Outcome = "better", stage: Stage = "confirmed", objective: str = "p99"
+        outcome: SampleOutcome = "better", stage: Stage = "confirmed", objective: str = "p99"
     ) -> Record:
         return _record(outcome, stage, objective)
 

@@ -21,8 +21,8 @@ from tuner.judge.results import evaluate
 from tuner.measurement.resources import ProcessUsage, Resources
 from tuner.measurement.window import Measurement
 from tuner.phases.block import Arm
+from tuner.phases.climb import run_ladder
 from tuner.phases.contest import run_contest
-from tuner.phases.ladder import run_ladder
 from tuner.record.contenders import (
     AlignedDefault,
     Contender,

@@ -26,7 +26,7 @@ from tuner.servers.ground import TargetGround
 from tuner.space.configuration import Configuration, Value
 from tuner.space.space import Space
 from tuner.workload.site import generate
-from tuner.workload.wire import Protocol
+from tuner.workload.wire import WireProtocol
 from tuner.workload.workload import Workload, load_workload
 
 ROLES = {
@@ -59,7 +59,7 @@ def free_ports(count: int) -> list[int]:
 class ServerLab:
     """A lab of its own with the real deployer on it, and a backend where the space needs one."""
 
-    def __init__(self, study: Path, space: str, protocol: Protocol = "http1") -> None:
+    def __init__(self, study: Path, space: str, protocol: WireProtocol = "http1") -> None:
         name = space.partition("/")[0]
         self.adapter = server(name)
         self.facts = here(name)
@@ -110,7 +110,10 @@ class ServerLab:
 
 @contextmanager
 def server_lab(
-    study: Path, space: str, protocol: Protocol = "http1", certificate: Certificate | None = None
+    study: Path,
+    space: str,
+    protocol: WireProtocol = "http1",
+    certificate: Certificate | None = None,
 ) -> Iterator[ServerLab]:
     """Yield a lab and remove it afterwards, even after an error."""
     made = ServerLab(study, space, protocol)

@@ -15,7 +15,7 @@ from tuner.machine.facts import ServerFacts
 from tuner.servers import backend, nginx
 from tuner.servers.certificate import Certificate
 from tuner.servers.ground import TargetGround
-from tuner.workload.wire import Protocol, Tls, Wire
+from tuner.workload.wire import Tls, Wire, WireProtocol
 from tuner.workload.workload import load_workload
 
 DEBIAN = """\
@@ -151,7 +151,7 @@ def test_what_a_build_cannot_speak_is_said(version: str, wire: Wire, words: str)
     ],
 )
 def test_an_instance_listens_as_its_version_wants_it_said(
-    version: tuple[int, ...], protocol: Protocol, lines: list[str]
+    version: tuple[int, ...], protocol: WireProtocol, lines: list[str]
 ) -> None:
     """Each version has its form of `listen`; the lab's certificate and TLS proof go with it."""
     space = load_space("nginx/static", server_version=version)

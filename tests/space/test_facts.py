@@ -12,7 +12,7 @@ from tuner.errors import DefinitionError
 from tuner.machine.facts import HostFacts, ServerFacts
 from tuner.space.facts import space_facts
 from tuner.space.space import Space, SpaceFacts, bind_space
-from tuner.workload.wire import Protocol
+from tuner.workload.wire import WireProtocol
 from tuner.workload.workload import load_workload
 
 CLEARTEXT = SpaceFacts(
@@ -155,7 +155,7 @@ def test_a_condition_may_have_several_ways_to_hold(tmp_path: Path) -> None:
     ],
 )
 def test_nginx_has_a_connection_for_all_that_takes_one(
-    space: str, protocol: Protocol, streams: int, least: int
+    space: str, protocol: WireProtocol, streams: int, least: int
 ) -> None:
     """Streams of QUIC and requests to an upstream do; a stream of HTTP/2 does not."""
     facts = replace(

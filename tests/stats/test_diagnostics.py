@@ -25,7 +25,7 @@ from tuner.stats.diagnostics import (
 )
 from tuner.stats.paired import FloatArray, estimate
 from tuner.testing import simulate as simulation
-from tuner.testing.simulate import Noise, Stalls
+from tuner.testing.simulate import Noise, SimulatedStalls
 
 
 def test_healthy_studies_are_rarely_warned(studies: int, tolerance: Tolerance) -> None:
@@ -167,7 +167,7 @@ def test_unequal_stalls_are_told() -> None:
 
 
 def requests_of(
-    seed: int, studies: int, stalls: tuple[Stalls, Stalls], blocks: int = 1
+    seed: int, studies: int, stalls: tuple[SimulatedStalls, SimulatedStalls], blocks: int = 1
 ) -> tuple[FloatArray, FloatArray]:
     """Stall-free ln p99 and excluded shares of two equal arms, (studies, blocks, 12 rounds, 2)."""
     noise = Noise(ar_sd=0.02, restart_sd=0.02, burst_probability=0.0)
@@ -189,7 +189,7 @@ def test_stalls_of_the_host_leave_ratio_and_blocks_alone(
     """Stalls of the host leave the ratio at 1 and invalidate blocks at the test's level, 1 %."""
     invalid, centre = 0, []
     for batch in range(studies // 50):
-        tails, shares = requests_of(700 + 10 * batch, 50, (Stalls(), Stalls()))
+        tails, shares = requests_of(700 + 10 * batch, 50, (SimulatedStalls(), SimulatedStalls()))
         invalid += sum(unequal_stalls_p(block) <= 0.01 for block in shares[:, 0])
         centre.append((tails[..., 1] - tails[..., 0]).mean(axis=(1, 2)))
     d = np.concatenate(centre)
@@ -201,7 +201,9 @@ def test_stalls_of_one_arm_make_its_blocks_invalid(studies: int, tolerance: Tole
     """An arm that stalls four times as often makes most blocks invalid."""
     found = 0
     for batch in range(studies // 50):
-        _, shares = requests_of(800 + 10 * batch, 50, (Stalls(), Stalls(per_s=16.0)))
+        _, shares = requests_of(
+            800 + 10 * batch, 50, (SimulatedStalls(), SimulatedStalls(per_s=16.0))
+        )
         found += sum(unequal_stalls_p(block) <= 0.01 for block in shares[:, 0])
     assert found >= tolerance.least(0.80)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.seeds import SIGMAS, simulate, simulate_requests
-from tuner.testing.simulate import Noise, Stalls
+from tuner.testing.simulate import Noise, SimulatedStalls
 
 SILENT = Noise(ar_sd=0.0, restart_sd=0.0, burst_probability=0.0)
 
@@ -94,7 +94,7 @@ def test_stalls_make_the_raw_tail_and_the_rule_removes_them() -> None:
     """
     levels = np.full(40, np.log(40.0))
     calm = simulate_requests(8, levels, requests=10_000)
-    stalled = simulate_requests(8, levels, requests=10_000, stalls=Stalls())
+    stalled = simulate_requests(8, levels, requests=10_000, stalls=SimulatedStalls())
     raw = np.log(np.quantile(stalled.latency_us, 0.99, axis=1))
     free = np.log(
         [np.quantile(x[~s], 0.99) for x, s in zip(stalled.latency_us, stalled.stalled, strict=True)]

@@ -18,7 +18,7 @@ from tuner.errors import StoreError
 from tuner.judge import scoring
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates, measure
-from tuner.record.model import SCHEMA_VERSION, BlockInstance, Calibration, Origin, Protocol
+from tuner.record.model import SCHEMA_VERSION, BlockInstance, Calibration, Protocol, TrialOrigin
 from tuner.search.dimensions import dimensions_of
 from tuner.stats.paired import FloatArray
 from tuner.stats.polish import arm_levels
@@ -114,7 +114,7 @@ def planned(*labels: str, trial: int | None = None) -> tuple[BlockInstance, ...]
     )
 
 
-def new_trial(store: Store, origin: Origin = "hand") -> int:
+def new_trial(store: Store, origin: TrialOrigin = "hand") -> int:
     """Return a trial of the hand tuning."""
     return store.open_trial(HAND, origin, *dimensions_of(SPACE, (), HAND))
 

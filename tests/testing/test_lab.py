@@ -13,7 +13,7 @@ from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates, Measurement, measure
 from tuner.space.configuration import Configuration
 from tuner.testing.lab import Effect, Faults, SimulatedDeployer, SimulatedHost
-from tuner.testing.simulate import Noise, Stalls
+from tuner.testing.simulate import Noise, SimulatedStalls
 
 SILENT = Noise(ar_sd=0.0, restart_sd=0.0, burst_probability=0.0)
 FAST = SPACE.complete({"fast": True}, STOCK)
@@ -63,7 +63,9 @@ def test_a_tail_is_heavy() -> None:
 def test_stalls_are_felt_and_reported_and_the_rule_takes_them_out() -> None:
     """The raw p99 is theirs; the stall-free one is that of a quiet host."""
     (quiet,) = windows(SimulatedHost(noise=SILENT, tail_share=0.0))
-    stalled = windows(SimulatedHost(noise=SILENT, tail_share=0.0, stalls=Stalls(4, 8_000)), count=5)
+    stalled = windows(
+        SimulatedHost(noise=SILENT, tail_share=0.0, stalls=SimulatedStalls(4, 8_000)), count=5
+    )
     for window in stalled:
         assert window.generator_spans
         assert window.server_spans

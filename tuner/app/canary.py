@@ -52,7 +52,7 @@ ReadUsage = Callable[[Host], Usage]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ProbeOptions:
     """The probes of a host: address, number and rate."""
 
     url: str
@@ -117,7 +117,7 @@ def read_figure(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class HostSample:
     """A measurement of one host."""
 
     latencies_us: tuple[NDArray[np.float64], ...]
@@ -173,7 +173,7 @@ class Probes:
     """
 
     def __init__(
-        self, asked: Asked, usage: ReadUsage, generator: LoadGenerator | None = None
+        self, asked: ProbeOptions, usage: ReadUsage, generator: LoadGenerator | None = None
     ) -> None:
         self.asked = asked
         self._usage = usage
@@ -184,7 +184,7 @@ class Probes:
         """Longest time of one measurement."""
         return self.asked.longest_s
 
-    def look(self, hosts: Sequence[Host]) -> Mapping[str, Look]:
+    def look(self, hosts: Sequence[Host]) -> Mapping[str, HostSample]:
         """Measure hosts in turn, window by window.
 
         Args:
@@ -201,7 +201,7 @@ class Probes:
         bursts = self._measured(asked, "closed")
         return {name: replace(look, values=bursts[name].values) for name, look in looks.items()}
 
-    def _measured(self, targets: Sequence[ProbeTarget], mode: Mode) -> dict[str, Look]:
+    def _measured(self, targets: Sequence[ProbeTarget], mode: Mode) -> dict[str, HostSample]:
         """Measure hosts in turn, in windows of one mode.
 
         Raises:
@@ -238,7 +238,7 @@ class Probes:
                     yield found
 
     def checked(
-        self, host: Host, before: Mapping[str, Look], control: Host | None, claim: str
+        self, host: Host, before: Mapping[str, HostSample], control: Host | None, claim: str
     ) -> str:
         """Measure a changed host again and compare; return the outcome in words.
 
@@ -288,7 +288,7 @@ class Probes:
             )
         return words
 
-    def _check_claimed(self, host: Host, before: Look, after: Look) -> None:
+    def _check_claimed(self, host: Host, before: HostSample, after: HostSample) -> None:
         """Check that the limit of a claimed capacity still holds at the probes' rate.
 
         Raises:
@@ -305,7 +305,7 @@ class Probes:
                 " before the change"
             )
 
-    def _shown(self, look: Look) -> str:
+    def _shown(self, look: HostSample) -> str:
         shares = {"p50": 0.5, "p99": 0.99}
         if self.asked.limit is not None and self.asked.limit.metric.quantile is not None:
             shares[self.asked.limit.metric.name] = self.asked.limit.metric.quantile
@@ -324,7 +324,7 @@ def _generator() -> NativeGenerator:
 class _Windows:
     """The completed windows of a measurement."""
 
-    def __init__(self, asked: Asked, usage: ReadUsage, hosts: Sequence[Host]) -> None:
+    def __init__(self, asked: ProbeOptions, usage: ReadUsage, hosts: Sequence[Host]) -> None:
         self._asked = asked
         self._hosts = hosts
         self._usage = usage if asked.metric in _RESOURCES else None
@@ -353,9 +353,9 @@ class _Windows:
         self._begun = ended if single else self._used(self._ended % len(self._hosts))
         return Next()
 
-    def look(self, host: Host) -> Look:
+    def look(self, host: Host) -> HostSample:
         """Return the measurements of a host."""
-        return Look(tuple(self._latencies[host.name]), tuple(self._values[host.name]))
+        return HostSample(tuple(self._latencies[host.name]), tuple(self._values[host.name]))
 
     def _used(self, place: int) -> Usage | None:
         return self._usage(self._hosts[place]) if self._usage else None
@@ -376,7 +376,7 @@ class _Windows:
         return (ended.cpu_s - begun.cpu_s) / len(taken_us) * 1e6
 
 
-def _answered(host: Host, asked: Asked, window: RawWindow) -> NDArray[np.float64]:
+def _answered(host: Host, asked: ProbeOptions, window: RawWindow) -> NDArray[np.float64]:
     """Return the latencies of a window, µs.
 
     Raises:

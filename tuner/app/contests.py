@@ -10,7 +10,7 @@ from tuner.app import results
 from tuner.app.bind import read_configuration
 from tuner.app.preflight import Preflight, preflight
 from tuner.app.progress import TerminalProgress
-from tuner.app.runs import Asked, begin
+from tuner.app.runs import GivenOptions, begin
 from tuner.app.session import open_bench
 from tuner.definition.alike import AlignmentRule, alignments, equalise
 from tuner.definition.experiment import scaled_rate
@@ -18,18 +18,18 @@ from tuner.definition.published import load_configuration
 from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import DefinitionError, HostError
 from tuner.goals.constraint import Constraint
+from tuner.judge.climbs import rungs
 from tuner.judge.contest import ContestPlan, family, plan_contest
-from tuner.judge.ladder import rungs
 from tuner.machine.facts import SERVER_NAMES
 from tuner.measurement.instrument import Mode
 from tuner.phases.block import Arm
+from tuner.phases.climb import run_ladder
 from tuner.phases.contest import (
     Capacities,
     measure_capacities,
     quick_calibration,
     run_contest,
 )
-from tuner.phases.ladder import run_ladder
 from tuner.phases.search import SearchSpec, run_search
 from tuner.record.contenders import PUBLISHED, STOCK, TUNED, Contender, Contest, Ladder, Published
 from tuner.record.model import Record
@@ -103,7 +103,7 @@ class RunFolder:
 
     folder: Path
     progress: TerminalProgress
-    asked: Asked
+    asked: GivenOptions
     """The options of its command."""
     resume: bool
 

@@ -16,7 +16,7 @@ from tuner.app.recommended import Recommended
 from tuner.errors import DefinitionError
 from tuner.own.merge import Conflict, merge
 from tuner.own.patch import APPLIED, PATCH, before_patch, folder_of, lines_of, plain
-from tuner.own.reader import Found
+from tuner.own.reader import FoundService
 from tuner.servers.usual_place import UsualPlace
 
 
@@ -121,7 +121,7 @@ def _paths_on_hosts(
     return found
 
 
-def merged(tuned: Tuned, found: Found) -> dict[str, str]:
+def merged(tuned: Tuned, found: FoundService) -> dict[str, str]:
     """Apply a study's changes to the files of a host, which may differ from the tuned ones.
 
     Each file is merged three ways by lines: the change from the original to the tuned file is
@@ -164,10 +164,10 @@ def _check_utf8(path: str, text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ChangePlan:
     """The changes that applying a study makes to the files of one host."""
 
-    found: Found
+    found: FoundService
     files: Mapping[str, str]
     """New texts by path, including unchanged files."""
     unlike: str
@@ -198,7 +198,7 @@ class Plan:
         }
 
 
-def plan_of_own(tuned: Tuned, found: Found) -> Plan:
+def plan_of_own(tuned: Tuned, found: FoundService) -> ChangePlan:
     """Return the plan for a host, from a study of the user's own files.
 
     Raises:
@@ -208,7 +208,7 @@ def plan_of_own(tuned: Tuned, found: Found) -> Plan:
     # The record has only the main file of a configuration that cannot be inlined.
     if tuned.resolved not in (found.resolved, plain(found.texts[found.main])):
         unlike = unified(tuned.resolved, found.resolved, "as tuned", "on this host")
-    return Plan(found, merged(tuned, found), unlike)
+    return ChangePlan(found, merged(tuned, found), unlike)
 
 
 def unified(before: str, after: str, name: str, new_name: str = "") -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuner.app.host_files import Plan, UnfitError
+from tuner.app.host_files import ChangePlan, UnfitError
 from tuner.app.recommended import Recommended
 from tuner.definition.study import DEFAULT_STUDY, load_study
 from tuner.errors import DefinitionError
 from tuner.own.bound import BoundSpace
 from tuner.own.catalog import READERS
-from tuner.own.reader import Found, Placed
+from tuner.own.reader import FoundService, Placed
 from tuner.own.service import sent
 from tuner.record.changes import changes_of
 from tuner.space.configuration import Value
@@ -57,7 +57,7 @@ def lab_settings(given: Recommended, remedy: str) -> LabSettings:
     return LabSettings(wanted, dict(given.baseline.values), space, workload, remedy)
 
 
-def plan_of_lab(settings: LabSettings, found: Found, server_name: str = "") -> Plan:
+def plan_of_lab(settings: LabSettings, found: FoundService, server_name: str = "") -> ChangePlan:
     """Return the plan for a host: its own files with the study's changed settings.
 
     Args:
@@ -82,7 +82,7 @@ def plan_of_lab(settings: LabSettings, found: Found, server_name: str = "") -> P
         texts = _texts(settings, placed, found)
     except DefinitionError as error:
         raise UnfitError(f"{error}; tune its own files instead: {settings.remedy}") from error
-    return Plan(found, texts, "", _notes(settings, placed.bound))
+    return ChangePlan(found, texts, "", _notes(settings, placed.bound))
 
 
 def _refuse_unplaced(settings: LabSettings, bound: BoundSpace, main: str) -> None:
@@ -97,7 +97,7 @@ def _refuse_unplaced(settings: LabSettings, bound: BoundSpace, main: str) -> Non
             raise DefinitionError(f"other settings require the current {name}", path=main)
 
 
-def _texts(settings: LabSettings, placed: Placed, found: Found) -> dict[str, str]:
+def _texts(settings: LabSettings, placed: Placed, found: FoundService) -> dict[str, str]:
     bound = placed.bound
     configuration = bound.space.complete(settings.wanted, bound.baseline)
     for name in settings.wanted:

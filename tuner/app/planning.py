@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tuner.app.host_files import (
-    Plan,
+    ChangePlan,
     Tuned,
     UnfitError,
     plan_of_own,
@@ -128,7 +128,7 @@ class HostPlan:
     """The plan for one host."""
 
     host: Host
-    plan: Plan
+    plan: ChangePlan
     change: ServiceChange
     validated: str
     """Outcome of the validation on the host, in words; empty without one."""
@@ -268,7 +268,7 @@ def _drop_ins(change: ServiceChange, there: Channel) -> dict[str, str]:
     }
 
 
-def _validated(change: ServiceChange, plan: Plan, there: Channel) -> str:
+def _validated(change: ServiceChange, plan: ChangePlan, there: Channel) -> str:
     """Validate the files with the host's own server before replacing them; return the outcome.
 
     Raises:

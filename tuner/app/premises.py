@@ -16,18 +16,18 @@ from typing import Protocol
 
 import click
 
-from tuner.app.in_place import TargetService, services_of
+from tuner.app.lent_service import TargetService, services_of
 from tuner.app.undisturbed import undisturbed
 from tuner.errors import DefinitionError, HostError
 from tuner.hosts import counters, kernel, local, remote
 from tuner.hosts.ansible import AnsibleDeployer, KernelLoan
+from tuner.hosts.host_locks import HostLocks
 from tuner.hosts.in_place_deployer import owner_of
 from tuner.hosts.inventory import Host, Inventory, read_inventory
 from tuner.hosts.log_end import log_end
 from tuner.hosts.playbooks import Playbooks
+from tuner.hosts.remote_watch import RemoteWatch
 from tuner.hosts.sweep import stop_lab
-from tuner.hosts.turn import HostLocks
-from tuner.hosts.watch import RemoteWatch
 from tuner.load.generator import LoadGenerator
 from tuner.load.h2load import H2loadGenerator
 from tuner.load.native import NativeGenerator
@@ -39,7 +39,7 @@ from tuner.measurement.stalls import StallRule
 from tuner.own.target import THIS_MACHINE, Target
 from tuner.paths import loadgen_binary, temporary
 from tuner.phases.bench import ReadLog
-from tuner.phases.watch import ReadCounters
+from tuner.phases.resource_watch import ReadCounters
 from tuner.servers import backend as lab_backend
 from tuner.servers.program import elsewhere
 from tuner.servers.server import Server

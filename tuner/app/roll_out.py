@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tuner.app.canary import Look
+from tuner.app.canary import HostSample
 from tuner.app.planning import HostPlan
 from tuner.app.undisturbed import undisturbed
 from tuner.errors import HostError
@@ -44,12 +44,12 @@ class ChecksHosts(Protocol):
         """Longest time of one measurement."""
         ...
 
-    def look(self, hosts: Sequence[Host]) -> Mapping[str, Look]:
+    def look(self, hosts: Sequence[Host]) -> Mapping[str, HostSample]:
         """Measure hosts in turn."""
         ...
 
     def checked(
-        self, host: Host, before: Mapping[str, Look], control: Host | None, claim: str
+        self, host: Host, before: Mapping[str, HostSample], control: Host | None, claim: str
     ) -> str:
         """Measure a changed host again and compare; return a description of the outcome."""
         ...

@@ -17,11 +17,11 @@ from tuner.store.signature import made_here
 from tuner.store.store import Store, list_names, sqlite_url
 
 _T = TypeVar("_T")
-Asked = Mapping[str, object]
+GivenOptions = Mapping[str, object]
 """Options of a command by their names, as plain data."""
 
 
-def asked_of(folder: Path) -> Asked:
+def asked_of(folder: Path) -> GivenOptions:
     """Return the options of the run in a folder; empty without a run."""
     if not (folder / "record.db").is_file():
         return {}
@@ -36,7 +36,7 @@ def asked_of(folder: Path) -> Asked:
     return {}
 
 
-def find_run(called: object, wanted: Asked) -> tuple[str, Asked]:
+def find_run(called: object, wanted: GivenOptions) -> tuple[str, GivenOptions]:
     """Return the name and the options of the run to resume.
 
     Args:
@@ -61,7 +61,7 @@ def find_run(called: object, wanted: Asked) -> tuple[str, Asked]:
     )
 
 
-def reopen_run(called: object, wanted: Asked, options: type[_T]) -> tuple[str, _T]:
+def reopen_run(called: object, wanted: GivenOptions, options: type[_T]) -> tuple[str, _T]:
     """Return the name and the options of the run to resume, once its origin is confirmed.
 
     Args:
@@ -92,7 +92,7 @@ def _confirm_run(name: str) -> None:
             return
 
 
-def begin(found: Preflight, folder: Path, asked: Asked, *, resume: bool) -> Store:
+def begin(found: Preflight, folder: Path, asked: GivenOptions, *, resume: bool) -> Store:
     """Create the record of one of the run's studies, or reopen it to resume.
 
     Raises:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tuner import __version__
 from tuner.app import signing
-from tuner.app.in_place import LentService
+from tuner.app.lent_service import LentService
 from tuner.app.preflight import Preflight, kernel_loan, service_lease_s
 from tuner.app.premises import Lab
 from tuner.app.progress import TerminalProgress

@@ -11,8 +11,8 @@ from tuner.app.flags import is_given, kept_flag
 from tuner.app.premises import restore_stray
 from tuner.app.progress import TerminalProgress
 from tuner.app.writing import writing_results
+from tuner.hosts.host_locks import HostLocks
 from tuner.hosts.sweep import Need, sweep
-from tuner.hosts.turn import HostLocks
 
 _TURN = "tuner.turn"
 _FLAG = "--wait"

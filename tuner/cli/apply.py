@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from tuner.app import provenance
-from tuner.app.canary import FIGURES, Asked, Probes, metric_of, read_figure
+from tuner.app.canary import FIGURES, ProbeOptions, Probes, metric_of, read_figure
 from tuner.app.planning import HostPlan, planned, wanted
 from tuner.app.reached import Reached, reached
 from tuner.app.recommended import FORCEABLE, Recommended, recommended
@@ -147,7 +147,7 @@ def command(
     provenance.confirm_applying(record, shows_only=shows_only)
     given = recommended(evaluate(record), name, accepted)
     gained = given.study.gained
-    asked = Asked(
+    asked = ProbeOptions(
         probe,
         probes,
         probe_rate,

@@ -16,7 +16,7 @@ from tuner.app.confirming import confirmed
 from tuner.app.preflight import Preflight, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
-from tuner.app.runs import Asked, find_run
+from tuner.app.runs import GivenOptions, find_run
 from tuner.app.session import STUDIES, create_store, describe, free_name
 from tuner.cli import options
 from tuner.cli.meet import Match, entries_of, meet, verdict_words
@@ -174,5 +174,5 @@ def _reopen(
     return found, other, store
 
 
-def _asked(arms: Sequence[str]) -> Asked:
+def _asked(arms: Sequence[str]) -> GivenOptions:
     return {"command": "compare", "arms": list(arms)}

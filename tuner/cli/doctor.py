@@ -44,7 +44,7 @@ _OK, _WARN, _FAIL = "ok", "warning", "missing"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DoctorRow:
     """A row of the result."""
 
     what: str
@@ -59,7 +59,7 @@ class Row:
         return {"what": self.what, "state": self.state, "text": self.text, **self.figures}
 
 
-Check = Callable[[], list[Row]]
+MakeRows = Callable[[], list[DoctorRow]]
 
 _EPILOG = """
 \b
@@ -104,7 +104,7 @@ def command(as_json: bool, quick: bool, config: Path | None, server: str | None)
         lint_command(config, server, as_json=as_json)
         return
     rows, free = _free_cores()
-    measuring: Mapping[str, Check] = {}
+    measuring: Mapping[str, MakeRows] = {}
     if free:
         measuring = {
             "generator": _generator,
@@ -125,28 +125,30 @@ def command(as_json: bool, quick: bool, config: Path | None, server: str | None)
         raise HostError("this machine cannot run a study yet; see what is missing above")
 
 
-def _free_cores() -> tuple[list[Row], bool]:
+def _free_cores() -> tuple[list[DoctorRow], bool]:
     """Return rows on leftovers or on a running study, and whether the cores are free."""
     try:
-        return [Row("strays", _WARN, done) for done in turn.look_here(TerminalProgress())], True
+        return [
+            DoctorRow("strays", _WARN, done) for done in turn.look_here(TerminalProgress())
+        ], True
     except HostError as error:
-        return [Row("cores", _WARN, f"{error}; nothing was measured")], False
+        return [DoctorRow("cores", _WARN, f"{error}; nothing was measured")], False
 
 
-def _safely(name: str, check: Check) -> list[Row]:
+def _safely(name: str, check: MakeRows) -> list[DoctorRow]:
     try:
         return check()
     except TunerError as error:
-        return [Row(name, _FAIL, str(error))]
+        return [DoctorRow(name, _FAIL, str(error))]
 
 
-def _host() -> list[Row]:
+def _host() -> list[DoctorRow]:
     host = local.facts()
     cores = split_cores(host.cpus, backend=False)
     text = f"{host.cpu_model}, {len(host.cpus)} cores, {host.distribution}, Linux {host.kernel}"
     return [
-        Row("host", _OK, f"{text}; virtualisation: {host.virtualisation}"),
-        Row(
+        DoctorRow("host", _OK, f"{text}; virtualisation: {host.virtualisation}"),
+        DoctorRow(
             "cores",
             _WARN if cores.shared else _OK,
             "one core for both: figures are raw and coarse"
@@ -154,7 +156,7 @@ def _host() -> list[Row]:
             else f"generator on {cores_in_words(cores.generator)},"
             f" server on {cores_in_words(cores.server)}",
         ),
-        Row(
+        DoctorRow(
             "real time",
             _OK if host.realtime else _WARN,
             "allowed: stalls of the server's cores are detected"
@@ -162,21 +164,23 @@ def _host() -> list[Row]:
             else "not allowed: stalls of the server's cores are not detected; run as root, or grant"
             " CAP_SYS_NICE to tuner-loadgen",
         ),
-        Row("open files", _OK if host.file_limit >= 4096 else _WARN, f"limit {host.file_limit}"),
+        DoctorRow(
+            "open files", _OK if host.file_limit >= 4096 else _WARN, f"limit {host.file_limit}"
+        ),
     ]
 
 
-def _servers() -> list[Row]:
+def _servers() -> list[DoctorRow]:
     """Return the rows of the servers; one installed server is enough."""
-    found: list[Row] = []
-    absent: list[Row] = []
+    found: list[DoctorRow] = []
+    absent: list[DoctorRow] = []
     for name, adapter in SERVERS.items():
         try:
             server = adapter.detect()
         except HostError as error:
-            absent.append(Row(name, _FAIL, str(error)))
+            absent.append(DoctorRow(name, _FAIL, str(error)))
         else:
-            found.append(Row(name, _OK, f"{server.version} at {server.binary}"))
+            found.append(DoctorRow(name, _OK, f"{server.version} at {server.binary}"))
     if not found:
         return absent
     return [
@@ -185,17 +189,17 @@ def _servers() -> list[Row]:
     ]
 
 
-def _ansible() -> list[Row]:
+def _ansible() -> list[DoctorRow]:
     sibling = Path(sys.executable).parent / "ansible-playbook"
     found = sibling if sibling.exists() else shutil.which("ansible-playbook")
     if found is None:
         raise HostError("ansible-playbook is missing; install tuner again (pip install tuner)")
-    return [Row("ansible", _OK, f"{found}, playbooks in {data_dir('playbooks')}")]
+    return [DoctorRow("ansible", _OK, f"{found}, playbooks in {data_dir('playbooks')}")]
 
 
-def _generator() -> list[Row]:
+def _generator() -> list[DoctorRow]:
     generator = _native()
-    return [Row("generator", _OK, f"{generator.name} at {loadgen_binary()}")]
+    return [DoctorRow("generator", _OK, f"{generator.name} at {loadgen_binary()}")]
 
 
 def _native() -> NativeGenerator:
@@ -203,18 +207,18 @@ def _native() -> NativeGenerator:
     return NativeGenerator(loadgen_binary(), cores, StallRule())
 
 
-def _expected_noise() -> list[Row]:
+def _expected_noise() -> list[DoctorRow]:
     """Return the noise rows estimated from stalls, for a study of ten minutes."""
     cores = watched_stalls(_native())
     found = from_stalls(cores)
     figures = {**_figures(found), "touched_share": touched_share(cores)}
     return [
-        Row("noise", _graded(found), f"{FROM_STALLS}{found.words}", figures),
+        DoctorRow("noise", _graded(found), f"{FROM_STALLS}{found.words}", figures),
         *_of_cores(cores),
     ]
 
 
-def _measured_noise() -> list[Row]:
+def _measured_noise() -> list[DoctorRow]:
     """Return the noise rows measured with identical instances; without a server, from stalls."""
     server = _static_server()
     if server is None:
@@ -225,7 +229,7 @@ def _measured_noise() -> list[Row]:
     except TunerError as error:
         found = from_stalls(cores)
         text = f"{error}; {FROM_STALLS}{found.words}"
-        return [Row("noise", _WARN, text, _figures(found)), *_of_cores(cores)]
+        return [DoctorRow("noise", _WARN, text, _figures(found)), *_of_cores(cores)]
     found = claimable(noise.sigma_d, rate_per_s=noise.rate_per_s)
     figures = {
         **_figures(found),
@@ -238,8 +242,8 @@ def _measured_noise() -> list[Row]:
         " requests"
     )
     return [
-        Row("noise", _graded(found), found.words, figures),
-        Row("", _OK, how),
+        DoctorRow("noise", _graded(found), found.words, figures),
+        DoctorRow("", _OK, how),
         *_of_cores(cores),
     ]
 
@@ -257,8 +261,8 @@ def _figures(found: Claimable) -> dict[str, float]:
     }
 
 
-def _of_cores(cores: Iterable[CoreStalls]) -> list[Row]:
-    return [Row("", _OK, f"core {core.cpu}: {core.words}") for core in cores]
+def _of_cores(cores: Iterable[CoreStalls]) -> list[DoctorRow]:
+    return [DoctorRow("", _OK, f"core {core.cpu}: {core.words}") for core in cores]
 
 
 def _static_server() -> str | None:
@@ -271,7 +275,7 @@ def _static_server() -> str | None:
     return None
 
 
-def _self_test() -> list[Row]:
+def _self_test() -> list[DoctorRow]:
     cores = split_cores(local.facts().cpus, backend=False)
     found = self_test(loadgen_binary(), cores, _SELF_TEST_S)
     state = _OK if found.fit else _WARN
@@ -290,9 +294,9 @@ def _self_test() -> list[Row]:
         f" {found.closed_per_s:,.0f}/s"
     )
     return [
-        Row("instrument", state, verdict),
-        *(Row("", state, reason) for reason in found.reasons),
-        Row("", state, figures + shared),
+        DoctorRow("instrument", state, verdict),
+        *(DoctorRow("", state, reason) for reason in found.reasons),
+        DoctorRow("", state, figures + shared),
     ]
 
 
@@ -300,12 +304,12 @@ def _us(value: float | None) -> str:
     return "unknown" if value is None else f"{value:,.0f} µs"
 
 
-def _ports() -> list[Row]:
+def _ports() -> list[DoctorRow]:
     ports = local.free_ports(8)
-    return [Row("ports", _OK, f"{ports[0]} to {ports[-1]} are free on loopback")]
+    return [DoctorRow("ports", _OK, f"{ports[0]} to {ports[-1]} are free on loopback")]
 
 
-_CHECKS: Mapping[str, Check] = {
+_CHECKS: Mapping[str, MakeRows] = {
     "host": _host,
     "servers": _servers,
     "ansible": _ansible,

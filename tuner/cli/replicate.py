@@ -15,7 +15,7 @@ from tuner.app.confirming import confirmed
 from tuner.app.preflight import Preflight, preflight
 from tuner.app.progress import TerminalProgress
 from tuner.app.resume import reopen
-from tuner.app.runs import Asked, find_run
+from tuner.app.runs import GivenOptions, find_run
 from tuner.app.session import STUDIES, create_store, describe, free_name, open_store
 from tuner.cli import options
 from tuner.definition.study import DEFAULT_STUDY, load_study
@@ -162,7 +162,7 @@ def _reopen(
     return found, winners[0], store
 
 
-def _asked(name: str) -> Asked:
+def _asked(name: str) -> GivenOptions:
     return {"command": "replicate", "study": name}
 
 

@@ -39,7 +39,7 @@ class RemoteCounters:
         self._backend = backend
 
     def __call__(self, pids: Sequence[int], behind: Sequence[int]) -> CounterReading:
-        """Implement ``tuner.phases.watch.ReadCounters``.
+        """Implement ``tuner.phases.resource_watch.ReadCounters``.
 
         Raises:
             HostError: one of the hosts is gone.

@@ -16,7 +16,7 @@ from tuner.render.systemd import Unit
 
 SERVICE_FOLDER = "/var/lib/tuner"
 """Folder on a host for the former files and the log of changes."""
-Outcome = Literal["live", "refused", "failed"]
+ChangeOutcome = Literal["live", "refused", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class ServiceChange:
 class ServiceChangeResult:
     """The outcome of a change: ``refused`` and ``failed`` leave the files as they were."""
 
-    state: Outcome
+    state: ChangeOutcome
     message: str
     """The reason; for a live service, the omitted parts of the change."""
     pids: tuple[int, ...] = ()

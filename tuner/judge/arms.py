@@ -26,7 +26,7 @@ INTERRUPTED = "interrupted"
 
 Reading = Callable[[Sequence[Measurement]], float]
 """Logarithm of an arm's figure in a block, from its windows there; NaN where unknown."""
-Difference = Callable[[Sequence[Measurement], Sequence[Measurement]], float]
+BlockDifference = Callable[[Sequence[Measurement], Sequence[Measurement]], float]
 """Log ratio of two arms' figures in a block, likewise."""
 
 
@@ -66,7 +66,7 @@ class PairedBlock:
         """Return the shares of excluded requests of baseline and candidate."""
         return excluded_share(self.baseline), excluded_share(self.candidate)
 
-    def difference(self, of: Difference) -> float:
+    def difference(self, of: BlockDifference) -> float:
         """Return the log ratio candidate / baseline; NaN if an arm has no figure."""
         return of(self.candidate, self.baseline)
 
@@ -235,7 +235,7 @@ def _figure(
     unit: str,
     *,
     reading: Reading,
-    change: Difference,
+    change: BlockDifference,
     metric: Callable[[Measurement], float] | None = None,
 ) -> Figure:
     """Return a figure of both arms, by ``metric`` if it may be 0."""

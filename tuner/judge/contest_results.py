@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuner.goals.constraint import Constraint
+from tuner.judge.climbs import Climb, climbs
 from tuner.judge.comparison import Comparison, Judged
 from tuner.judge.contest import ArmFigures, arm_figures, family
-from tuner.judge.ladder import Climb, climbs
 from tuner.measurement import core_wait
 from tuner.record.contenders import Contender, Contest, PublishedRow
 from tuner.record.model import Block, Record

@@ -12,7 +12,7 @@ from tuner.goals.objective import Objective
 from tuner.judge.arms import PairedBlock
 from tuner.judge.ranking import dominates, front, mean_losses, violates, weighted
 from tuner.judge.scoring import BASELINE, counted_windows, mean_loss
-from tuner.record.model import Block, Origin, Phase, Record, TrialState
+from tuner.record.model import Block, Phase, Record, TrialOrigin, TrialState
 
 PHASES: tuple[Phase, ...] = ("capacity", "aa", "search", "confirm", "load-points")
 
@@ -23,7 +23,7 @@ class TrialFigure:
 
     number: int
     digest: str
-    origin: Origin
+    origin: TrialOrigin
     state: TrialState
     blocks: int
     """Number of blocks in which it was measured."""

@@ -12,13 +12,13 @@ from tuner.measurement.window import Measurement
 from tuner.record.model import Record
 from tuner.words.figures import figure
 
-Kind = Literal[
+RecordKind = Literal[
     "study", "measurement", "comparison", "replication", "search", "contest", "ladder", "run"
 ]
 """``search`` is the tuning of one server for a contest, a ladder or a run."""
 
 
-def kind_of(record: Record) -> Kind:
+def kind_of(record: Record) -> RecordKind:
     """Return what a record is of, by what it holds and by the command that began it."""
     asked = str(record.asked.get("command", ""))
     if record.contest is not None:
@@ -29,7 +29,7 @@ def kind_of(record: Record) -> Kind:
         return "replication"
     if asked in ("run", "meet"):
         return "search"
-    kinds: dict[str, Kind] = {
+    kinds: dict[str, RecordKind] = {
         "measure": "measurement",
         "compare": "comparison",
         "replicate": "replication",

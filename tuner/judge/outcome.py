@@ -37,7 +37,7 @@ compared with each other, and no study was made.
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StudyOutcome:
     """The end of a study in one sentence, with the verdict if there is one."""
 
     status: Status
@@ -56,7 +56,7 @@ def outcome(
     found: Sequence[Diagnostic],
     trials: Sequence[TrialFigure],
     front: TrialFigure | None,
-) -> Outcome:
+) -> StudyOutcome:
     """Return the end of the confirmation, or of a study without one.
 
     Args:
@@ -69,11 +69,11 @@ def outcome(
     if record.protocol:
         return _confirmation(record, objective, confirm=confirm, tally=tally, found=found)
     if kind_of(record) == "measurement":
-        return Outcome("measured", measurement_sentence(record), None)
+        return StudyOutcome("measured", measurement_sentence(record), None)
     running = record.ended_unix_s is None
     if front:
         stopped = "interrupted during the search" if running else "ended without a confirmation"
-        return Outcome(
+        return StudyOutcome(
             "unconfirmed",
             f"Not confirmed: {stopped}. Trial {front.number} is ahead at a ratio of "
             f"{front.ratio:.3f} to the baseline over {counted(front.blocks, 'block')}: "
@@ -83,7 +83,7 @@ def outcome(
     others = [trial for trial in trials if trial.digest != record.baseline]
     measured = sum(trial.blocks > 0 for trial in others)
     if measured:
-        return Outcome(
+        return StudyOutcome(
             "nothing-better",
             f"Nothing better found{' so far' * running}: none of "
             f"{counted(measured, 'configuration')} beat the baseline in the search"
@@ -98,7 +98,7 @@ def outcome(
         sentence = f"Nothing to confirm: none of {tried} could be measured."
     else:
         sentence = "Not searched: the study stopped before a trial was measured."
-    return Outcome("not-searched", sentence, None)
+    return StudyOutcome("not-searched", sentence, None)
 
 
 def _confirmation(
@@ -108,7 +108,7 @@ def _confirmation(
     confirm: Sequence[PairedBlock],
     tally: Tally,
     found: Sequence[Diagnostic],
-) -> Outcome:
+) -> StudyOutcome:
     protocol = record.protocol
     assert protocol is not None  # noqa: S101 - the caller has looked
     verdict = tally.verdict
@@ -117,7 +117,7 @@ def _confirmation(
         used = [block for block in confirm if block.used]
         spoilt = _spoilt(found)
         verdict = overruled(verdict, spoilt or too_fine(record, objective, used))
-        return Outcome("confirmed", verdict.sentence, verdict, void=spoilt)
+        return StudyOutcome("confirmed", verdict.sentence, verdict, void=spoilt)
     most = "at most " * (protocol.sequential_rho is not None)
     after = f"after {tally.blocks} of {most}{counted(protocol.blocks, 'block')}"
     ended = record.ended_unix_s is not None
@@ -130,14 +130,14 @@ def _confirmation(
         )
         void = "the confirmation gave up"
         if verdict is None:
-            return Outcome("incomplete", sentence, None, void)
+            return StudyOutcome("incomplete", sentence, None, void)
         verdict = replace(verdict, kind=VerdictKind.INCONCLUSIVE, sentence=sentence)
-        return Outcome("confirmed", sentence, verdict, void)
+        return StudyOutcome("confirmed", sentence, verdict, void)
     words = f"Not confirmed: {'ended' if ended else 'interrupted'} {after}"
     last = confirm[-1] if confirm else None
     if last and last.reason not in {"", INTERRUPTED}:
         words += f"; the last one does not count ({last.reason})"
-    return Outcome("incomplete", f"{words}.", None, void="the confirmation is not at its end")
+    return StudyOutcome("incomplete", f"{words}.", None, void="the confirmation is not at its end")
 
 
 def _spoilt(found: Sequence[Diagnostic]) -> str:

@@ -19,7 +19,7 @@ HEAD = ("change", "baseline", "tuned", "without it", "p", "it alone", "p", "")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AblationRow:
     """One change, as a line of the table under ``HEAD``."""
 
     names: str
@@ -40,7 +40,7 @@ class Row:
         )
 
 
-def ablation_rows(study: StudyResult) -> list[Row]:
+def ablation_rows(study: StudyResult) -> list[AblationRow]:
     """A row for every change, the most valuable first; empty before the contrasts are measured."""
     if study.ablation is None:
         return []
@@ -185,10 +185,10 @@ def _proof(check: Check, found: Ablation, study: StudyResult) -> str:
     )
 
 
-def _row(part: Part, changed: dict[str, Change], kept: set[str]) -> Row:
+def _row(part: Part, changed: dict[str, Change], kept: set[str]) -> AblationRow:
     names = part.contrast.names
     pairs = [changed[name] for name in names if name in changed]
-    return Row(
+    return AblationRow(
         names=" + ".join(names),
         baseline=" + ".join(setting(change.baseline) for change in pairs),
         tuned=" + ".join(setting(change.tuned) for change in pairs),

@@ -14,9 +14,9 @@ from tuner.judge.arms import Figure, PairedBlock, figure_of
 from tuner.measurement.resources import ProcessUsage, Resources
 from tuner.measurement.window import Measurement
 
-Part = Literal["server", "backend", "generator"]
-PARTS: tuple[Part, ...] = ("server", "backend", "generator")
-Metric = Callable[[Measurement], float]
+UsagePart = Literal["server", "backend", "generator"]
+PARTS: tuple[UsagePart, ...] = ("server", "backend", "generator")
+UsageMetric = Callable[[Measurement], float]
 
 MIB = 2**20
 
@@ -30,7 +30,7 @@ def usage(blocks: Sequence[PairedBlock]) -> tuple[Figure, ...]:
     return tuple(entry for entry in found if math.isfinite(entry.baseline + entry.candidate))
 
 
-def unread(blocks: Sequence[PairedBlock], parts: Sequence[Part]) -> tuple[str, ...]:
+def unread(blocks: Sequence[PairedBlock], parts: Sequence[UsagePart]) -> tuple[str, ...]:
     """Return the parts without readings, each with the reason.
 
     Args:
@@ -45,19 +45,19 @@ def unread(blocks: Sequence[PairedBlock], parts: Sequence[Part]) -> tuple[str, .
     return tuple(f"{part}: {_REASONS[part]}" for part in missing)
 
 
-_REASONS: dict[Part, str] = {
+_REASONS: dict[UsagePart, str] = {
     "server": "its processes could not be read",
     "backend": "its processes could not be read",
     "generator": "it runs on another host, and tells its own CPU time only",
 }
 
 
-def cores(part: Part) -> Metric:
+def cores(part: UsagePart) -> UsageMetric:
     """Return CPU cores kept busy on average while there was load."""
     return _of(part, lambda found, all_: found.cpu_s / all_.loaded_s)
 
 
-def cpu_us_per_request(part: Part) -> Metric:
+def cpu_us_per_request(part: UsagePart) -> UsageMetric:
     """Return CPU time by answered request, µs."""
 
     def value(window: Measurement) -> float:
@@ -67,7 +67,7 @@ def cpu_us_per_request(part: Part) -> Metric:
     return value
 
 
-def memory_mib(part: Part) -> Metric:
+def memory_mib(part: UsagePart) -> UsageMetric:
     """Resident memory, mean of before and after, MiB."""
     return _of(part, lambda found, _: found.memory_mean_bytes / MIB)
 
@@ -94,7 +94,7 @@ def switches_per_s(window: Measurement) -> float:
     )
 
 
-def _of(part: Part, value: Callable[[ProcessUsage, Resources], float]) -> Metric:
+def _of(part: UsagePart, value: Callable[[ProcessUsage, Resources], float]) -> UsageMetric:
     def metric(window: Measurement) -> float:
         found = window.resources
         mine: ProcessUsage | None = getattr(found, part) if found else None
@@ -105,7 +105,7 @@ def _of(part: Part, value: Callable[[ProcessUsage, Resources], float]) -> Metric
     return metric
 
 
-def _whole(value: Callable[[Resources], float]) -> Metric:
+def _whole(value: Callable[[Resources], float]) -> UsageMetric:
     def metric(window: Measurement) -> float:
         found = window.resources
         return value(found) if found and found.loaded_s > 0 else math.nan
@@ -117,7 +117,7 @@ def _known(value: int | None) -> float:
     return math.nan if value is None else float(value)
 
 
-METRICS: tuple[tuple[str, str, Metric], ...] = (
+METRICS: tuple[tuple[str, str, UsageMetric], ...] = (
     *((f"{part}: CPU per request", "µs", cpu_us_per_request(part)) for part in PARTS),
     *((f"{part}: cores busy", "", cores(part)) for part in PARTS),
     (

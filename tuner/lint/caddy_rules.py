@@ -25,9 +25,9 @@ _WHOLE_DEFAULTS = (2, 11)
 _HIGH_LEVEL = 6
 _SHORT_IDLE_NS = 15_000_000_000
 
-Place = tuple[str, Any]
+PlacedValue = tuple[str, Any]
 """A path with its value."""
-Found = Iterator[tuple[str, str]]
+CaddyFindings = Iterator[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class CaddyRule:
 
     id: str
     severity: Severity
-    check: Callable[[tuple[Place, ...], LintFacts], Found]
+    check: Callable[[tuple[PlacedValue, ...], LintFacts], CaddyFindings]
     """Yields paths and problems."""
     why: str
     remedy: str
@@ -84,7 +84,7 @@ def lint(config: Mapping[str, Any], file: str, facts: LintFacts) -> tuple[Findin
     )
 
 
-def _walk(path: str, value: Any) -> Iterator[Place]:
+def _walk(path: str, value: Any) -> Iterator[PlacedValue]:
     yield path or "/", value
     if isinstance(value, Mapping):
         for key, inner in value.items():
@@ -94,26 +94,28 @@ def _walk(path: str, value: Any) -> Iterator[Place]:
             yield from _walk(f"{path}/{index}", inner)
 
 
-def _handlers(places: tuple[Place, ...], name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _handlers(
+    places: tuple[PlacedValue, ...], name: str
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for path, value in places:
         if isinstance(value, Mapping) and value.get("handler") == name:
             yield path, value
 
 
-def _transports(places: tuple[Place, ...]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _transports(places: tuple[PlacedValue, ...]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for path, handler in _handlers(places, "reverse_proxy"):
         transport = handler.get("transport") or {}
         if transport.get("protocol", "http") == "http":
             yield f"{path}/transport", transport
 
 
-def _keepalive_off(places: tuple[Place, ...], _: LintFacts) -> Found:
+def _keepalive_off(places: tuple[PlacedValue, ...], _: LintFacts) -> CaddyFindings:
     for path, transport in _transports(places):
         if (transport.get("keep_alive") or {}).get("enabled") is False:
             yield f"{path}/keep_alive", "every request opens a connection to the upstream"
 
 
-def _few_idle(places: tuple[Place, ...], facts: LintFacts) -> Found:
+def _few_idle(places: tuple[PlacedValue, ...], facts: LintFacts) -> CaddyFindings:
     for path, transport in _transports(places):
         kept = transport.get("keep_alive")
         if not kept or kept.get("enabled") is False:
@@ -135,13 +137,13 @@ def _few_idle(places: tuple[Place, ...], facts: LintFacts) -> Found:
             )
 
 
-def _flush(places: tuple[Place, ...], _: LintFacts) -> Found:
+def _flush(places: tuple[PlacedValue, ...], _: LintFacts) -> CaddyFindings:
     for path, handler in _handlers(places, "reverse_proxy"):
         if handler.get("flush_interval") == -1:
             yield f"{path}/flush_interval", "every piece of an answer is flushed by itself"
 
 
-def _high_level(places: tuple[Place, ...], _: LintFacts) -> Found:
+def _high_level(places: tuple[PlacedValue, ...], _: LintFacts) -> CaddyFindings:
     for path, handler in _handlers(places, "encode"):
         encodings = handler.get("encodings") or {}
         level = (encodings.get("gzip") or {}).get("level") or 0
@@ -151,20 +153,20 @@ def _high_level(places: tuple[Place, ...], _: LintFacts) -> Found:
             yield f"{path}/encodings/zstd", "compression at level best"
 
 
-def _debug(places: tuple[Place, ...], _: LintFacts) -> Found:
+def _debug(places: tuple[PlacedValue, ...], _: LintFacts) -> CaddyFindings:
     for path, value in places:
         if path.startswith("/logging/logs/") and path.endswith("/level") and value == "DEBUG":
             yield path, "lines are written for every step of every request"
 
 
-def _short_idle(places: tuple[Place, ...], _: LintFacts) -> Found:
+def _short_idle(places: tuple[PlacedValue, ...], _: LintFacts) -> CaddyFindings:
     for path, value in places:
         short = isinstance(value, int) and 0 < value < _SHORT_IDLE_NS
         if path.startswith("/apps/http/servers/") and path.endswith("/idle_timeout") and short:
             yield path, f"an idle connection is closed after {value / 1e9:g} s"
 
 
-def _full_duplex(places: tuple[Place, ...], _: LintFacts) -> Found:
+def _full_duplex(places: tuple[PlacedValue, ...], _: LintFacts) -> CaddyFindings:
     for path, value in places:
         if path.endswith("/enable_full_duplex") and value is True:
             yield path, "answers may begin before requests are read"

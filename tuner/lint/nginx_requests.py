@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tuner.lint.finding import LintFacts
-from tuner.lint.nginx_rule import CORE, DOCS, HTTP, Found, NginxRule
+from tuner.lint.nginx_rule import CORE, DOCS, HTTP, NginxFindings, NginxRule
 from tuner.lint.nginx_scope import ScopedDirective, inside, number, spots
 from tuner.own.nginx.tree import Directive, Tree
 
@@ -18,7 +18,7 @@ _SIZE = re.compile(r"(\d+)([kmg]?)", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-def _few_requests(tree: Tree, facts: LintFacts) -> Found:
+def _few_requests(tree: Tree, facts: LintFacts) -> NginxFindings:
     for spot in spots(tree, "keepalive_requests"):
         limit = number(spot.directive)
         if limit is not None and limit < _FEW_REQUESTS:
@@ -29,7 +29,7 @@ def _few_requests(tree: Tree, facts: LintFacts) -> Found:
                 yield http, "a connection is closed after 100 requests, this version's default"
 
 
-def _no_keepalive(tree: Tree, _: LintFacts) -> Found:
+def _no_keepalive(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, "keepalive_timeout"):
         value = spot.directive.args[0] if spot.directive.args else ""
         upstream = any(one.name == "server" for one in spot.levels[-1] if one.block is None)
@@ -37,14 +37,14 @@ def _no_keepalive(tree: Tree, _: LintFacts) -> Found:
             yield spot.directive, "every request needs its own connection"
 
 
-def _small_directio(tree: Tree, _: LintFacts) -> Found:
+def _small_directio(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, "directio"):
         size = _SIZE.fullmatch(spot.directive.args[0]) if spot.directive.args else None
         if size and int(size[1]) * _UNITS[size[2].lower()] < _SMALL_BYTES:
             yield spot.directive, f"files of {size[0]} and more bypass the page cache"
 
 
-def _nopush(tree: Tree, _: LintFacts) -> Found:
+def _nopush(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, "tcp_nopush"):
         if spot.directive.args == ("on",) and not spot.has("sendfile", "on"):
             block = Directive("", (), "", 0, spot.levels[-1])
@@ -53,7 +53,7 @@ def _nopush(tree: Tree, _: LintFacts) -> Found:
                 yield spot.directive, "tcp_nopush without sendfile"
 
 
-def _nodelay(tree: Tree, _: LintFacts) -> Found:
+def _nodelay(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, "tcp_nodelay"):
         # As one stream, header and file have no small packet before the last one.
         pushed = spot.has("sendfile", "on") and spot.has("tcp_nopush", "on")
@@ -61,20 +61,20 @@ def _nodelay(tree: Tree, _: LintFacts) -> Found:
             yield spot.directive, "the end of an answer waits for the client's acknowledgement"
 
 
-def _high_level(tree: Tree, _: LintFacts) -> Found:
+def _high_level(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, "gzip_comp_level"):
         level = number(spot.directive)
         if level is not None and level > _HIGH_LEVEL:
             yield spot.directive, f"compression at level {level}"
 
 
-def _compressed_twice(tree: Tree, _: LintFacts) -> Found:
+def _compressed_twice(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, "gzip_types"):
         if "*" in spot.directive.args:
             yield spot.directive, "pictures, archives and videos are compressed again"
 
 
-def _log_per_request(tree: Tree, _: LintFacts) -> Found:
+def _log_per_request(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, "access_log"):
         named = spot.directive.args[:1]
         cached = spot.one("open_log_file_cache")
@@ -82,7 +82,7 @@ def _log_per_request(tree: Tree, _: LintFacts) -> Found:
             yield spot.directive, "a log with a variable in its name is opened for every line"
 
 
-def _debug_log(tree: Tree, _: LintFacts) -> Found:
+def _debug_log(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, "error_log"):
         if spot.directive.args[1:] == ("debug",):
             yield spot.directive, "dozens of lines are written for every request"

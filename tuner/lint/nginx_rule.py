@@ -12,7 +12,7 @@ DOCS = "https://nginx.org/en/docs/"
 CORE = DOCS + "ngx_core_module.html#"
 HTTP = DOCS + "http/ngx_http_core_module.html#"
 
-Found = Iterator[tuple[Directive, str]]
+NginxFindings = Iterator[tuple[Directive, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class NginxRule:
 
     id: str
     severity: Severity
-    check: Callable[[Tree, LintFacts], Found]
+    check: Callable[[Tree, LintFacts], NginxFindings]
     """Yields directives and problems."""
     why: str
     remedy: str

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tuner.lint import nginx_requests, nginx_tls, nginx_upstreams, nginx_workers
 from tuner.lint.finding import Finding, LintFacts
-from tuner.lint.nginx_rule import CORE, DOCS, HTTP, Found, NginxRule
+from tuner.lint.nginx_rule import CORE, DOCS, HTTP, NginxFindings, NginxRule
 from tuner.lint.nginx_scope import spots
 from tuner.own.nginx.server import NginxOwnConfiguration
 from tuner.own.nginx.tree import Tree, parse
@@ -77,13 +77,13 @@ def lint(tree: Tree, facts: LintFacts) -> tuple[Finding, ...]:
     return tuple(sorted(found.values(), key=lambda one: (order[one.file], one.line or 0, one.rule)))
 
 
-def _obsolete(tree: Tree, _: LintFacts) -> Found:
+def _obsolete(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, *_OBSOLETE):
         name = spot.directive.name
         yield spot.directive, f"{name} is ignored since 1.19.7; use {_OBSOLETE[name]}"
 
 
-def _harmful(tree: Tree, _: LintFacts) -> Found:
+def _harmful(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, *_HARMFUL):
         name, args = spot.directive.name, spot.directive.args
         meant = {

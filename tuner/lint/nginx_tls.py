@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuner.lint.finding import LintFacts
-from tuner.lint.nginx_rule import DOCS, Found, NginxRule
+from tuner.lint.nginx_rule import DOCS, NginxFindings, NginxRule
 from tuner.lint.nginx_scope import ScopedDirective, spots
 from tuner.own.nginx.tree import Directive, Tree
 
@@ -16,7 +16,7 @@ def _is_tls(server: Directive) -> bool:
     )
 
 
-def _sendfile_tls(tree: Tree, facts: LintFacts) -> Found:
+def _sendfile_tls(tree: Tree, facts: LintFacts) -> NginxFindings:
     for server in spots(tree, "server"):
         if server.directive.block is None or not _is_tls(server.directive):
             continue
@@ -37,13 +37,13 @@ def _sendfile_tls(tree: Tree, facts: LintFacts) -> Found:
             )
 
 
-def _builtin_cache(tree: Tree, _: LintFacts) -> Found:
+def _builtin_cache(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, "ssl_session_cache"):
         if any(arg.partition(":")[0] == "builtin" for arg in spot.directive.args):
             yield spot.directive, "each worker has its own cache of sessions"
 
 
-def _full_handshakes(tree: Tree, _: LintFacts) -> Found:
+def _full_handshakes(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, "ssl_session_tickets"):
         cache = spot.one("ssl_session_cache")
         shared = cache is not None and any(arg.startswith("shared:") for arg in cache.args)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tuner.lint.finding import LintFacts
-from tuner.lint.nginx_rule import DOCS, Found, NginxRule
+from tuner.lint.nginx_rule import DOCS, NginxFindings, NginxRule
 from tuner.lint.nginx_scope import ScopedDirective, spots
 from tuner.own.nginx.tree import Directive, Tree
 
@@ -31,7 +31,7 @@ def _passes(tree: Tree) -> Iterator[tuple[ScopedDirective, Directive | None]]:
             yield spot, named.get(target[1])
 
 
-def _no_upstream_keepalive(tree: Tree, facts: LintFacts) -> Found:
+def _no_upstream_keepalive(tree: Tree, facts: LintFacts) -> NginxFindings:
     for spot, upstream in _passes(tree):
         if upstream is None:
             yield spot.directive, "every request opens a connection to the upstream"
@@ -48,14 +48,14 @@ def _kept(tree: Tree, facts: LintFacts) -> Iterator[ScopedDirective]:
             yield spot
 
 
-def _old_http(tree: Tree, facts: LintFacts) -> Found:
+def _old_http(tree: Tree, facts: LintFacts) -> NginxFindings:
     for spot in _kept(tree, facts):
         version = spot.one("proxy_http_version")
         if version is None or version.args == ("1.0",):
             yield spot.directive, "the upstream keeps connections, but requests to it use HTTP/1.0"
 
 
-def _connection_header(tree: Tree, facts: LintFacts) -> Found:
+def _connection_header(tree: Tree, facts: LintFacts) -> NginxFindings:
     for spot in _kept(tree, facts):
         headers = [one for one in spot.all_of("proxy_set_header") if len(one.args) == 2]
         values = [one.args[1] for one in headers if one.args[0].lower() == "connection"]
@@ -68,7 +68,7 @@ def _connection_header(tree: Tree, facts: LintFacts) -> Found:
             )
 
 
-def _fastcgi(tree: Tree, _: LintFacts) -> Found:
+def _fastcgi(tree: Tree, _: LintFacts) -> NginxFindings:
     kept = {
         spot.directive.args[0]
         for spot in spots(tree, "upstream")
@@ -83,7 +83,7 @@ def _fastcgi(tree: Tree, _: LintFacts) -> Found:
             )
 
 
-def _keepalive_first(tree: Tree, _: LintFacts) -> Found:
+def _keepalive_first(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, "upstream"):
         seen: Directive | None = None
         for child in spot.directive.block or ():
@@ -93,7 +93,7 @@ def _keepalive_first(tree: Tree, _: LintFacts) -> Found:
                 yield seen, f"keepalive comes before {child.name}, which replaces it"
 
 
-def _buffering_off(tree: Tree, _: LintFacts) -> Found:
+def _buffering_off(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, "proxy_buffering", "fastcgi_buffering"):
         if spot.directive.args == ("off",):
             yield spot.directive, "answers are forwarded only as fast as the client reads"

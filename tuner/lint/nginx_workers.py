@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tuner.lint.finding import LintFacts
-from tuner.lint.nginx_rule import CORE, DOCS, HTTP, Found, NginxRule
+from tuner.lint.nginx_rule import CORE, DOCS, HTTP, NginxFindings, NginxRule
 from tuner.lint.nginx_scope import number, option, spots
 from tuner.own.nginx.tree import Directive, Tree
 
@@ -38,14 +38,14 @@ def _wanted_files(tree: Tree) -> Iterator[tuple[Directive, int, str]]:
             yield spot.directive, files * wanted, f"{wanted} connections{each}"
 
 
-def _connections(tree: Tree, _: LintFacts) -> Found:
+def _connections(tree: Tree, _: LintFacts) -> NginxFindings:
     limit = number(next(tree.children("worker_rlimit_nofile"), None))
     for directive, need, said in _wanted_files(tree):
         if limit is not None and need > limit:
             yield directive, f"{said}, but worker_rlimit_nofile is {limit}"
 
 
-def _connections_unsaid(tree: Tree, _: LintFacts) -> Found:
+def _connections_unsaid(tree: Tree, _: LintFacts) -> NginxFindings:
     if next(tree.children("worker_rlimit_nofile"), None) is None:
         for directive, need, said in _wanted_files(tree):
             if need > _USUAL_FILES:
@@ -56,7 +56,7 @@ def _connections_unsaid(tree: Tree, _: LintFacts) -> Found:
                 yield directive, unsaid
 
 
-def _one_worker(tree: Tree, facts: LintFacts) -> Found:
+def _one_worker(tree: Tree, facts: LintFacts) -> NginxFindings:
     found = next(tree.children("worker_processes"), None)
     if facts.cores > 1 and _workers(tree, facts) == 1:
         said = "is 1" if found else "is not set, and so 1"
@@ -64,19 +64,19 @@ def _one_worker(tree: Tree, facts: LintFacts) -> Found:
         yield where, f"worker_processes {said}; this host has {facts.cores} cores"
 
 
-def _slow_events(tree: Tree, _: LintFacts) -> Found:
+def _slow_events(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, "use"):
         if spot.directive.args and spot.directive.args[0] in _SLOW_EVENTS:
             yield spot.directive, "every event scans all connections"
 
 
-def _no_workers(tree: Tree, _: LintFacts) -> Found:
+def _no_workers(tree: Tree, _: LintFacts) -> NginxFindings:
     for found in tree.children("master_process"):
         if found.args == ("off",):
             yield found, "one process does everything, regardless of worker_processes"
 
 
-def _few_masks(tree: Tree, facts: LintFacts) -> Found:
+def _few_masks(tree: Tree, facts: LintFacts) -> NginxFindings:
     workers = _workers(tree, facts)
     for found in tree.children("worker_cpu_affinity"):
         if workers is None or not found.args or found.args[0] == "auto":
@@ -86,14 +86,14 @@ def _few_masks(tree: Tree, facts: LintFacts) -> Found:
             yield found, f"{len(found.args)} masks for {workers} workers: {sharing} share the last"
 
 
-def _reuseport(tree: Tree, facts: LintFacts) -> Found:
+def _reuseport(tree: Tree, facts: LintFacts) -> NginxFindings:
     if _workers(tree, facts) == 1:
         for spot in spots(tree, "listen"):
             if "reuseport" in spot.directive.args and "quic" not in spot.directive.args:
                 yield spot.directive, "each worker has a listening socket, but there is one worker"
 
 
-def _quic(tree: Tree, facts: LintFacts) -> Found:
+def _quic(tree: Tree, facts: LintFacts) -> NginxFindings:
     workers = _workers(tree, facts)
     found = [spot.directive for spot in spots(tree, "listen") if "quic" in spot.directive.args]
     shared = {one.args[0] for one in found if "reuseport" in one.args}
@@ -103,7 +103,7 @@ def _quic(tree: Tree, facts: LintFacts) -> Found:
             shared.add(one.args[0])
 
 
-def _unannounced(tree: Tree, _: LintFacts) -> Found:
+def _unannounced(tree: Tree, _: LintFacts) -> NginxFindings:
     if not any("alt-svc" in arg.lower() for one in tree.walk() for arg in one.args):
         for spot in spots(tree, "listen"):
             if "quic" in spot.directive.args:
@@ -111,21 +111,21 @@ def _unannounced(tree: Tree, _: LintFacts) -> Found:
                 return
 
 
-def _backlog(tree: Tree, facts: LintFacts) -> Found:
+def _backlog(tree: Tree, facts: LintFacts) -> NginxFindings:
     for spot in spots(tree, "listen"):
         wanted = option(spot.directive, "backlog") or ""
         if wanted.isdigit() and int(wanted) > facts.somaxconn:
             yield spot.directive, f"a backlog of {wanted}; net.core.somaxconn is {facts.somaxconn}"
 
 
-def _listen_http2(tree: Tree, facts: LintFacts) -> Found:
+def _listen_http2(tree: Tree, facts: LintFacts) -> NginxFindings:
     if facts.version >= _HTTP2_DIRECTIVE:
         for spot in spots(tree, "listen"):
             if "http2" in spot.directive.args:
                 yield spot.directive, "http2 is deprecated as a parameter of listen"
 
 
-def _accept_mutex(tree: Tree, _: LintFacts) -> Found:
+def _accept_mutex(tree: Tree, _: LintFacts) -> NginxFindings:
     for spot in spots(tree, "accept_mutex"):
         if spot.directive.args == ("on",):
             yield spot.directive, "workers take turns in accepting connections"

@@ -1,7 +1,7 @@
 """A generator and a server on different hosts, with observations of the server's host.
 
 The generator sees only its own cores. The target reports on its cores and the server's processes
-(``tuner.hosts.watch``) in the gap after each window, and the clocks align both
+(``tuner.hosts.remote_watch``) in the gap after each window, and the clocks align both
 (``tuner.measurement.clocks``).
 """
 

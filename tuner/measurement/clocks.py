@@ -30,7 +30,7 @@ class ClockReading:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ClockOffset:
     """The offset of another clock from ours, with its error."""
 
     ahead_ns: int
@@ -40,7 +40,7 @@ class Difference:
 
 def difference(
     readings: Iterable[ClockReading], window_ns: Span, *, drift: float = DRIFT
-) -> Difference:
+) -> ClockOffset:
     """Return the offset of the other clock during a window.
 
     Args:
@@ -74,11 +74,11 @@ def difference(
         )
     low, high = int(lowest), int(highest)
     ahead_ns = (low + high) // 2
-    return Difference(ahead_ns, high - ahead_ns)
+    return ClockOffset(ahead_ns, high - ahead_ns)
 
 
 def aligned(
-    spans: Sequence[Span], clock: Difference, start_ns: int, *, resolution_ns: int = 0
+    spans: Sequence[Span], clock: ClockOffset, start_ns: int, *, resolution_ns: int = 0
 ) -> tuple[Span, ...]:
     """Convert spans of another host's clock for ``stalls.excluded``, ns from a window's start.
 

@@ -33,7 +33,7 @@ class FixedValue(str):
     __slots__ = ()
 
 
-class Group(Protocol[_Scope_contra, _Edit_co]):
+class BoundGroup(Protocol[_Scope_contra, _Edit_co]):
     """Parameters with one place, or that belong together."""
 
     @property
@@ -82,7 +82,7 @@ class BoundSpace:
 
 def bind(
     space: Space,
-    groups: Sequence[Group[_S, _E]],
+    groups: Sequence[BoundGroup[_S, _E]],
     scope: _S,
     *,
     unplaced: Mapping[str, str],
@@ -143,12 +143,12 @@ def bind(
 
 def changed(
     bound: BoundSpace,
-    groups: Sequence[Group[_S, _E]],
+    groups: Sequence[BoundGroup[_S, _E]],
     configuration: Configuration,
     *,
     reference: Configuration | None = None,
-    apart: Callable[[Group[_S, _E]], bool] = lambda _: False,
-) -> Iterator[tuple[Group[_S, _E], Mapping[str, str]]]:
+    apart: Callable[[BoundGroup[_S, _E]], bool] = lambda _: False,
+) -> Iterator[tuple[BoundGroup[_S, _E], Mapping[str, str]]]:
     """Yield the groups that a configuration changes, with their wanted values.
 
     Args:
@@ -175,19 +175,19 @@ def changed(
             )
 
 
-def groups_of(space: Space, groups: Sequence[Group[_S, _E]]) -> Iterator[Group[_S, _E]]:
+def groups_of(space: Space, groups: Sequence[BoundGroup[_S, _E]]) -> Iterator[BoundGroup[_S, _E]]:
     """Yield the groups with parameters of a space."""
     return (group for group in groups if names_of(space, group))
 
 
-def names_of(space: Space, group: Group[_S, _E]) -> list[str]:
+def names_of(space: Space, group: BoundGroup[_S, _E]) -> list[str]:
     """Return the parameters of a group that a space has."""
     known = {parameter.name for parameter in space.parameters}
     return [name for name in group.names if name in known]
 
 
 def _values(
-    space: Space, group: Group[_S, _E], texts: Mapping[str, str | None]
+    space: Space, group: BoundGroup[_S, _E], texts: Mapping[str, str | None]
 ) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for name in names_of(space, group):

@@ -54,7 +54,7 @@ class Placed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundService:
     """The configuration of a host's service as it stands there."""
 
     main: str
@@ -65,11 +65,11 @@ class Found:
     """One text with the includes in place."""
 
 
-class Place(Protocol):
+class PlaceFinder(Protocol):
     """Finder of the places of a lab's parameters in the files of a service."""
 
     def __call__(
-        self, found: Found, space: Space, *, server_name: str, tls: bool, proxied: bool
+        self, found: FoundService, space: Space, *, server_name: str, tls: bool, proxied: bool
     ) -> Placed:
         """Return the places.
 
@@ -107,7 +107,7 @@ class Reader(Protocol):
         ...
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> PlaceFinder | None:
         """Finder of a lab's parameters in the files of a service; None: they cannot be."""
         ...
 
@@ -144,7 +144,7 @@ class Reader(Protocol):
         """
         ...
 
-    def read_service(self, main: str, files: Files, home: Callable[[], Home]) -> Found:
+    def read_service(self, main: str, files: Files, home: Callable[[], Home]) -> FoundService:
         """Return the configuration of a service as it stands.
 
         Args:

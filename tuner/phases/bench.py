@@ -15,7 +15,7 @@ from tuner.hosts.deployer import Deployer, InstanceSpec
 from tuner.load.generator import LoadGenerator
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Gates
-from tuner.phases.watch import ReadCounters
+from tuner.phases.resource_watch import ReadCounters
 from tuner.record.model import ConfigurationRecord
 from tuner.space.configuration import Configuration
 from tuner.store.store import Store

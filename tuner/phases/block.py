@@ -40,7 +40,7 @@ from tuner.measurement.resources import Resources
 from tuner.measurement.stall_cause import likely_work
 from tuner.measurement.window import Measurement, RawWindow, measure
 from tuner.phases.bench import Bench
-from tuner.phases.watch import Watch
+from tuner.phases.resource_watch import ResourceWatch
 from tuner.record.model import Block, BlockInstance, BlockState, Phase
 from tuner.space.configuration import Configuration
 from tuner.stats.diagnostics import unequal_stalls_p
@@ -199,7 +199,7 @@ class _Run:
         self._stopped = False
         self._dead = ""
         """Why the block cannot continue: a server ended, not due to its configuration."""
-        self._watch = Watch(bench.read_counters, bench.generator, bench.backend_pids)
+        self._watch = ResourceWatch(bench.read_counters, bench.generator, bench.backend_pids)
 
     def deploy(self) -> None:
         ports = self._bench.free_ports(len(self._spec.arms))

@@ -20,7 +20,7 @@ from tuner.judge.scoring import BASELINE, block_losses
 from tuner.measurement.window import Measurement
 from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
-from tuner.record.model import Block, Calibration, Origin, Record, Trial, TrialState
+from tuner.record.model import Block, Calibration, Record, Trial, TrialOrigin, TrialState
 from tuner.search.dimensions import by_parameter, dimensions_of
 from tuner.search.propose import MeasuredTrial, as_optunas, propose
 from tuner.search.schedule import again, best_first, finalists, look_noise, winner
@@ -180,7 +180,7 @@ def _next_arms(
     for place, configuration in enumerate(fresh):
         bench.store.add_configuration(bench.describe(configuration), proposed=True)
         values, domains = dimensions_of(spec.space, spec.allow, configuration)
-        origin: Origin = "hand" if place < given else "proposed"
+        origin: TrialOrigin = "hand" if place < given else "proposed"
         number = bench.store.open_trial(configuration, origin, values, domains)
         arms.append(_arm(len(arms) + 1, configuration, number))
     return arms

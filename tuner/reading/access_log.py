@@ -137,7 +137,7 @@ def _entry(unix_s: float, request: str, status: object, size: object) -> LogEntr
 
 
 @dataclass
-class Kind:
+class RequestKind:
     """All requests of one method and target."""
 
     count: int = 0
@@ -172,7 +172,7 @@ class LogTally:
     """True to keep the values of queries."""
     redacted: Counter[str] = field(default_factory=Counter)
     """Number of redactions by the name of their kind."""
-    kinds: dict[tuple[str, str], Kind] = field(default_factory=dict)
+    kinds: dict[tuple[str, str], RequestKind] = field(default_factory=dict)
     good: int = 0
     bad: int = 0
     bad_lines: list[tuple[str, int, str]] = field(default_factory=list)
@@ -205,7 +205,7 @@ class LogTally:
         self.per_second[int(entry.unix_s)] += 1
         found = redact(entry.target, keep_query=self.keep_query)
         self.redacted.update(found.kinds)
-        kind = self.kinds.setdefault((entry.method, found.target), Kind())
+        kind = self.kinds.setdefault((entry.method, found.target), RequestKind())
         kind.count += 1
         kind.statuses[entry.status] += 1
         if entry.status == 200 and len(kind.sizes) < 1_000:

@@ -24,7 +24,7 @@ Phase = Literal[
 ]
 BlockState = Literal["running", "complete", "invalid", "failed"]
 TrialState = Literal["racing", "dropped", "infeasible", "complete"]
-Origin = Literal["baseline", "hand", "proposed"]
+TrialOrigin = Literal["baseline", "hand", "proposed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Trial:
 
     number: int
     digest: str
-    origin: Origin
+    origin: TrialOrigin
     state: TrialState
     losses: Mapping[int, float]
     """By block number."""

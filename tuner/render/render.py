@@ -19,7 +19,7 @@ from tuner.render.reach import is_own, refuse_reach, unsearched
 from tuner.render.syntax import NGINX, Syntax
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
-from tuner.workload.wire import Protocol, Wire
+from tuner.workload.wire import Wire, WireProtocol
 from tuner.workload.workload import Workload
 
 TEMP_PATHS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -53,7 +53,7 @@ class Placement:
     """User of the workers if the master is root; empty: the compiled-in one."""
     temp_paths: tuple[str, ...] = TEMP_PATHS
     """Temporary folders of the binary, below ``run_dir``."""
-    protocol: Protocol = "http1"
+    protocol: WireProtocol = "http1"
     tls_dir: str = ""
     """Folder of ``cert.pem`` and ``key.pem``; empty: cleartext."""
     workers: int = 1

@@ -40,7 +40,7 @@ from tuner.report.vega import (
     NINES_LABELS,
     SURFACE,
     TUNED_COLOUR,
-    Row,
+    ChartRow,
     arm_colour,
     arm_fill,
     arm_shape,
@@ -118,7 +118,7 @@ def _effect(study: StudyResult) -> alt.LayerChart | None:
     if estimate is None or protocol is None:
         return None
     goal = study.objective
-    blocks: list[Row] = []
+    blocks: list[ChartRow] = []
     for block in study.used:
         first, second = block.values(goal.arm_ln)
         change = math.exp(block.difference(goal.difference_ln))
@@ -138,7 +138,7 @@ def _effect(study: StudyResult) -> alt.LayerChart | None:
     domain = padded([*ends, low, high, 2 - low, 2 - high])
     left = estimate.low if _drawable(estimate.low) else domain[0]
     right = estimate.high if _drawable(estimate.high) else domain[1]
-    row: Row = {
+    row: ChartRow = {
         "ratio": estimate.ratio,
         "low": left,
         "high": right,
@@ -189,12 +189,12 @@ def _blocks(study: StudyResult) -> alt.LayerChart | None:
     if not study.confirm:
         return None
     goal = study.objective
-    links: list[Row] = []
-    points: list[Row] = []
-    windows: list[Row] = []
+    links: list[ChartRow] = []
+    points: list[ChartRow] = []
+    windows: list[ChartRow] = []
     for block, label in zip(study.confirm, block_labels(study.confirm), strict=True):
         first, second = block.values(goal.arm_ln)
-        about: Row = {"label": label, "used": str(block.used), "note": block.reason or "used"}
+        about: ChartRow = {"label": label, "used": str(block.used), "note": block.reason or "used"}
         links.append(about | {"baseline": first, "tuned": second})
         for arm, value, measured in (
             (BASELINE, first, block.baseline),
@@ -231,7 +231,7 @@ def _blocks(study: StudyResult) -> alt.LayerChart | None:
 
 def _stalls(study: StudyResult) -> alt.LayerChart | None:
     """Return the share of requests that the stall rule left out, per block and arm."""
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     for block, label in zip(study.confirm, block_labels(study.confirm), strict=True):
         for arm, share in zip((BASELINE, "tuned"), block.excluded(), strict=True):
             rows.append(
@@ -255,7 +255,7 @@ def _stalls(study: StudyResult) -> alt.LayerChart | None:
 
 def _spectra(study: StudyResult) -> alt.LayerChart | None:
     """Percentile spectra of both arms on an axis of nines; raw latency dashed."""
-    rows: list[Row] = [
+    rows: list[ChartRow] = [
         {
             "arm": spectrum.arm,
             "kind": "stall-free" if spectrum.stall_free else "raw",

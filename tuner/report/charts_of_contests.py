@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from tuner.goals.objective import Objective
 from tuner.judge.contest_results import ContestResult
-from tuner.report.charts_of_ratios import Look, ratio_layers, ratio_row
+from tuner.report.charts_of_ladders import ladder_charts, usage_charts
+from tuner.report.charts_of_ratios import RatioStyle, ratio_layers, ratio_row
 from tuner.report.contest import chart_name, compared_figures, pair_name
 from tuner.report.embed import Spec
-from tuner.report.ladder import ladder_charts, usage_charts
 from tuner.report.vega import layered, specification
 
-_LOOK = Look(
+_STYLE = RatioStyle(
     title="second ÷ first, log scale",
     tooltip={"pair": "second ÷ first", "kind": "verdict", "text": "ratio"},
     ticks=5,
@@ -38,4 +38,4 @@ def _chart(result: ContestResult, figure: Objective) -> Spec:
         for row in result.compared
         if row.objective == figure
     ]
-    return specification(layered(ratio_layers(rows, "pair", _LOOK), 26 * len(rows) + 46))
+    return specification(layered(ratio_layers(rows, "pair", _STYLE), 26 * len(rows) + 46))

@@ -14,7 +14,7 @@ from tuner.report.vega import (
     BASELINE_COLOUR,
     SURFACE,
     TUNED_COLOUR,
-    Row,
+    ChartRow,
     arm_colour,
     arm_fill,
     arm_shape,
@@ -33,7 +33,7 @@ def front_chart(study: StudyResult) -> alt.LayerChart | None:
     seen = [t for t in study.trials if math.isfinite(t.ratio) and math.isfinite(t.second)]
     if second is None or not seen:
         return None
-    rows: list[Row] = [
+    rows: list[ChartRow] = [
         {
             "trial": trial.number,
             "x": trial.ratio,
@@ -94,7 +94,7 @@ def rates_chart(study: StudyResult) -> alt.LayerChart | None:
     if slo is None or not study.used:
         return None
     latency = Objective(slo.metric.name)
-    rows: list[Row] = [
+    rows: list[ChartRow] = [
         {
             "arm": arm,
             "rate": window.rate_per_s,

@@ -12,7 +12,7 @@ from tuner.report.vega import (
     BASELINE_COLOUR,
     SURFACE,
     TUNED_COLOUR,
-    Row,
+    ChartRow,
     arm_colour,
     arm_fill,
     arm_shape,
@@ -28,7 +28,7 @@ from tuner.words.figures import figure, ratio
 def load_points_chart(study: StudyResult) -> alt.LayerChart | None:
     """Return both arms against the offered rate, with the range of their windows."""
     goal = study.objective
-    rows: list[Row] = [
+    rows: list[ChartRow] = [
         {
             "arm": point.arm,
             "rate": point.rate_per_s,
@@ -67,10 +67,10 @@ def load_points_chart(study: StudyResult) -> alt.LayerChart | None:
 
 def search_chart(study: StudyResult) -> alt.LayerChart | None:
     """Return each trial's mean ratio with the range over its blocks, and the best so far."""
-    measured: list[Row] = []
-    refused: list[Row] = []
+    measured: list[ChartRow] = []
+    refused: list[ChartRow] = []
     for trial in study.trials:
-        row: Row = {
+        row: ChartRow = {
             "trial": trial.number,
             "origin": trial.origin,
             "state": trial.state,
@@ -161,7 +161,7 @@ def search_chart(study: StudyResult) -> alt.LayerChart | None:
 def importance_chart(study: StudyResult) -> alt.LayerChart | None:
     """Return share of the objective's variation that each parameter explains in the search."""
     shares = study.record.importance
-    rows: list[Row] = [
+    rows: list[ChartRow] = [
         {"parameter": name, "share": share, "shown": figure(share, "share")}
         for name, share in sorted(shares.items(), key=lambda item: (-item[1], item[0]))
         if math.isfinite(share)
@@ -182,7 +182,7 @@ def importance_chart(study: StudyResult) -> alt.LayerChart | None:
 
 def aa_chart(study: StudyResult) -> alt.LayerChart | None:
     """Identical instances side by side: what a ratio looks like where nothing differs."""
-    rows: list[Row] = [
+    rows: list[ChartRow] = [
         {
             "block": str(spread.block + 1),
             "instance": spread.instance,

@@ -17,7 +17,7 @@ from tuner.report.vega import (
     BASELINE_COLOUR,
     SURFACE,
     TUNED_COLOUR,
-    Row,
+    ChartRow,
     data,
     layered,
     padded,
@@ -44,7 +44,7 @@ def slices(study: StudyResult) -> list[Slice]:
 
 def slice_chart(study: StudyResult, name: str) -> alt.LayerChart | None:
     """Return every measured trial by one parameter's value; inactive values are left out."""
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     values: list[Value] = []
     baseline = study.record.configurations.get(study.record.baseline)
     if baseline and name in baseline.values:
@@ -95,7 +95,7 @@ def slice_chart(study: StudyResult, name: str) -> alt.LayerChart | None:
     return layered(layers, 150)
 
 
-def _baseline_row(value: Value) -> Row:
+def _baseline_row(value: Value) -> ChartRow:
     return {
         "value": _plain(value),
         "ratio": 1.0,
@@ -114,7 +114,7 @@ def parallel_chart(study: StudyResult) -> alt.LayerChart | None:
     if len(names) < 2 or len(measured) < 3:
         return None
     axes = [_axis(name, [chosen.get(name) for _, chosen in measured]) for name in names]
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     # The confirmed one last, so that no other line is drawn over it.
     for trial, chosen in sorted(measured, key=lambda seen: seen[0].digest == study.candidate):
         rows += [
@@ -129,7 +129,7 @@ def parallel_chart(study: StudyResult) -> alt.LayerChart | None:
             }
             for axis in axes
         ]
-    ends: list[Row] = [
+    ends: list[ChartRow] = [
         {"axis": axis.name, "place": place, "text": text}
         for axis in axes
         for place, text in ((1.0, axis.top), (0.0, axis.bottom))

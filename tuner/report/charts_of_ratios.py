@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import altair as alt
 
 from tuner.report.embed import MUTED
-from tuner.report.vega import KIND_COLOURS, SURFACE, Row, data, padded, tooltips
+from tuner.report.vega import KIND_COLOURS, SURFACE, ChartRow, data, padded, tooltips
 from tuner.stats.paired import PairedEstimate
 from tuner.words.figures import interval, ratio
 
 
-def ratio_row(field: str, name: str, estimate: PairedEstimate, kind: str) -> Row:
+def ratio_row(field: str, name: str, estimate: PairedEstimate, kind: str) -> ChartRow:
     """One line: its name in ``field``, ratio, ends where they can be drawn, verdict, words."""
     ends = (estimate.low, estimate.high)
     drawable = all(math.isfinite(end) and end > 0 for end in ends)
@@ -29,7 +29,7 @@ def ratio_row(field: str, name: str, estimate: PairedEstimate, kind: str) -> Row
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RatioStyle:
     """The look of a chart of ratios."""
 
     title: str
@@ -44,14 +44,14 @@ class Look:
     """True if the ratio stands above its point."""
 
 
-def ratio_layers(rows: Sequence[Row], field: str, look: Look) -> list[alt.Chart]:
+def ratio_layers(rows: Sequence[ChartRow], field: str, style: RatioStyle) -> list[alt.Chart]:
     """The line of one, the intervals, the points; ``field`` of the rows names their lines."""
     every = [float(row[key] or 1) for row in rows for key in ("ratio", "low", "high")]
     x = alt.X(
         "ratio:Q",
-        title=look.title,
+        title=style.title,
         scale=alt.Scale(type="log", domain=padded([0.9, 1.1, *every]), nice=False),
-        axis=alt.Axis(grid=True, format=".3~f", tickCount=look.ticks),
+        axis=alt.Axis(grid=True, format=".3~f", tickCount=style.ticks),
     )
     y = alt.Y(f"{field}:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False))
     colour = alt.Color(
@@ -63,10 +63,10 @@ def ratio_layers(rows: Sequence[Row], field: str, look: Look) -> list[alt.Chart]
     layers = [
         alt.Chart(data([{"ratio": 1.0}])).mark_rule(color=MUTED, strokeDash=[3, 3]).encode(x),
         base.mark_rule(strokeWidth=2.5).encode(alt.X("low:Q"), x2="high"),
-        base.mark_point(size=look.size, strokeWidth=2.5, fill=SURFACE, opacity=1).encode(
-            x, tooltip=tooltips(**look.tooltip)
+        base.mark_point(size=style.size, strokeWidth=2.5, fill=SURFACE, opacity=1).encode(
+            x, tooltip=tooltips(**style.tooltip)
         ),
     ]
-    if look.labelled:
+    if style.labelled:
         layers.append(base.mark_text(dy=-13, fontSize=12).encode(x, text="text:N"))
     return layers

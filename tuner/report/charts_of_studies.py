@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.judge.results import StudyResult
-from tuner.report.charts_of_ratios import Look, ratio_layers, ratio_row
+from tuner.report.charts_of_ratios import RatioStyle, ratio_layers, ratio_row
 from tuner.report.embed import Spec
-from tuner.report.vega import Row, layered, specification
+from tuner.report.vega import ChartRow, layered, specification
 
-_LOOK = Look(
+_STYLE = RatioStyle(
     title="tuned ÷ baseline, log scale",
     tooltip={"study": "study", "kind": "verdict", "text": "ratio", "objective": "objective"},
     ticks=6,
@@ -20,7 +20,7 @@ _LOOK = Look(
 
 def forest_chart(studies: Sequence[StudyResult]) -> Spec | None:
     """Return a line per study; None if none has a ratio."""
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     for place, study in enumerate(studies, 1):
         if study.estimate is None:
             continue
@@ -31,4 +31,4 @@ def forest_chart(studies: Sequence[StudyResult]) -> Spec | None:
         rows.append({**row, "objective": study.goals.words})
     if not rows:
         return None
-    return specification(layered(ratio_layers(rows, "study", _LOOK), 52 * len(rows) + 20))
+    return specification(layered(ratio_layers(rows, "study", _STYLE), 52 * len(rows) + 20))

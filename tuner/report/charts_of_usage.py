@@ -11,10 +11,10 @@ from tuner.judge import usage
 from tuner.judge.arms import block_labels
 from tuner.judge.results import StudyResult
 from tuner.judge.scoring import BASELINE
-from tuner.judge.usage import Metric
+from tuner.judge.usage import UsageMetric
 from tuner.measurement.window import Measurement
 from tuner.report.vega import (
-    Row,
+    ChartRow,
     arm_colour,
     arm_fill,
     arm_shape,
@@ -55,8 +55,8 @@ def switches_chart(study: StudyResult) -> alt.LayerChart | None:
     return _chart(study, "server, context switches/s", "/s", usage.switches_per_s)
 
 
-def _chart(study: StudyResult, title: str, unit: str, metric: Metric) -> alt.LayerChart | None:
-    rows: list[Row] = []
+def _chart(study: StudyResult, title: str, unit: str, metric: UsageMetric) -> alt.LayerChart | None:
+    rows: list[ChartRow] = []
     start = min((block.started_unix_s for block in study.confirm), default=0.0)
     for block, label in zip(study.confirm, block_labels(study.confirm), strict=True):
         for arm, windows in ((BASELINE, block.baseline), ("tuned", block.candidate)):
@@ -94,6 +94,6 @@ def _chart(study: StudyResult, title: str, unit: str, metric: Metric) -> alt.Lay
     return layered(layers, 150)
 
 
-def _values(windows: Sequence[Measurement], metric: Metric) -> list[tuple[Measurement, float]]:
+def _values(windows: Sequence[Measurement], metric: UsageMetric) -> list[tuple[Measurement, float]]:
     found = ((window, metric(window)) for window in windows)
     return [(window, value) for window, value in found if math.isfinite(value)]

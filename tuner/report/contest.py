@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tuner.goals.objective import Objective
+from tuner.judge.climbs import ReachedRate
 from tuner.judge.comparison import Judged
 from tuner.judge.contest_results import ContestResult
-from tuner.judge.ladder import ReachedRate
 from tuner.report.data import finite, ratio_data
 from tuner.stats.verdict import VerdictKind
 from tuner.words.figures import UNKNOWN, figure, interval, ratio

@@ -18,7 +18,7 @@ from tuner.reading.printable import printable_lines
 from tuner.report.text import verdict_lines
 from tuner.stats.verdict import VerdictKind
 
-Outcome = Literal["passed", "failure", "error", "skipped"]
+CaseOutcome = Literal["passed", "failure", "error", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class JunitCase:
     """One thing that a build may fail by."""
 
     name: str
-    outcome: Outcome
+    outcome: CaseOutcome
     message: str
 
 
@@ -41,7 +41,7 @@ def cases(study: StudyResult) -> list[JunitCase]:
     if _claims_improvement(study):
         found.append(_improvement(study))
     for limit in study.constraints:
-        outcome: Outcome = "failure" if limit.state == "violated" else "passed"
+        outcome: CaseOutcome = "failure" if limit.state == "violated" else "passed"
         found.append(JunitCase(f"constraint {limit.constraint.text}", outcome, limit.words))
     return found
 

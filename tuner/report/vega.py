@@ -14,7 +14,7 @@ from tuner.goals.objective import Objective
 from tuner.judge.scoring import BASELINE
 from tuner.report.embed import Spec
 
-Row = dict[str, str | float | None]
+ChartRow = dict[str, str | float | None]
 
 INK, SURFACE, BAND = "var(--ink)", "var(--surface)", "var(--band)"
 BASELINE_COLOUR, TUNED_COLOUR = "var(--baseline)", "var(--tuned)"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tuner.render.render import Placement, cpu_mask
 from tuner.servers.certificate import Certificate
-from tuner.workload.wire import Protocol
+from tuner.workload.wire import WireProtocol
 
 LIVE_PATH = "/.tuner/live"
 """Path at which an instance answers with its configuration's digest."""
@@ -29,7 +29,7 @@ class TargetGround:
     backend_cpus: tuple[int, ...]
     upstreams: tuple[str, ...]
     """``host:port`` of the backends; empty without any."""
-    protocol: Protocol = "http1"
+    protocol: WireProtocol = "http1"
     certificate: Certificate | None = None
     """Certificate of the instances; None: cleartext."""
     address: str = "127.0.0.1"

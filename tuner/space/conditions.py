@@ -18,7 +18,7 @@ from tuner.space.requires import Unavailable, require_workload
 RESERVED = ("workload", "any")
 """Keys under ``when`` that are not names of parameters."""
 
-Group = tuple[Condition, ...]
+ConditionGroup = tuple[Condition, ...]
 
 
 def conditions(
@@ -26,7 +26,7 @@ def conditions(
     earlier: Mapping[str, Parameter],
     left_out: Mapping[str, Unavailable],
     facts: SpaceFacts,
-) -> tuple[Group, tuple[Group, ...]]:
+) -> tuple[ConditionGroup, tuple[ConditionGroup, ...]]:
     """Read a parameter's ``when``.
 
     Returns:
@@ -50,8 +50,8 @@ def _either(
     earlier: Mapping[str, Parameter],
     left_out: Mapping[str, Unavailable],
     facts: SpaceFacts,
-) -> tuple[Group, ...]:
-    groups: list[Group] = []
+) -> tuple[ConditionGroup, ...]:
+    groups: list[ConditionGroup] = []
     impossible: list[Unavailable] = []
     for item in node.sequence():
         try:
@@ -75,7 +75,7 @@ def _group(
     earlier: Mapping[str, Parameter],
     left_out: Mapping[str, Unavailable],
     facts: SpaceFacts,
-) -> Group:
+) -> ConditionGroup:
     found: list[Condition] = []
     for name, wanted in entries.items():
         if name == "workload":

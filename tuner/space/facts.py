@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tuner.machine.facts import HostFacts, ServerFacts
-from tuner.workload.wire import Protocol
+from tuner.workload.wire import WireProtocol
 from tuner.workload.workload import Workload
 
 
@@ -23,7 +23,7 @@ class SpaceFacts:
     modules: tuple[str, ...]
     """Names of compiled-in modules, without ``--with-`` and ``_module``."""
     tls: bool = False
-    protocol: Protocol = "http1"
+    protocol: WireProtocol = "http1"
     streams: int = 1
     """Most concurrent requests on a connection."""
     response_bytes: int = 0

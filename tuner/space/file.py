@@ -18,10 +18,10 @@ from tuner.space.conditions import RESERVED, conditions
 from tuner.space.configuration import Value
 from tuner.space.facts import SpaceFacts
 from tuner.space.never import refusal
-from tuner.space.parameter import BASELINES, Apply, Kind, Parameter
+from tuner.space.parameter import BASELINES, Apply, Parameter, ParameterKind
 from tuner.space.requires import Unavailable, require, version_holds
 
-KINDS: tuple[Kind, ...] = ("boolean", "integer", "real", "choice")
+KINDS: tuple[ParameterKind, ...] = ("boolean", "integer", "real", "choice")
 APPLIES: tuple[Apply, ...] = ("reload", "restart")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -254,7 +254,7 @@ def _parameter(
     return replace(draft, defaults=_defaults(keys["default"], draft, facts))
 
 
-def _check_keys_fit(node: Node, keys: Mapping[str, Node], kind: Kind) -> None:
+def _check_keys_fit(node: Node, keys: Mapping[str, Node], kind: ParameterKind) -> None:
     numeric = kind in ("integer", "real")
     for key in ("range", "scale", "step", "unit", "special", "floor"):
         if key in keys and not numeric:
@@ -280,7 +280,7 @@ def _leader(node: Node, earlier: Mapping[str, Parameter]) -> str:
     return name
 
 
-def _number(node: Node, facts: SpaceFacts, kind: Kind, unit: str) -> int | float:
+def _number(node: Node, facts: SpaceFacts, kind: ParameterKind, unit: str) -> int | float:
     """Return a number with its unit (``64k``), or an expression over the facts."""
     text = node.text()
     try:
@@ -296,7 +296,7 @@ def _number(node: Node, facts: SpaceFacts, kind: Kind, unit: str) -> int | float
         raise node.error(str(error)) from None
 
 
-def _integral(value: float, kind: Kind) -> int | float:
+def _integral(value: float, kind: ParameterKind) -> int | float:
     if kind == "real":
         return float(value)
     if value != int(value):
@@ -304,7 +304,9 @@ def _integral(value: float, kind: Kind) -> int | float:
     return int(value)
 
 
-def _range(node: Node, facts: SpaceFacts, kind: Kind, unit: str) -> tuple[int | float, int | float]:
+def _range(
+    node: Node, facts: SpaceFacts, kind: ParameterKind, unit: str
+) -> tuple[int | float, int | float]:
     ends = node.sequence()
     if len(ends) != 2:
         raise node.error("write [lowest, highest]")

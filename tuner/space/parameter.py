@@ -18,7 +18,7 @@ from tuner.reading.located import (
 )
 from tuner.space.configuration import Value
 
-Kind = Literal["boolean", "integer", "real", "choice"]
+ParameterKind = Literal["boolean", "integer", "real", "choice"]
 Role = Literal["search", "floor", "fixed"]
 Apply = Literal["reload", "restart"]
 
@@ -59,7 +59,7 @@ class Parameter:
 
     name: str
     """The server's own name, if it is unique."""
-    kind: Kind
+    kind: ParameterKind
     low: int | float
     """Smallest value of the range; 0 for booleans and choices."""
     high: int | float

@@ -26,8 +26,8 @@ from tuner.record.model import (
     BlockState,
     ConfigurationRecord,
     Figures,
-    Origin,
     Phase,
+    TrialOrigin,
 )
 from tuner.space.configuration import Value
 from tuner.store.optuna_storage import StudyTrials
@@ -49,7 +49,7 @@ class BegunTrial:
     space: str
     digest: str
     values: Mapping[str, Value]
-    origin: Origin
+    origin: TrialOrigin
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from tuner.errors import ClaimedError, StoreError
 from tuner.goals.goals import Goals
 from tuner.judge.scoring import figures_of
 from tuner.measurement.window import Measurement
-from tuner.record.model import Block, ConfigurationRecord, Figures, Origin, Record, StudyHost
+from tuner.record.model import Block, ConfigurationRecord, Figures, Record, StudyHost, TrialOrigin
 from tuner.space.configuration import Configuration
 from tuner.store.decode import (
     HOST,
@@ -176,7 +176,7 @@ class Sharing:
 
     # --- blocks and trials of several hosts ---------------------------------------------------
 
-    def open_trial(self, configuration: Configuration, origin: Origin) -> int:
+    def open_trial(self, configuration: Configuration, origin: TrialOrigin) -> int:
         """Register a configuration to try; its first block writes it to the storage."""
         number = number_of(configuration.digest)
         self._chosen[number] = BegunTrial(

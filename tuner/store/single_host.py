@@ -15,7 +15,7 @@ import msgspec
 
 from tuner.judge.scoring import mean_loss
 from tuner.measurement.window import Measurement
-from tuner.record.model import Block, Origin, TrialState
+from tuner.record.model import Block, TrialOrigin, TrialState
 from tuner.space.configuration import Configuration, Value
 from tuner.store.decode import read_block
 from tuner.store.host_part import WINDOW, BlockEnd, BlockStart
@@ -86,7 +86,7 @@ class SingleHostWriter:
     def open_trial(
         self,
         configuration: Configuration,
-        origin: Origin,
+        origin: TrialOrigin,
         parameters: Mapping[str, Value],
         distributions: Mapping[str, BaseDistribution],
     ) -> int:

@@ -34,13 +34,13 @@ from tuner.record.model import (
     BlockState,
     Calibration,
     ConfigurationRecord,
-    Origin,
     Original,
     Phase,
     Protocol,
     Record,
     RecordSignatures,
     StudyHost,
+    TrialOrigin,
     TrialState,
 )
 from tuner.space.configuration import Configuration, Value
@@ -393,7 +393,7 @@ class Store:
     def open_trial(
         self,
         configuration: Configuration,
-        origin: Origin,
+        origin: TrialOrigin,
         parameters: Mapping[str, Value],
         distributions: Mapping[str, BaseDistribution],
     ) -> int:

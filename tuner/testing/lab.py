@@ -33,7 +33,7 @@ from tuner.record.model import ConfigurationRecord
 from tuner.space.configuration import Configuration, Value
 from tuner.space.space import configuration_yaml
 from tuner.store.store import Header
-from tuner.testing.simulate import Noise, Stalls
+from tuner.testing.simulate import Noise, SimulatedStalls
 from tuner.workload.arrivals import Arrival
 from tuner.workload.wire import NEGOTIATED
 from tuner.workload.workload import Workload
@@ -144,7 +144,7 @@ class SimulatedHost:
     seed: int = 1
     truth: Truth = no_effect
     noise: Noise = field(default_factory=Noise)
-    stalls: Stalls | None = None
+    stalls: SimulatedStalls | None = None
     faults: Faults = field(default_factory=Faults)
     median_us: float = 100.0
     tail_share: float = 0.02

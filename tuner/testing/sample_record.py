@@ -40,7 +40,7 @@ from tuner.stats.slots import slots_of
 from tuner.stats.verdict import decision_margin
 from tuner.testing.sample_usage import used
 
-Outcome = Literal["better", "worse", "equivalent", "inconclusive"]
+SampleOutcome = Literal["better", "worse", "equivalent", "inconclusive"]
 Stage = Literal["started", "calibrated", "searching", "searched", "confirming", "confirmed"]
 STAGES: tuple[Stage, ...] = (
     "started",
@@ -242,7 +242,7 @@ def _requests(
 
 
 def sample_record(
-    outcome: Outcome = "better",
+    outcome: SampleOutcome = "better",
     *,
     stage: Stage = "confirmed",
     objective: str = "p99",

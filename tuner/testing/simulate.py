@@ -44,7 +44,7 @@ class Noise:
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class SimulatedWindows:
     """Windows of many studies; both arrays have shape (studies, blocks, rounds, arms)."""
 
     ln_value: FloatArray
@@ -76,7 +76,7 @@ def simulate(
     noise: Noise = Noise(),
     schedule: Literal["blocks", "one-after-another"] = "blocks",
     level_us: float = 100.0,
-) -> Windows:
+) -> SimulatedWindows:
     """Simulate studies of arms with true figures `level_us` times `ratios` (arm 0: 1).
 
     In every block each arm is started afresh and measured `rounds` times, each round in random
@@ -98,7 +98,7 @@ def simulate(
     host = np.take_along_axis(history, time.reshape(studies, -1), axis=1).reshape(shape)
     start = rng.normal(0.0, noise.restart_sd, (studies, blocks, 1, shape[3]))
     truth = math.log(level_us) + np.log(np.asarray(ratios, dtype=np.float64))
-    return Windows(truth + host + start + noise.order_step * position, position)
+    return SimulatedWindows(truth + host + start + noise.order_step * position, position)
 
 
 def _host_history(rng: np.random.Generator, studies: int, windows: int, noise: Noise) -> FloatArray:
@@ -113,7 +113,7 @@ def _host_history(rng: np.random.Generator, studies: int, windows: int, noise: N
 
 
 @dataclass(frozen=True, slots=True)
-class Stalls:
+class SimulatedStalls:
     """Stretches in which the hypervisor takes the core away."""
 
     per_s: float = 4.0
@@ -138,7 +138,7 @@ def simulate_requests(
     requests: int,
     rate_per_s: float = 5_000.0,
     tail_share: float = 0.02,
-    stalls: Stalls | None = None,
+    stalls: SimulatedStalls | None = None,
 ) -> Requests:
     """Return the requests of windows with the ln level `ln_level`, of any shape.
 

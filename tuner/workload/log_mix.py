@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from tuner.reading.access_log import Kind, LogTally
+from tuner.reading.access_log import LogTally, RequestKind
 from tuner.reading.printable import comment_line
 from tuner.reading.redaction import redaction_summary
 from tuner.workload.workload import INDEX, LARGEST_BACKEND_BODY, LARGEST_SITE, SITE_PATH, TARGET
@@ -55,7 +55,7 @@ def make_mix(tally: LogTally, *, name: str, source: str, serve: Serve | None, to
     if tally.forgotten:
         left_out["too rare to be counted"] += tally.forgotten
     files: dict[str, int] = {}
-    kept: list[tuple[str, str, Kind]] = []
+    kept: list[tuple[str, str, RequestKind]] = []
     for (method, target), kind in ranked:
         reason = "beyond the most frequent" if len(kept) >= top else ""
         reason = reason or _unfit(method, target, kind, chosen, files)
@@ -78,7 +78,7 @@ def make_mix(tally: LogTally, *, name: str, source: str, serve: Serve | None, to
     return Mix("\n".join(lines) + "\n", len(kept), covered, reasons)
 
 
-def _unfit(method: str, target: str, kind: Kind, serve: Serve, files: dict[str, int]) -> str:
+def _unfit(method: str, target: str, kind: RequestKind, serve: Serve, files: dict[str, int]) -> str:
     """Return why the lab cannot serve a request, or ""; add a file to the site if it needs one."""
     if not TARGET.fullmatch(target):
         return "targets with characters that need escaping"
@@ -132,13 +132,13 @@ def _site(files: dict[str, int]) -> list[str]:
     return ["site:", *(f"  - {{path: {path}, size: {size}}}" for path, size in files.items())]
 
 
-def _backend(kept: list[tuple[str, str, Kind]]) -> list[str]:
+def _backend(kept: list[tuple[str, str, RequestKind]]) -> list[str]:
     sizes = [kind.size_bytes for _, _, kind in kept for _ in range(min(kind.count, 1_000))]
     size = min(int(statistics.median_low(sizes)) if sizes else 0, LARGEST_BACKEND_BODY)
     return ["backend:", f"  body: '{_PLACEHOLDER}'", f"  size: {max(size, len(_PLACEHOLDER))}"]
 
 
-def _request(method: str, target: str, kind: Kind, serve: Serve) -> str:
+def _request(method: str, target: str, kind: RequestKind, serve: Serve) -> str:
     words = [f"path: {json.dumps(target)}", f"weight: {kind.count}"]
     if method != "GET":
         words.append(f"method: {method}")

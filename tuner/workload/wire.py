@@ -10,9 +10,9 @@ from typing import Literal, get_args
 
 from tuner.reading.located import Node
 
-Protocol = Literal["http1", "http2", "http3"]
-PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
-NEGOTIATED: Mapping[Protocol, str] = {"http1": "http/1.1", "http2": "h2", "http3": "http/3"}
+WireProtocol = Literal["http1", "http2", "http3"]
+PROTOCOLS: tuple[WireProtocol, ...] = get_args(WireProtocol)
+NEGOTIATED: Mapping[WireProtocol, str] = {"http1": "http/1.1", "http2": "h2", "http3": "http/3"}
 """The names of ALPN (RFC 7301; ``http/3`` for h3, RFC 9114), as generators report them."""
 
 _OLD_NAME = "http/1.1"
@@ -40,7 +40,7 @@ class Tls:
 class Wire:
     """The requirements of a workload on its connections."""
 
-    protocol: Protocol = "http1"
+    protocol: WireProtocol = "http1"
     tls: Tls | None = None
     """None: cleartext; HTTP/2 is then spoken with prior knowledge (RFC 9113, 3.3)."""
     streams: int = 1
@@ -135,7 +135,7 @@ def read_wire(keys: Mapping[str, Node], folder: Path) -> Wire:
     return Wire(protocol, tls, streams, None if every is None else every.integer(1, 10**9))
 
 
-def _protocol(node: Node) -> Protocol:
+def _protocol(node: Node) -> WireProtocol:
     return "http1" if node.text() == _OLD_NAME else node.one_of(PROTOCOLS)
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from tuner.own.caddy.origin import Origin
+from tuner.own.caddy.origin import CaddyOrigin
 from tuner.own.caddy.serving import CaddyServing, covers, is_gate, is_http
-from tuner.own.caddy.tree import Json, Place, look, written
+from tuner.own.caddy.tree import Json, JsonPath, look, written
 
 NOBODY = "127.0.0.1:9"
 """The port of the discard protocol (RFC 863), without a listener: the substitute for upstreams that
@@ -55,7 +55,7 @@ class CaddyLabConfiguration:
 
 
 def carry(
-    origin: Origin, serving: CaddyServing, config: Json, stand: CaddyLabSlot
+    origin: CaddyOrigin, serving: CaddyServing, config: Json, stand: CaddyLabSlot
 ) -> CaddyLabConfiguration:
     """Return a configuration adapted to an instance of the lab.
 
@@ -94,7 +94,7 @@ _UNNAMED = {"default_sni": "localhost"}
 
 
 class _CaddyLabBuilder:
-    def __init__(self, origin: Origin, serving: CaddyServing, stand: CaddyLabSlot) -> None:
+    def __init__(self, origin: CaddyOrigin, serving: CaddyServing, stand: CaddyLabSlot) -> None:
         self.origin = origin
         self.serving = serving
         self.stand = stand
@@ -242,7 +242,7 @@ class _CaddyLabBuilder:
 
     # --- routes -----------------------------------------------------------------------------
 
-    def routes(self, place: Place, routes: Sequence[Mapping[str, Any]]) -> list[Json]:
+    def routes(self, place: JsonPath, routes: Sequence[Mapping[str, Any]]) -> list[Json]:
         """Return the routes that can match at the chosen site."""
         made = []
         for index, route in enumerate(routes):
@@ -262,7 +262,7 @@ class _CaddyLabBuilder:
             made.append(kept)
         return made
 
-    def handlers(self, place: Place, handlers: Sequence[Mapping[str, Any]]) -> list[Json]:
+    def handlers(self, place: JsonPath, handlers: Sequence[Mapping[str, Any]]) -> list[Json]:
         """Return the handlers of one route."""
         return [
             made
@@ -270,7 +270,7 @@ class _CaddyLabBuilder:
             for made in self.handler((*place, index), handler)
         ]
 
-    def handler(self, place: Place, handler: Mapping[str, Any]) -> Iterator[Json]:
+    def handler(self, place: JsonPath, handler: Mapping[str, Any]) -> Iterator[Json]:
         """Yield a handler adapted to the lab; nothing if it is left out."""
         match handler.get("handler"):
             case "authentication":
@@ -292,7 +292,7 @@ class _CaddyLabBuilder:
             case _:
                 yield self._with_routes(place, handler)
 
-    def proxy(self, place: Place, handler: Mapping[str, Any]) -> Mapping[str, Any]:
+    def proxy(self, place: JsonPath, handler: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a proxy in front of the lab's backends."""
         if self.stand.keep_upstreams:
             return handler
@@ -324,14 +324,14 @@ class _CaddyLabBuilder:
                 }
         return made
 
-    def root(self, place: Place, root: str) -> str:
+    def root(self, place: JsonPath, root: str) -> str:
         """Return the document root: the workload's, or the user's as an absolute path."""
         if not self.stand.root:
             return self._absolute(root)
         self._changed(place, f"{self.stand.root} is served")
         return f"{self.stand.root}{self._prefixes.get(place, '')}"
 
-    def files(self, place: Place, handler: Mapping[str, Any]) -> Json:
+    def files(self, place: JsonPath, handler: Mapping[str, Any]) -> Json:
         """Return a handler that serves files."""
         made = dict(handler)
         for key in ("fs", "file_system"):
@@ -344,7 +344,7 @@ class _CaddyLabBuilder:
 
     # --- help -------------------------------------------------------------------------------
 
-    def _with_routes(self, place: Place, holder: Mapping[str, Any]) -> Json:
+    def _with_routes(self, place: JsonPath, holder: Mapping[str, Any]) -> Json:
         """Return a handler with the routes that are in it."""
         made = dict(holder)
         if "routes" in holder:
@@ -388,10 +388,10 @@ class _CaddyLabBuilder:
         # Caddy resolves paths from its working folder, usually that of its configuration.
         return root if "{" in root else str(Path(self.origin.file).parent / root)
 
-    def _say(self, place: Place, why: str) -> None:
+    def _say(self, place: JsonPath, why: str) -> None:
         self.notes.append(f"{self.origin.file}: {written(place)} is not carried over: {why}")
 
-    def _changed(self, place: Place, how: str) -> None:
+    def _changed(self, place: JsonPath, how: str) -> None:
         self.notes.append(f"{self.origin.file}: {written(place)} is changed in the lab: {how}")
 
 

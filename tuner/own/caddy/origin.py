@@ -16,7 +16,7 @@ from types import MappingProxyType
 from tuner.errors import DefinitionError
 from tuner.own.caddy import caddyfile
 from tuner.own.caddy.caddyfile import Setting, Spot
-from tuner.own.caddy.tree import ABSENT, Json, Place, look, put, walk
+from tuner.own.caddy.tree import ABSENT, Json, JsonPath, look, put, walk
 from tuner.own.home import Home
 from tuner.reading.caddyfile_text import parse
 from tuner.servers.caddy import adapting
@@ -35,9 +35,9 @@ Anchor = tuple[str, Spot]
 class JsonChange:
     """A change of one setting, in the JSON and in its line of the Caddyfile."""
 
-    owners: tuple[Place, ...]
+    owners: tuple[JsonPath, ...]
     """Owners of the setting: handlers, or servers."""
-    place: Place
+    place: JsonPath
     """Path in an owner."""
     value: Json
     """New value; ``ABSENT`` removes the setting."""
@@ -46,7 +46,7 @@ class JsonChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class CaddyOrigin:
     """The user's configuration."""
 
     file: str
@@ -57,7 +57,7 @@ class Origin:
     """The configuration as Caddy's JSON."""
     home: Home
     """The host of the files, with its Caddy."""
-    anchors: Mapping[Place, Anchor] = field(default_factory=lambda: MappingProxyType({}))
+    anchors: Mapping[JsonPath, Anchor] = field(default_factory=lambda: MappingProxyType({}))
     """Lines of the Caddyfile by place in the JSON; empty for JSON."""
     opaque: str = ""
     """Reason why a Caddyfile cannot be patched; empty if it can."""
@@ -72,7 +72,7 @@ class Origin:
         """True if the user's files can be patched."""
         return not self.opaque
 
-    def twins(self, place: Place) -> tuple[Place, ...]:
+    def twins(self, place: JsonPath) -> tuple[JsonPath, ...]:
         """Return the places of the same line: a snippet may be imported several times."""
         anchor = self.anchors.get(place)
         if anchor is None:
@@ -80,7 +80,7 @@ class Origin:
         return tuple(other for other, line in self.anchors.items() if line == anchor)
 
 
-def read(file: str, home: Home) -> Origin:
+def read(file: str, home: Home) -> CaddyOrigin:
     """Read a Caddyfile with its imports, or Caddy's JSON.
 
     Args:
@@ -93,7 +93,7 @@ def read(file: str, home: Home) -> Origin:
     text = _text(file, home)
     config = _config(text, file, home)
     if PurePath(file).suffix == ".json":
-        return Origin(file, MappingProxyType({file: text}), config, home)
+        return CaddyOrigin(file, MappingProxyType({file: text}), config, home)
     try:
         texts = caddyfile.read(file, home)
         same = adapted(texts, file, home)
@@ -103,9 +103,9 @@ def read(file: str, home: Home) -> Origin:
     else:
         why = "Caddy adapts its copy to other JSON"
     if same != config:
-        return Origin(file, MappingProxyType(texts), config, home, opaque=why)
+        return CaddyOrigin(file, MappingProxyType(texts), config, home, opaque=why)
     anchors = _anchors(texts, file, config, home)
-    return Origin(file, MappingProxyType(texts), config, home, MappingProxyType(anchors))
+    return CaddyOrigin(file, MappingProxyType(texts), config, home, MappingProxyType(anchors))
 
 
 def adapted(texts: Mapping[str, str], main: str, home: Home) -> Json:
@@ -122,7 +122,7 @@ def adapted(texts: Mapping[str, str], main: str, home: Home) -> Json:
         return json.loads(said.replace(folder, ""))
 
 
-def change_config(origin: Origin, changes: Iterable[JsonChange]) -> Json:
+def change_config(origin: CaddyOrigin, changes: Iterable[JsonChange]) -> Json:
     """Return the JSON with changes, at all places of the same lines."""
     config = origin.config
     for change in changes:
@@ -132,7 +132,7 @@ def change_config(origin: Origin, changes: Iterable[JsonChange]) -> Json:
     return config
 
 
-def change_texts(origin: Origin, changes: Iterable[JsonChange]) -> dict[str, str]:
+def change_texts(origin: CaddyOrigin, changes: Iterable[JsonChange]) -> dict[str, str]:
     """Return the user's changed files.
 
     Raises:
@@ -147,7 +147,7 @@ def change_texts(origin: Origin, changes: Iterable[JsonChange]) -> dict[str, str
     if origin.is_json:
         return {origin.file: _like(origin.texts[origin.file], config)}
     texts = dict(origin.texts)
-    fresh: dict[tuple[Place, Setting], None] = {}
+    fresh: dict[tuple[JsonPath, Setting], None] = {}
     for change in wanted:
         for owner in change.owners:
             if change.setting is None:
@@ -177,10 +177,10 @@ class InexpressibleError(Exception):
     """A change that a Caddyfile cannot express; the message is the reason."""
 
 
-SERVERS: Place = ("apps", "http", "servers")
+SERVERS: JsonPath = ("apps", "http", "servers")
 
 
-def _servers_words(origin: Origin, owner: Place) -> tuple[str, ...]:
+def _servers_words(origin: CaddyOrigin, owner: JsonPath) -> tuple[str, ...]:
     """Return ``servers``, with the address if there are several."""
     servers = look(origin.config, SERVERS)
     if len(servers) == 1:
@@ -199,7 +199,9 @@ def _like(text: str, config: Json) -> str:
 # --- marks -----------------------------------------------------------------------------------
 
 
-def _anchors(texts: Mapping[str, str], main: str, config: Json, home: Home) -> dict[Place, Anchor]:
+def _anchors(
+    texts: Mapping[str, str], main: str, config: Json, home: Home
+) -> dict[JsonPath, Anchor]:
     """Map each place of a handler, log or server to its line."""
     marked = dict(texts)
     known: list[tuple[str, Anchor]] = []
@@ -237,7 +239,7 @@ def _mark(name: str, spot: Spot, number: int) -> Setting | None:
             return None
 
 
-def _marks(place: Place, value: Json) -> Iterator[tuple[str, int]]:
+def _marks(place: JsonPath, value: Json) -> Iterator[tuple[str, int]]:
     if not isinstance(value, Mapping):
         return
     if value.get("handler") == "reverse_proxy":

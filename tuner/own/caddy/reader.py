@@ -10,7 +10,7 @@ from tuner.own.caddy import caddyfile, in_place, server
 from tuner.own.files import Files
 from tuner.own.home import Home, LocalHome
 from tuner.own.patch import plain
-from tuner.own.reader import Commands, Found, Service
+from tuner.own.reader import Commands, FoundService, Service
 from tuner.own.server import OwnConfiguration, OwnOptions
 from tuner.own.target import Target
 from tuner.servers import caddy
@@ -32,17 +32,17 @@ def read_in_place(
     return in_place.read(wishes, workload, service.home(program))
 
 
-def read_service(main: str, files: Files, home: Callable[[], Home]) -> Found:
+def read_service(main: str, files: Files, home: Callable[[], Home]) -> FoundService:
     """Implement ``Reader.read_service``: a Caddyfile with its imports, or Caddy's JSON."""
     if main.endswith(".json"):
         try:
             text = files.read(main).decode("utf-8", "surrogateescape")
         except OSError as error:
             raise DefinitionError(f"cannot be read: {error.strerror}", path=main) from None
-        return Found(main, {main: text}, plain(text))
+        return FoundService(main, {main: text}, plain(text))
     here = home()
     texts = caddyfile.read(main, here)
-    return Found(main, texts, plain(caddyfile.inlined(texts, main, here)))
+    return FoundService(main, texts, plain(caddyfile.inlined(texts, main, here)))
 
 
 def commands(main: str, *, usual: bool) -> Commands:  # noqa: ARG001 - Caddy is told the file

@@ -17,9 +17,9 @@ from tuner.own.caddy.caddyfile import inlined
 from tuner.own.caddy.caddyfile import variables as caddyfile_variables
 from tuner.own.caddy.lab import CaddyLabConfiguration, CaddyLabSlot, carry
 from tuner.own.caddy.origin import (
+    CaddyOrigin,
     InexpressibleError,
     JsonChange,
-    Origin,
     change_config,
     change_texts,
     refused,
@@ -27,7 +27,7 @@ from tuner.own.caddy.origin import (
 from tuner.own.caddy.origin import read as read_origin
 from tuner.own.caddy.serving import CaddyServing, serving
 from tuner.own.caddy.table import bind, changes
-from tuner.own.caddy.tree import Json, Place, look, written
+from tuner.own.caddy.tree import Json, JsonPath, look, written
 from tuner.own.home import Home
 from tuner.own.kind import OfKind
 from tuner.own.patch import exported, plain
@@ -56,7 +56,7 @@ class CaddyOwnConfiguration:
     """A configuration of Caddy, with the part that a workload reaches."""
 
     wishes: OwnOptions
-    origin: Origin
+    origin: CaddyOrigin
     serving: CaddyServing
     workload: Workload
     """The workload for this site, over TLS if the site requires it."""
@@ -274,7 +274,7 @@ def _notes(made: OwnCaddy, carried: CaddyLabConfiguration) -> tuple[str, ...]:
     return (*notes, *raised, *shown)
 
 
-def _check_protocol(origin: Origin, found: CaddyServing, wire: Wire) -> None:
+def _check_protocol(origin: CaddyOrigin, found: CaddyServing, wire: Wire) -> None:
     """Raise DefinitionError if the server does not support the workload's protocol.
 
     Raises:
@@ -310,14 +310,16 @@ def _check_root(own: CaddyOwnConfiguration) -> None:
             check_folder(own.target, root, path or own.origin.file)
 
 
-def _root_places(own: CaddyOwnConfiguration, place: Place, root: Place | None) -> list[Place]:
+def _root_places(
+    own: CaddyOwnConfiguration, place: JsonPath, root: JsonPath | None
+) -> list[JsonPath]:
     """Return the places of a handler's document root: in the handler or before it."""
     if look(own.origin.config, (*place, "root")) is not None:
         return [place]
     return [] if root is None else [root]
 
 
-def veiled(text: str, origin: Origin) -> str:
+def veiled(text: str, origin: CaddyOrigin) -> str:
     """Return JSON with names instead of values of the Caddyfile's environment variables.
 
     The values may be secrets, and this text is stored. Caddy reads ``{env.NAME}`` at run time.

@@ -16,7 +16,7 @@ from typing import Any
 
 from tuner.errors import DefinitionError
 from tuner.own.caddy.origin import SERVERS
-from tuner.own.caddy.tree import Json, Place, look, walk
+from tuner.own.caddy.tree import Json, JsonPath, look, walk
 from tuner.workload.workload import Request, Workload
 
 _CLIENT = ipaddress.ip_address("127.0.0.1")
@@ -30,8 +30,8 @@ _REFUSED = 400
 class Served:
     """A handler that serves files, as a request comes to it."""
 
-    place: Place
-    root: Place | None
+    place: JsonPath
+    root: JsonPath | None
     """The handler that sets the document root; None: none does."""
     prefix: str
     """Prefix stripped before: ``/static`` in ``handle_path /static/*``."""
@@ -41,12 +41,12 @@ class Served:
 class PassedHandlers:
     """The handlers that the workload's requests pass, each place once."""
 
-    proxies: tuple[Place, ...] = ()
+    proxies: tuple[JsonPath, ...] = ()
     files: tuple[Served, ...] = ()
-    encodes: tuple[Place, ...] = ()
-    gates: tuple[Place, ...] = ()
+    encodes: tuple[JsonPath, ...] = ()
+    gates: tuple[JsonPath, ...] = ()
     """Handlers that ask somebody else whether a request may pass, or for a password."""
-    walls: tuple[Place, ...] = ()
+    walls: tuple[JsonPath, ...] = ()
     """Routes that turn requests away by the address that they come from."""
 
 
@@ -54,7 +54,7 @@ class PassedHandlers:
 class CaddyServing:
     """The part of a configuration that a workload reaches."""
 
-    server: Place
+    server: JsonPath
     host: str
     """The site; empty: any host name."""
     tls: bool
@@ -138,7 +138,7 @@ def covers(pattern: str, host: str) -> bool:
     )
 
 
-def is_tls(config: Json, place: Place) -> bool:
+def is_tls(config: Json, place: JsonPath) -> bool:
     """Return whether a server speaks TLS, by automatic HTTPS or by configuration.
 
     https://caddyserver.com/docs/automatic-https#activation
@@ -174,21 +174,21 @@ class RoutedRequest:
     """The paths of the files; None: not known."""
     path: str | None
     """As rewritten by now; None: not known."""
-    root: Place | None = None
+    root: JsonPath | None = None
 
 
 @dataclass(slots=True)
 class _Follower:
     config: Json
-    server: Place
+    server: JsonPath
     ask: RoutedRequest
-    proxies: dict[Place, None] = field(default_factory=dict)
-    files: dict[Place, Served] = field(default_factory=dict)
-    encodes: dict[Place, None] = field(default_factory=dict)
-    gates: dict[Place, None] = field(default_factory=dict)
-    walls: dict[Place, None] = field(default_factory=dict)
+    proxies: dict[JsonPath, None] = field(default_factory=dict)
+    files: dict[JsonPath, Served] = field(default_factory=dict)
+    encodes: dict[JsonPath, None] = field(default_factory=dict)
+    gates: dict[JsonPath, None] = field(default_factory=dict)
+    walls: dict[JsonPath, None] = field(default_factory=dict)
 
-    def routes(self, place: Place) -> bool:
+    def routes(self, place: JsonPath) -> bool:
         """Pass a list of routes; whether one of them surely answered."""
         done: set[str] = set()
         for index, route in enumerate(look(self.config, place) or ()):
@@ -213,11 +213,11 @@ class _Follower:
                 return True
         return False
 
-    def handlers(self, place: Place, handlers: Sequence[Mapping[str, Any]]) -> bool:
+    def handlers(self, place: JsonPath, handlers: Sequence[Mapping[str, Any]]) -> bool:
         """Pass the handlers of one route; whether one of them answered."""
         return any(self.handler((*place, index), each) for index, each in enumerate(handlers))
 
-    def handler(self, place: Place, handler: Mapping[str, Any]) -> bool:
+    def handler(self, place: JsonPath, handler: Mapping[str, Any]) -> bool:
         """Pass one handler; whether it answered."""
         match handler.get("handler"):
             case "subroute":
@@ -280,7 +280,7 @@ class _Needs:
         return bool(passed.proxies if self.workload.backend is not None else passed.files)
 
 
-def _follow(config: Json, server: Place, host: str, needs: _Needs) -> CaddyServing:
+def _follow(config: Json, server: JsonPath, host: str, needs: _Needs) -> CaddyServing:
     workload = needs.workload
     tls = is_tls(config, server)
     passed = PassedHandlers()

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tuner.own import bound as bounds
-from tuner.own.bound import BoundSpace, Group, UnplaceableError
+from tuner.own.bound import BoundGroup, BoundSpace, UnplaceableError
 from tuner.own.caddy.caddyfile import Setting
-from tuner.own.caddy.origin import JsonChange, Origin
+from tuner.own.caddy.origin import CaddyOrigin, JsonChange
 from tuner.own.caddy.serving import CaddyServing, is_http
-from tuner.own.caddy.tree import ABSENT, Json, Place, look, written
+from tuner.own.caddy.tree import ABSENT, Json, JsonPath, look, written
 from tuner.reading.located import parse_duration_s, parse_size
 from tuner.servers.caddy import binary_size, syntax
 from tuner.space.configuration import Configuration
@@ -35,15 +35,15 @@ _TRANSPORT = (("transport", "http"),)
 class CaddyScope:
     """The part of a configuration that holds parameters, with facts of the server."""
 
-    origin: Origin
+    origin: CaddyOrigin
     serving: CaddyServing
     facts: SpaceFacts
 
-    def value(self, place: Place) -> Json:
+    def value(self, place: JsonPath) -> Json:
         """Return the value at a place of the configuration."""
         return look(self.origin.config, place)
 
-    def setting(self, owners: Sequence[Place], place: Place) -> Json:
+    def setting(self, owners: Sequence[JsonPath], place: JsonPath) -> Json:
         """Return the one value that several owners have at a place.
 
         Raises:
@@ -55,7 +55,7 @@ class CaddyScope:
             raise UnplaceableError(f"the workload's requests meet different values: {words}")
         return self.value((*owners[0], *place))
 
-    def proxies(self) -> tuple[Place, ...]:
+    def proxies(self) -> tuple[JsonPath, ...]:
         """Return the proxies that hand the workload's requests on by HTTP.
 
         Raises:
@@ -183,7 +183,7 @@ class KeepAlive:
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
         """Implement ``Group``."""
         count, idle = (wanted.get(name) for name in self.names)
-        kept: Place = ("transport", "keep_alive")
+        kept: JsonPath = ("transport", "keep_alive")
         yield from _http(scope)
         if idle is not None:
             setting = Setting("keepalive", (idle,), _TRANSPORT)
@@ -228,7 +228,7 @@ class Policy:
     def edits(self, scope: CaddyScope, wanted: Mapping[str, str]) -> Iterator[JsonChange]:
         """Implement ``Group``."""
         name = wanted[self.names[0]]
-        place: Place = ("load_balancing", "selection_policy")
+        place: JsonPath = ("load_balancing", "selection_policy")
         setting = Setting("lb_policy", (name,))
         yield JsonChange(scope.proxies(), place, {"policy": name}, setting)
 
@@ -249,7 +249,7 @@ class Encode:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class EncoderLevel:
     """The level of one format: ``encode { gzip 5 }``."""
 
     name: str
@@ -300,12 +300,12 @@ class MinimumLength:
         yield JsonChange(scope.serving.passed.encodes, ("minimum_length",), size, setting)
 
 
-GROUPS: tuple[Group[CaddyScope, JsonChange], ...] = (
+GROUPS: tuple[BoundGroup[CaddyScope, JsonChange], ...] = (
     *map(Environment, syntax.environment),
     IdleTimeout(),
     Encode(),
-    Level("encode_gzip_level", "gzip"),
-    Level("encode_zstd_level", "zstd"),
+    EncoderLevel("encode_gzip_level", "gzip"),
+    EncoderLevel("encode_zstd_level", "zstd"),
     MinimumLength(),
     KeepAlive(),
     Transport("upstream_connections", "max_conns_per_host", "max_conns_per_host"),
@@ -331,7 +331,7 @@ UNPLACED: Mapping[str, str] = MappingProxyType(
 
 def bind(
     space: Space,
-    origin: Origin,
+    origin: CaddyOrigin,
     serving: CaddyServing,
     aside: Mapping[str, str] = MappingProxyType({}),
 ) -> BoundSpace:
@@ -353,7 +353,7 @@ def bind(
 
 def changes(
     bound: BoundSpace,
-    origin: Origin,
+    origin: CaddyOrigin,
     serving: CaddyServing,
     configuration: Configuration,
     *,

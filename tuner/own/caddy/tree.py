@@ -11,7 +11,7 @@ from typing import Any, Final
 
 Json = Any
 """Value that ``json.loads`` returns."""
-Place = tuple[str | int, ...]
+JsonPath = tuple[str | int, ...]
 
 
 class Absent:
@@ -22,7 +22,7 @@ ABSENT: Final = Absent()
 """In the place of a value: nothing stands there."""
 
 
-def look(tree: Json, place: Place, default: Json = None) -> Json:
+def look(tree: Json, place: JsonPath, default: Json = None) -> Json:
     """Return the value at a place; ``default`` if there is none."""
     for key in place:
         if isinstance(tree, Mapping):
@@ -36,7 +36,7 @@ def look(tree: Json, place: Place, default: Json = None) -> Json:
     return tree
 
 
-def put(tree: Json, place: Place, value: Json) -> Json:
+def put(tree: Json, place: JsonPath, value: Json) -> Json:
     """Return the tree with another value at a place; objects on the way are made.
 
     With ``ABSENT`` the key is taken away, and objects that are empty then stay.
@@ -54,7 +54,7 @@ def put(tree: Json, place: Place, value: Json) -> Json:
     return {**inner, key: put(inner.get(key), rest, value)}
 
 
-def walk(tree: Json, place: Place = ()) -> Iterator[tuple[Place, Json]]:
+def walk(tree: Json, place: JsonPath = ()) -> Iterator[tuple[JsonPath, Json]]:
     """Yield every value with its place, the outer before the inner."""
     yield place, tree
     if isinstance(tree, Mapping):
@@ -65,6 +65,6 @@ def walk(tree: Json, place: Place = ()) -> Iterator[tuple[Place, Json]]:
             yield from walk(inner, (*place, index))
 
 
-def written(place: Place) -> str:
+def written(place: JsonPath) -> str:
     """Return ``/apps/http/servers/srv0``."""
     return "/" + "/".join(map(str, place))

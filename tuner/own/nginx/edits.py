@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tuner.own.nginx.tree import Directive, Span, Tree, walk
+from tuner.own.nginx.tree import Directive, TextSpan, Tree, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def _indent_of(text: str, at: int) -> str:
     return found.group() if found else ""
 
 
-def _whole_line(text: str, place: Span) -> tuple[int, int]:
+def _whole_line(text: str, place: TextSpan) -> tuple[int, int]:
     """Return the directive, and its line if nothing else stands there."""
     start = text.rfind("\n", 0, place.start) + 1
     end = text.find("\n", place.end)
@@ -235,7 +235,9 @@ def _whole_line(text: str, place: Span) -> tuple[int, int]:
     return (start, end) if alone else (place.start, place.end)
 
 
-def _rewritten(place: Span, old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, str]]:
+def _rewritten(
+    place: TextSpan, old: Sequence[str], new: Sequence[str]
+) -> list[tuple[int, int, str]]:
     """Return the fewest words replaced: one by one where their number stays, else what differs."""
     spans = place.words[1:]
     if len(old) == len(new):

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from tuner.own.nginx.places import socket_options
 from tuner.own.nginx.serving import PASSES, NginxServing
 from tuner.own.nginx.tree import Directive, walk
-from tuner.workload.wire import Protocol
+from tuner.workload.wire import WireProtocol
 
 NOBODY = "127.0.0.1:9"
 """The port of the discard protocol (RFC 863), without a listener: the substitute for upstreams that
@@ -42,7 +42,7 @@ class NginxLabSlot:
     """True if the workload asks for the user's own files."""
     tls_dir: str
     """Folder of the lab's certificate; empty without one."""
-    protocol: Protocol
+    protocol: WireProtocol
     keep_upstreams: bool
     readable: Callable[[str], bool]
     """True if the instance may read a file."""

@@ -17,7 +17,7 @@ from tuner.own.nginx.serving import NginxServing, effective, servers
 from tuner.own.nginx.tree import Directive
 from tuner.space.space import SpaceFacts
 
-Level = Literal["main", "events", "request", "server", "proxy"]
+ContextLevel = Literal["main", "events", "request", "server", "proxy"]
 
 SOCKET_OPTIONS = (
     *("setfib", "fastopen", "backlog", "rcvbuf", "sndbuf", "accept_filter", "deferred", "bind"),
@@ -55,7 +55,7 @@ class DirectiveSpot:
         return Set(found[-1], args) if found else Insert(self.into, name, args)
 
 
-def spots(serving: NginxServing, level: Level) -> list[DirectiveSpot]:
+def spots(serving: NginxServing, level: ContextLevel) -> list[DirectiveSpot]:
     """Return the places of a level.
 
     Raises:
@@ -108,7 +108,7 @@ class Plain:
     """A directive with one value: ``sendfile on``. Further arguments stay unchanged."""
 
     name: str
-    level: Level = "request"
+    level: ContextLevel = "request"
     directive: str = ""
     """Name of the directive; empty: the parameter's."""
 
@@ -146,7 +146,7 @@ class Pair:
 
     names: tuple[str, str]
     directive: str
-    level: Level = "request"
+    level: ContextLevel = "request"
 
     def read(self, scope: NginxScope) -> Mapping[str, str | None]:
         """Implement ``Group``."""

@@ -14,7 +14,7 @@ from tuner.own.nginx.serving import NginxServing, serving
 from tuner.own.nginx.table import bind, changes
 from tuner.own.nginx.tree import Tree, parse, write
 from tuner.own.patch import plain
-from tuner.own.reader import Commands, Found, Service
+from tuner.own.reader import Commands, FoundService, Service
 from tuner.own.server import OwnConfiguration, OwnOptions
 from tuner.own.target import Target
 from tuner.servers import nginx
@@ -29,7 +29,7 @@ _PATHS = ("/",)
 
 
 @dataclass(frozen=True, slots=True)
-class FoundNginx(Found):
+class FoundNginx(FoundService):
     """The files of a service, read."""
 
     tree: Tree
@@ -72,13 +72,15 @@ def read_service(
     main: str,
     files: Files,
     home: Callable[[], Home],  # noqa: ARG001 - as for ``read``
-) -> Found:
+) -> FoundService:
     """Implement ``Reader.read_service``."""
     tree = parse(main, files)
     return FoundNginx(main, tree.texts, plain(write(tree.directives)), tree)
 
 
-def place(found: Found, space: Space, *, server_name: str, tls: bool, proxied: bool) -> PlacedNginx:
+def place(
+    found: FoundService, space: Space, *, server_name: str, tls: bool, proxied: bool
+) -> PlacedNginx:
     """Implement ``Place``."""
     assert isinstance(found, FoundNginx)  # noqa: S101 - of ``read_service``
     reached = serving(found.tree, _PATHS, server_name=server_name, tls=tls, proxied=proxied)

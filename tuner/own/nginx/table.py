@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from tuner.own import bound as bounds
-from tuner.own.bound import BoundSpace, Group
+from tuner.own.bound import BoundGroup, BoundSpace
 from tuner.own.nginx.compound import (
     AccessLog,
     OpenFileCache,
@@ -23,7 +23,7 @@ from tuner.own.nginx.upstreams import KeptUpstreams
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 
-GROUPS: tuple[Group[NginxScope, Edit], ...] = (
+GROUPS: tuple[BoundGroup[NginxScope, Edit], ...] = (
     WorkerProcesses(),
     WorkerAffinity(),
     WorkerConnections(),

@@ -27,7 +27,7 @@ _DEEPEST = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextSpan:
     """The position of a directive's text in its file: offsets of characters."""
 
     words: tuple[tuple[int, int], ...]
@@ -57,7 +57,7 @@ class Directive:
     """Content of a block, including included directives; None if it is not a block."""
     written: tuple[str, ...] = ()
     """Name and arguments with quotes as in the file; empty for a new directive."""
-    place: Span | None = None
+    place: TextSpan | None = None
     """Position; None for a new directive."""
 
     @property
@@ -212,7 +212,7 @@ class _Reader:
             if close is None or close.kind != "}":
                 raise _disagree(path, found.line)
             assert found.place is not None  # noqa: S101 - read from a file just now
-            place = Span(found.place.words, close.end, found.place.inside)
+            place = TextSpan(found.place.words, close.end, found.place.inside)
             yield Directive(found.name, found.args, path, found.line, block, found.written, place)
 
     def _include(self, include: Directive, depth: int) -> Iterator[Directive]:
@@ -295,7 +295,7 @@ def _head(path: str, statement: Any, tokens: Iterator[Token]) -> tuple[Directive
             continue
         if token.kind == "}" or not words:
             break
-        place = Span(
+        place = TextSpan(
             tuple((word.start, word.end) for word in words),
             token.end,
             token.end if token.kind == "{" else None,

@@ -12,7 +12,7 @@ import numpy as np
 from tuner.errors import HostError, InstrumentError
 from tuner.hosts.agent import Agent
 from tuner.load.generator import WindowPlan
-from tuner.measurement.clocks import ClockReading, Difference, aligned, difference
+from tuner.measurement.clocks import ClockOffset, ClockReading, aligned, difference
 from tuner.measurement.stalls import Span, StallRule
 from tuner.measurement.window import RawWindow
 
@@ -32,7 +32,7 @@ class Clocks:
         self._target.append(target.clocks()["monotonic_ns"])
         self._generator.append(generator.clocks()["unix_ns"])
 
-    def ahead(self) -> Difference:
+    def ahead(self) -> ClockOffset:
         """Return the target's clock minus the generator's, since the first reading.
 
         Raises:
@@ -45,7 +45,7 @@ class Clocks:
         )
         theirs = difference(self._target, span)
         its = difference(self._generator, span)
-        return Difference(theirs.ahead_ns - its.ahead_ns, theirs.error_ns + its.error_ns)
+        return ClockOffset(theirs.ahead_ns - its.ahead_ns, theirs.error_ns + its.error_ns)
 
 
 class RemoteWatch:
@@ -120,7 +120,7 @@ class RemoteWatch:
             server_rss_bytes=used[1],
         )
 
-    def _spans(self, answer: dict[str, Any], clock: Difference, start_ns: int) -> tuple[Span, ...]:
+    def _spans(self, answer: dict[str, Any], clock: ClockOffset, start_ns: int) -> tuple[Span, ...]:
         """Return the stalls of the target's cores in the window's time."""
         # With real-time priority a late wake-up is a stall of any length.
         coarse_us = 0.0 if self._realtime else max(answer["resolution_us"], self._rule.gap_us)

@@ -24,7 +24,7 @@ from tuner.machine.facts import HostFacts
 from tuner.own.files import Files
 from tuner.own.service import Socket
 from tuner.phases.bench import ReadLog
-from tuner.phases.watch import ReadCounters
+from tuner.phases.resource_watch import ReadCounters
 from tuner.servers.ground import TargetGround
 
 

@@ -19,7 +19,6 @@ from tuner.hosts.locks import VARIABLE, LockAttempt, LockHolder, Locks, take_cor
 
 LOCK = ".lock"
 """Name of the lock in a study's folder."""
-Say = Callable[[str], None]
 TakeCores = Callable[[Collection[int], LockHolder], LockAttempt]
 _LOOK_S = 0.5
 """Time between two checks of a lock."""
@@ -34,7 +33,7 @@ class HostLocks:
         say: called with what blocks, and with locks that cannot be used.
     """
 
-    def __init__(self, folder: Path, *, wait: bool, say: Say) -> None:
+    def __init__(self, folder: Path, *, wait: bool, say: Callable[[str], None]) -> None:
         self._folder = folder
         self._wait = wait
         self._say = say

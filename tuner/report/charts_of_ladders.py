@@ -17,7 +17,7 @@ from tuner.report.embed import MUTED, Spec
 from tuner.report.vega import (
     BASELINE_COLOUR,
     TUNED_COLOUR,
-    Row,
+    ChartRow,
     data,
     layered,
     specification,
@@ -45,7 +45,7 @@ def _server_cores(window: Measurement) -> float:
     return math.nan if window.server_cpu_s is None else window.server_cpu_s / window.duration_s
 
 
-def _all_the_time(metric: usage.Metric) -> usage.Metric:
+def _all_the_time(metric: usage.UsageMetric) -> usage.UsageMetric:
     """By the time between the readings: beyond its capacity a server works on in the drain."""
 
     def value(window: Measurement) -> float:
@@ -55,7 +55,7 @@ def _all_the_time(metric: usage.Metric) -> usage.Metric:
     return value
 
 
-_USED: Mapping[str, tuple[usage.Metric, str]] = {
+_USED: Mapping[str, tuple[usage.UsageMetric, str]] = {
     "used-cpu": (_server_cores, ""),
     "used-backend-cpu": (_all_the_time(usage.cores("backend")), ""),
     "used-memory": (usage.memory_mib("server"), "MiB"),
@@ -71,14 +71,14 @@ def usage_charts(result: ContestResult) -> dict[str, Spec]:
     return {name: specification(chart) for name, chart in found.items() if chart is not None}
 
 
-def _used(result: ContestResult, metric: usage.Metric, unit: str) -> alt.LayerChart | None:
+def _used(result: ContestResult, metric: usage.UsageMetric, unit: str) -> alt.LayerChart | None:
     by_rung: dict[tuple[str, float], list[float]] = {}
     for block in result.record.blocks:
         for window in block.windows if block.phase == "ladder" else ():
             value = metric(window)
             if window.valid and math.isfinite(value):
                 by_rung.setdefault((window.instance, window.rate_per_s), []).append(value)
-    rows: list[Row] = [
+    rows: list[ChartRow] = [
         {
             "arm": arm,
             "server": result.contender(arm).server,
@@ -108,8 +108,8 @@ def _used(result: ContestResult, metric: usage.Metric, unit: str) -> alt.LayerCh
     return layered([lines.mark_line(strokeWidth=1.5, point=True)], 160)
 
 
-def _rows(result: ContestResult) -> list[Row]:
-    rows: list[Row] = []
+def _rows(result: ContestResult) -> list[ChartRow]:
+    rows: list[ChartRow] = []
     for climb in result.climbs:
         contender = result.contender(climb.arm)
         rows += [
@@ -132,9 +132,9 @@ def _rows(result: ContestResult) -> list[Row]:
     return rows
 
 
-def _latency(result: ContestResult, rows: list[Row]) -> alt.LayerChart:
+def _latency(result: ContestResult, rows: list[ChartRow]) -> alt.LayerChart:
     limit = Constraint.parse(result.contest.limit)
-    marks: list[Row] = [
+    marks: list[ChartRow] = [
         {
             "rate": reach.per_s,
             "arm": climb.arm,
@@ -163,7 +163,7 @@ def _latency(result: ContestResult, rows: list[Row]) -> alt.LayerChart:
     return layered(layers, 340)
 
 
-def _share(result: ContestResult, rows: list[Row]) -> alt.LayerChart:
+def _share(result: ContestResult, rows: list[ChartRow]) -> alt.LayerChart:
     y = alt.Y(
         "available:Q",
         title="answered in time",
@@ -174,7 +174,7 @@ def _share(result: ContestResult, rows: list[Row]) -> alt.LayerChart:
     return layered([lines.mark_line(strokeWidth=2), _points(result, rows, y)], 180)
 
 
-def _points(result: ContestResult, rows: list[Row], y: alt.Y) -> alt.Chart:
+def _points(result: ContestResult, rows: list[ChartRow], y: alt.Y) -> alt.Chart:
     points: alt.Chart = (
         alt.Chart(data(rows))
         .mark_point(size=55, filled=True, opacity=1)

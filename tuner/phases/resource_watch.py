@@ -17,7 +17,7 @@ class ReadCounters(Protocol):
         ...
 
 
-class Watch:
+class ResourceWatch:
     """A reader of counters before the first window and on both sides of every gap.
 
     It reads twice in each gap, so that tuner's own work there (writing the record) belongs to no
