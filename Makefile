@@ -159,6 +159,12 @@ bench: nginx setup ## Compare the instrument with zrk, oha, wrk2 and wrk (ARGS="
 claims: nginx setup ## Count false claims and found handicaps of real confirmations, about 50 minutes
 	$(BIN)/python -m benchmarks.claims $(ARGS)
 
+BAD_CPUS := 1
+.PHONY: bad-hours
+bad-hours: nginx setup ## Run a study while core 1 is stalled by a seeded schedule (BAD_CPUS=0,1 SEED=2 ARGS=...; needs root)
+	$(BIN)/python -m tuner.testing.bad_hours --cpus $(BAD_CPUS) --seed $(or $(SEED),1) -- \
+		$(BIN)/tuner optimize --server nginx --workload proxy --objective p99 $(ARGS)
+
 .PHONY: efficiency
 efficiency: setup ## Compare the search with others on a recorded table (ARGS=--no-smac)
 	$(BIN)/python -m benchmarks.efficiency --table benchmarks/data/proxy.json $(ARGS)
