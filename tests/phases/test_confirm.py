@@ -15,7 +15,8 @@ from tests.phases.rig import HAND, SPACE, STOCK, Rig, blocks, rig
 from tuner.errors import HostError, StoreError
 from tuner.judge.results import evaluate
 from tuner.judge.scoring import BASELINE
-from tuner.phases.confirm import allowed_invalid, freeze, run_confirmation
+from tuner.phases.compare import allowed_invalid
+from tuner.phases.confirm import freeze, run_confirmation
 from tuner.phases.study import Calibrated, calibrate, confirm
 from tuner.record.model import Protocol, Record
 from tuner.space.configuration import Value

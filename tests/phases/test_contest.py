@@ -21,6 +21,7 @@ from tuner.judge.contest import (
     plan_contest,
 )
 from tuner.phases.block import Arm
+from tuner.phases.compare import allowed_invalid
 from tuner.phases.contest import measure_capacities, quick_calibration, run_contest
 from tuner.record.contenders import Contender
 from tuner.record.model import Record
@@ -101,6 +102,18 @@ def test_an_arm_that_cannot_serve_the_rate_counts_as_it_is() -> None:
     assert len(blocks) == plan.blocks
     weak, strong = (arm_figures(blocks, arm.label) for arm in ARMS)
     assert weak.latency_us["p99"] > 100 * strong.latency_us["p99"]
+
+
+def test_a_contest_that_ended_early_may_be_resumed_in_a_better_hour() -> None:
+    """Invalid blocks of an earlier run do not count against the limit of the next one."""
+    made = rig(truth=hand_is_faster, faults=Faults(starved=range(10_000)))
+    plan = plan_contest(20.0, 2, 2_000.0, claims=1, mode="open", ladder=False)
+    assert not run_contest(made.bench(), ARMS, plan, 2_000.0, 0.5)
+    states = [block.state for block in made.record().blocks]
+    assert states == ["invalid"] * (allowed_invalid(plan.blocks) + 1)
+    made.host.faults = Faults()
+    assert run_contest(made.bench(), ARMS, plan, 2_000.0, 0.5)
+    assert len(complete(made.record().blocks)) == plan.blocks
 
 
 def test_an_arm_that_is_refused_does_not_stop_the_others() -> None:

@@ -11,8 +11,9 @@ from tuner.judge.plan import FIXED, STALL_ALLOWANCE, Design, StudyPlan
 from tuner.judge.scoring import BASELINE
 from tuner.measurement.window import Measurement
 from tuner.phases.bench import Bench
-from tuner.phases.block import Arm, BlockSpec, run_block, wait_out
+from tuner.phases.block import Arm, BlockSpec, run_block
 from tuner.phases.calibrate import OTHER_LOAD_SHARES
+from tuner.phases.compare import PlannedBlocks, run_blocks
 from tuner.phases.seal import sealed
 from tuner.record.model import Calibration, Protocol, Record
 from tuner.space.configuration import Configuration
@@ -23,8 +24,6 @@ from tuner.stats.verdict import decision_margin
 CANDIDATE = "candidate"
 BESIDE = "beside"
 """Label prefix of a further baseline, before its number."""
-MOST_INVALID = 0.10
-"""Share of invalid blocks above which the confirmation is always inconclusive."""
 
 
 def freeze(
@@ -90,7 +89,7 @@ def run_confirmation(
     protocol: Protocol,
     plan: StudyPlan,
 ) -> None:
-    """Measure the blocks of the protocol; an invalid one is logged and repeated whole.
+    """Measure the blocks of the protocol (``run_blocks``).
 
     It stops early if the protocol is always-valid and the claim is safe, or if more blocks are
     invalid than the validity rule allows: the verdict is then inconclusive in any case.
@@ -102,22 +101,12 @@ def run_confirmation(
     # As frozen: what a deployment costs, and so the plan, may differ where hosts share the study.
     bench = replace(bench, gates=protocol.gates)
     block_plan = replace(plan.confirm, rounds=protocol.rounds, window_s=protocol.window_s)
-    cost_s = block_plan.cost_s(len(arms))
-    most = "at most " * (protocol.sequential_rho is not None)
-    bench.progress.phase(f"confirmation: {most}{protocol.blocks} blocks", protocol.blocks * cost_s)
-    failures = 0
-    while True:
-        record = bench.store.record()
-        blocks = [b for b in record.blocks if b.phase == "confirm"]
-        done = sum(b.state == "complete" for b in blocks)
-        invalid = sum(b.state == "invalid" for b in blocks)
-        if done >= protocol.blocks or invalid > allowed_invalid(protocol.blocks):
-            return
-        if protocol.sequential_rho is not None and _is_safe(bench, record):
-            return
-        spec = BlockSpec(
+    sequential = protocol.sequential_rho is not None
+    planned = PlannedBlocks(
+        title=f"confirmation: {'at most ' * sequential}{protocol.blocks} blocks",
+        spec=BlockSpec(
             phase="confirm",
-            index=done,
+            index=0,
             arms=arms,
             plan=block_plan,
             mode=bench.goals.mode,
@@ -125,23 +114,13 @@ def run_confirmation(
             needs_all=True,
             seek=bench.goals.seek,
             may_lack=beside,
-        )
-        try:
-            block = run_block(bench, spec, lambda windows: _failing(windows, beside))
-        except (HostError, InstrumentError) as error:
-            failures += 1
-            if failures > allowed_invalid(protocol.blocks):
-                raise
-            bench.progress.note(f"block repeated: {error}")
-            wait_out(bench, error, failures)
-            continue
-        if block.state != "complete":
-            bench.progress.note(f"block invalid, repeated whole: {block.reason}")
-            continue
-        bench.progress.step(
-            f"confirmation block {done + 1} of {protocol.blocks}",
-            (protocol.blocks - done - 1) * cost_s,
-        )
+        ),
+        count=protocol.blocks,
+        cost_s=block_plan.cost_s(len(arms)),
+        drop=lambda windows: _failing(windows, beside),
+        decided=lambda record: sequential and _is_safe(bench, record),
+    )
+    run_blocks(bench, planned)
 
 
 def _arms(
@@ -172,11 +151,6 @@ def _is_safe(bench: Bench, record: Record) -> bool:
     if found.decided and found.verdict:
         bench.progress.note(f"the claim is safe after {found.blocks} blocks: {found.verdict.kind}")
     return found.decided
-
-
-def allowed_invalid(blocks: int) -> int:
-    """Return the allowed number of invalid blocks: a tenth, and at least two."""
-    return max(2, round(MOST_INVALID * blocks))
 
 
 def run_load_points(

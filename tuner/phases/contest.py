@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tuner.errors import HostError, InstrumentError
-from tuner.judge.contest import ContestPlan, block_cost_s, complete
+from tuner.errors import HostError
+from tuner.judge.contest import ContestPlan, block_cost_s
 from tuner.judge.plan import BlockPlan, plan_blocks
 from tuner.judge.scoring import windows_of
 from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
-from tuner.phases.block import Arm, BlockSpec, repeat_until_complete, run_block
+from tuner.phases.block import Arm, BlockSpec, repeat_until_complete
 from tuner.phases.calibrate import Capacity, load_point, measure_capacity, run_aa
-from tuner.phases.confirm import allowed_invalid
+from tuner.phases.compare import PlannedBlocks, run_blocks
 from tuner.phases.study import (
     SATURATION_GATES,
     Calibrated,
@@ -102,10 +102,10 @@ def quick_calibration(bench: Bench, spec: StudySpec) -> Calibrated:
 def run_contest(
     bench: Bench, arms: Sequence[Arm], plan: ContestPlan, rate_per_s: float, utilisation: float
 ) -> bool:
-    """Measure the missing planned blocks, and repeat invalid ones.
+    """Measure the missing blocks of all arms at one rate (``run_blocks``).
 
     An arm that does not serve the rate is a finding, not a fault: its windows count, with the age
-    of unanswered requests. The phase ends early after too many invalid blocks.
+    of unanswered requests.
 
     Returns:
         Whether all blocks are complete.
@@ -113,38 +113,20 @@ def run_contest(
     Raises:
         HostError, InstrumentError: the host or the generator fails repeatedly.
     """
-    cost_s = block_cost_s(plan.block, len(arms))
-    measured = {block.index for block in complete(bench.store.record().blocks)}
-    waiting = [index for index in range(plan.blocks) if index not in measured]
-    if not waiting:
-        return True
-    bench.progress.phase(f"all arms: {plan.blocks} common blocks", len(waiting) * cost_s)
     rule = bench.rule.at(min(0.95, utilisation)) if bench.rule and utilisation > 0 else bench.rule
-    ready = replace(bench, gates=seeking(Gates(plan.samples_needed)), rule=rule)
-    failures = 0
-    while waiting and failures <= allowed_invalid(plan.blocks):
-        spec = BlockSpec(
+    planned = PlannedBlocks(
+        title=f"all arms: {plan.blocks} common blocks",
+        spec=BlockSpec(
             phase="contest",
-            index=waiting[0],
+            index=0,
             arms=tuple(arms),
             plan=plan.block,
             mode=bench.goals.mode,
             rate_per_s=rate_per_s,
             needs_all=True,
-        )
-        try:
-            block = run_block(ready, spec)
-        except (HostError, InstrumentError) as error:
-            failures += 1
-            if failures > allowed_invalid(plan.blocks):
-                raise
-            bench.progress.note(f"block repeated: {error}")
-            continue
-        if block.state != "complete":
-            failures += 1
-            bench.progress.note(f"block invalid, repeated whole: {block.reason}")
-            continue
-        del waiting[0]
-        done = plan.blocks - len(waiting)
-        bench.progress.step(f"block {done} of {plan.blocks}", len(waiting) * cost_s)
-    return not waiting
+        ),
+        count=plan.blocks,
+        cost_s=block_cost_s(plan.block, len(arms)),
+        earlier_count=False,
+    )
+    return run_blocks(replace(bench, gates=seeking(Gates(plan.samples_needed)), rule=rule), planned)
