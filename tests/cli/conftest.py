@@ -187,4 +187,4 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nginx, "detect", lambda: found)
     monkeypatch.setattr(premises, "loadgen_binary", lambda: Path("/usr/bin/tuner-loadgen"))
     monkeypatch.setattr(counters, "read", None)
-    monkeypatch.setattr(notes, "noise_notes", lambda _: [])
+    monkeypatch.setattr(notes, "noise_notes", lambda *_: [])

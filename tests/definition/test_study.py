@@ -27,6 +27,7 @@ allow: [open_file_cache, access_log_buffer]
 seed: 7
 storage: sqlite:///x.db
 effect: 0.03
+margin: 1.5%
 load: wrk2
 sequential: yes
 finalists: 3
@@ -57,10 +58,38 @@ def test_a_file_holds_every_option(tmp_path: Path) -> None:
         seed=7,
         storage="sqlite:///x.db",
         effect=0.03,
+        margin=0.015,
         load="wrk2",
         sequential=True,
         finalists=3,
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "margin", "effect"),
+    [
+        ({}, 0.03, 0.05),
+        ({"margin": "0.06"}, 0.06, 0.10),
+        ({"margin": "1 %"}, 0.01, 0.05),
+        ({"margin": "6%", "effect": 0.07}, 0.06, 0.10),
+        ({"effect": 0.2}, 0.03, 0.20),
+    ],
+)
+def test_the_margin_and_the_effect_beyond_it(
+    given: dict[str, object], margin: float, effect: float
+) -> None:
+    """The margin is a share or percent; a study plans for an effect well beyond it."""
+    study = load_study(overrides=given)
+    assert (study.margin, study.goals.margin.share) == (margin, margin)
+    assert study.effect == pytest.approx(effect)
+    assert goals_of(study.as_dict()).margin == study.goals.margin
+
+
+@pytest.mark.parametrize("margin", ["3", "0", "31%", "-1%", "3% of it", "three"])
+def test_an_impossible_margin_is_refused(margin: str) -> None:
+    """With the option, the value, and what is allowed."""
+    with pytest.raises(DefinitionError, match=r"--margin.*(0.1% to 30%|expected a)"):
+        load_study(overrides={"margin": margin})
 
 
 def test_the_quickstart_is_p99_of_static_files_in_ten_minutes() -> None:

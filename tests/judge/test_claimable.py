@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from tuner.goals.goals import Goals
 from tuner.judge.claimable import (
     COARSE,
     FINE,
@@ -17,8 +18,8 @@ from tuner.judge.claimable import (
     touched_share,
 )
 from tuner.judge.plan import Budget, plan_blocks
+from tuner.stats.margin import DEFAULT_BAND
 from tuner.stats.power import PooledSigma, minimum_detectable_effect
-from tuner.stats.verdict import LEAST_MARGIN, decision_margin
 
 SIGMAS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 3.0, 10.0)
 
@@ -33,8 +34,10 @@ def test_more_noise_never_claims_more() -> None:
     for time_s in (60.0, 600.0, 3_600.0):
         effects = [claimable(sigma, time_s=time_s).effect for sigma in SIGMAS]
         assert effects == sorted(effects)
-        assert effects[0] == pytest.approx(LEAST_MARGIN), "what is below the margin is not a claim"
-        assert effects[-1] == 1.0
+        assert effects[0] == pytest.approx(1 - DEFAULT_BAND.low), (
+            "what is below the margin is not a claim"
+        )
+        assert effects[-1] > 0.99
 
 
 def test_a_longer_study_never_claims_less() -> None:
@@ -45,24 +48,32 @@ def test_a_longer_study_never_claims_less() -> None:
 
 
 def test_the_effect_is_that_of_the_verdicts_own_rule() -> None:
-    """The blocks that fit, the margin of the A/A blocks, and 80 % power beyond it."""
+    """The blocks that fit, the noise's upper limit, and 80 % power beyond the margin."""
     sigma = 0.08
     blocks = Budget(600.0).confirm_blocks(plan_blocks(P99, 5_000.0, 600.0))
-    margin = decision_margin(PooledSigma(sigma, 6).half_width(blocks))
+    upper = PooledSigma(sigma, 6).upper_limit()
     found = claimable(sigma, rate_per_s=5_000.0)
     assert found.blocks == blocks
-    assert found.effect == minimum_detectable_effect(sigma, blocks, margin)
+    assert found.effect == minimum_detectable_effect(upper, blocks, DEFAULT_BAND)
+
+
+def test_a_wider_margin_claims_less() -> None:
+    """The user's margin counts, at the same noise."""
+    goals = [Goals.of("p99", margin=share) for share in (0.01, 0.03, 0.1)]
+    effects = [claimable(0.05, goals=each).effect for each in goals]
+    assert effects == sorted(effects)
+    assert effects[0] < effects[1] < effects[2]
 
 
 @pytest.mark.parametrize(
     ("sigma", "grade", "words"),
     [
-        (0.02, "fine", "about 5% in 10 min: the smallest change that a study can claim here"),
+        (0.02, "fine", "about 6% in 10 min: the smallest change that a study can claim here"),
         (
             0.1,
             "coarse",
             (
-                "about 17% in 10 min: the smallest change that a study can claim here; for a finer"
+                "about 16% in 10 min: the smallest change that a study can claim here; for a finer"
                 " claim use --time 30m (about 9%), or a quieter host"
             ),
         ),
@@ -70,7 +81,7 @@ def test_the_effect_is_that_of_the_verdicts_own_rule() -> None:
             0.2,
             "poor",
             (
-                "about 32% in 10 min: the smallest change that a study can claim here; come back"
+                "about 27% in 10 min: the smallest change that a study can claim here; come back"
                 " when the host is quieter (often at night), use a host with cores of its own, or"
                 " use --time 2h (about 9%)"
             ),
@@ -79,9 +90,9 @@ def test_the_effect_is_that_of_the_verdicts_own_rule() -> None:
             1.0,
             "poor",
             (
-                "nothing in 10 min: no change of any size could be claimed here; come back when the"
-                " host is quieter (often at night), use a host with cores of its own, or use --time"
-                " 8h (about 21%)"
+                "about 77% in 10 min: the smallest change that a study can claim here; come back"
+                " when the host is quieter (often at night), use a host with cores of its own, or"
+                " use --time 8h (about 18%)"
             ),
         ),
     ],

@@ -40,7 +40,7 @@ def test_a_confirmation_is_the_family_with_one_claim() -> None:
     found = confirmation(record, Objective("p99"))
     (claim,) = found.claims.claims
     assert (claim.arm, claim.against) == (protocol.candidate, "baseline")
-    assert (claim.margin, found.blocks) == (protocol.margin, protocol.blocks)
+    assert (claim.margin, found.blocks) == (protocol.band, protocol.blocks)
     assert found.further.claims == ()
     (judged,) = found.judged(found.counted(record.blocks))
     assert judged.verdict == tally_of(record, Objective("p99")).verdict

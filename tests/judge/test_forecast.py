@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tuner.goals.goals import Goals
 from tuner.judge.economy import ECONOMIES
-from tuner.judge.forecast import Question, forecast
-from tuner.judge.plan import Design, Overhead, plan_blocks
+from tuner.judge.forecast import Question, claim_words, forecast
+from tuner.judge.plan import Budget, Design, Overhead, plan_blocks
+from tuner.stats.power import minimum_detectable_effect
 
 P99 = Goals.of("p99")
 NAMES = st.sampled_from(("p50", "p99", "p99.9", "throughput"))
@@ -103,3 +104,28 @@ def test_the_time_of_a_full_study_holds_one(rate_per_s: float) -> None:
     """A study of the time that is forecast as full has no cuts."""
     found = forecast(20.0, P99, rate_per_s=rate_per_s)
     assert forecast(found.full_s, P99, rate_per_s=rate_per_s).cuts == ()
+
+
+def test_the_time_for_a_claim_holds_its_blocks() -> None:
+    """It is the given time if that suffices, and otherwise grows with the noise without end."""
+    question = Question(P99, 5_000.0)
+    times = [question.claiming_s(sigma, 0.05, 600.0) for sigma in (0.001, 0.03, 0.1, 1e3)]
+    assert times[0] == 600
+    assert times == sorted(times)
+    assert times[-1] == math.inf
+    for sigma, time_s in zip((0.03, 0.1), times[1:3], strict=True):
+        blocks = Budget(time_s).confirm_blocks(question.plan_in_time(time_s))
+        assert minimum_detectable_effect(sigma, blocks, P99.margin) <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("needed_s", "words"),
+    [
+        (1_990.0, "to claim 5% the study needs about 34 min: --time 34m"),
+        (40_000.0, "to claim 5% the study needs about 12 h: --time 12h"),
+        (math.inf, "to claim 5% no length of the study suffices; use a quieter host"),
+    ],
+)
+def test_the_words_for_a_claim(needed_s: float, words: str) -> None:
+    """The length is rounded up, and the option can be copied."""
+    assert claim_words(0.05, needed_s) == words

@@ -20,6 +20,7 @@ from tuner.phases.confirm import freeze, run_confirmation
 from tuner.phases.study import Calibrated, calibrate, confirm
 from tuner.record.model import Protocol, Record
 from tuner.space.configuration import Value
+from tuner.stats.margin import DEFAULT_BAND
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.lab import Faults
 
@@ -70,7 +71,7 @@ def test_the_protocol_holds_all_that_the_verdict_depends_on() -> None:
     assert protocol.rounds == ready.plan.confirm.rounds
     assert protocol.window_s == ready.plan.confirm.window_s
     assert protocol.alpha == 0.05
-    assert protocol.margin == max(0.03, ready.calibration.half_width)
+    assert protocol.band == ready.bench.goals.margin == DEFAULT_BAND
     assert (protocol.stall_rule, protocol.gates) == (ready.bench.rule, ready.bench.gates)
     assert made.record().protocol == protocol
 

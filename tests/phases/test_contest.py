@@ -26,6 +26,7 @@ from tuner.phases.contest import measure_capacities, quick_calibration, run_cont
 from tuner.record.contenders import Contender
 from tuner.record.model import Record
 from tuner.space.configuration import Value
+from tuner.stats.margin import DEFAULT_BAND
 from tuner.testing.lab import Effect, Faults
 
 GAIN = 0.25
@@ -50,7 +51,7 @@ def met() -> Record:
 
 def judged(record: Record) -> tuple[Judged, ...]:
     """Return the claims of a contest of the two."""
-    found = Comparison("contest", 30, family(TEAM, "open"), needs_all=False)
+    found = Comparison("contest", 30, family(TEAM, "open", DEFAULT_BAND), needs_all=False)
     return found.judged(found.counted(record.blocks))
 
 

@@ -44,9 +44,9 @@ def test_a_large_gain_stops_the_always_valid_confirmation_early() -> None:
     assert study.verdict.kind is VerdictKind.BETTER
     assert study.verdict.estimate.always_valid
     assert study.verdict.estimate.n == done == len(study.looks)
-    assert study.looks[-1].high == study.verdict.estimate.high < 1 - protocol.margin
+    assert study.looks[-1].high == study.verdict.estimate.high < protocol.band.low
     assert study.figures[0].change == study.verdict.estimate, "one interval, wherever it is shown"
-    assert study.looks[-2].high >= 1 - protocol.margin, "one block earlier it was not safe"
+    assert study.looks[-2].high >= protocol.band.low, "one block earlier it was not safe"
     assert any("the claim is safe after" in note for note in made.progress.notes)
 
 

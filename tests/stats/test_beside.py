@@ -7,6 +7,7 @@ import numpy as np
 from tests.seeds import simulate
 from tests.stats.conftest import Tolerance
 from tuner.stats.holm import holm
+from tuner.stats.margin import DEFAULT_BAND
 from tuner.stats.paired import FloatArray, signed_rank_p
 from tuner.stats.verdict import VerdictKind, judge
 
@@ -48,7 +49,7 @@ def test_intervals_against_all_baselines_hold_at_once(studies: int, tolerance: T
     held = better = 0
     for study in against(92, studies, 14, ratios):
         verdicts = [
-            judge(column, margin=0.03, minimum_detectable_effect=0.1, family=3)
+            judge(column, margin=DEFAULT_BAND, minimum_detectable_effect=0.1, family=3)
             for column in study.T
         ]
         held += all(

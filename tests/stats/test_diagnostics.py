@@ -23,6 +23,7 @@ from tuner.stats.diagnostics import (
     unequal_stalls_p,
     variance_shares,
 )
+from tuner.stats.margin import DEFAULT_BAND, Margin
 from tuner.stats.paired import FloatArray, estimate
 from tuner.testing import simulate as simulation
 from tuner.testing.simulate import Noise, SimulatedStalls
@@ -131,7 +132,7 @@ def test_a_claim_that_hangs_on_one_block() -> None:
     assert "depends on one block" in finding.message
     clear = [-0.2, -0.15, -0.1, -0.12, -0.08, -0.17, -0.14, -0.13]
     assert not leave_one_out(clear).raised
-    assert not leave_one_out(barely, margin=0.03).raised  # nothing is claimed beyond 3 %
+    assert not leave_one_out(barely, margin=DEFAULT_BAND).raised  # nothing is claimed beyond 3 %
     assert not leave_one_out([0.1, -0.1, 0.02, -0.03, 0.05, -0.06, 0.01]).raised
 
 
@@ -224,7 +225,7 @@ def test_bootstrap_agrees_on_clear_cases_and_tells_close_calls() -> None:
     """About as wide as the exact interval; silent below 20 blocks; raised where they differ."""
     rng = np.random.default_rng(9)
     clear = rng.normal(-0.1, 0.05, 24)
-    finding = bootstrap(clear, margin=0.03)
+    finding = bootstrap(clear, margin=DEFAULT_BAND)
     assert not finding.raised
     assert finding.figure == pytest.approx(1.0, abs=0.25)
     assert "BCa" in finding.message
@@ -233,7 +234,7 @@ def test_bootstrap_agrees_on_clear_cases_and_tells_close_calls() -> None:
     exact = estimate(clear).high
     width = float(finding.message.rsplit(" ", 1)[1])
     assert exact != pytest.approx(width, abs=1e-4)
-    assert bootstrap(clear, margin=1 - (exact + width) / 2).raised
+    assert bootstrap(clear, margin=Margin(2 / (exact + width) - 1)).raised
     wider = bootstrap(clear, confidence=1 - 0.05 / 3)
     assert float(wider.message.rsplit(" ", 1)[1]) > width
     assert wider.figure == pytest.approx(1.0, abs=0.25)

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from tests import seeds
 from tests.stats.conftest import Tolerance
 from tuner.stats.family import jointly
+from tuner.stats.margin import DEFAULT_BAND, Margin
 from tuner.stats.verdict import Verdict, VerdictKind, judge
 
 
-def verdicts(*differences: list[float], margin: float = 0.03) -> list[Verdict]:
+def verdicts(*differences: list[float], margin: Margin = DEFAULT_BAND) -> list[Verdict]:
     """Return each by itself."""
     return [judge(d, margin=margin, minimum_detectable_effect=0.05) for d in differences]
 

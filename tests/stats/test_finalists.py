@@ -11,6 +11,7 @@ from tests.seeds import simulate
 from tests.stats.conftest import Tolerance
 from tuner.stats.finalists import best_of
 from tuner.stats.holm import holm
+from tuner.stats.margin import DEFAULT_BAND
 from tuner.stats.paired import FloatArray, estimate, signed_rank_p
 from tuner.stats.verdict import Verdict, VerdictKind, judge
 
@@ -21,7 +22,7 @@ def judged(d: FloatArray, *, larger_is_better: bool = False) -> list[Verdict]:
     return [
         judge(
             column,
-            margin=0.03,
+            margin=DEFAULT_BAND,
             minimum_detectable_effect=0.1,
             larger_is_better=larger_is_better,
             family=family,

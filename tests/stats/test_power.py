@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -12,10 +13,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests import seeds
-from tuner.stats.paired import signed_rank_p
+from tuner.stats.margin import DEFAULT_BAND, NO_MARGIN, Margin
+from tuner.stats.paired import FloatArray, estimate, minimum_blocks, signed_rank_p
 from tuner.stats.power import (
     PooledSigma,
     blocks_needed,
+    blocks_within,
+    claim_power,
     largest_sigma,
     minimum_detectable_effect,
     pooled_sigma,
@@ -64,9 +68,9 @@ def test_six_blocks_need_more_than_the_closed_formula_says() -> None:
 @given(
     sigma_d=st.floats(0.001, 0.5),
     effect=st.floats(0.05, 0.9),
-    margin=st.sampled_from([0.0, 0.03]),
+    margin=st.sampled_from([NO_MARGIN, DEFAULT_BAND]),
 )
-def test_blocks_and_effect_are_inverse(sigma_d: float, effect: float, margin: float) -> None:
+def test_blocks_and_effect_are_inverse(sigma_d: float, effect: float, margin: Margin) -> None:
     """The number of blocks detects the effect, and one block less does not (or is below 6)."""
     n = blocks_needed(sigma_d, effect, margin)
     assert minimum_detectable_effect(sigma_d, n, margin) <= effect
@@ -74,9 +78,90 @@ def test_blocks_and_effect_are_inverse(sigma_d: float, effect: float, margin: fl
 
 
 def test_a_margin_must_be_cleared_on_top() -> None:
-    """A margin of 3 % lowers the detectable ratio by that factor."""
-    plain, beyond = (minimum_detectable_effect(0.05, 12, margin) for margin in (0.0, 0.03))
-    assert 1 - beyond == pytest.approx(0.97 * (1 - plain))
+    """A margin of 3 % lowers the ratio that is claimed by that factor below the one seen."""
+    seen = minimum_detectable_effect(0.05, 12)
+    claimed = minimum_detectable_effect(0.05, 12, DEFAULT_BAND)
+    assert 1 - claimed == pytest.approx((1 - seen) / 1.03)
+    assert DEFAULT_BAND.claimable(seen) == pytest.approx(claimed)
+
+
+def claims(d: FloatArray, margin: Margin, level: float) -> npt.NDArray[np.bool_]:
+    """Return for each study (row) whether its exact interval lies below the margin.
+
+    The interval does where the signed-rank test rejects the margin's end: if the ranks of the
+    blocks on its other side add up to less than the rank of the interval's end.
+    """
+    x = math.log(margin.low) - d
+    ranks = np.abs(x).argsort(axis=1).argsort(axis=1) + 1
+    possible = np.arange(1, d.shape[1] * (d.shape[1] + 1) // 2 + 1)
+    tails = _tails(d.shape[1])
+    rejected = int(np.count_nonzero(tails[: possible.size] <= level / 2))
+    return np.asarray((ranks * (x < 0)).sum(axis=1) < rejected)
+
+
+def _tails(n: int) -> FloatArray:
+    """Return P(S <= s) of the signed-rank statistic, by counting subsets of 1 to n."""
+    counts = np.zeros(n * (n + 1) // 2 + 1)
+    counts[0] = 1
+    for rank in range(1, n + 1):
+        counts[rank:] = counts[rank:] + counts[:-rank]
+    return np.asarray(counts.cumsum() / 2.0**n)
+
+
+def test_the_quick_claims_are_those_of_the_interval() -> None:
+    """The rule for many studies at once agrees with the exact interval of each."""
+    d = seeds.rng(8).normal(-0.1, 0.1, (100, 11))
+    found = [estimate(row).high < DEFAULT_BAND.low for row in d]
+    assert claims(d, DEFAULT_BAND, 0.05).tolist() == found
+    assert 10 < sum(found) < 90
+
+
+@pytest.mark.parametrize("n", [6, 7, 8, 10, 13, 20, 35, 60])
+@pytest.mark.parametrize("level", [0.05, 0.025])
+def test_the_promised_power_is_the_verdicts(n: int, level: float) -> None:
+    """Simulated: *better* comes as often as promised, within 3 points, for small and large gains.
+
+    Also where the wanted gain is barely beyond the margin, and for one of two finalists.
+    """
+    if n < minimum_blocks(1 - level):
+        assert claim_power(0.01, n, 0.5, DEFAULT_BAND, level) == 0
+        return
+    sims, rng = 10_000, seeds.rng(90 + n)
+    noise = seeds.SIGMAS * math.sqrt(0.25 / sims)
+    for effect, sigma_d in itertools.product((0.04, 0.06, 0.10, 0.25), (0.01, 0.03, 0.1, 0.2)):
+        promised = claim_power(sigma_d, n, effect, DEFAULT_BAND, level)
+        d = rng.normal(math.log(1 - effect), sigma_d, (sims, n))
+        found = claims(d, DEFAULT_BAND, level).mean()
+        assert found == pytest.approx(promised, abs=0.03 + noise), (effect, sigma_d)
+
+
+@pytest.mark.parametrize("n", [6, 7, 12, 33, 60])
+def test_the_claimable_effect_is_claimed_with_80_percent(n: int) -> None:
+    """The power at the smallest claimable effect is 80 %, and the effect that is seen is smaller.
+
+    At the seen effect *better* is rare: seeing needs the interval beyond 1 only.
+    """
+    seen = minimum_detectable_effect(0.05, n)
+    claimed = minimum_detectable_effect(0.05, n, DEFAULT_BAND)
+    assert claim_power(0.05, n, claimed, DEFAULT_BAND) == pytest.approx(0.80)
+    assert claim_power(0.05, n, seen) == pytest.approx(0.80)
+    assert claim_power(0.05, n, seen, DEFAULT_BAND) < 0.60
+
+
+def test_power_without_noise_is_certain() -> None:
+    """Beyond the margin it is 1, inside it 0; and 0 with too few blocks for an interval."""
+    assert claim_power(0.0, 12, 0.05, DEFAULT_BAND) == 1
+    assert claim_power(0.0, 12, 0.02, DEFAULT_BAND) == 0
+    assert claim_power(0.0, 5, 0.5, DEFAULT_BAND) == 0
+    with pytest.raises(ValueError, match="effect must be at least 0 and below 1 but got 1"):
+        claim_power(0.1, 12, 1.0)
+
+
+def test_blocks_within_a_limit() -> None:
+    """The needed blocks, or the limit if they are more or without number."""
+    assert blocks_within(100, 0.10, 0.10) == blocks_needed(0.10, 0.10)
+    assert blocks_within(9, 0.10, 0.10) == 9
+    assert blocks_within(12, 50.0, 0.05, DEFAULT_BAND) == 12
 
 
 def test_fewer_than_six_blocks_detect_nothing() -> None:
@@ -142,7 +227,7 @@ def test_unusable_groups_are_refused(groups: list[npt.ArrayLike], message: str) 
 def test_impossible_plans_are_refused() -> None:
     """An effect inside the margin, and one that needs millions of blocks, raise with the reason."""
     with pytest.raises(ValueError, match="never claimed"):
-        blocks_needed(0.1, 0.02, margin=0.03)
+        blocks_needed(0.1, 0.02, margin=DEFAULT_BAND)
     with pytest.raises(ValueError, match="larger effect or reduce the noise"):
         blocks_needed(10.0, 0.001)
     with pytest.raises(ValueError, match="sigma_d must be"):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests import seeds
 from tests.seeds import simulate
 from tests.stats.conftest import Tolerance
+from tuner.stats.margin import DEFAULT_BAND, NO_MARGIN, Margin
 from tuner.stats.paired import FloatArray, minimum_blocks
 from tuner.stats.power import blocks_needed
 from tuner.stats.sequential import (
@@ -52,9 +53,9 @@ class Stops:
     equivalent: int
 
 
-def stops(d: FloatArray, rho: float, margin: float) -> Stops:
+def stops(d: FloatArray, rho: float, margin: Margin) -> Stops:
     """The rule of `judge` after every block of many studies, by the martingales at the margins."""
-    low, high = math.log(1 - margin), math.log(1 + margin)
+    low, high = math.log(margin.low), math.log(margin.high)
     limit, inner = math.log(2 / 0.05), math.log(2 / 0.10)
     claims = np.stack(
         [
@@ -100,13 +101,13 @@ def test_all_intervals_hold_the_truth_at_once(
     assert studies - missed >= tolerance.least(0.95)
 
 
-@pytest.mark.parametrize("ratio", [0.97, 1.0, 1.03])
+@pytest.mark.parametrize("ratio", [1 / 1.03, 1.0, 1.03])
 def test_stopping_at_the_first_claim_is_safe(
     ratio: float, studies: int, tolerance: Tolerance
 ) -> None:
     """Better is claimed wrongly in at most 2.5 % of studies, even right at the margin."""
     d = simulate(74, studies=studies, blocks=30, ratios=(1.0, ratio)).differences()
-    found = stops(d, RHO, 0.03)
+    found = stops(d, RHO, DEFAULT_BAND)
     assert found.better <= tolerance.most(0.025)
     assert found.worse <= tolerance.most(0.025)
 
@@ -115,7 +116,7 @@ def test_stopping_at_equivalence_is_safe(studies: int, tolerance: Tolerance) -> 
     """A difference that just reaches the margin is ever called equivalent in at most 5 %."""
     noise = Noise(ar_sd=0.02, restart_sd=0.02)
     d = simulate(75, studies=studies, blocks=40, ratios=(1.0, 1.05), noise=noise).differences()
-    assert stops(d, tuned_rho(0.04, 20), 0.05).equivalent <= tolerance.most(0.05)
+    assert stops(d, tuned_rho(0.04, 20), Margin(0.05)).equivalent <= tolerance.most(0.05)
 
 
 def test_cost_beside_the_fixed_design(studies: int, tolerance: Tolerance) -> None:
@@ -130,7 +131,7 @@ def test_cost_beside_the_fixed_design(studies: int, tolerance: Tolerance) -> Non
 
     def found(ratio: float) -> tuple[int, float]:
         windows = simulate(76, studies=studies, blocks=most, ratios=(1.0, ratio), noise=GAUSSIAN)
-        ends = stops(windows.differences(), rho, 0.0)
+        ends = stops(windows.differences(), rho, NO_MARGIN)
         return ends.better, float(ends.blocks.mean())
 
     better, blocks = found(0.90)
@@ -146,10 +147,10 @@ def test_the_stops_are_those_of_the_verdict(ratio: float) -> None:
     """The martingales at the margins say the same as the intervals that `judge` looks at."""
     noise = Noise(ar_sd=0.01, restart_sd=0.01)
     d = simulate(77, studies=6, blocks=16, ratios=(1.0, ratio), noise=noise).differences()
-    ends = stops(d, RHO, 0.05)
+    ends = stops(d, RHO, Margin(0.05))
     for row, n in zip(d, ends.blocks.astype(int), strict=True):
         kinds = [
-            judge(row[:k], margin=0.05, minimum_detectable_effect=0.1, rho=RHO).kind
+            judge(row[:k], margin=Margin(0.05), minimum_detectable_effect=0.1, rho=RHO).kind
             for k in range(1, n + 1)
         ]
         assert set(kinds[:-1]) <= {VerdictKind.INCONCLUSIVE}
@@ -235,7 +236,7 @@ def test_the_path_ends_where_the_estimate_is() -> None:
 
 def test_sentence_says_always_valid() -> None:
     """The p of such a verdict is not called exact."""
-    verdict = judge([-0.3] * 12, margin=0.03, minimum_detectable_effect=0.1, rho=RHO)
+    verdict = judge([-0.3] * 12, margin=DEFAULT_BAND, minimum_detectable_effect=0.1, rho=RHO)
     assert verdict.kind is VerdictKind.BETTER
     assert "n = 12 blocks, always-valid p" in verdict.sentence
 

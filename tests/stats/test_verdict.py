@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tuner.stats.margin import DEFAULT_BAND, Margin
 from tuner.stats.paired import PairedEstimate
-from tuner.stats.verdict import Verdict, VerdictKind, decide, decision_margin, judge
+from tuner.stats.verdict import Verdict, VerdictKind, decide, judge
 from tuner.stats.words import signed_percent
 
 BETTER, WORSE = VerdictKind.BETTER, VerdictKind.WORSE
@@ -21,7 +22,7 @@ def verdict(
     interval95: tuple[float, float],
     interval90: tuple[float, float] | None = None,
     *,
-    margin: float = 0.03,
+    margin: Margin = DEFAULT_BAND,
     larger_is_better: bool = False,
     n: int = 12,
 ) -> Verdict:
@@ -41,16 +42,16 @@ def verdict(
 @pytest.mark.parametrize(
     ("interval95", "interval90", "kind"),
     [
-        ((0.80, 0.96), None, BETTER),
+        ((0.80, 1 / 1.031), None, BETTER),
         ((0.80, 0.98), None, INCONCLUSIVE),  # beyond 1, not beyond the margin
-        ((1.04, 1.20), None, WORSE),
+        ((1.031, 1.20), None, WORSE),
         ((1.02, 1.20), None, INCONCLUSIVE),
         ((0.98, 1.02), None, EQUIVALENT),
         ((0.96, 1.02), (0.975, 1.01), EQUIVALENT),  # equivalence asks the 90 % interval
         ((0.96, 1.02), (0.965, 1.01), INCONCLUSIVE),
         ((0.975, 0.99), None, EQUIVALENT),
         ((0.90, 1.10), None, INCONCLUSIVE),
-        ((0.80, 0.97), None, INCONCLUSIVE),  # exactly on the margin is not beyond it
+        ((0.80, 1 / 1.03), None, INCONCLUSIVE),  # exactly on the margin is not beyond it
         ((0.0, math.inf), None, INCONCLUSIVE),
     ],
 )
@@ -81,34 +82,31 @@ def test_direction_only_exchanges_better_and_worse(low: float, width: float, lar
     assert second is opposite.get(first, first)
 
 
-@pytest.mark.parametrize(("half_width", "margin"), [(0.0, 0.03), (0.02, 0.03), (0.05, 0.05)])
-def test_margin_is_the_larger_of_three_percent_and_the_noise(
-    half_width: float, margin: float
-) -> None:
-    """No gain below 3 % is claimed, and none below what identical configurations show."""
-    assert decision_margin(half_width) == margin
-
-
-def test_a_host_that_cannot_decide_is_refused() -> None:
-    """An A/A half-width of 100 % and more is not a margin."""
-    with pytest.raises(ValueError, match="quieten the host or plan more blocks"):
-        decision_margin(math.inf)
+@given(st.lists(st.floats(-0.4, 0.4), min_size=6, max_size=20), st.floats(0.001, 0.3))
+def test_exchanging_the_arms_exchanges_better_and_worse(d: list[float], share: float) -> None:
+    """A candidate that is *better* is exactly as far from the baseline as one that is *worse*."""
+    opposite = {BETTER: WORSE, WORSE: BETTER}
+    kinds = [
+        judge(row, margin=Margin(share), minimum_detectable_effect=0.1).kind
+        for row in (d, [-x for x in d])
+    ]
+    assert kinds[1] is opposite.get(kinds[0], kinds[0])
 
 
 def test_judge_puts_it_together() -> None:
     """A verdict has its 95 % and 90 % intervals, its margin and the planned effect."""
     d = np.log([0.88, 0.90, 0.86, 0.91, 0.89, 0.87, 0.92, 0.885])
-    result = judge(d, margin=0.03, minimum_detectable_effect=0.07)
+    result = judge(d, margin=DEFAULT_BAND, minimum_detectable_effect=0.07)
     assert result.kind is BETTER
     assert result.estimate.confidence == 0.95
     assert result.estimate.low <= result.interval90[0] < result.interval90[1] <= 0.92
-    assert (result.margin, result.minimum_detectable_effect) == (0.03, 0.07)
+    assert (result.margin, result.minimum_detectable_effect) == (DEFAULT_BAND, 0.07)
 
 
 def test_sentence_of_a_claim() -> None:
     """A claim states size, direction, ratio, interval, n, p and margin."""
     d = np.log([0.88, 0.90, 0.86, 0.91, 0.89, 0.87, 0.92, 0.885])
-    assert judge(d, margin=0.03, minimum_detectable_effect=0.07).sentence == (
+    assert judge(d, margin=DEFAULT_BAND, minimum_detectable_effect=0.07).sentence == (
         "Better: p99 is 11.0 % lower than the baseline's (ratio 0.890, 95 % interval 0.870 to "
         "0.910, n = 8 blocks, exact p = 0.0078). The whole interval lies below the margin of "
         "±3.0 %."
@@ -135,12 +133,14 @@ def test_detectable_but_not_beyond_the_margin_is_said(interval: tuple[float, flo
 
 
 def test_inconclusive_says_what_could_have_been_seen() -> None:
-    """An open verdict names the effect that the study was planned to detect, in its direction."""
+    """An open verdict names the effects that the study could see and claim, in its direction."""
     assert verdict((0.90, 1.10)).sentence.endswith(
-        "the study was planned to detect a reduction of 6.0 % with 80 % probability."
+        "the study was planned to see a reduction of 6.0 %, and to claim one of 8.7 %, with 80 %"
+        " probability."
     )
     assert verdict((0.90, 1.10), larger_is_better=True).sentence.endswith(
-        "the study was planned to detect an increase of 6.4 % with 80 % probability."
+        "the study was planned to see an increase of 6.4 %, and to claim one of 9.6 %, with 80 %"
+        " probability."
     )
 
 
@@ -155,16 +155,16 @@ def test_rule_insists_on_its_inputs() -> None:
     """Another confidence or an impossible margin is refused, with the value."""
     narrow = PairedEstimate(12, 1.0, 0.9, 1.1, 0.90, 1.0, "given")
     with pytest.raises(ValueError, match="95 % interval but got one of 90%"):
-        decide(narrow, (0.9, 1.1), margin=0.03, minimum_detectable_effect=0.1)
-    with pytest.raises(ValueError, match="margin must be between 0 and 1 but got 3"):
-        verdict((0.9, 1.1), margin=3)
+        decide(narrow, (0.9, 1.1), margin=DEFAULT_BAND, minimum_detectable_effect=0.1)
+    with pytest.raises(ValueError, match="margin must be at least 0 and below 1 but got 3"):
+        verdict((0.9, 1.1), margin=Margin(3))
 
 
 def test_a_wide_margin_makes_nothing_equivalent() -> None:
     """A host on which identical arms differ by 30 % cannot show that two arms are equal."""
     differences = [0.01, -0.02, 0.015, -0.01, 0.02, -0.015, 0.005, -0.005]
-    narrow = judge(differences, margin=0.05, minimum_detectable_effect=0.03)
-    wide = judge(differences, margin=0.30, minimum_detectable_effect=0.25)
+    narrow = judge(differences, margin=Margin(0.05), minimum_detectable_effect=0.03)
+    wide = judge(differences, margin=Margin(0.30), minimum_detectable_effect=0.25)
     assert (narrow.kind, wide.kind) == (VerdictKind.EQUIVALENT, VerdictKind.INCONCLUSIVE)
 
 

@@ -300,11 +300,13 @@ def _planned(
         rate_per_s, source = scaled_rate(meeting.rate_per_s, weakest, kind)
     here = [c for c in contenders if c.label in seen.per_s]
     load: Mode = "open" if open_loop else "closed"
+    first = next(iter(meeting.found.values()))
+    margin = first.goals.margin
     plan = plan_contest(
         meeting.time_s,
         len(here),
         rate_per_s,
-        claims=len(family(here, load).claims),
+        claims=len(family(here, load, margin).claims),
         mode=load,
         ladder=meeting.ladder and open_loop,
     )
@@ -312,7 +314,6 @@ def _planned(
     if plan.ladder is not None:
         rates = rungs(weakest, strongest, plan.rungs)
         ladder = Ladder(rates, plan.passes, plan.ladder.window_s)
-    first = next(iter(meeting.found.values()))
     shortest_s = min(plan.block.window_s, ladder.window_s if ladder else plan.block.window_s)
     contest = Contest(
         title=meeting.title,
@@ -333,6 +334,8 @@ def _planned(
         limit=meeting.limit.text,
         within_s=min(first.workload.timeout_s, _WITHIN_SHARE * shortest_s),
         ladder=ladder,
+        margin=margin.share,
+        margin_symmetric=margin.symmetric,
         alike=alignments(meeting.rules, [found.space for found in meeting.found.values()]),
         scaling=(*meeting.scaling, *_rate_words(meeting, source, open_loop=open_loop)),
         published=meeting.published,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tuner.judge.claimable import ESTIMATED, CoreStalls, from_stalls
+from tuner.goals.goals import Goals
+from tuner.judge.claimable import ESTIMATED, P99, CoreStalls, from_stalls
 from tuner.load.generator import LoadGenerator, WatchesStalls
 from tuner.machine.facts import CoreSplit, HostFacts
 from tuner.measurement.instrument import Instrument
@@ -30,6 +31,7 @@ def preflight_notes(
     generator: LoadGenerator,
     space: Space,
     *,
+    goals: Goals = P99,
     watch: bool = True,
 ) -> tuple[str, ...]:
     """Return notes on limits of a study from host, tool and workload."""
@@ -55,7 +57,7 @@ def preflight_notes(
     ]
     notes += _tool_notes(generator.instrument, workload)
     if watch and isinstance(generator, WatchesStalls):
-        notes += noise_notes(generator)
+        notes += noise_notes(generator, goals)
     return tuple(notes)
 
 
@@ -113,7 +115,7 @@ def watched_stalls(generator: WatchesStalls) -> tuple[CoreStalls, ...]:
     )
 
 
-def noise_notes(generator: WatchesStalls) -> list[str]:
+def noise_notes(generator: WatchesStalls, goals: Goals = P99) -> list[str]:
     """Return a note if the host's stalls limit what a study can claim; see `judge.claimable`."""
-    found = from_stalls(watched_stalls(generator))
+    found = from_stalls(watched_stalls(generator), goals)
     return [] if found.grade == "fine" else [f"{ESTIMATED}{found.words}"]

@@ -113,7 +113,13 @@ def _notes(
         *bound.notes,
         *published_notes(definition, space),
         *notes.preflight_notes(
-            found.host, found.cores, found.workload, generator, space, watch=watch
+            found.host,
+            found.cores,
+            found.workload,
+            generator,
+            space,
+            goals=definition.goals,
+            watch=watch,
         ),
         *([notes.kernel_note(space, lease_s)] if bound.kernel is not None else []),
         *([notes.in_place_note(service_lease_s(definition))] if definition.in_place else []),

@@ -102,7 +102,15 @@ _IN_PLACE = [
         f" and these WORDS: {IN_PLACE}.",
     ),
 ]
+_MARGIN = [
+    click.option(
+        "--margin",
+        metavar="SHARE",
+        help="Claim no difference smaller than this, in either direction [3%].",
+    ),
+]
 _CONFIRMATION = [
+    *_MARGIN,
     click.option(
         "--sequential",
         is_flag=True,
@@ -218,6 +226,11 @@ def own(function: _F) -> _F:
 def in_place(function: _F) -> _F:
     """Add the option for tuning the target's own service."""
     return _apply(function, _IN_PLACE)
+
+
+def margin(function: _F) -> _F:
+    """Add the option for the smallest difference worth having."""
+    return _apply(function, _MARGIN)
 
 
 def confirmation(function: _F) -> _F:

@@ -39,6 +39,7 @@ Examples:
 @click.argument("name")
 @options.storage
 @click.option("--time", metavar="T", help="Limit the whole run to this time [the study's time].")
+@options.margin
 @click.option("--name", "as_name", metavar="NEW", help="Name the new study [NAME-replica].")
 @click.option("--resume", is_flag=True, help="Resume an interrupted replication of NAME.")
 @click.option(

@@ -23,6 +23,7 @@ from tuner.paths import data_dir
 from tuner.reading.located import Node, did_you_mean, read_yaml
 from tuner.space.parameter import BASELINES, OWN
 from tuner.space.space import spaces
+from tuner.stats.margin import DEFAULT_MARGIN, LEAST_MARGIN, MOST_MARGIN, Margin
 from tuner.workload.workload import load_workload
 
 DEFAULT_STUDY = "quickstart"
@@ -42,6 +43,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KEYS = (
     *("name", "summary", "server", "space", "workload", "objective", "baseline", "trials"),
     *("time", "rate", "connections", "allow", "seed", "storage", "effect"),
+    "margin",
     *("slo", "constraint", "choose", "sequential", "finalists"),
     *("load", "stalls", "published", "force", "layer", "inventory"),
     *("config", "server_name", "root", "keep_upstreams", "in_place"),
@@ -76,7 +78,7 @@ class StudyDefinition:
     storage: str | None
     """URL of an Optuna storage; None: SQLite in the study's folder."""
     effect: float
-    """Smallest relevant effect, as a share."""
+    """Reduction that the plan wants to claim with 80 % probability, as a share."""
     load: Load = "native"
     """Load generator."""
     stalls: Stalls = EXCLUDE
@@ -115,12 +117,18 @@ class StudyDefinition:
     """
     inventory: str | None = None
     """Path of an Ansible inventory; None: this machine only."""
+    margin: float = DEFAULT_MARGIN
+    """Smallest difference worth having, as a share; no smaller one is claimed."""
 
     @property
     def goals(self) -> Goals:
         """Parsed objectives, constraints and choice."""
         return parse_goals(
-            self.objective, slo=self.slo, constraints=self.constraint, choose=self.choose
+            self.objective,
+            slo=self.slo,
+            constraints=self.constraint,
+            choose=self.choose,
+            margin=self.margin,
         )
 
     def as_dict(self) -> dict[str, object]:
@@ -156,6 +164,7 @@ class StudyDefinition:
             "keep_upstreams": self.keep_upstreams,
             "in_place": self.in_place or None,
             "inventory": self.inventory,
+            "margin": self.margin,
         }
 
 
@@ -262,6 +271,7 @@ def _definition(keys: Mapping[str, Node], file: Path, seed: int) -> StudyDefinit
     published = _published(keys["published"]) if "published" in keys else ""
     known = (OWN, *BASELINES) if _is_own(keys) else BASELINES
     baselines: tuple[str, ...] = known[:1]
+    margin = Margin(_margin(keys))
     if "baseline" in keys:
         baselines = _baselines(keys["baseline"], known, published)
     return StudyDefinition(
@@ -278,7 +288,7 @@ def _definition(keys: Mapping[str, Node], file: Path, seed: int) -> StudyDefinit
         allow=_names(keys["allow"]) if "allow" in keys else (),
         seed=keys["seed"].integer(0, 2**32 - 1) if "seed" in keys else seed,
         storage=keys["storage"].text() if "storage" in keys else None,
-        effect=keys["effect"].real(0.001, 1) if "effect" in keys else 0.05,
+        effect=_effect(keys, margin),
         slo=goals.seek.text if goals.seek else "",
         constraint=tuple(limit.text for limit in goals.constraints),
         choose=goals.choice.text,
@@ -293,7 +303,19 @@ def _definition(keys: Mapping[str, Node], file: Path, seed: int) -> StudyDefinit
         in_place=_in_place(keys) if "in_place" in keys else "",
         **_own(keys),
         inventory=keys["inventory"].text() if "inventory" in keys else None,
+        margin=margin.share,
     )
+
+
+def _margin(keys: Mapping[str, Node]) -> float:
+    return keys["margin"].share(LEAST_MARGIN, MOST_MARGIN) if "margin" in keys else DEFAULT_MARGIN
+
+
+def _effect(keys: Mapping[str, Node], margin: Margin) -> float:
+    """Return the effect to plan for, which is never one that the margin hides."""
+    if "effect" not in keys:
+        return margin.wanted()
+    return margin.wanted(keys["effect"].real(0.001, 1))
 
 
 def _goals(keys: Mapping[str, Node]) -> Goals:

@@ -14,6 +14,7 @@ from tuner.errors import DefinitionError, quoted
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import CAPACITY, Objective
 from tuner.measurement.instrument import Mode
+from tuner.stats.margin import DEFAULT_BAND, DEFAULT_MARGIN, MOST_MARGIN, Margin
 
 MOST_OBJECTIVES = 2
 _WEIGHT = re.compile(r"\s*([a-z0-9.]+)\s*=\s*([0-9]+(?:\.[0-9]+)?)\s*")
@@ -51,11 +52,19 @@ class Goals:
     objectives: tuple[Objective, ...]
     constraints: tuple[Constraint, ...] = ()
     choice: Choice = Choice()
+    margin: Margin = DEFAULT_BAND
+    """Smallest difference worth having, for every objective."""
 
     @classmethod
-    def of(cls, *names: str, slo: str = "", constraints: Sequence[str] = ()) -> Goals:
+    def of(
+        cls,
+        *names: str,
+        slo: str = "",
+        constraints: Sequence[str] = (),
+        margin: float = DEFAULT_MARGIN,
+    ) -> Goals:
         """Goals from texts, as ``parse_goals`` reads them."""
-        return parse_goals(names, slo=slo, constraints=constraints)
+        return parse_goals(names, slo=slo, constraints=constraints, margin=margin)
 
     @property
     def first(self) -> Objective:
@@ -108,6 +117,7 @@ def parse_goals(
     slo: str = "",
     constraints: Sequence[str] = (),
     choose: str = "",
+    margin: float = DEFAULT_MARGIN,
 ) -> Goals:
     """Parse the goals of a study from its options.
 
@@ -123,7 +133,8 @@ def parse_goals(
         Objective.capacity(slo) if text == CAPACITY and slo else Objective.parse(text)
         for text in objectives
     )
-    goals = Goals(parsed, tuple(map(_constraint, constraints)), _choice(choose, parsed))
+    limits = tuple(map(_constraint, constraints))
+    goals = Goals(parsed, limits, _choice(choose, parsed), Margin(margin))
     _check(goals, slo)
     return goals
 
@@ -135,7 +146,15 @@ def goals_of(definition: Mapping[str, object]) -> Goals:
         slo=str(definition.get("slo") or ""),
         constraints=_texts(definition.get("constraint")),
         choose=str(definition.get("choose") or ""),
+        margin=_share(definition.get("margin")),
     )
+
+
+def _share(value: object) -> float:
+    """Return the margin of a definition in a record; the default where it is missing or damaged."""
+    if isinstance(value, int | float) and 0 < value <= MOST_MARGIN:
+        return float(value)
+    return DEFAULT_MARGIN
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from tuner.record.model import AblationProtocol, Block, Contrast, Phase, Protoco
 from tuner.space.configuration import Configuration
 from tuner.space.space import Space
 from tuner.stats.holm import holm
+from tuner.stats.margin import Margin
 from tuner.stats.paired import PairedEstimate, estimate, minimum_blocks
 
 TUNED = "tuned"
@@ -234,7 +235,7 @@ def _check(
 ) -> Check:
     baseline, tuned, digest = (_of_label(blocks, label) for label in (BASELINE, TUNED, MINIMAL))
     confidence = _check_confidence(protocol.alpha)
-    margins = (confirmed.margin, confirmed.second_margin)[: len(goals.objectives)]
+    margins = (confirmed.band, confirmed.second_band)[: len(goals.objectives)]
     kept, gained = [], []
     for objective, margin in zip(goals.objectives, margins, strict=True):
         if objective.name == goals.choice.given:
@@ -255,12 +256,12 @@ def _check(
     )
 
 
-def _loses_less(found: PairedEstimate | None, margin: float, objective: Objective) -> bool:
+def _loses_less(found: PairedEstimate | None, margin: Margin, objective: Objective) -> bool:
     """Return whether the whole interval of a ratio loses less than the margin."""
     if found is None or not found.is_finite:
         return False
     most = max(objective.loss(math.log(end)) for end in (found.low, found.high))
-    return most < -math.log1p(-margin)
+    return most < -math.log(margin.low)
 
 
 def _gains(found: PairedEstimate | None, objective: Objective) -> bool:

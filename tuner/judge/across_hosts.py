@@ -135,7 +135,7 @@ def _verdict(
     verdict = decide(
         found,
         (narrow.low, narrow.high),
-        margin=max(verdict.margin for verdict in own),
+        margin=max((verdict.margin for verdict in own), key=lambda margin: margin.share),
         minimum_detectable_effect=max(v.minimum_detectable_effect for v in own),
         objective=objective.words,
         larger_is_better=objective.larger_is_better,

@@ -22,6 +22,7 @@ from tuner.stats.diagnostics import (
     stall_shares,
     variance_shares,
 )
+from tuner.stats.margin import Margin
 
 
 def findings(
@@ -29,7 +30,7 @@ def findings(
     used: Sequence[PairedBlock],
     objective: Objective,
     *,
-    margin: float,
+    margin: Margin,
     confidence: float,
 ) -> tuple[Diagnostic, ...]:
     """Return every diagnostic that the blocks allow, warnings first.
@@ -37,7 +38,7 @@ def findings(
     Args:
         confirm: all blocks of the confirmation, for invalid windows.
         used: the blocks that count, for the other diagnostics.
-        margin: the frozen protocol's, as a share.
+        margin: the frozen protocol's.
         confidence: confidence of the claim's interval.
     """
     found = []
@@ -64,7 +65,7 @@ def _invalid(begun: Sequence[PairedBlock]) -> Diagnostic:
 
 
 def _of_used(
-    used: Sequence[PairedBlock], objective: Objective, margin: float, confidence: float
+    used: Sequence[PairedBlock], objective: Objective, margin: Margin, confidence: float
 ) -> list[Diagnostic]:
     differences = [block.difference(objective.difference_ln) for block in used]
     order, shares = _of_rounds(used, objective)

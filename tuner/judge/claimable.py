@@ -20,7 +20,6 @@ from tuner.goals.goals import Goals
 from tuner.judge.plan import Budget, plan_blocks
 from tuner.measurement.stalls import StallRule
 from tuner.stats.power import PooledSigma, minimum_detectable_effect
-from tuner.stats.verdict import decision_margin
 from tuner.words.terminal import duration
 
 STUDY_S = 600.0
@@ -40,7 +39,7 @@ ESTIMATED = f"noise, {FROM_STALLS}"
 MEASURED = "noise, measured between identical instances: "
 """Prefix of a note from A/A blocks."""
 P99 = Goals.of("p99")
-_AA_DEGREES = 6
+AA_DEGREES = 6
 """Degrees of freedom of a study's A/A blocks: three blocks of three instances."""
 _QUIET_SIGMA = 0.03
 """σ_d of Nginx on a host without stalls."""
@@ -60,6 +59,12 @@ class Claimable:
     """Blocks of its confirmation."""
     effect: float
     """Smallest reduction that is *better* with 80 % probability, as a share; 1: none."""
+    rate_per_s: float = USUAL_RATE_PER_S
+    """Its load point."""
+    goals: Goals = P99
+    """Its goals, with the margin."""
+    degrees_of_freedom: int = AA_DEGREES
+    """Degrees of freedom of the noise as the study estimates it."""
 
     @property
     def grade(self) -> Grade:
@@ -98,35 +103,44 @@ def claimable(
     time_s: float = STUDY_S,
     rate_per_s: float = USUAL_RATE_PER_S,
     goals: Goals = P99,
+    degrees_of_freedom: int = AA_DEGREES,
 ) -> Claimable:
-    """Return what a study could claim at this noise.
+    """Return what a study could claim at this noise, if it plans with the noise's upper limit.
 
     Args:
         sigma_d: noise of a block's difference between identical instances, in ln units.
         time_s: length of the study.
         rate_per_s: its load point, which affects the length of its blocks.
-        goals: its goals, likewise.
+        goals: its goals, likewise, and its margin.
+        degrees_of_freedom: of the noise as the study estimates it.
 
     Raises:
         ValueError: `sigma_d` is negative or not finite.
     """
     plan = plan_blocks(goals, rate_per_s, time_s)
     blocks = Budget(time_s).confirm_blocks(plan)
-    half_width = PooledSigma(sigma_d, _AA_DEGREES).half_width(blocks)
-    effect = 1.0
-    if half_width < 1:
-        effect = minimum_detectable_effect(sigma_d, blocks, decision_margin(half_width))
-    return Claimable(time_s, sigma_d, blocks, effect)
+    upper = PooledSigma(sigma_d, degrees_of_freedom).upper_limit()
+    effect = minimum_detectable_effect(upper, blocks, goals.margin)
+    return Claimable(time_s, sigma_d, blocks, effect, rate_per_s, goals, degrees_of_freedom)
 
 
-def from_stalls(cores: Iterable[CoreStalls]) -> Claimable:
+def from_stalls(cores: Iterable[CoreStalls], goals: Goals = P99) -> Claimable:
     """Estimate what a study could claim on a host with these stalls."""
-    return claimable(sigma_from_stalls(touched_share(cores)))
+    return claimable(sigma_from_stalls(touched_share(cores)), goals=goals)
 
 
 def _longer(found: Claimable) -> str:
     """Return the shortest longer study with a fine claim, or the longest suggestion."""
-    options = [claimable(found.sigma_d, time_s=time_s) for time_s in _LONGER_S]
+    options = [
+        claimable(
+            found.sigma_d,
+            time_s=time_s,
+            rate_per_s=found.rate_per_s,
+            goals=found.goals,
+            degrees_of_freedom=found.degrees_of_freedom,
+        )
+        for time_s in _LONGER_S
+    ]
     enough = [option for option in options if option.grade == "fine"] or options[-1:]
     option = enough[0]
     effect = "still nothing" if option.effect >= 1 else f"about {option.effect:.0%}"

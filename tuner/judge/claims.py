@@ -111,7 +111,7 @@ def objective_claims(
     claim = replace(
         first.claim,
         objective=goals.second,
-        margin=protocol.second_margin,
+        margin=protocol.second_band,
         minimum_detectable_effect=(
             calibration.second_minimum_detectable_effect if calibration else 1.0
         ),

@@ -18,7 +18,8 @@ from tuner.measurement.window import Measurement
 from tuner.record.model import Block, Phase
 from tuner.stats.family import jointly
 from tuner.stats.holm import holm
-from tuner.stats.verdict import LEAST_MARGIN, Verdict, judge
+from tuner.stats.margin import DEFAULT_BAND, Margin
+from tuner.stats.verdict import Verdict, judge
 
 Adjustment = Literal["simultaneous", "stepwise"]
 """Rule that keeps the chance of any false claim of a family at 5 %.
@@ -39,9 +40,9 @@ class RatioClaim:
     against: str
     """The other arm, likewise; a ratio is ``arm / against``."""
     objective: Objective
-    margin: float = LEAST_MARGIN
+    margin: Margin = DEFAULT_BAND
     minimum_detectable_effect: float = 1.0
-    """Smallest reduction that was planned to be detected, as a share."""
+    """Reduction that was planned to be seen, as a share."""
 
     def difference_ln(self, block: Block) -> float:
         """Return the log ratio of the arms' figures in a block; NaN where one has none."""

@@ -95,7 +95,7 @@ def confirmation(record: Record, objective: Objective) -> Comparison:
 
     def claim(candidate: str, other: str) -> RatioClaim:
         detectable = calibration.minimum_detectable_effect if calibration else 1.0
-        return RatioClaim(candidate, other, objective, protocol.margin, detectable)
+        return RatioClaim(candidate, other, objective, protocol.band, detectable)
 
     def family(others: Iterable[str]) -> Family:
         pairs = itertools.product(protocol.candidates, others)

@@ -23,6 +23,7 @@ from tuner.measurement.instrument import Mode
 from tuner.measurement.window import Measurement
 from tuner.record.contenders import PUBLISHED, STOCK, TUNED, Contender
 from tuner.record.model import Block
+from tuner.stats.margin import Margin
 from tuner.stats.paired import minimum_blocks
 from tuner.stats.power import LEVEL
 
@@ -160,15 +161,16 @@ def pairs(contenders: Sequence[Contender]) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def family(contenders: Sequence[Contender], mode: Mode) -> Family:
+def family(contenders: Sequence[Contender], mode: Mode, margin: Margin) -> Family:
     """Return the claims of a contest: every figure of every pair, adjusted for each other.
 
     Args:
         contenders: the accepted arms.
         mode: mode of the load, which determines the figures.
+        margin: smallest difference worth having.
     """
     claims = (
-        RatioClaim(second, first, Objective(figure))
+        RatioClaim(second, first, Objective(figure), margin)
         for first, second in pairs(contenders)
         for figure in COMPARED[mode]
     )

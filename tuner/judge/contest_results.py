@@ -13,6 +13,7 @@ from tuner.judge.contest import ArmFigures, arm_figures, family
 from tuner.measurement import core_wait
 from tuner.record.contenders import Contender, Contest, PublishedRow
 from tuner.record.model import Block, Record
+from tuner.stats.margin import Margin
 from tuner.words.terminal import duration
 
 
@@ -57,7 +58,11 @@ def contest_result(record: Record, contest: Contest) -> ContestResult:
     comparison = Comparison(
         phase="contest",
         blocks=contest.blocks,
-        claims=family(here, "open" if contest.mode == "open" else "closed"),
+        claims=family(
+            here,
+            "open" if contest.mode == "open" else "closed",
+            Margin(contest.margin, contest.margin_symmetric),
+        ),
         # An arm without a figure is a finding about the arm, so the block counts.
         needs_all=False,
     )

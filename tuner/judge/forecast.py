@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from tuner.goals.goals import Goals
 from tuner.judge.economy import ECONOMIES, FULL, Economy
 from tuner.judge.plan import FIXED, USUAL, Budget, Design, Overhead, StudyPlan, plan_blocks
+from tuner.stats.power import minimum_detectable_effect
 from tuner.words.terminal import duration
 
 _USUAL_RATE_PER_S = 10_000.0
 """Load point that is assumed before calibration, where the study gives none."""
+_LONG_S = 3 * 3_600.0
+"""Length from which a study is suggested in whole hours."""
 _LONGEST_S = 7 * 86_400.0
 """Studies in which a full plan is looked for."""
 
@@ -104,6 +107,23 @@ class Question:
             time_s *= 1.02
         return math.inf
 
+    def claiming_s(self, sigma_d: float, effect: float, time_s: float) -> float:
+        """Return the least time from this one on that claims an effect; inf if none does.
+
+        Args:
+            sigma_d: noise of a block's difference to plan with, ln units.
+            effect: reduction that is *better* with 80 % probability, as a share.
+            time_s: length of the study.
+        """
+        margin, level = self.goals.margin, self.design.level
+        while time_s < _LONGEST_S:
+            blocks = Budget(time_s).confirm_blocks(self.plan_in_time(time_s), self.design)
+            worth = self.design.worth(blocks)
+            if minimum_detectable_effect(sigma_d, worth, margin, level) <= effect:
+                return time_s
+            time_s *= 1.05
+        return math.inf
+
     def cuts(self, plan: StudyPlan, time_s: float) -> tuple[str, ...]:
         """Return what is cut in a plan, in words that follow "there are"."""
         full = self.plan(time_s)
@@ -194,6 +214,18 @@ def forecast(
         cuts=question.cuts(question.plan_in_time(time_s), time_s),
         needs=question.least_words(),
     )
+
+
+def claim_words(effect: float, needed_s: float) -> str:
+    """Return the length of a study that claims an effect, rounded up, with its option."""
+    if not math.isfinite(needed_s):
+        return f"to claim {effect:.0%} no length of the study suffices; use a quieter host"
+    if needed_s < _LONG_S:
+        grain_s, option = 60, f"{math.ceil(needed_s / 60)}m"
+    else:
+        grain_s, option = 3_600, f"{math.ceil(needed_s / 3_600)}h"
+    took = duration(_rounded(needed_s, grain_s))
+    return f"to claim {effect:.0%} the study needs about {took}: --time {option}"
 
 
 def _rounded(time_s: float, grain_s: float) -> float:

@@ -24,7 +24,7 @@ from tuner.judge.arms import (
     spectra,
 )
 from tuner.judge.checks import findings, sentinel
-from tuner.judge.claimable import ESTIMATED, MEASURED, claimable
+from tuner.judge.claimable import AA_DEGREES, ESTIMATED, MEASURED, claimable
 from tuner.judge.claims import LimitClaim, limit_claims, objective_claims, together
 from tuner.judge.comparison import Judged
 from tuner.judge.confirmation import Missing, Tally, against_others, estimand, tally_of
@@ -49,6 +49,7 @@ from tuner.record.changes import Change, changes_of
 from tuner.record.check import reading
 from tuner.record.model import Protocol, Record
 from tuner.stats.diagnostics import Diagnostic
+from tuner.stats.margin import NO_MARGIN
 from tuner.stats.paired import PairedEstimate
 from tuner.stats.power import LEVEL
 from tuner.stats.replication import Interval, Replication, replication
@@ -189,7 +190,7 @@ def _evaluate(record: Record) -> StudyResult:
     confirm = _latest(paired_blocks(record, "confirm", digest, objective.arm_ln))
     used = [block for block in confirm if block.used]
     finalists = len(protocol.candidates) if protocol else 1
-    margin = protocol.margin if protocol else 0.0
+    margin = protocol.band if protocol else NO_MARGIN
     found = findings(confirm, used, objective, margin=margin, confidence=1 - LEVEL / finalists)
     found = tuple(sorted((*found, *sentinel(record, goals)), key=lambda f: not f.raised))
     end = outcome(
@@ -332,7 +333,12 @@ def _noise(record: Record, goals: Goals) -> tuple[str, ...]:
     if found is None:
         return record.notes
     notes = tuple(note for note in record.notes if not note.startswith(ESTIMATED))
-    measured = claimable(found.sigma_d, rate_per_s=found.rate_per_s, goals=goals)
+    measured = claimable(
+        found.sigma_d,
+        rate_per_s=found.rate_per_s,
+        goals=goals,
+        degrees_of_freedom=found.degrees_of_freedom or AA_DEGREES,
+    )
     return notes if measured.grade == "fine" else (f"{MEASURED}{measured.words}", *notes)
 
 

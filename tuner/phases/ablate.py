@@ -26,7 +26,7 @@ from tuner.phases.seal import sealed
 from tuner.phases.study import Calibrated
 from tuner.record.model import AblationProtocol, Contrast, Phase
 from tuner.space.space import Space
-from tuner.stats.power import LEVEL, PooledSigma, blocks_needed
+from tuner.stats.power import LEVEL, PooledSigma, blocks_within
 
 _SHARE = 0.65
 """Share of the time for the contrasts; the rest is for the checks."""
@@ -88,18 +88,18 @@ def _freeze(
     bench, plan = ready.bench, ready.plan.confirm
     confirmation = bench.store.record().protocol
     assert confirmation is not None  # noqa: S101 - run_ablation has looked
-    margin, upper = confirmation.margin, ready.calibration.sigma_d_upper
+    band, upper = confirmation.band, ready.calibration.sigma_d_upper
     if objective == bench.goals.second:
         noise = ready.calibration
-        margin = confirmation.second_margin
+        band = confirmation.second_band
         upper = PooledSigma(noise.second_sigma_d, noise.degrees_of_freedom).upper_limit()
     instances = 2 + sum((c.reverted is not None) + (c.added is not None) for c in found)
     least = blocks_at_least(found, LEVEL)
-    # A change worth less than the margin need not be detected, but one of twice the margin must.
-    wanted = blocks_needed(upper, 2 * margin, margin) if upper else least
     fewest = replace(plan, rounds=_LEAST_ROUNDS)
     affordable = int(_SHARE * time_s / fewest.cost_s(instances))
-    blocks = max(least, min(wanted, affordable))
+    # A change worth less than the margin need not be detected, but one of twice the margin must.
+    effect = max(band.wanted(), 2 * band.share)
+    blocks = max(least, blocks_within(max(1, affordable), upper, effect, band))
     rounds = next(
         (
             rounds
@@ -118,7 +118,7 @@ def _freeze(
             rounds=rounds,
             window_s=plan.window_s,
             alpha=LEVEL,
-            margin=margin,
+            margin=band.share,
             objective=objective.text,
         )
     )

@@ -21,7 +21,8 @@ from tuner.phases.bench import Bench
 from tuner.phases.block import Arm, BlockSpec, InvalidBlockError, repeat_until_complete
 from tuner.record.model import Block, Calibration, Record
 from tuner.space.configuration import Configuration
-from tuner.stats.power import PooledSigma, blocks_needed, minimum_detectable_effect, pooled_sigma
+from tuner.stats.margin import NO_MARGIN, Margin
+from tuner.stats.power import PooledSigma, blocks_within, minimum_detectable_effect, pooled_sigma
 from tuner.stats.race import neighbour_correlation
 
 LOAD_SHARE = 0.7
@@ -213,23 +214,14 @@ def calibration(
     plan: StudyPlan,
     design: Design = FIXED,
 ) -> Calibration:
-    """Return noise, margin and minimum detectable effect from the A/A blocks.
-
-    Raises:
-        HostError: identical configurations differ too much for any decision.
-    """
+    """Return the noise, and what the planned blocks can see, from the A/A blocks."""
     noises = [aa_differences(blocks, objective) for objective in bench.goals.objectives]
     sigmas = [pooled_sigma(differences) for differences in noises]
     sigma = sigmas[0]
-    count = design.worth(planned_blocks(sigmas, effect, budget, plan, design))
-    half_width = sigma.half_width(count)
+    margin = bench.goals.margin
+    planned = planned_blocks(sigmas, effect, budget, plan, design, margin=margin)
+    count = design.worth(planned)
     second = sigmas[1] if len(sigmas) > 1 else PooledSigma(0.0, sigma.degrees_of_freedom)
-    if not max(half_width, second.half_width(count)) < 1:
-        raise HostError(
-            f"identical configurations differ by"
-            f" {max(half_width, second.half_width(count)):.0%} on this host: nothing can be"
-            " decided here; quieten it, lower --rate, or allow more --time"
-        )
     warnings = []
     if capacity.generator_bound:
         warnings.append(
@@ -244,15 +236,15 @@ def calibration(
         sigma_d=sigma.sigma_d,
         sigma_d_upper=sigma.upper_limit(),
         degrees_of_freedom=sigma.degrees_of_freedom,
-        half_width=half_width,
+        half_width=sigma.half_width(count),
         minimum_detectable_effect=minimum_detectable_effect(
-            sigma.sigma_d, count, level=design.level
+            sigma.upper_limit(), count, level=design.level
         ),
         correlation=neighbour_correlation(_levels(blocks, bench.objective)),
         warnings=tuple(warnings),
         second_sigma_d=second.sigma_d,
         second_half_width=second.half_width(count),
-        second_minimum_detectable_effect=minimum_detectable_effect(second.sigma_d, count),
+        second_minimum_detectable_effect=minimum_detectable_effect(second.upper_limit(), count),
     )
 
 
@@ -285,18 +277,21 @@ def planned_blocks(
     budget: Budget,
     plan: StudyPlan,
     design: Design = FIXED,
+    *,
+    margin: Margin = NO_MARGIN,
 ) -> int:
-    """Return the blocks of the confirmation: enough for the noise's upper limit if time allows.
+    """Return the blocks of the confirmation: enough to claim an effect, if time allows.
 
-    With two objectives the noisier one decides, and the minimum is one block higher. In
-    always-valid mode the number is a maximum.
+    The effect is *better* with 80 % probability at the noise's upper limit. With two objectives the
+    noisier one decides, and the minimum is one block higher. In always-valid mode the number is a
+    maximum.
     """
     least = design.least_of(len(sigmas))
     limit = max(least, budget.confirm_blocks(plan, design))
     upper = max(sigma.upper_limit() for sigma in sigmas)
     if not upper > 0:
         return least
-    needed = max(least, blocks_needed(upper, effect, level=design.level))
+    needed = max(least, blocks_within(limit, upper, effect, margin, design.level))
     return min(limit, design.blocks_for(needed))
 
 

@@ -19,7 +19,6 @@ from tuner.record.model import Calibration, Protocol, Record
 from tuner.space.configuration import Configuration
 from tuner.stats.power import LEVEL
 from tuner.stats.sequential import tuned_rho
-from tuner.stats.verdict import decision_margin
 
 CANDIDATE = "candidate"
 BESIDE = "beside"
@@ -57,17 +56,16 @@ def freeze(
         window_s=plan.confirm.window_s,
         seed=bench.seed,
         alpha=LEVEL,
-        margin=decision_margin(calibration.half_width),
+        margin=bench.goals.margin.share,
         stall_rule=bench.rule,
         gates=bench.gates,
         second=bench.goals.second.text if bench.goals.second else "",
-        second_margin=(
-            decision_margin(calibration.second_half_width) if bench.goals.second else 0.0
-        ),
+        second_margin=bench.goals.margin.share if bench.goals.second else 0.0,
         constraints=tuple(limit.text for limit in bench.goals.limits),
         rivals=tuple(candidate.digest for candidate in candidates[1:]),
         beside=tuple(other.digest for other in bench.beside),
         sequential_rho=_rho(calibration, blocks, design),
+        margin_symmetric=bench.goals.margin.symmetric,
     )
     protocol = sealed(protocol)
     bench.store.set_protocol(protocol)

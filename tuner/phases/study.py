@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tuner.judge.confirmation import tally_of
-from tuner.judge.forecast import Question, Times
+from tuner.judge.forecast import Question, Times, claim_words
 from tuner.judge.plan import FIXED, Budget, Design, StudyPlan
 from tuner.measurement.window import Gates
 from tuner.phases.bench import Bench
@@ -56,7 +56,7 @@ class StudySpec:
     time_s: float
     trials: int | None
     effect: float
-    """Smallest relevant effect, as a share."""
+    """Reduction that the plan wants to claim with 80 % probability, as a share."""
     server_cores: int
     design: Design = FIXED
     search: bool = True
@@ -262,12 +262,14 @@ def _aa_at(
 def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySpec) -> Calibrated:
     noises = [found.sigma_d, found.second_sigma_d][: len(bench.goals.objectives)]
     sigmas = [PooledSigma(sigma_d, found.degrees_of_freedom) for sigma_d in noises]
-    blocks = planned_blocks(sigmas, spec.effect, Budget(spec.time_s), plan, spec.design)
+    margin, budget = bench.goals.margin, Budget(spec.time_s)
+    blocks = planned_blocks(sigmas, spec.effect, budget, plan, spec.design, margin=margin)
     most = "at most " * spec.design.sequential
     bench.progress.note(
-        f"noise of a block's difference {found.sigma_d:.1%}; {most}{blocks} blocks will confirm,"
-        f" which detect a change of {found.minimum_detectable_effect:.1%} (80 % power)"
+        f"noise of a block's difference {found.sigma_d:.1%}, at most {found.sigma_d_upper:.1%};"
+        f" {most}{blocks} blocks will confirm"
     )
+    _note_power(bench, found, spec)
     if bench.goals.seek:
         bench.progress.note(
             f"capacity: {plan.confirm.rounds} windows of {plan.confirm.window_s:.2g} s an arm, of"
@@ -278,6 +280,24 @@ def _calibrated(bench: Bench, found: Calibration, plan: StudyPlan, spec: StudySp
         # Calibration took longer than planned. No claim depends on the other load points.
         plan = replace(plan, points=0)
     return Calibrated(ready, found, plan, blocks, spec.design)
+
+
+def _note_power(bench: Bench, found: Calibration, spec: StudySpec) -> None:
+    """Report what the confirmation will see and claim, and the time for the wanted claim."""
+    margin, seen = bench.goals.margin, found.minimum_detectable_effect
+    if seen >= 1:
+        bench.progress.note("it can see and claim no change of any size")
+    else:
+        bench.progress.note(
+            f"with 80 % probability it sees a change of {seen:.1%}, and claims one of"
+            f" {margin.claimable(seen):.1%} (margin {margin.share:.1%})"
+        )
+    if margin.claimable(seen) <= spec.effect:
+        return
+    question = _question(bench, found.rate_per_s, spec)
+    needed_s = question.claiming_s(found.sigma_d_upper, spec.effect, spec.time_s)
+    if needed_s > spec.time_s:
+        bench.progress.note(claim_words(spec.effect, needed_s))
 
 
 def _whole(

@@ -59,6 +59,15 @@ def parse_real(text: str) -> float:
     return value
 
 
+def parse_share(text: str) -> float:
+    """Parse ``3%`` or ``0.03`` into a share; raise ValueError for anything else."""
+    number, percent, rest = text.partition("%")
+    if rest.strip():
+        raise ValueError(f"expected a share such as 3% or 0.03, found {quoted(text)}")
+    value = parse_real(number.strip() if percent else text)
+    return value / 100 if percent else value
+
+
 def parse_size(text: str) -> int:
     """Parse a size in bytes; ``k``, ``m``, ``g`` are powers of 1024. Raise ValueError if wrong."""
     match = _SIZE.fullmatch(text)
@@ -184,6 +193,15 @@ class Node:
         value = self._parsed(parse_real)
         if not low <= value <= high:
             raise self.error(f"{value:g} is out of range; allowed: {low:g} to {high:g}")
+        return value
+
+    def share(self, low: float, high: float) -> float:
+        """Return a share from ``low`` to ``high``, written as ``3%`` or ``0.03``."""
+        value = self._parsed(parse_share)
+        if not low <= value <= high:
+            raise self.error(
+                f"{quoted(self.text())} is out of range; allowed: {100 * low:g}% to {100 * high:g}%"
+            )
         return value
 
     def size(self, low: int, high: int) -> int:

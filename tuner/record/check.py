@@ -223,6 +223,7 @@ _duration_s = _within(0, 1e9)
 _positive_s = _within(1e-6, 1e9)
 _rate = _within(0, 1e12)
 _share = _within(0, 1)
+_margin = _within(0, 0.999)
 _level = _within(1e-9, 1)
 _figure = _within(0, LARGEST, unknown=True)
 _repeats = _within(0, 1e6)
@@ -293,8 +294,8 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "rounds": _repeats,
         "window_s": _positive_s,
         "alpha": _level,
-        "margin": _share,
-        "second_margin": _share,
+        "margin": _margin,
+        "second_margin": _margin,
         "sequential_rho": _within(1e-9, 1e9),
     },
     Contrast: {"reverted": _digest, "added": _digest, "names": _each(_line)},
@@ -306,7 +307,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "rounds": _repeats,
         "window_s": _positive_s,
         "alpha": _level,
-        "margin": _share,
+        "margin": _margin,
     },
     Original: {
         "study": component,
@@ -332,6 +333,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "window_s": _positive_s,
         "within_s": _within(0, LARGEST),
         "limit": _line,
+        "margin": _margin,
         "capacities_per_s": _each(component),
         "results": _each(_line),
     },

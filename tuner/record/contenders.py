@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tuner.machine.facts import ServerFacts
+from tuner.stats.margin import DEFAULT_MARGIN
 
 STOCK, PUBLISHED, TUNED = "stock", "published", "tuned"
 
@@ -101,6 +102,10 @@ class Contest:
     within_s: float
     """Time within which an answer counts for the availability."""
     ladder: Ladder | None = None
+    margin: float = DEFAULT_MARGIN
+    """Smallest difference worth having, as a share."""
+    margin_symmetric: bool = False
+    """As ``tuner.record.model.Protocol.margin_symmetric``."""
     alike: tuple[AlignedDefault, ...] = ()
     scaling: tuple[str, ...] = ()
     """Scaling of the published sizes, in words."""

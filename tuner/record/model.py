@@ -16,6 +16,7 @@ from tuner.measurement.stalls import KEEP, StallRule
 from tuner.measurement.window import Gates, Measurement
 from tuner.record.contenders import Contest
 from tuner.space.configuration import Configuration, Value
+from tuner.stats.margin import Margin
 
 SCHEMA_VERSION = 1
 
@@ -155,9 +156,10 @@ class Calibration:
     """80 % upper confidence limit of ``sigma_d``, for the number of blocks."""
     degrees_of_freedom: int
     half_width: float
-    """Half-width of the 95 % interval of the A/A ratio, as a share."""
+    """Half-width of the 95 % interval of the A/A ratio, as a share: the noise of the host."""
     minimum_detectable_effect: float
-    """At the planned n, as a share (0.05 = 5 %)."""
+    """Reduction that the planned blocks see (interval without 1) with 80 % probability, at the
+    upper limit of ``sigma_d``, as a share (0.05 = 5 %)."""
     correlation: float
     """Correlation between windows of neighbouring instances in a round."""
     warnings: tuple[str, ...]
@@ -200,6 +202,19 @@ class Protocol:
     sequential_rho: float | None = None
     """None for a fixed number of ``blocks``. Otherwise the parameter of the always-valid test (see
     ``tuner.stats.sequential``) after every block, with at most ``blocks``."""
+    margin_symmetric: bool = False
+    """True if the margins are symmetric in logarithms, from 1 / (1 + margin) to 1 + margin; False
+    in records of earlier versions: from 1 - margin to 1 + margin."""
+
+    @property
+    def band(self) -> Margin:
+        """The margin of the first objective."""
+        return Margin(self.margin, self.margin_symmetric)
+
+    @property
+    def second_band(self) -> Margin:
+        """The margin of the second objective."""
+        return Margin(self.second_margin, self.margin_symmetric)
 
     @property
     def candidates(self) -> tuple[str, ...]:

@@ -132,7 +132,7 @@ def _effect(study: StudyResult) -> alt.LayerChart | None:
             }
         )
     inner = study.verdict.interval90 if study.verdict else (math.nan, math.nan)
-    low, high = 1 - protocol.margin, 1 + protocol.margin
+    low, high = protocol.band.low, protocol.band.high
     ends = [float(row["ratio"] or 1) for row in blocks]
     ends += [end for end in (estimate.low, estimate.high, *inner) if _drawable(end)]
     domain = padded([*ends, low, high, 2 - low, 2 - high])

@@ -77,8 +77,9 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
             for entry in study.finalists
         ],
         "beside": [_beside(entry) for entry in study.beside],
-        "margin": verdict.margin if verdict else None,
+        "margin": verdict.margin.share if verdict else None,
         "minimum_detectable_effect": verdict.minimum_detectable_effect if verdict else None,
+        "claimable_effect": verdict.claimable_effect if verdict else None,
         "baseline": record.baseline,
         "candidate": study.candidate,
         "changes": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -202,11 +203,21 @@ def _level(protocol: Protocol) -> str:
     return words
 
 
+def claimable_effect(study: StudyResult) -> float:
+    """Return the reduction that the plan claims with 80 % probability; NaN before calibration."""
+    calibration, protocol = study.record.calibration, study.record.protocol
+    if calibration is None:
+        return math.nan
+    margin = protocol.band if protocol else study.goals.margin
+    return margin.claimable(calibration.minimum_detectable_effect)
+
+
 def aa_facts(study: StudyResult) -> Facts:
     """Return the facts of the noise from calibration; empty before it."""
     calibration = study.record.calibration
     if calibration is None:
         return []
+    seen = calibration.minimum_detectable_effect
     return [
         ("Noise of a block's ratio", f"{100 * calibration.sigma_d:.1f} % (σ_d)"),
         (
@@ -217,9 +228,10 @@ def aa_facts(study: StudyResult) -> Facts:
             ),
         ),
         ("Half-width of the A/A interval", figure(calibration.half_width, "share")),
+        ("Seen with 80 % probability", f"{figure(seen, 'share')} and more (interval without 1)"),
         (
-            "Minimum detectable effect",
-            f"{figure(calibration.minimum_detectable_effect, 'share')}, with 80 % probability",
+            "Claimed with 80 % probability",
+            f"{figure(claimable_effect(study), 'share')} and more (interval beyond the margin)",
         ),
         ("Correlation of neighbours", f"{calibration.correlation:.2f}"),
     ]

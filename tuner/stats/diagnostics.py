@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from tuner.stats.margin import NO_MARGIN, Margin
 from tuner.stats.paired import (
     FloatArray,
     PairedEstimate,
@@ -236,7 +237,7 @@ def baseline_drift(ln_values: npt.ArrayLike, disturbed: int = 0) -> Diagnostic:
 
 
 def leave_one_out(
-    differences: npt.ArrayLike, margin: float = 0.0, confidence: float = 0.95
+    differences: npt.ArrayLike, margin: Margin = NO_MARGIN, confidence: float = 0.95
 ) -> Diagnostic:
     """Return how far the ratio moves without one block: a claim must not depend on a single one.
 
@@ -250,7 +251,7 @@ def leave_one_out(
         return _silent("leave-one-out", "leave-one-out range")
 
     def side(ratio: PairedEstimate) -> int:
-        return int(ratio.low > 1 + margin) - int(ratio.high < 1 - margin)
+        return margin.side(ratio.low, ratio.high)
 
     whole = estimate(d, confidence)
     others = [estimate(np.delete(d, block), confidence) for block in range(d.size)]
@@ -270,7 +271,7 @@ def leave_one_out(
 
 
 def bootstrap(
-    differences: npt.ArrayLike, margin: float = 0.0, confidence: float = 0.95
+    differences: npt.ArrayLike, margin: Margin = NO_MARGIN, confidence: float = 0.95
 ) -> Diagnostic:
     """Compare a bootstrap over blocks with the exact interval, from 20 blocks on.
 
@@ -298,10 +299,7 @@ def bootstrap(
         ends.append(float(np.quantile(draws, special.ndtr(bias + z / (1 - skew * z)))))
     low, high = (math.exp(end) for end in ends)
 
-    def side(bottom: float, top: float) -> int:
-        return int(bottom > 1 + margin) - int(top < 1 - margin)
-
-    raised = side(low, high) != side(whole.low, whole.high)
+    raised = margin.side(low, high) != margin.side(whole.low, whole.high)
     message = f"a bootstrap over blocks (BCa) gives an interval of {low:.3f} to {high:.3f}"
     if raised:
         message += (

@@ -42,7 +42,7 @@ def jointly(
 
 def _beyond_margin(verdict: Verdict, differences: npt.NDArray[np.float64]) -> float:
     ratio = verdict.estimate.ratio
-    edge = math.log(1 - verdict.margin if ratio < 1 else 1 + verdict.margin)
+    edge = verdict.margin.edge_ln(ratio)
     if abs(math.log(ratio)) <= abs(edge):
         return 1.0
     return estimate(differences - edge).p_value

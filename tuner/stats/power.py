@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from tuner.stats.margin import NO_MARGIN, Margin
 from tuner.stats.paired import attained_level, minimum_blocks
 
 LEVEL = 0.05
@@ -33,6 +34,8 @@ _EFFICIENCY = 3 / math.pi
 # Beyond this many blocks the attained level is 5 % to three digits.
 _DISCRETE_UP_TO = 100
 _MOST_BLOCKS = 1_000_000
+_MOST_LN = 10.0
+"""Limit for half-widths in ln units, far above any that decides something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +68,12 @@ class PooledSigma:
         """Return the A/A half-width of a 95 % interval of `blocks` blocks, as a fraction.
 
         For identical arms, as the t-interval of this noise; infinite where the exact interval
-        would be. 0.03 means about 3 % to either side. A margin below it could not be decided.
+        would be, or where the noise has no bounds. 0.03 means about 3 % to either side.
         """
         if blocks < minimum_blocks(1 - LEVEL):
             return math.inf
         t = float(special.stdtrit(self.degrees_of_freedom, 1 - LEVEL / 2))
-        return math.expm1(t * self.sigma_d / math.sqrt(blocks))
+        return math.expm1(min(t * self.sigma_d / math.sqrt(blocks), _MOST_LN))
 
 
 def pooled_sigma(groups: Sequence[npt.ArrayLike]) -> PooledSigma:
@@ -104,58 +107,102 @@ def pooled_sigma(groups: Sequence[npt.ArrayLike]) -> PooledSigma:
 
 
 def minimum_detectable_effect(
-    sigma_d: float, n: int, margin: float = 0.0, level: float = LEVEL
+    sigma_d: float, n: int, margin: Margin = NO_MARGIN, level: float = LEVEL
 ) -> float:
-    """Return the smallest effect that n blocks detect with 80 % probability, in (0, 1].
+    """Return the smallest reduction that n blocks show with 80 % probability, in (0, 1].
 
-    An effect of 0.10 is a ratio of 0.90, or of 1/0.90 the other way round. "Detected" means that
-    the exact two-sided test at `level` rejects, in the sense of the interval lying beyond `margin`
-    (a fraction; 0: beyond no change; 0.03: the verdict is *better* against a margin of 3 %). With
-    fewer blocks than an interval needs (6 at 5 %) nothing is ever detected, and the answer is 1.
+    A reduction of 0.10 is a ratio of 0.90, or of 1/0.90 in the other direction. "Shown" means that
+    the exact two-sided interval at `level` lies beyond the margin. Without a margin the difference
+    is *seen*: the interval excludes 1. With the margin of the verdict it is *claimed*: the verdict
+    is *better*. With fewer blocks than an interval needs (6 at 5 %) nothing is ever shown, and the
+    answer is 1.
 
     Raises:
-        ValueError: `sigma_d` is negative or not finite, `n` is below 1, or `margin` not in [0, 1).
+        ValueError: `sigma_d` is negative or not finite, or `n` is below 1.
     """
-    if not (math.isfinite(sigma_d) and sigma_d >= 0):
-        raise ValueError(f"sigma_d must be a finite number of at least 0 but got {sigma_d}")
-    if n < 1:
-        raise ValueError(f"n must be at least 1 but got {n}")
-    if not 0 <= margin < 1:
-        raise ValueError(f"margin must be at least 0 and below 1 but got {margin}")
-    return 1 - (1 - margin) * math.exp(-sigma_d * _detectable_sigmas(n, level))
+    _check_plan(sigma_d, n)
+    shift = sigma_d * _detectable_sigmas(n, level)
+    return margin.claimable(-math.expm1(-shift))
 
 
-def blocks_needed(sigma_d: float, effect: float, margin: float = 0.0, level: float = LEVEL) -> int:
-    """Return the smallest number of blocks that detects `effect` with 80 % probability; at least 6.
+def claim_power(
+    sigma_d: float, n: int, effect: float, margin: Margin = NO_MARGIN, level: float = LEVEL
+) -> float:
+    """Return the probability that n blocks show a reduction of `effect` beyond the margin.
+
+    It is a property of the verdict's own rule for normal noise, exact for the fewest blocks with an
+    interval and within three points for more of them; `minimum_detectable_effect` is its inverse at
+    80 %. An effect inside the margin is shown in at most half the level.
+
+    Raises:
+        ValueError: `sigma_d` is negative or not finite, `n` is below 1, or `effect` is not in
+            [0, 1).
+    """
+    _check_plan(sigma_d, n)
+    if not 0 <= effect < 1:
+        raise ValueError(f"effect must be at least 0 and below 1 but got {effect}")
+    least = minimum_blocks(1 - level)
+    if n < least:
+        return 0.0
+    shift = math.log(margin.low) - math.log1p(-effect)
+    if sigma_d == 0:
+        return float(shift > 0)
+    if n == least:
+        return float(special.ndtr(shift / sigma_d)) ** n
+    z, root = _scale(n, level)
+    return float(special.ndtr(shift / sigma_d * root - z))
+
+
+def blocks_needed(
+    sigma_d: float, effect: float, margin: Margin = NO_MARGIN, level: float = LEVEL
+) -> int:
+    """Return the smallest number of blocks that shows `effect` with 80 % probability; at least 6.
 
     At a `level` below 5 %, as for one of several candidates, both figures are larger.
 
     The inverse of `minimum_detectable_effect`, with the same meaning of `effect` and `margin`. For
-    an effect of 0.10: 6 blocks at sigma_d = 0.05, 10 at 0.10, 19 at 0.15, 32 at 0.20, 69 at 0.30.
+    an effect of 0.10 without a margin: 6 blocks at sigma_d = 0.05, 10 at 0.10, 19 at 0.15, 32 at
+    0.20, 69 at 0.30.
 
     Raises:
-        ValueError: `effect` is not between `margin` and 1, `sigma_d` or `margin` is out of range,
-            or more than a million blocks would be needed.
+        ValueError: `effect` does not exceed the margin or is not below 1, `sigma_d` is out of
+            range, or more than a million blocks would be needed.
     """
-    if not margin < effect < 1:
+    inside = 1 - margin.low
+    if not inside < effect < 1:
         raise ValueError(
-            f"effect must lie between the margin ({margin}) and 1, "
+            f"effect must lie between the margin (a reduction of {inside:.3g}) and 1, "
             f"since what does not exceed the margin is never claimed; but got {effect}"
         )
     least = minimum_blocks(1 - level)
     if minimum_detectable_effect(sigma_d, least, margin, level) <= effect:
         return least
-    delta = math.log((1 - margin) / (1 - effect))
+    delta = math.log(margin.low / (1 - effect))
     # The formula at the full level is a lower bound, from which a few steps lead to the answer.
-    n = max(least + 1, math.ceil(_nominal_blocks(sigma_d / delta, level)))
-    if n > _MOST_BLOCKS:
+    needed = _nominal_blocks(sigma_d / delta, level)
+    if needed > _MOST_BLOCKS:
         raise ValueError(
-            f"an effect of {effect:.3g} beyond a margin of {margin:.3g} at a noise of "
-            f"{sigma_d:.3g} would need {n} blocks: ask for a larger effect or reduce the noise"
+            f"an effect of {effect:.3g} beyond a margin of {margin.share:.3g} at a noise of "
+            f"{sigma_d:.3g} would need {needed:.0f} blocks: ask for a larger effect or reduce the"
+            " noise"
         )
+    n = max(least + 1, math.ceil(needed))
     while minimum_detectable_effect(sigma_d, n, margin, level) > effect:
         n += 1
     return n
+
+
+def blocks_within(
+    limit: int, sigma_d: float, effect: float, margin: Margin = NO_MARGIN, level: float = LEVEL
+) -> int:
+    """Return `blocks_needed`, or the limit if that is smaller.
+
+    Raises:
+        ValueError: as `blocks_needed`, but never for too many blocks.
+    """
+    if minimum_detectable_effect(sigma_d, limit, margin, level) > effect:
+        return limit
+    return min(limit, blocks_needed(sigma_d, effect, margin, level))
 
 
 def largest_sigma(effect: float, n: int, level: float = LEVEL) -> float:
@@ -185,8 +232,25 @@ def _detectable_sigmas(n: int, level: float) -> float:
         # Here the test rejects only if all differences have one sign: exact, where the
         # approximation would promise 80 % and give 62 %.
         return float(special.ndtri(POWER ** (1 / n)))
-    z, z_power = _normal_quantiles(attained_level(n, level) if n <= _DISCRETE_UP_TO else level)
-    return (z + z_power) / math.sqrt(_EFFICIENCY * n - z**2 / 2)
+    z, root = _scale(n, level)
+    return (z + float(special.ndtri(POWER))) / root
+
+
+def _scale(n: int, level: float) -> tuple[float, float]:
+    """Return the test's quantile and the factor from standard deviations to its normal scale.
+
+    The power for a shift of x standard deviations is that of a normal figure with mean x times the
+    factor to exceed the quantile.
+    """
+    z, _ = _normal_quantiles(attained_level(n, level) if n <= _DISCRETE_UP_TO else level)
+    return z, math.sqrt(_EFFICIENCY * n - z**2 / 2)
+
+
+def _check_plan(sigma_d: float, n: int) -> None:
+    if not (math.isfinite(sigma_d) and sigma_d >= 0):
+        raise ValueError(f"sigma_d must be a finite number of at least 0 but got {sigma_d}")
+    if n < 1:
+        raise ValueError(f"n must be at least 1 but got {n}")
 
 
 def _normal_quantiles(level: float) -> tuple[float, float]:

@@ -14,12 +14,10 @@ from enum import StrEnum
 
 import numpy.typing as npt
 
+from tuner.stats.margin import Margin
 from tuner.stats.paired import PairedEstimate, estimate, minimum_blocks
 from tuner.stats.sequential import sequential_estimate
 from tuner.stats.words import counted, p_in_words, percent
-
-LEAST_MARGIN = 0.03
-"""A difference of less than 3 % is never claimed as a gain."""
 
 WIDEST_EQUIVALENCE = 0.10
 """Widest margin for *equivalent*: arms that may differ by ±30 % are not equal."""
@@ -48,12 +46,17 @@ class Verdict:
     """
     interval90: tuple[float, float]
     """The 90 % interval of the ratio, which *equivalent* rests on; of 1 - 0.10 / k likewise."""
-    margin: float
-    """Smallest difference of practical interest, as a fraction: 0.03 is ±3 %."""
+    margin: Margin
+    """Smallest difference worth having."""
     minimum_detectable_effect: float
-    """Reduction that would have been detected with 80 % probability, as a fraction."""
+    """Reduction that was planned to be seen (interval without 1) with 80 % probability, a share."""
     sentence: str
     """The verdict in words."""
+
+    @property
+    def claimable_effect(self) -> float:
+        """Reduction that was planned to be claimed as *better* with 80 % probability, a share."""
+        return self.margin.claimable(self.minimum_detectable_effect)
 
     @property
     def detectable_below_margin(self) -> bool:
@@ -64,27 +67,10 @@ class Verdict:
         }
 
 
-def decision_margin(aa_half_width: float) -> float:
-    """Return the margin of a study: the larger of 3 % and the half-width of its A/A comparison.
-
-    `aa_half_width` is a fraction, see `PooledSigma.half_width`.
-
-    Raises:
-        ValueError: `aa_half_width` is not at least 0 and below 1: a host on which identical
-            configurations differ by 100 % cannot decide anything.
-    """
-    if not 0 <= aa_half_width < 1:
-        raise ValueError(
-            f"the A/A half-width must be at least 0 and below 1 but got {aa_half_width}: identical "
-            "configurations differ too much here; quieten the host or plan more blocks"
-        )
-    return max(LEAST_MARGIN, aa_half_width)
-
-
 def judge(
     differences: npt.ArrayLike,
     *,
-    margin: float,
+    margin: Margin,
     minimum_detectable_effect: float,
     objective: str = "p99",
     larger_is_better: bool = False,
@@ -95,9 +81,9 @@ def judge(
 
     Args:
         differences: one per block.
-        margin: smallest difference of practical interest, as a fraction.
-        minimum_detectable_effect: the one of the plan (from A/A noise), not one computed from these
-            differences.
+        margin: smallest difference worth having.
+        minimum_detectable_effect: reduction that the plan sees with 80 % probability, from A/A
+            noise and not from these differences.
         objective: names the figure in the sentence.
         larger_is_better: turns the direction round.
         rho: None for a number of blocks fixed beforehand; else the parameter of the always-valid
@@ -132,7 +118,7 @@ def decide(
     estimate95: PairedEstimate,
     interval90: tuple[float, float],
     *,
-    margin: float,
+    margin: Margin,
     minimum_detectable_effect: float,
     objective: str = "p99",
     larger_is_better: bool = False,
@@ -143,7 +129,7 @@ def decide(
     Of one among `family` candidates, to the intervals of 1 - 0.05 / k and 1 - 0.10 / k.
 
     Raises:
-        ValueError: the interval is not of that confidence, or `margin` is not in (0, 1).
+        ValueError: the interval is not of that confidence.
     """
     needed = 1 - 0.05 / family
     if not math.isclose(estimate95.confidence, needed):
@@ -151,12 +137,10 @@ def decide(
             f"the rule needs a {100 * needed:g} % interval "
             f"but got one of {estimate95.confidence:.0%}"
         )
-    if not 0 < margin < 1:
-        raise ValueError(f"margin must be between 0 and 1 but got {margin}")
-    below, above = estimate95.high < 1 - margin, estimate95.low > 1 + margin
-    if below or above:
-        kind = VerdictKind.BETTER if above == larger_is_better else VerdictKind.WORSE
-    elif margin <= WIDEST_EQUIVALENCE and 1 - margin < interval90[0] and interval90[1] < 1 + margin:
+    side = margin.side(estimate95.low, estimate95.high)
+    if side:
+        kind = VerdictKind.BETTER if (side > 0) == larger_is_better else VerdictKind.WORSE
+    elif margin.share <= WIDEST_EQUIVALENCE and margin.holds(*interval90):
         kind = VerdictKind.EQUIVALENT
     else:
         kind = VerdictKind.INCONCLUSIVE
@@ -164,8 +148,8 @@ def decide(
         kind,
         estimate95,
         interval90,
-        f"the margin of ±{percent(margin)}",
-        _detectable_change(minimum_detectable_effect, larger_is_better=larger_is_better),
+        f"the margin of ±{percent(margin.share)}",
+        _planned(minimum_detectable_effect, margin, larger_is_better=larger_is_better),
     )
     return Verdict(
         kind=kind,
@@ -177,13 +161,18 @@ def decide(
     )
 
 
-def _detectable_change(reduction: float, *, larger_is_better: bool) -> str:
-    """Return the detectable improvement in words, as an increase where more is better."""
-    if reduction >= 1:
-        return "no change of any size"
-    if not larger_is_better:
-        return f"a reduction of {percent(reduction)}"
-    return f"an increase of {percent(1 / (1 - reduction) - 1)}"
+def _planned(seen: float, margin: Margin, *, larger_is_better: bool) -> str:
+    """Return the planned power in words, as increases where more is better."""
+    if seen >= 1:
+        return "no change of any size could have been seen or claimed"
+    shares = [seen, margin.claimable(seen)]
+    if larger_is_better:
+        shares = [1 / (1 - share) - 1 for share in shares]
+    change = "an increase" if larger_is_better else "a reduction"
+    return (
+        f"the study was planned to see {change} of {percent(shares[0])}, and to claim one of"
+        f" {percent(shares[1])}, with 80 % probability"
+    )
 
 
 def _reason(
@@ -191,7 +180,7 @@ def _reason(
     ratio: PairedEstimate,
     interval90: tuple[float, float],
     band: str,
-    detectable: str,
+    planned: str,
 ) -> str:
     if kind in {VerdictKind.BETTER, VerdictKind.WORSE}:
         return f"The whole interval lies {'below' if ratio.high < 1 else 'above'} {band}"
@@ -212,10 +201,7 @@ def _reason(
             f"The difference is detectable, but whether it exceeds {band} is open: "
             "more blocks would narrow the interval"
         )
-    return (
-        f"Neither a difference beyond {band} nor its absence is shown; "
-        f"the study was planned to detect {detectable} with 80 % probability"
-    )
+    return f"Neither a difference beyond {band} nor its absence is shown; {planned}"
 
 
 def _figures(ratio: PairedEstimate, objective: str, family: int) -> str:

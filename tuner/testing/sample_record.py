@@ -35,9 +35,9 @@ from tuner.record.model import (
     Trial,
 )
 from tuner.space.configuration import Configuration, Value
+from tuner.stats.margin import DEFAULT_MARGIN
 from tuner.stats.power import minimum_detectable_effect, pooled_sigma
 from tuner.stats.slots import slots_of
-from tuner.stats.verdict import decision_margin
 from tuner.testing.sample_usage import used
 
 SampleOutcome = Literal["better", "worse", "equivalent", "inconclusive"]
@@ -280,7 +280,7 @@ def sample_record(
         candidate = _winner(searched, configurations)
         effect = _effect(configurations[candidate].values)
         wanted = {"better": effect, "worse": 0.22, "equivalent": 0.0, "inconclusive": -0.07}
-        protocol = _freeze(host, goal, baseline, candidate, calibration)
+        protocol = _freeze(host, goal, baseline, candidate)
         done = 5 if stage == "confirming" else protocol.blocks
         _confirm(host, protocol, wanted[outcome], done)
         if stage == "confirmed":
@@ -331,7 +331,6 @@ def _calibrate(host: _Host, baseline: str) -> Calibration:
     pooled = pooled_sigma(groups)
     upper = pooled.upper_limit()
     blocks = 12
-    half_width = pooled.half_width(blocks)
     return Calibration(
         capacity_per_s=_CAPACITY_PER_S,
         generator_bound=False,
@@ -340,10 +339,8 @@ def _calibrate(host: _Host, baseline: str) -> Calibration:
         sigma_d=pooled.sigma_d,
         sigma_d_upper=upper,
         degrees_of_freedom=pooled.degrees_of_freedom,
-        half_width=half_width,
-        minimum_detectable_effect=minimum_detectable_effect(
-            pooled.sigma_d, blocks, decision_margin(half_width)
-        ),
+        half_width=pooled.half_width(blocks),
+        minimum_detectable_effect=minimum_detectable_effect(upper, blocks),
         correlation=0.61,
         warnings=(),
     )
@@ -427,9 +424,7 @@ def _load_points(host: _Host, protocol: Protocol, effect: float, calibration: Ca
         host.block("load-points", index, arms, rounds=2, rate_per_s=rate, window_s=11_000 / rate)
 
 
-def _freeze(
-    host: _Host, objective: Objective, baseline: str, candidate: str, calibration: Calibration
-) -> Protocol:
+def _freeze(host: _Host, objective: Objective, baseline: str, candidate: str) -> Protocol:
     protocol = Protocol(
         frozen_unix_s=host.now_s,
         digest="",
@@ -443,9 +438,10 @@ def _freeze(
         window_s=_WINDOW_S,
         seed=int(host.rng.integers(2**31)),
         alpha=0.05,
-        margin=decision_margin(calibration.half_width),
+        margin=DEFAULT_MARGIN,
         stall_rule=_RULE,
         gates=_gates(objective),
+        margin_symmetric=True,
     )
     plan = asdict(protocol)
     del plan["frozen_unix_s"], plan["digest"]
