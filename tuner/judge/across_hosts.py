@@ -120,7 +120,7 @@ def _verdict(
     """Apply the rule for one host to the interval of the population of hosts.
 
     A result that is worse or violates a constraint on one host is not a gain on all, and a gain is
-    not shown while another goal is open on a host.
+    not shown while another goal is open on a host, or if all requests of a host contradict it.
     """
     own = [study.verdict for study in studies if study.verdict]
     found = PairedEstimate(
@@ -142,6 +142,7 @@ def _verdict(
     )
     kinds = [v.kind for v in own]
     unsure = [study.record.here for study in studies if _is_open(study)]
+    against = [study for study in studies if study.contradiction]
     reason = ""
     if VerdictKind.VIOLATED in kinds:
         verdict = replace(verdict, kind=VerdictKind.VIOLATED)
@@ -150,6 +151,9 @@ def _verdict(
     elif verdict.kind is VerdictKind.BETTER and unsure:
         verdict = replace(verdict, kind=VerdictKind.INCONCLUSIVE)
         reason = f" Whether all else that is wanted holds is open on {', '.join(unsure)}."
+    elif verdict.kind is VerdictKind.BETTER and against:
+        verdict = replace(verdict, kind=VerdictKind.INCONCLUSIVE)
+        reason = f" On {against[0].record.here} {against[0].contradiction}."
     return replace(verdict, sentence=_sentence(verdict, across, objective) + reason)
 
 

@@ -23,6 +23,7 @@ from tuner.stats.diagnostics import (
     variance_shares,
 )
 from tuner.stats.margin import Margin
+from tuner.stats.modes import two_modes
 
 
 def findings(
@@ -80,6 +81,7 @@ def _of_used(
         lag_one(differences),
         slope_over_time(differences),
         *shares,
+        two_modes(differences),
         leave_one_out(differences, margin, confidence),
         bootstrap(differences, margin, confidence),
     ]

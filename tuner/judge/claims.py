@@ -11,9 +11,10 @@ import numpy as np
 from tuner.goals.constraint import Constraint
 from tuner.goals.goals import Goals
 from tuner.judge.arms import PairedBlock
-from tuner.judge.comparison import Family, Judged
+from tuner.judge.comparison import Family, Judged, withdrawn
 from tuner.judge.limits import LimitFound, LimitState, limit_found
 from tuner.judge.outcome import overruled
+from tuner.judge.whole import contradiction, whole_arms
 from tuner.record.model import Calibration, Protocol
 from tuner.stats.family import jointly
 from tuner.stats.power import LEVEL
@@ -117,7 +118,11 @@ def objective_claims(
         ),
     )
     (second,) = Family((claim,), "simultaneous").judged(differences[1:])
-    both = jointly((first.verdict, overruled(second.verdict, too_fine)), differences)
+    verdict = overruled(second.verdict, too_fine)
+    if protocol.evidence == "whole":
+        whole = whole_arms(goals.second, [(block.baseline, block.candidate) for block in used])
+        verdict = withdrawn(verdict, contradiction(goals.second, whole, claim.margin))
+    both = jointly((first.verdict, verdict), differences)
     return tuple(
         Judged(each.claim, verdict, p)
         for each, (verdict, p) in zip((first, second), both, strict=True)

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tuner.goals.constraint import Constraint
 from tuner.goals.objective import Objective
 from tuner.judge.scoring import BASELINE, counted_windows
+from tuner.judge.whole import contradiction, whole_arms
 from tuner.measurement.window import Measurement
-from tuner.record.model import Block, Phase
+from tuner.record.model import Block, Evidence, Phase
 from tuner.stats.family import jointly
 from tuner.stats.holm import holm
 from tuner.stats.margin import DEFAULT_BAND, Margin
-from tuner.stats.verdict import Verdict, judge
+from tuner.stats.verdict import Verdict, VerdictKind, judge
 
 Adjustment = Literal["simultaneous", "stepwise"]
 """Rule that keeps the chance of any false claim of a family at 5 %.
@@ -132,6 +133,8 @@ class Comparison:
     """True if a block counts only with a figure for every claim that decides."""
     limits: tuple[Constraint, ...] = ()
     """Limits that a named arm must hold."""
+    evidence: Evidence = "typical"
+    """Basis of *better*."""
 
     def counted(self, blocks: Iterable[Block]) -> tuple[Counted, ...]:
         """Return the blocks that count, in order; of repeated blocks the last."""
@@ -149,7 +152,36 @@ class Comparison:
             [found.differences[place] for found in counted]
             for place in range(len(self.claims.claims))
         )
-        return self.claims.judged([[d for d in column if math.isfinite(d)] for column in columns])
+        judged = self.claims.judged([[d for d in column if math.isfinite(d)] for column in columns])
+        return self.supported(judged, [found.block for found in counted])
+
+    def supported(self, judged: Sequence[Judged], blocks: Sequence[Block]) -> tuple[Judged, ...]:
+        """Return the claims; *better* is withdrawn where the whole arms contradict it."""
+        if self.evidence == "typical":
+            return tuple(judged)
+        return tuple(_supported(each, blocks) for each in judged)
+
+
+def withdrawn(verdict: Verdict, reason: str) -> Verdict:
+    """Return an inconclusive verdict in place of *better*, if there is a reason."""
+    if not reason or verdict.kind is not VerdictKind.BETTER:
+        return verdict
+    return replace(
+        verdict,
+        kind=VerdictKind.INCONCLUSIVE,
+        sentence=f"Inconclusive: {reason}. The typical block alone would say: "
+        f"{verdict.sentence[0].lower()}{verdict.sentence[1:]}",
+    )
+
+
+def _supported(judged: Judged, blocks: Sequence[Block]) -> Judged:
+    claim, verdict = judged.claim, judged.verdict
+    if verdict.kind is not VerdictKind.BETTER:
+        return judged
+    pairs = [(arm_windows(block, claim.against), arm_windows(block, claim.arm)) for block in blocks]
+    whole = whole_arms(claim.objective, pairs)
+    reason = contradiction(claim.objective, whole, claim.margin)
+    return replace(judged, verdict=withdrawn(verdict, reason))
 
 
 def label_of(block: Block, arm: str) -> str | None:

@@ -108,6 +108,7 @@ def confirmation(record: Record, objective: Objective) -> Comparison:
         claims=family([BASELINE]),
         further=family(protocol.beside),
         limits=tuple(Constraint.parse(text) for text in protocol.constraints),
+        evidence=protocol.evidence,
     )
 
 
@@ -183,9 +184,12 @@ def against_others(
     if protocol is None or not protocol.beside or not stands.judged:
         return ()
     blocks = [found.block for found in stands.counted]
-    family = confirmation(record, objective).further
+    comparison = confirmation(record, objective)
+    family = comparison.further
     rows = {claim: _row(blocks, claim) for claim in family.claims}
-    judged = family.judged([() if isinstance(row, str) else row for row in rows.values()])
+    judged = comparison.supported(
+        family.judged([() if isinstance(row, str) else row for row in rows.values()]), blocks
+    )
     named = protocol.candidates[stands.best]
     known: dict[str, Judged | Missing] = {
         claim.against: Missing(claim.against, row, _failures(blocks, claim.against)[0])

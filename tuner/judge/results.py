@@ -44,6 +44,7 @@ from tuner.judge.history import (
 )
 from tuner.judge.outcome import Status, outcome, overruled, too_fine
 from tuner.judge.usage import PARTS, unread, usage
+from tuner.judge.whole import WholeArms, contradiction, whole_arms
 from tuner.measurement import core_wait
 from tuner.record.changes import Change, changes_of
 from tuner.record.check import reading
@@ -102,6 +103,8 @@ class StudyResult:
     spectra: tuple[Spectrum, ...]
     excluded: tuple[float, float]
     """Share of requests that the stall rule excluded, of baseline and candidate; NaN if none."""
+    whole: WholeArms | None
+    """Both arms over the used blocks together; None without such blocks."""
     findings: tuple[Diagnostic, ...]
     """Diagnostics, warnings first."""
     warnings: tuple[str, ...]
@@ -129,6 +132,14 @@ class StudyResult:
     def estimate(self) -> PairedEstimate | None:
         """The ratio with its interval: the verdict's, or the provisional one."""
         return self.verdict.estimate if self.verdict else self.provisional
+
+    @property
+    def contradiction(self) -> str:
+        """Why the whole arms contradict a gain in the typical block; empty if they do not."""
+        protocol = self.record.protocol
+        if self.whole is None or protocol is None or protocol.evidence == "typical":
+            return ""
+        return contradiction(self.objective, self.whole, protocol.band)
 
     @property
     def gained(self) -> Objective:
@@ -245,6 +256,11 @@ def _evaluate(record: Record) -> StudyResult:
         excluded=(
             excluded_share([window for block in used for window in block.baseline]),
             excluded_share([window for block in used for window in block.candidate]),
+        ),
+        whole=(
+            whole_arms(objective, [(block.baseline, block.candidate) for block in used])
+            if used
+            else None
         ),
         findings=found,
         warnings=(*_warnings(record, goals, found), *unshared),

@@ -199,7 +199,7 @@ def _words(payload: bytes) -> NDArray[np.int64]:
 
 
 def merge(texts: list[str]) -> tuple[Nanoseconds, NDArray[np.int64]]:
-    """Merge histograms, in the form of ``decode``: for charts, never for claims."""
+    """Merge histograms, in the form of ``decode``."""
     parts = [decode(text) for text in texts]
     if not parts:
         return np.empty(0, np.int64), np.empty(0, np.int64)

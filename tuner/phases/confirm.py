@@ -66,6 +66,7 @@ def freeze(
         beside=tuple(other.digest for other in bench.beside),
         sequential_rho=_rho(calibration, blocks, design),
         margin_symmetric=bench.goals.margin.symmetric,
+        evidence="whole",
     )
     protocol = sealed(protocol)
     bench.store.set_protocol(protocol)

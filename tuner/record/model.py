@@ -24,6 +24,9 @@ Phase = Literal[
     "capacity", "aa", "search", "confirm", "load-points", "ablate", "minimal", "contest", "ladder"
 ]
 BlockState = Literal["running", "complete", "invalid", "failed"]
+Evidence = Literal["typical", "whole"]
+"""Basis of *better*: the typical block alone, or also the whole arms, which must not contradict it
+(``tuner.judge.whole``)."""
 TrialState = Literal["racing", "dropped", "infeasible", "complete"]
 TrialOrigin = Literal["baseline", "hand", "proposed"]
 
@@ -205,6 +208,8 @@ class Protocol:
     margin_symmetric: bool = False
     """True if the margins are symmetric in logarithms, from 1 / (1 + margin) to 1 + margin; False
     in records of earlier versions: from 1 - margin to 1 + margin."""
+    evidence: Evidence = "typical"
+    """Basis of *better*; "typical" in records of earlier versions."""
 
     @property
     def band(self) -> Margin:

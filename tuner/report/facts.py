@@ -13,7 +13,7 @@ from tuner.judge.results import StudyResult
 from tuner.machine.facts import CoreSplit
 from tuner.measurement.stalls import StallRule
 from tuner.measurement.window import Measurement
-from tuner.record.model import Original, Protocol, Record, TrialState
+from tuner.record.model import Evidence, Original, Protocol, Record, TrialState
 from tuner.stats.verdict import VerdictKind
 from tuner.stats.words import counted, p_in_words
 from tuner.words.figures import UNKNOWN, figure, interval, moment, ratio, setting, significant
@@ -156,6 +156,7 @@ def protocol_facts(study: StudyResult) -> Facts:
         ("Seed", str(protocol.seed)),
         ("α", _level(protocol)),
         ("Margin", f"±{100 * protocol.margin:.1f} %"),
+        ("Basis of better", _BASES[protocol.evidence]),
         (
             "A window is valid if",
             (
@@ -176,6 +177,12 @@ def _original(original: Original) -> str:
         f" ratio of {original.objective} {original.ratio:.3f},"
         f" {counted(original.blocks, 'block')}"
     )
+
+
+_BASES: dict[Evidence, str] = {
+    "typical": "the typical block alone",
+    "whole": "the typical block; all requests together and the worst starts must not contradict it",
+}
 
 
 def _analysis(protocol: Protocol) -> str:

@@ -442,6 +442,7 @@ def _freeze(host: _Host, objective: Objective, baseline: str, candidate: str) ->
         stall_rule=_RULE,
         gates=_gates(objective),
         margin_symmetric=True,
+        evidence="whole",
     )
     plan = asdict(protocol)
     del plan["frozen_unix_s"], plan["digest"]
