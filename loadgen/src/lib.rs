@@ -22,6 +22,8 @@
 //!            hgrm       HdrHistogram's percentile text
 //!            stalls     spans in which a core did not run
 //!            resources  CPU time, memory, stolen time
+//!            freeze     when instances that are not at turn are stopped
+//!            processes  the processes of those instances
 //!            live       figures of a running window, for a progress line
 //! protocols  request    a request in the bytes of every protocol
 //!            machine    the interface of a protocol's state machine
@@ -55,6 +57,7 @@ pub mod cycles;
 pub mod engine;
 pub mod errors;
 pub mod fields;
+pub mod freeze;
 pub mod hgrm;
 pub mod histogram;
 pub mod http1;
@@ -68,6 +71,7 @@ pub mod output;
 pub mod plan;
 pub mod pool;
 pub mod prepare;
+pub mod processes;
 pub mod profile;
 pub mod quic;
 pub mod record;

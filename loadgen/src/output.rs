@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::cycles::{Cycles, Undisturbed};
 use crate::engine::Raw;
+use crate::freeze::LEAD_NS;
 use crate::histogram::{Latency, Summary};
 use crate::plan::{Arrival, Instance, Mode, Protocol, Window};
 use crate::quic;
@@ -199,6 +200,15 @@ pub struct SliceFigures {
     pub length_ms: f64,
     /// CPU time of the server's processes within its own slices; `None` if it could not be read.
     pub turn_cpu_s: Option<f64>,
+    /// Whether the instances were stopped when it was not their turn: all of them, or none.
+    pub frozen: bool,
+    /// Why they were not, although the plan asked for it; `None` otherwise.
+    pub not_frozen: Option<String>,
+    /// Time for which this one was stopped, from the warm-up to the drain, in seconds.
+    pub frozen_s: f64,
+    /// Time before a border in which the next instance is continued, in microseconds; 0 unless
+    /// they are frozen.
+    pub lead_us: u64,
     /// Number of outstanding requests above which a busy cycle begins.
     pub level: usize,
     /// Corrected latency of the requests that neither a stall nor a border between slices affected.
@@ -206,7 +216,7 @@ pub struct SliceFigures {
 }
 
 impl SliceFigures {
-    fn new(window: &Window, raw: &Raw, place: usize, cycles: &Cycles) -> Self {
+    fn new(window: &Window, raw: &Raw, place: usize, cycles: &Cycles, context: &Context) -> Self {
         Self {
             instances: raw.arms.len(),
             place,
@@ -215,23 +225,41 @@ impl SliceFigures {
                 .as_ref()
                 .map_or(0.0, |slices| slices.length_ms),
             turn_cpu_s: raw.arms[place].turn_cpu_s,
+            frozen: context.frozen,
+            not_frozen: context.not_frozen.clone(),
+            frozen_s: raw.arms[place].frozen_s,
+            lead_us: lead_ns(context.frozen) / 1000,
             level: window.level(),
             undisturbed: cycles.summary(&raw.arms[place].samples),
         }
     }
 }
 
-/// Return the busy cycles of a window that instances share in slices; `None` for one instance.
-pub fn cycles(window: &Window, raw: &Raw, server: &[(usize, Spans)]) -> Option<Cycles> {
+/// Return how long before its slice an instance is continued.
+fn lead_ns(frozen: bool) -> u64 {
+    if frozen { LEAD_NS } else { 0 }
+}
+
+/// Return the busy cycles of a window that instances share in slices; `None` for one instance. An
+/// instance that wakes up takes the core from the one at turn, so that time is a disturbance.
+pub fn cycles(
+    window: &Window,
+    raw: &Raw,
+    server: &[(usize, Spans)],
+    frozen: bool,
+) -> Option<Cycles> {
     window.slices.as_ref()?;
     let arms: Vec<&[_]> = raw.arms.iter().map(|arm| &arm.samples[..]).collect();
     let spans = raw
         .stalls
         .iter()
-        .chain(server.iter().map(|(_, spans)| spans));
+        .chain(server.iter().map(|(_, spans)| spans))
+        .flat_map(|spans| spans.list.iter().copied());
+    let borders = raw.borders.iter();
+    let waking = borders.map(|at| (at.saturating_sub(lead_ns(frozen)), *at));
     Some(Cycles::new(
         &arms,
-        spans.flat_map(|spans| spans.list.iter().copied()),
+        spans.chain(waking),
         raw.borders.iter().copied(),
         (raw.start, raw.end),
         window.level(),
@@ -274,6 +302,10 @@ pub struct Context {
     pub server_rss_bytes: Option<u64>,
     /// Folder to write the samples to.
     pub samples_dir: Option<PathBuf>,
+    /// Whether the instances were stopped when it was not their turn.
+    pub frozen: bool,
+    /// Why they were not, although the plan asked for it.
+    pub not_frozen: Option<String>,
     /// Warnings so far.
     pub warnings: Vec<String>,
 }
@@ -292,7 +324,8 @@ impl WindowLine {
     ) -> Self {
         let arm = &raw.arms[place];
         let book = &arm.book;
-        let slices = cycles.map(|cycles| SliceFigures::new(window, raw, place, cycles));
+        let figures = |cycles| SliceFigures::new(window, raw, place, cycles, &context);
+        let slices = cycles.map(figures);
         let mut warnings = context.warnings;
         let saved = context
             .samples_dir

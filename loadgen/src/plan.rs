@@ -159,7 +159,7 @@ pub struct Instance {
     /// The `Host` field; the address if absent.
     #[serde(default)]
     pub host: Option<String>,
-    /// Process ids, for CPU time and memory.
+    /// Process ids, for CPU time and memory, and for `freeze`.
     #[serde(default)]
     pub pids: Vec<i32>,
     /// The protocol.
@@ -280,6 +280,9 @@ pub struct Slices {
     /// 0, and in a closed loop the number of requests that it keeps outstanding.
     #[serde(default)]
     pub level: Option<usize>,
+    /// Whether the instances are stopped (SIGSTOP) when it is not their turn: those need `pids`.
+    #[serde(default)]
+    pub freeze: bool,
 }
 
 impl Slices {

@@ -251,6 +251,22 @@ impl Pool {
         !self.closed.is_empty() || self.connecting > 0
     }
 
+    /// Return the instance of the closed connection at the head of the queue.
+    pub fn next_arm(&self) -> Option<usize> {
+        Some(self.arm_of(*self.closed.front()?))
+    }
+
+    /// Return a bit for each instance with handshakes in progress.
+    pub fn connecting_arms(&self) -> u64 {
+        if self.connecting == 0 {
+            return 0;
+        }
+        let connections = (0u32..).zip(&self.connections);
+        connections
+            .filter(|(_, connection)| matches!(connection.state, State::Connecting(..)))
+            .fold(0, |arms, (i, _)| arms | 1 << self.arm_of(i))
+    }
+
     /// Return the number of handshakes in progress.
     pub fn connecting(&self) -> usize {
         self.connecting
@@ -323,11 +339,12 @@ impl Pool {
         }
     }
 
-    /// Return the earliest instant at which a closed connection may be opened. It checks all of
-    /// them, so call it only before a sleep.
-    pub fn earliest_opening(&self) -> Option<u64> {
+    /// Return the earliest instant at which a closed connection to one of the instances that `may`
+    /// be connected to may be opened. It checks all of them, so call it only before a sleep.
+    pub fn earliest_opening(&self, may: impl Fn(usize) -> bool) -> Option<u64> {
         let closed = self.closed.iter();
         closed
+            .filter(|i| may(self.arm_of(**i)))
             .filter_map(|i| match self.connections[*i as usize].state {
                 State::Closed(at) => Some(at),
                 _ => None,

@@ -14,6 +14,7 @@ use crate::output::{self, Context, EndLine, Reason, WindowLine};
 use crate::plan::{Instance, Plan, Protocol, Spin, Window};
 use crate::pool::{Pool, Target};
 use crate::prepare;
+use crate::processes::Processes;
 use crate::quic;
 use crate::resources;
 use crate::schedule::{Mix, Schedule};
@@ -55,6 +56,8 @@ pub struct Session<'a> {
     tls: HashMap<&'a str, tls::Client>,
     /// The connections of each thread, by the instances that share them in turn.
     pools: HashMap<Vec<&'a str>, Vec<Pool>>,
+    /// The processes of instances that are stopped when it is not their turn.
+    processes: Option<Processes<'a>>,
     live: Option<Arc<Live>>,
 }
 
@@ -96,6 +99,7 @@ impl<'a> Session<'a> {
             recorded,
             tls,
             pools: HashMap::new(),
+            processes: Processes::open(plan),
             live: None,
         })
     }
@@ -138,11 +142,20 @@ impl<'a> Session<'a> {
         let steal_before = resources::steal_s(&cpus);
         let pids: Vec<&[i32]> = instances.iter().map(|i| &i.pids[..]).collect();
         let waited_before: Vec<_> = pids.iter().map(|pids| resources::waited_ns(pids)).collect();
+        let processes = self.processes.as_ref();
+        let freeze = window.slices.as_ref().is_some_and(|slices| slices.freeze);
+        let frozen = processes.filter(|_| freeze).map(|p| p.of(&window.arms()));
+        let (frozen, mut not_frozen) = match frozen {
+            Some(Ok(frozen)) => (Some(frozen), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
+        };
         let ticker = plan.ticker.as_ref().map(|t| Ticker::start(t, gap_ns));
         let settings = Settings {
             spin: plan.spin,
             gap_ns,
             pids: &pids,
+            frozen: frozen.as_ref(),
             cpus: &plan.cpus,
             live: self.live.clone(),
         };
@@ -154,7 +167,14 @@ impl<'a> Session<'a> {
         for (cpu, after) in &mut steal_s {
             *after -= steal_before.get(cpu).copied().unwrap_or(*after);
         }
-        let cycles = output::cycles(window, &raw, &server);
+        if let Some(arm) = raw.unfrozen {
+            let id = &instances[arm].id;
+            not_frozen = Some(format!(
+                "instance {id:?}: a process ended during the window"
+            ));
+        }
+        let is_frozen = frozen.is_some() && not_frozen.is_none();
+        let cycles = output::cycles(window, &raw, &server, is_frozen);
         let lines = instances.iter().enumerate().map(|(place, instance)| {
             let mut warnings = Vec::new();
             if plan.ticker.is_some() && !realtime {
@@ -175,6 +195,8 @@ impl<'a> Session<'a> {
                 server_wait_s: resources::waited_s(&waited_before[place], &waited),
                 server_rss_bytes: resources::rss_bytes(&instance.pids),
                 samples_dir: plan.samples_dir.clone(),
+                frozen: is_frozen,
+                not_frozen: not_frozen.clone(),
                 warnings,
             };
             WindowLine::new(window, instance, &plan.cpus, &raw, place, cycles.as_ref(), context)

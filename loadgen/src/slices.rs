@@ -67,6 +67,12 @@ impl Turns {
         arm.copied().map_or(0, usize::from)
     }
 
+    /// Return the start of the slice that holds an instant; 0 in the first one.
+    pub fn start_of(&self, ns: u64) -> u64 {
+        let slice = ns.saturating_add(self.lead_ns) / self.length_ns;
+        (slice * self.length_ns).saturating_sub(self.lead_ns)
+    }
+
     /// Return the end of the slice that holds an instant; `u64::MAX` in the last one.
     #[inline]
     pub fn end_of(&self, ns: u64) -> u64 {
@@ -113,6 +119,8 @@ mod tests {
         for border in turns.borders() {
             assert_ne!(turns.arm_at(border - 1), turns.arm_at(border));
             assert_eq!(turns.end_of(border - 1), border);
+            assert_eq!(turns.start_of(border), border);
+            assert_ne!(turns.start_of(border - 1), border);
         }
         assert_eq!(turns.end_of(90 * MS), u64::MAX);
     }

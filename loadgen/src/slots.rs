@@ -37,9 +37,9 @@ pub struct Slot {
     pub hasher: Sha256,
     /// Whether it has a request.
     pub busy: bool,
-    /// Its position in the list of free slots.
     /// The instance that its connection leads to.
     arm: u8,
+    /// Its position in the list of free slots.
     free_at: u32,
     /// Its neighbours in the list of busy slots.
     older: u32,
@@ -140,6 +140,17 @@ impl Slots {
     #[inline]
     pub fn busy(&self) -> usize {
         self.busy
+    }
+
+    /// Return a bit for each arm with a busy slot; it looks at each of them.
+    pub fn busy_arms(&self) -> u64 {
+        let mut arms = 0;
+        let mut at = self.oldest;
+        while let Some(slot) = self.list.get(at as usize) {
+            arms |= 1 << slot.arm;
+            at = slot.newer;
+        }
+        arms
     }
 
     /// Return the slot with the oldest request, and when that was dispatched.

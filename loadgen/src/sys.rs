@@ -9,6 +9,7 @@ mod epoll;
 mod memory;
 mod process;
 mod socket;
+mod stopping;
 mod udp;
 
 pub use clock::{
@@ -24,4 +25,5 @@ pub use process::{
 pub use socket::{
     connect, receive, receive_stamped, reset_on_close, send, socket_error, stamp_receives,
 };
+pub use stopping::{Guardian, Process};
 pub use udp::{Datagrams, connect_udp, receive_datagrams, send_datagrams};

@@ -122,7 +122,12 @@ impl Engine<'_> {
         let Some(at) = self.pool.next_opening() else {
             return false;
         };
-        if at > now {
+        if at > now
+            || !self
+                .pool
+                .next_arm()
+                .is_some_and(|arm| self.may_open(arm, now))
+        {
             self.pool.rotate_closed();
             return false;
         }

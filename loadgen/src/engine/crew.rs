@@ -6,10 +6,12 @@ use std::thread;
 
 use super::counts::Book;
 use super::event_loop::{EVENTS, Engine};
+use super::freezing::{Freezing, Outstanding};
 use super::ledger::Agenda;
 use crate::live::Live;
 use crate::plan::{Spin, Window};
 use crate::pool::Pool;
+use crate::processes::Frozen;
 use crate::quic;
 use crate::record::{Outcome, Sample};
 use crate::resources::CpuTime;
@@ -36,6 +38,8 @@ pub struct Arm {
     pub server_cpu_s: Option<f64>,
     /// The part of it within the instance's own slices; `None` without slices.
     pub turn_cpu_s: Option<f64>,
+    /// Time for which the instance was stopped, from the warm-up to the drain.
+    pub frozen_s: f64,
 }
 
 /// The measurements of one window.
@@ -49,6 +53,8 @@ pub struct Raw {
     pub start: u64,
     /// End of the measured part on the monotonic clock.
     pub end: u64,
+    /// The instance that ended while the others were to be frozen, so none was.
+    pub unfrozen: Option<usize>,
     /// Whether a signal ended it.
     pub interrupted: bool,
     /// Start of the measured part, in nanoseconds since 1970.
@@ -71,6 +77,8 @@ struct Part {
     /// CPU time of each instance, and in its turns; of the first thread only.
     server_cpu_s: Vec<Option<f64>>,
     in_turn_ns: Vec<u64>,
+    /// Time for which each instance was stopped, or the one that could not be.
+    frozen_ns: Result<Vec<u64>, usize>,
     busy_share: f64,
     path: quic::Path,
     /// When it gave up its open requests.
@@ -86,6 +94,8 @@ pub struct Settings<'a> {
     pub gap_ns: u64,
     /// Process ids of each instance.
     pub pids: &'a [&'a [i32]],
+    /// The processes that are stopped when it is not their turn.
+    pub frozen: Option<&'a Frozen<'a>>,
     /// The CPU of each thread; empty if they are not pinned.
     pub cpus: &'a [usize],
     /// Figures for a progress line. With them, an interrupted window is kept up to the
@@ -109,18 +119,23 @@ pub fn run(
         spin,
         gap_ns,
         pids,
+        frozen,
         cpus,
         ..
     } = *settings;
-    let agenda = Agenda::new(window, schedule, spin.every_ns(), settings.live.clone())?;
+    let mut agenda = Agenda::new(window, schedule, spin.every_ns(), settings.live.clone())?;
     let threads = pools.len();
+    agenda.freezes = frozen.is_some();
+    agenda.outstanding = (0..threads).map(|_| Outstanding::new()).collect();
     let ready = Barrier::new(threads);
     let part = |place: usize, pool: &mut Pool| {
         let connections = share(window.connections, threads, place);
-        // One thread is enough to read the CPU time of the server.
+        // One thread is enough to read the CPU time of the server, and to stop it.
         let none = vec![&[] as &[i32]; pids.len()];
         let pids = if place == 0 { pids } else { &none };
-        let engine = Engine::new(window, &agenda, connections, spin, gap_ns, pids, pool);
+        let mut engine = Engine::new(window, &agenda, connections, spin, gap_ns, pids, pool);
+        engine.place = place;
+        engine.freezing = frozen.filter(|_| place == 0).map(Freezing::new);
         work(engine, window, connections, &ready)
     };
     let parts: Vec<io::Result<Option<Part>>> = if let [pool] = pools {
@@ -198,6 +213,7 @@ fn work(
         cpu_ns: engine.thread_cpu,
         server_cpu_s: engine.cpu.iter().map(CpuTime::seconds).collect(),
         in_turn_ns: engine.in_turn,
+        frozen_ns: engine.freezing.map_or(Ok(Vec::new()), |f| f.result()),
         busy_share: engine.busy_share.max(0.0),
         path: engine.pool.take_path(),
         ended,
@@ -213,6 +229,7 @@ fn merge(agenda: &Agenda, arms: usize, parts: Vec<Part>) -> Raw {
         .map(|(arm, samples)| {
             let mut book = Book::new(0);
             parts.iter().for_each(|part| book.merge(&part.books[arm]));
+            let frozen_ns = first.and_then(|part| part.frozen_ns.as_ref().ok()?.get(arm));
             let server_cpu_s = first.and_then(|part| part.server_cpu_s[arm]);
             let in_turn_s = || first.map(|part| part.in_turn_ns[arm] as f64 / 1e9);
             Arm {
@@ -220,6 +237,7 @@ fn merge(agenda: &Agenda, arms: usize, parts: Vec<Part>) -> Raw {
                 book,
                 server_cpu_s,
                 turn_cpu_s: server_cpu_s.and_then(|_| in_turn_s()).filter(|_| arms > 1),
+                frozen_s: frozen_ns.map_or(0.0, |ns| *ns as f64 / 1e9),
             }
         })
         .collect();
@@ -228,6 +246,7 @@ fn merge(agenda: &Agenda, arms: usize, parts: Vec<Part>) -> Raw {
         borders: agenda.borders(),
         start,
         end,
+        unfrozen: first.and_then(|part| part.frozen_ns.as_ref().err().copied()),
         interrupted: agenda.was_cut_short(),
         started_unix_ns: sys::unix_ns() - (sys::now_ns() - start),
         stalls: Vec::with_capacity(parts.len()),

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::io;
 
+use super::freezing::Freezing;
 use super::ledger::{Agenda, Ledger};
 use crate::plan::{Spin, Window};
 use crate::pool::{Pool, State};
@@ -64,8 +65,16 @@ pub struct Engine<'a> {
     /// CPU time that each instance used while it was its turn.
     pub in_turn: Vec<u64>,
     /// The instance at turn, the CPU time of its processes when its turn began, and when it ends.
-    turn_of: (usize, Option<u64>),
-    turn_ends: u64,
+    pub turn_of: (usize, Option<u64>),
+    pub turn_ends: u64,
+    /// When the turns have to be tended, and when a loop that sleeps has to wake up for it;
+    /// `u64::MAX` with one instance.
+    pub turns_due: u64,
+    pub turns_wake: u64,
+    /// The instances that are stopped when it is not their turn; in the first loop only.
+    pub freezing: Option<Freezing<'a>>,
+    /// The place of this loop among those of the window.
+    pub place: usize,
     pub thread_cpu: u64,
     /// Time spent in turns without work, and the end of the last turn.
     pub idle_ns: u64,
@@ -114,6 +123,10 @@ impl<'a> Engine<'a> {
             in_turn: vec![0; pids.len()],
             turn_of: (0, None),
             turn_ends: u64::MAX,
+            turns_due: u64::MAX,
+            turns_wake: u64::MAX,
+            freezing: None,
+            place: 0,
             thread_cpu: 0,
             idle_ns: 0,
             idle_from: 0,
@@ -140,6 +153,7 @@ impl<'a> Engine<'a> {
         self.watch.tick();
         self.watch.spans.list.clear();
         self.phase = Phase::WarmUp;
+        self.begin_turns();
     }
 
     /// Return when the next request is due.
@@ -172,8 +186,8 @@ impl<'a> Engine<'a> {
             }
             now = self.cross(now);
         }
-        if now >= self.turn_ends {
-            self.pass_turn(now);
+        if now >= self.turns_due {
+            now = self.tend_turns(now);
         }
         if self.phase == Phase::Drain && self.settled() {
             return Ok(false);
@@ -212,8 +226,7 @@ impl<'a> Engine<'a> {
     #[cold]
     fn cross(&mut self, now: u64) -> u64 {
         if self.phase == Phase::Measure {
-            self.end_turn();
-            self.turn_ends = u64::MAX;
+            self.end_turns(now);
             self.cpu.iter_mut().for_each(CpuTime::end);
             self.thread_cpu = sys::thread_cpu_ns() - self.thread_cpu;
             let agenda = self.ledger.agenda;
@@ -225,32 +238,10 @@ impl<'a> Engine<'a> {
             self.phase = Phase::Measure;
             self.cpu.iter_mut().for_each(CpuTime::start);
             self.thread_cpu = sys::thread_cpu_ns();
-            if self.cpu.len() > 1 {
-                self.pass_turn(now);
-            }
+            self.measure_turns(now);
         }
         self.ledger.measuring = self.phase == Phase::Measure;
         self.watch.tick()
-    }
-
-    /// Pass the turn to the instance whose slice this is.
-    #[cold]
-    fn pass_turn(&mut self, now: u64) {
-        self.end_turn();
-        let agenda = self.ledger.agenda;
-        let arm = agenda.arm_at(now);
-        self.turn_of = (arm, self.cpu[arm].now_ns());
-        self.turn_ends = agenda.turn_ends(now);
-    }
-
-    /// Add the CPU time of the turn that ends.
-    fn end_turn(&mut self) {
-        let (arm, before) = self.turn_of;
-        if let Some(before) = before
-            && let Some(after) = self.cpu[arm].now_ns()
-        {
-            self.in_turn[arm] += after.saturating_sub(before);
-        }
     }
 
     /// Handle a signal to stop; return whether the window continues until the open requests are
@@ -414,7 +405,10 @@ impl<'a> Engine<'a> {
         if !self.pending_reads.is_empty() {
             return (Wait::Poll, now);
         }
-        let mut until = self.edge().min(self.pool.alarms.next()).min(self.turn_ends);
+        let mut until = self
+            .edge()
+            .min(self.pool.alarms.next())
+            .min(self.turns_wake);
         if self.pool.slots.has_free() {
             until = until.min(self.due().saturating_sub(margin));
         }
@@ -423,7 +417,8 @@ impl<'a> Engine<'a> {
         }
         if self.pool.reconnecting() {
             until = until.min(now + REOPENING_NS);
-            until = until.min(self.pool.earliest_opening().unwrap_or(u64::MAX));
+            let opening = self.pool.earliest_opening(|arm| self.may_open(arm, now));
+            until = until.min(opening.unwrap_or(u64::MAX));
         }
         match until.checked_sub(now) {
             None | Some(0) => (Wait::Poll, now),

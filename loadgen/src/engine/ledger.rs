@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use super::counts::Book;
+use super::freezing::Outstanding;
 use crate::errors::Kind;
 use crate::live::{Gauge, Live};
 use crate::plan::{Mode, Window};
@@ -20,12 +21,19 @@ const MAX_CLOSED_PER_S: f64 = 500_000.0;
 /// The most requests recorded in a closed loop (1.1 GB); the window ends there.
 const MAX_CLOSED: f64 = 64e6;
 
+/// Requests after which a loop no longer looks which instances they are for.
+const MANY: usize = 64;
+
 /// State that the threads of a window share: one schedule, one record, and the index of the next
 /// request.
 #[derive(Debug)]
 pub struct Agenda {
     /// Whether answers, not a schedule, decide when requests are sent.
     pub closed_loop: bool,
+    /// Whether instances are stopped when it is not their turn.
+    pub freezes: bool,
+    /// The instances that each thread has requests of.
+    pub outstanding: Vec<Outstanding>,
     schedule: Schedule,
     record: Record,
     /// The instances in turn.
@@ -84,6 +92,8 @@ impl Agenda {
         };
         Ok(Self {
             closed_loop,
+            freezes: false,
+            outstanding: Vec::new(),
             schedule,
             record,
             turns,
@@ -170,6 +180,23 @@ impl Agenda {
         let origin = self.origin.load(Relaxed);
         let borders = self.turns.borders().into_iter();
         borders.map(|at| origin + at).collect()
+    }
+
+    /// Return a bit for each instance whose requests of earlier slices still wait to be sent, after a
+    /// stall of the generator, for example. Of many requests, all bits.
+    pub fn late_arms(&self, now: u64) -> u64 {
+        let origin = self.origin.load(Relaxed);
+        let start = self.turns.start_of(now.saturating_sub(origin));
+        let next = self.next.load(Relaxed).min(self.schedule.intended_ns.len());
+        let waiting = self.schedule.intended_ns[next..].iter();
+        let mut arms = 0;
+        for (count, ns) in waiting.take_while(|ns| **ns < start).enumerate() {
+            if count == MANY {
+                return u64::MAX;
+            }
+            arms |= 1 << self.turns.arm_at(*ns);
+        }
+        arms
     }
 
     /// Return when the turn of that instance ends.

@@ -1,13 +1,13 @@
 //! Checks of a plan beyond its types.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::{
-    Mode, Piece, Plan, PlanError, Protocol, Request, Slices, Spin, Ticker, Tls, Window,
+    Instance, Mode, Piece, Plan, PlanError, Protocol, Request, Slices, Spin, Ticker, Tls, Window,
     decode_hash, server_name,
 };
 use crate::fields::{is_field_value, is_token};
@@ -129,7 +129,11 @@ impl Plan {
             )?;
             let known = |id: &str| self.instances.iter().find(|instance| instance.id == id);
             match &window.slices {
-                Some(slices) => slices.check(window, &path, |id| known(id).is_some())?,
+                Some(slices) => {
+                    slices.check(window, &path, |id| known(id).is_some())?;
+                    let arms = slices.instances.iter().filter_map(|id| known(id));
+                    slices.check_freeze(&path, &arms.collect::<Vec<_>>())?;
+                }
                 None => require(
                     known(&window.instance).is_some(),
                     format_args!("{path}.instance"),
@@ -297,6 +301,32 @@ impl Slices {
             window.duration_s,
             "long enough for one slice of each instance",
         )
+    }
+}
+
+impl Slices {
+    /// Check that each instance has processes, and that no two share one.
+    fn check_freeze(&self, path: &str, arms: &[&Instance]) -> Result<(), PlanError> {
+        let mut owners = HashMap::new();
+        for instance in arms.iter().filter(|_| self.freeze) {
+            let id = &instance.id;
+            require(
+                !instance.pids.is_empty(),
+                format_args!("{path}.slices.freeze"),
+                self.freeze,
+                &format!("false, because instance {id:?} has no pids"),
+            )?;
+            for pid in &instance.pids {
+                let other = *owners.entry(*pid).or_insert(id);
+                require(
+                    other == id,
+                    format_args!("{path}.slices.freeze"),
+                    self.freeze,
+                    &format!("false, because {other:?} and {id:?} share process {pid}"),
+                )?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -28,15 +28,23 @@ impl<T: Number> Column<T> {
     /// It uses no huge pages, because zeroing one takes 100 µs or more: a stall of the generator's
     /// own.
     pub fn new(length: usize, populate: bool) -> io::Result<Self> {
+        Self::map(length, libc::MAP_PRIVATE | libc::MAP_NORESERVE, populate)
+    }
+
+    /// Allocate `length` numbers that this process shares with those that it forks.
+    pub fn shared(length: usize) -> io::Result<Self> {
+        Self::map(length, libc::MAP_SHARED, true)
+    }
+
+    fn map(length: usize, flags: libc::c_int, populate: bool) -> io::Result<Self> {
         let bytes = (length * size_of::<T>()).max(1);
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new private mapping, aligned to a page; zero bytes are valid for `T`.
+        // SAFETY: a new mapping, aligned to a page; zero bytes are valid for `T`.
         let start = unsafe {
             let start = libc::mmap(
                 std::ptr::null_mut(),
                 bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
-                flags,
+                flags | libc::MAP_ANONYMOUS,
                 -1,
                 0,
             );

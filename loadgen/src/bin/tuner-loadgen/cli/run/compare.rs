@@ -128,6 +128,7 @@ impl RunOptions {
             instances: plan.instances.iter().map(|i| i.id.clone()).collect(),
             length_ms: compared.slice_ms,
             level: compared.level,
+            freeze: false,
         };
         let first = plan.windows.remove(0);
         plan.windows = (0..rounds as u64)

@@ -1,0 +1,124 @@
+//! Turns: the CPU time that each instance uses in its own slices, and the freezing of the others.
+
+use std::sync::atomic::Ordering;
+
+use super::event_loop::{Engine, Phase};
+use crate::freeze::QUIET_NS;
+
+impl Engine<'_> {
+    /// Begin the turns of a window whose instances are frozen.
+    pub fn begin_turns(&mut self) {
+        if self.ledger.agenda.freezes {
+            self.turns_due = 0;
+            self.turn_ends = 0;
+        }
+    }
+
+    /// Begin to count the instances' CPU time in their turns, at the start of the measured part.
+    pub fn measure_turns(&mut self, now: u64) {
+        if self.cpu.len() > 1 {
+            self.pass_turn(now);
+            self.turns_due = 0;
+        }
+    }
+
+    /// End the turns, at the end of the measured part. No request that is still outstanding counts
+    /// as undisturbed, so all instances may run.
+    pub fn end_turns(&mut self, now: u64) {
+        self.end_turn();
+        (self.turn_ends, self.turns_due, self.turns_wake) = (u64::MAX, u64::MAX, u64::MAX);
+        if let Some(freezing) = &mut self.freezing {
+            freezing.end(now);
+        }
+    }
+
+    /// Pass the turn if its slice has ended, and stop and continue instances.
+    #[cold]
+    pub fn tend_turns(&mut self, mut now: u64) -> u64 {
+        if now >= self.turn_ends {
+            self.pass_turn(now);
+        }
+        (self.turns_due, self.turns_wake) = (self.turn_ends, self.turn_ends);
+        let agenda = self.ledger.agenda;
+        if !agenda.freezes {
+            return now;
+        }
+        let own = self.outstanding(now);
+        let several = agenda.outstanding.len() > 1;
+        if several {
+            let shared = &agenda.outstanding[self.place];
+            shared.arms.store(own, Ordering::Relaxed);
+            shared.turn.store(self.turn_ends, Ordering::Release);
+            if own & !(1u64 << self.turn_of.0) != 0 {
+                self.turns_due = 0;
+            }
+        }
+        let next_request = self.due();
+        let Some(freezing) = &mut self.freezing else {
+            return now;
+        };
+        let mut others = agenda.outstanding.iter().enumerate();
+        let outstanding = others.try_fold(own, |all, (place, other)| {
+            // A thread in another slice may send requests to any instance.
+            let same = other.turn.load(Ordering::Acquire) == self.turn_ends;
+            let arms = other.arms.load(Ordering::Relaxed);
+            match place == self.place {
+                true => Some(all),
+                false => same.then_some(all | arms),
+            }
+        });
+        let idle = self.pool.slots.busy() == 0 && next_request.saturating_sub(now) > QUIET_NS;
+        freezing.step(now, idle, outstanding);
+        now = self.watch.tick();
+        let (due, wake) = freezing.due(now, several);
+        self.turns_due = self.turn_ends.min(due);
+        self.turns_wake = self.turn_ends.min(wake);
+        now
+    }
+
+    /// Pass the turn to the instance whose slice this is.
+    fn pass_turn(&mut self, now: u64) {
+        self.end_turn();
+        let agenda = self.ledger.agenda;
+        let arm = agenda.arm_at(now);
+        let counts = self.phase == Phase::Measure;
+        let used = || self.cpu[arm].now_ns();
+        self.turn_of = (arm, counts.then(used).flatten());
+        self.turn_ends = agenda.turn_ends(now);
+        if let Some(freezing) = &mut self.freezing {
+            let next = (self.turn_ends != u64::MAX).then(|| agenda.arm_at(self.turn_ends));
+            freezing.pass(arm, next, self.turn_ends);
+        }
+    }
+
+    /// Add the CPU time of the turn that ends.
+    fn end_turn(&mut self) {
+        let (arm, before) = self.turn_of;
+        if let Some(before) = before
+            && let Some(after) = self.cpu[arm].now_ns()
+        {
+            self.in_turn[arm] += after.saturating_sub(before);
+        }
+    }
+
+    /// Return a bit for each instance that this loop has requests or handshakes of.
+    fn outstanding(&self, now: u64) -> u64 {
+        let books = self.ledger.books.iter().enumerate();
+        let waiting = books
+            .filter(|(_, book)| book.waits())
+            .fold(0, |arms, (arm, _)| arms | 1 << arm);
+        let late = self.ledger.agenda.late_arms(now);
+        waiting | late | self.pool.slots.busy_arms() | self.pool.connecting_arms()
+    }
+
+    /// Return whether connections to an instance may be opened now: a stopped one would not answer.
+    pub fn may_open(&self, arm: usize, now: u64) -> bool {
+        let agenda = self.ledger.agenda;
+        let turns = matches!(self.phase, Phase::WarmUp | Phase::Measure);
+        if !turns || !agenda.freezes {
+            return true;
+        }
+        let owed = self.ledger.books[arm].waits() || agenda.late_arms(now) & 1 << arm != 0;
+        arm == self.turn_of.0 || owed
+    }
+}

@@ -1,0 +1,113 @@
+//! The processes of instances that are stopped when it is not their turn, and their guardian.
+
+use std::collections::HashMap;
+use std::io;
+
+use crate::plan::Plan;
+use crate::sys::{Guardian, Process};
+
+/// The processes of all instances that a plan freezes.
+///
+/// On drop, and if this process dies, all of them run.
+#[derive(Debug)]
+pub struct Processes<'a> {
+    /// By instance; an error says why one cannot be frozen.
+    found: HashMap<&'a str, Result<Vec<Named>, String>>,
+    guardian: Result<Guardian, String>,
+}
+
+#[derive(Debug)]
+struct Named {
+    pid: i32,
+    process: Process,
+}
+
+/// The processes of the instances of one window, in its order.
+#[derive(Debug)]
+pub struct Frozen<'a> {
+    /// The processes of each.
+    pub arms: Vec<Vec<&'a Process>>,
+    /// The guardian of all of them.
+    pub guardian: &'a Guardian,
+}
+
+impl<'a> Processes<'a> {
+    /// Open the processes that a plan freezes, and start their guardian; `None` if it freezes none.
+    pub fn open(plan: &'a Plan) -> Option<Self> {
+        let slices = plan.windows.iter().filter_map(|w| w.slices.as_ref());
+        let frozen = slices.filter(|slices| slices.freeze);
+        let ids: Vec<&str> = frozen
+            .flat_map(|slices| slices.instances.iter().map(String::as_str))
+            .collect();
+        if ids.is_empty() {
+            return None;
+        }
+        let frozen = plan.instances.iter().filter(|i| ids.contains(&&*i.id));
+        let found: HashMap<&str, Result<Vec<Named>, String>> = frozen
+            .map(|instance| {
+                let pids = instance.pids.iter();
+                let named = pids.map(|pid| open(*pid).map_err(|why| of(&instance.id, &why)));
+                (instance.id.as_str(), named.collect())
+            })
+            .collect();
+        let every = found.values().flatten().flatten();
+        let guardian = Guardian::start(every.map(|named| &named.process))
+            .map_err(|error| format!("no process could be started that continues them: {error}"));
+        Some(Self { found, guardian })
+    }
+
+    /// Return the processes of a window's instances, or why the window is measured without freezing:
+    /// all are frozen or none, because one that runs on would disturb the others only.
+    pub fn of(&self, arms: &[&str]) -> Result<Frozen<'_>, String> {
+        let guardian = self.guardian.as_ref().map_err(Clone::clone)?;
+        let arms = arms.iter().map(|id| self.arm(id));
+        Ok(Frozen {
+            arms: arms.collect::<Result<_, _>>()?,
+            guardian,
+        })
+    }
+
+    fn arm(&self, id: &str) -> Result<Vec<&Process>, String> {
+        let Some(found) = self.found.get(id) else {
+            return Err(of(id, "it has no processes"));
+        };
+        let named = found.as_ref().map_err(Clone::clone)?;
+        for Named { pid, process } in named {
+            let probed = process.probe();
+            probed.map_err(|error| of(id, &reason(*pid, &error)))?;
+        }
+        Ok(named.iter().map(|named| &named.process).collect())
+    }
+}
+
+fn open(pid: i32) -> Result<Named, String> {
+    if pid as u32 == std::process::id() {
+        return Err(format!("process {pid} is the generator"));
+    }
+    let opened = Process::open(pid);
+    let process = opened.map_err(|error| reason(pid, &error))?;
+    Ok(Named { pid, process })
+}
+
+fn of(id: &str, why: &str) -> String {
+    format!("instance {id:?}: {why}")
+}
+
+fn reason(pid: i32, error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ESRCH) => format!("process {pid} does not exist"),
+        Some(libc::EPERM) => format!("process {pid} belongs to another user"),
+        Some(libc::ENOSYS) => "the kernel is older than Linux 5.3".into(),
+        Some(libc::EINVAL) => format!("{pid} is a thread, not a process"),
+        _ => format!("process {pid}: {error}"),
+    }
+}
+
+impl Drop for Processes<'_> {
+    fn drop(&mut self) {
+        for named in self.found.values().flatten().flatten() {
+            // One that has ended needs nothing.
+            let _ = named.process.resume();
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Frozen slices: servers in processes of their own, which are stopped when it is not their turn and
+//! run again however the window ends.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::{Responder, assert_accounted, measure, merge, plan};
+use tuner_loadgen::output::{self, SliceFigures, WindowLine};
+use tuner_loadgen::plan::Plan;
+use tuner_loadgen::session::Session;
+use tuner_loadgen::sys;
+
+/// Names the kind of server that this test binary is to be.
+const KIND: &str = "LOADGEN_TEST_SERVER";
+
+/// A server in a process of its own.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start(kind: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "serve", "--ignored", "--nocapture"])
+            .env(KIND, kind)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut found = lines.map_while(Result::ok).filter_map(|line| {
+            let (_, address) = line.split_once("address ")?;
+            address.parse().ok()
+        });
+        let address = found.next().expect("it listens");
+        Self { child, address }
+    }
+
+    fn good() -> Self {
+        Self::start("good")
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Be a server until standard input ends: the process that the tests start.
+#[test]
+#[ignore = "the other tests start it"]
+fn serve() {
+    let server = match std::env::var(KIND).as_deref() {
+        Ok("good") => Responder::good(),
+        Ok("silent") => Responder::start(|mut client, _| while client.request().is_some() {}),
+        _ => return,
+    };
+    println!("\naddress {}", server.address);
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+/// A plan of one window over these servers, called a, b, c; their pids may be changed.
+fn frozen(servers: &[&Server], window: Value) -> Value {
+    let ids = ["a", "b", "c"];
+    let instances = ids.iter().zip(servers).map(|(id, server)| {
+        let address = server.address.to_string();
+        json!({"id": id, "address": address, "pids": [server.pid()]})
+    });
+    let instances: Vec<Value> = instances.collect();
+    let mut first = json!({
+        "instance": "", "slices": {"instances": &ids[..servers.len()], "freeze": true},
+        "rate_per_s": 2000, "connections": 4, "warmup_s": 0.1, "duration_s": 1.2,
+    });
+    merge(&mut first, window);
+    plan(servers[0].address, first, json!({"instances": instances}))
+}
+
+fn slices(line: &WindowLine) -> &SliceFigures {
+    line.slices.as_ref().unwrap()
+}
+
+/// The state of a process: R, S, T (stopped) and others.
+fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+fn is_stopped(server: &Server) -> bool {
+    state(server.pid()) == Some('T')
+}
+
+/// Wait for an event; the time is for a test that fails only.
+fn await_that(what: &str, mut happened: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !happened() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "never: {what}");
+        std::thread::sleep(Duration::from_micros(300));
+    }
+}
+
+/// Servers that are stopped in the slices of the others answer every request of their own, on the
+/// connections that they have, in an open loop and in a closed one; after the window they run.
+#[test]
+fn frozen_servers_answer_everything() {
+    let servers = [Server::good(), Server::good(), Server::good()];
+    for (spin, mode, rate) in [
+        ("off", "open", json!(2000)),
+        ("full", "open", json!(2000)),
+        ("off", "closed", Value::Null),
+    ] {
+        let window = json!({"mode": mode, "rate_per_s": rate});
+        let mut plan = frozen(&servers.each_ref(), window);
+        plan["spin"] = json!(spin);
+        let lines = measure(&plan);
+        for (line, server) in lines.iter().zip(&servers) {
+            assert_accounted(line);
+            assert_eq!((line.completed, line.errors.len()), (line.offered, 0));
+            assert_eq!((line.connects, line.reconnects, line.retries), (4, 0, 0));
+            assert!(line.offered > 400, "{}", line.offered);
+            let slices = slices(line);
+            assert_eq!((slices.frozen, &slices.not_frozen), (true, &None));
+            assert!(slices.frozen_s > 0.0);
+            assert!(!is_stopped(server));
+        }
+    }
+}
+
+/// A request that meets the waking of the next server is not undisturbed.
+#[test]
+fn waking_up_disturbs() {
+    let servers = [Server::good(), Server::good()];
+    let plan = frozen(&servers.each_ref(), json!({}));
+    let plan = Plan::parse(&plan.to_string()).unwrap();
+    let window = &plan.windows[0];
+    let (lines, raw) = Session::new(&plan).unwrap().measure_whole(window).unwrap();
+    for (line, arm) in lines.iter().zip(&raw.arms) {
+        assert_eq!(slices(line).lead_us, 300);
+        let count = |frozen| {
+            let cycles = output::cycles(window, &raw, &[], frozen).unwrap();
+            cycles.summary(&arm.samples).count
+        };
+        assert_eq!(slices(line).undisturbed.count, count(true));
+        assert!(count(true) < count(false));
+    }
+}
+
+/// Two threads with connections of their own stop no server that the other still waits for.
+#[test]
+fn threads_wait_for_each_other() {
+    let cpus: Vec<usize> = sys::usable_cpus(0..64).into_iter().take(2).collect();
+    let servers = [Server::good(), Server::good()];
+    let mut plan = frozen(&servers.each_ref(), json!({}));
+    plan["cpus"] = json!(cpus);
+    for line in measure(&plan) {
+        assert_eq!(line.threads, cpus.len());
+        assert_accounted(&line);
+        assert_eq!((line.completed, line.errors.len()), (line.offered, 0));
+        assert_eq!(line.reconnects, 0);
+        assert!(slices(&line).frozen_s > 0.0, "{:?}", slices(&line));
+    }
+}
+
+/// Connections that are closed after some requests are reopened while their server runs.
+#[test]
+fn connections_are_reopened() {
+    let servers = [Server::good(), Server::good()];
+    let window = json!({"requests_per_connection": 10});
+    for line in measure(&frozen(&servers.each_ref(), window)) {
+        assert_accounted(&line);
+        assert_eq!((line.completed, line.errors.len()), (line.offered, 0));
+        assert!(line.reconnects > 50, "{}", line.reconnects);
+        assert!(slices(&line).frozen);
+    }
+}
+
+/// A server that owes an answer is not stopped, and the window ends as it would without freezing.
+#[test]
+fn a_server_that_owes_an_answer_runs_on() {
+    let servers = [Server::good(), Server::start("silent")];
+    let window = json!({"rate_per_s": 100, "duration_s": 0.8, "connections": 100});
+    let lines = measure(&frozen(&servers.each_ref(), window));
+    lines.iter().for_each(assert_accounted);
+    assert_eq!(lines[0].completed, lines[0].offered);
+    assert_eq!(lines[1].completed, 0);
+    assert_eq!(lines[1].timeouts + lines[1].unsent, lines[1].offered);
+    let frozen: Vec<bool> = lines.iter().map(|l| slices(l).frozen_s > 0.0).collect();
+    // The first slices of the silent one may come after some of the other's.
+    assert!(frozen[0], "{frozen:?}");
+    assert!(slices(&lines[1]).frozen_s < 0.3, "{:?}", slices(&lines[1]));
+}
+
+/// Without a signal to one server all are measured unfrozen, and the lines say why.
+#[test]
+fn what_cannot_be_frozen_is_measured_all_the_same() {
+    let servers = [Server::good(), Server::good()];
+    let own = std::process::id();
+    for (pid, words) in [
+        (4_194_304, "process 4194304 does not exist".to_owned()),
+        (own, format!("process {own} is the generator")),
+    ] {
+        let mut plan = frozen(&servers.each_ref(), json!({"duration_s": 0.2}));
+        plan["instances"][1]["pids"] = json!([servers[1].pid(), pid]);
+        for line in measure(&plan) {
+            assert_eq!((line.completed, line.errors.len()), (line.offered, 0));
+            let slices = slices(&line);
+            assert_eq!((slices.frozen, slices.frozen_s), (false, 0.0));
+            let reason = slices.not_frozen.as_ref().unwrap();
+            assert_eq!(*reason, format!("instance \"b\": {words}"));
+        }
+    }
+}
+
+/// When a process ends in the window, all others run from then on.
+#[test]
+fn a_process_that_ends_ends_the_freezing() {
+    let servers = [Server::good(), Server::good()];
+    let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = other.id();
+    let mut plan = frozen(&servers.each_ref(), json!({}));
+    plan["instances"][1]["pids"] = json!([servers[1].pid(), pid]);
+    let killer = std::thread::spawn(move || {
+        await_that("it is stopped", || state(pid) == Some('T'));
+        other.kill().unwrap();
+        other.wait().unwrap();
+    });
+    let lines = measure(&plan);
+    killer.join().unwrap();
+    for (line, server) in lines.iter().zip(&servers) {
+        assert_eq!((line.completed, line.errors.len()), (line.offered, 0));
+        assert!(!slices(line).frozen);
+        let reason = slices(line).not_frozen.as_ref().unwrap();
+        assert_eq!(*reason, "instance \"b\": a process ended during the window");
+        assert!(!is_stopped(server));
+    }
+}
+
+/// A generator in a process of its own, in a window that lasts longer than the test.
+fn generator(servers: &[&Server]) -> Child {
+    let plan = frozen(servers, json!({"duration_s": 600}));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tuner-loadgen"))
+        .args(["plan", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    writeln!(input, "{plan}").unwrap();
+    child
+}
+
+fn send(pid: u32, signal: &str) {
+    let done = Command::new("kill")
+        .args([signal, &pid.to_string()])
+        .status();
+    assert!(done.unwrap().success());
+}
+
+/// Stop a generator at a moment at which one of the servers is stopped.
+fn hold(generator: &Child, servers: &[&Server]) {
+    let any = || servers.iter().any(|server| is_stopped(server));
+    await_that("a server is stopped", || {
+        send(generator.id(), "-STOP");
+        await_that("the generator stops", || state(generator.id()) == Some('T'));
+        let held = any();
+        if !held {
+            send(generator.id(), "-CONT");
+        }
+        held
+    });
+}
+
+/// A generator that is killed leaves no server stopped, and nothing keeps its output open.
+#[test]
+fn a_killed_generator_leaves_no_server_stopped() {
+    let servers = [Server::good(), Server::good()];
+    let mut generator = generator(&servers.each_ref());
+    hold(&generator, &servers.each_ref());
+    generator.kill().unwrap();
+    generator.wait().unwrap();
+    await_that("all servers run", || !servers.iter().any(is_stopped));
+    let mut rest = String::new();
+    let output = generator.stdout.as_mut().unwrap();
+    assert_eq!(output.read_to_string(&mut rest).unwrap(), 0);
+}
+
+/// While a generator does nothing, its servers run; they are frozen again when it goes on.
+#[test]
+fn a_generator_that_hangs_leaves_no_server_stopped() {
+    let servers = [Server::good(), Server::good()];
+    let mut generator = generator(&servers.each_ref());
+    hold(&generator, &servers.each_ref());
+    await_that("all servers run", || !servers.iter().any(is_stopped));
+    send(generator.id(), "-CONT");
+    for server in &servers {
+        await_that("it is frozen again", || is_stopped(server));
+    }
+    generator.kill().unwrap();
+    generator.wait().unwrap();
+    await_that("all servers run", || !servers.iter().any(is_stopped));
+}
+
+/// An interrupted generator has continued its servers before it ends.
+#[test]
+fn an_interrupted_generator_continues_its_servers() {
+    let servers = [Server::good(), Server::good()];
+    for signal in ["-TERM", "-INT"] {
+        let mut generator = generator(&servers.each_ref());
+        await_that("a server is stopped", || servers.iter().any(is_stopped));
+        send(generator.id(), signal);
+        assert_eq!(generator.wait().unwrap().code(), Some(130));
+        assert!(!servers.iter().any(is_stopped));
+    }
+}
+
+/// Instances that cannot be told apart by their processes cannot be frozen.
+#[test]
+fn instances_need_processes_of_their_own() {
+    let servers = [Server::good(), Server::good()];
+    let pid = servers[0].pid();
+    for (pids, words) in [
+        (json!([]), "instance \"b\" has no pids".to_owned()),
+        (json!([pid]), format!("\"a\" and \"b\" share process {pid}")),
+    ] {
+        let mut plan = frozen(&servers.each_ref(), json!({}));
+        plan["instances"][1]["pids"] = pids;
+        let error = Plan::read(&plan.to_string()).unwrap_err();
+        assert_eq!(error.path, "windows[0].slices.freeze");
+        let message = format!("true is not allowed; it must be false, because {words}");
+        assert_eq!(error.message, message);
+        plan["windows"][0]["slices"]["freeze"] = json!(false);
+        Plan::read(&plan.to_string()).unwrap();
+    }
+}
