@@ -17,7 +17,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,12 +25,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.fleet.leftovers import CGROUP, bed_folder, pids_in, quietly, sweep
+
 SUITE = "trixie"
 PACKAGES = ("nginx", "openssh-server", "python3", "iproute2", "procps", "sudo", "ca-certificates")
 SYSTEMD = ("systemd", "systemd-sysv", "dbus")
 """What a host has besides whose process 1 is systemd."""
-UNIFIED = "cgroup"
-"""Where, in a host's folder, the hierarchy of control groups is mounted that systemd needs."""
 CACHE = Path(os.environ.get("TUNER_BED", "/var/tmp/tuner-bed"))  # noqa: S108 - root's, mode 0700
 TOOLS = ("debootstrap", "ip", "unshare", "taskset", "ssh", "ssh-keygen", "mount", "chroot")
 BORN_S = 20.0
@@ -182,7 +181,7 @@ class BedHost:
     @property
     def group(self) -> Path:
         """Return the host's control group, below which systemd makes its own."""
-        return self.folder / UNIFIED / self.namespace
+        return self.folder / CGROUP / self.namespace
 
     def start(self) -> None:
         """Switch it on; returns when its sshd listens."""
@@ -222,7 +221,7 @@ class BedHost:
             self.process.kill()
             self.process.wait()
             self.process = None
-            while _pids_in(self.namespace):
+            while pids_in(self.namespace):
                 time.sleep(0.01)
 
     def unplug(self) -> None:
@@ -254,7 +253,7 @@ class BedHost:
 
     def pids(self) -> list[int]:
         """Return the host's processes, as the controller numbers them."""
-        return _pids_in(self.namespace)
+        return pids_in(self.namespace)
 
     def files(self) -> Mapping[str, str]:
         """Return the differences from the root that all hosts start from, by path.
@@ -302,6 +301,8 @@ def bed(
 ) -> Iterator[Bed]:
     """Hosts by group, as in an inventory; all is gone afterwards.
 
+    What a killed test run left behind is removed first.
+
     Args:
         groups: names of hosts by group (``targets``, ``generators``, ``backends``).
         services: what a host starts when it is switched on.
@@ -312,13 +313,14 @@ def bed(
     """
     names = list(dict.fromkeys(name for members in groups.values() for name in members))
     tag = hashlib.sha256(f"{os.getpid()}-{time.monotonic_ns()}".encode()).hexdigest()[:4]
-    folder = Path(tempfile.mkdtemp(prefix=f"tuner-bed-{tag}-", dir="/var/tmp"))
+    sweep()
+    folder = bed_folder(tag)
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         _key(folder / "id")
         network, bridge = _network(), f"tb{tag}"
         _run("ip", "link", "add", bridge, "type", "bridge")
-        stack.callback(_quietly, "ip", "link", "del", bridge)
+        stack.callback(quietly, "ip", "link", "del", bridge)
         _run("ip", "addr", "add", f"{network}.1/24", "dev", bridge)
         _run("ip", "link", "set", bridge, "up")
         first, *_, last = 2 * sorted(os.sched_getaffinity(0))
@@ -351,26 +353,26 @@ def _plug_in(host: BedHost, bridge: str, stack: contextlib.ExitStack, size: str)
     disk.mkdir(parents=True)
     host.root.mkdir()
     _run("mount", "-t", "tmpfs", "-o", f"size={size},mode=0755", "tmpfs", str(disk))
-    stack.callback(_quietly, "umount", "--lazy", str(disk))
+    stack.callback(quietly, "umount", "--lazy", str(disk))
     (disk / "upper").mkdir()
     (disk / "work").mkdir()
     layers = f"lowerdir={host.base},upperdir={disk / 'upper'},workdir={disk / 'work'}"
     _run("mount", "-t", "overlay", "-o", layers, "overlay", str(host.root))
-    stack.callback(_quietly, "umount", "--lazy", str(host.root))
+    stack.callback(quietly, "umount", "--lazy", str(host.root))
     _run("ip", "netns", "add", host.namespace)
-    stack.callback(_quietly, "ip", "netns", "del", host.namespace)
+    stack.callback(quietly, "ip", "netns", "del", host.namespace)
     _run("ip", "link", "add", host.port, "type", "veth", "peer", "eth0", "netns", host.namespace)
-    stack.callback(_quietly, "ip", "link", "del", host.port)
+    stack.callback(quietly, "ip", "link", "del", host.port)
     _run("ip", "link", "set", host.port, "master", bridge, "up")
     within = ("ip", "-n", host.namespace)
     _run(*within, "addr", "add", f"{host.address}/24", "dev", "eth0")
     _run(*within, "link", "set", "eth0", "up")
     _run(*within, "link", "set", "lo", "up")
     if host.systemd:
-        mounted = host.folder / UNIFIED
+        mounted = host.folder / CGROUP
         mounted.mkdir()
         _run("mount", "-t", "cgroup2", "cgroup2", str(mounted))
-        stack.callback(_quietly, "umount", "--lazy", str(mounted))
+        stack.callback(quietly, "umount", "--lazy", str(mounted))
         host.group.mkdir()
         stack.callback(_disband, host.group)
     stack.callback(_end, host)
@@ -379,7 +381,7 @@ def _plug_in(host: BedHost, bridge: str, stack: contextlib.ExitStack, size: str)
 def _end(host: BedHost) -> None:
     host.kill()
     # A process that was started in the namespace by hand (``run``) and not by process 1.
-    for pid in _pids_in(host.namespace):
+    for pid in pids_in(host.namespace):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
@@ -388,7 +390,7 @@ def _disband(group: Path) -> None:
     """Remove a control group, whose last processes may still be ending."""
     deadline = time.monotonic() + BORN_S
     while group.exists() and time.monotonic() < deadline:
-        _quietly("find", str(group), "-depth", "-type", "d", "-delete")
+        quietly("find", str(group), "-depth", "-type", "d", "-delete")
 
 
 def _identify(host: BedHost, folder: Path) -> None:
@@ -447,13 +449,6 @@ def _key(path: Path) -> None:
     _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "bed", "-f", str(path))
 
 
-def _pids_in(namespace: str) -> list[int]:
-    told = subprocess.run(
-        ["ip", "netns", "pids", namespace], capture_output=True, text=True, check=False
-    )
-    return [int(word) for word in told.stdout.split()]
-
-
 def _children(pid: int) -> list[int]:
     return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
@@ -472,10 +467,6 @@ def _described(path: Path) -> str:
 
 def _run(*command: str) -> None:
     subprocess.run(command, check=True, capture_output=True, env=_environment(), timeout=60)
-
-
-def _quietly(*command: str) -> None:
-    subprocess.run(command, check=False, capture_output=True, env=_environment(), timeout=60)
 
 
 def _environment() -> dict[str, str]:

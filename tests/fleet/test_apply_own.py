@@ -88,11 +88,13 @@ def plan(made: Bed, there: Reached, result: StudyResult) -> list[HostPlan]:
     return [*found.plans]
 
 
-def roll_out(there: Reached, plans: list[HostPlan], probes: int) -> list[Applied]:
+def roll_out(
+    there: Reached, plans: list[HostPlan], probes: int, figure: str = "p50"
+) -> list[Applied]:
     """Do it; what is then in the record."""
     done: list[Applied] = []
     judge = Probes(
-        ProbeOptions(PROBE, probes, 100.0, "p50"), lambda host: there.agent(host).usage("nginx")
+        ProbeOptions(PROBE, probes, 100.0, figure), lambda host: there.agent(host).usage("nginx")
     )
     try:
         RollOut(there.services, judge, done.append, "no claim").run(plans)
@@ -141,10 +143,13 @@ def test_a_hosts_own_lines_stay(made: Bed, web: BedHost, there: Reached) -> None
 def test_a_host_that_is_worse_gets_its_own_files_back(
     made: Bed, web: BedHost, there: Reached
 ) -> None:
-    """By itself: a configuration that is really slower, measured over the network."""
+    """By itself: a configuration that really takes more CPU time, measured over the network.
+
+    On a busy machine the latency of one window in eight may hide it, and all must show it.
+    """
     plans = plan(made, there, study(web, SLOW))
     with pytest.raises(HostError, match=r"web is worse by more than 10%.*; rolled back: web"):
-        roll_out(there, plans, 400)
+        roll_out(there, plans, 400, "cpu")
     assert "X-Slow" not in asked(web, "/")[1]
 
 
