@@ -17,7 +17,7 @@ from tuner.testing.sample_record import sample_record
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a better study."""
     folder = tmp_path_factory.mktemp("kept")
-    write_results(evaluate(sample_record("better")), folder)
+    write_results([evaluate(sample_record("better"))], folder)
     return folder
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.test_contest_pages import met
+from tests.report.test_contest_pages import met, study_of
 from tuner.export.index import write_index
 from tuner.export.results import write_results
-from tuner.export.run import run_files, write_run
+from tuner.export.run import run_files
 from tuner.judge.results import evaluate
 from tuner.record.file import read_record
-from tuner.report.contest import brief, contest_data
+from tuner.report.contest_tables import brief
+from tuner.report.data import contest_data
 from tuner.testing.sample_record import sample_record
 
 
@@ -22,8 +23,8 @@ from tuner.testing.sample_record import sample_record
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run and a study, kept side by side."""
     folder = tmp_path_factory.mktemp("kept") / "results"
-    write_run([met()], folder / "run")
-    write_results(evaluate(sample_record("better")), folder / "a study")
+    write_results([study_of(met())], folder / "run")
+    write_results([evaluate(sample_record("better"))], folder / "a study")
     assert write_index(folder) == folder / "README.md"
     return folder
 

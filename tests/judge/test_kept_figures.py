@@ -16,8 +16,7 @@ import pytest
 
 from tuner.judge.results import evaluate
 from tuner.record.file import read_record
-from tuner.report.contest import contest_data
-from tuner.report.data import as_data
+from tuner.report.data import as_data, contest_data
 
 RESULTS = Path(__file__).resolve().parents[2] / "studies" / "results"
 RECORDS = sorted(RESULTS.glob("*/record*.json.gz"))

@@ -20,7 +20,7 @@ from tuner.record.model import Record
 from tuner.report.data import as_data
 from tuner.report.html import render_html
 from tuner.report.markdown import render_markdown
-from tuner.report.text import verdict_lines
+from tuner.report.text import result_lines
 from tuner.space.configuration import Configuration, Value
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.lab import Effect, Faults
@@ -87,7 +87,7 @@ def test_every_report_shows_them(two: StudyResult) -> None:
     data = as_data(two, data_dir("studies"))
     assert [entry["baseline"] for entry in data["beside"]] == [HAND.digest, SMALL.digest]
     assert data["beside"][1]["verdict"] == "better"
-    text = "\n".join(verdict_lines(two))
+    text = "\n".join(result_lines(two))
     for shown in (text, render_markdown(two), render_html(two)):
         assert "small.yaml" in shown
         assert "uned against" in shown

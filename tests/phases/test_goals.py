@@ -21,7 +21,7 @@ from tuner.report.charts import charts
 from tuner.report.data import as_data
 from tuner.report.html import render_html
 from tuner.report.markdown import render_markdown
-from tuner.report.text import verdict_lines
+from tuner.report.text import result_lines
 from tuner.space.configuration import Value
 from tuner.stats.verdict import VerdictKind
 from tuner.testing.lab import Effect
@@ -130,7 +130,7 @@ def test_a_constraint_keeps_the_search_within_and_is_confirmed() -> None:
     (claim,) = result.constraints
     assert claim.state == "held"
     assert claim.found.high <= 1.1
-    for text in (render_html(result), render_markdown(result), "\n".join(verdict_lines(result))):
+    for text in (render_html(result), render_markdown(result), "\n".join(result_lines(result))):
         assert "held" in text
     (told,) = as_data(result, data_dir("studies"))["constraints"]
     assert (told["constraint"], told["state"]) == (limit, "held")

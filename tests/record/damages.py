@@ -33,12 +33,10 @@ from tuner.judge.results import evaluate
 from tuner.record.check import reading
 from tuner.record.file import read_record, write_record
 from tuner.record.model import Record
-from tuner.report.contest import contest_data
-from tuner.report.contest_pages import contest_html, contest_markdown
-from tuner.report.data import as_data
+from tuner.report.data import results_data
 from tuner.report.html import render_html
 from tuner.report.markdown import render_markdown
-from tuner.report.text import verdict_lines
+from tuner.report.text import result_lines
 from tuner.store.store import Store, sqlite_url
 from tuner.testing.sample_record import sample_record
 
@@ -237,18 +235,13 @@ def report(record: Record, *, pictures: bool) -> str:
     Pictures are made by a process of their own, which takes a second.
     """
     study = evaluate(record)
-    if (contest := study.contest) is not None:
-        with reading("the report"):
-            json.dumps(contest_data(contest))
-            contest_markdown([contest])
-            if pictures:
-                contest_html([contest])
-        return f"{len(contest.compared)} comparisons"
     with reading("the report"):
-        json.dumps(as_data(study, Path()))
-        render_markdown(study), verdict_lines(study)
+        json.dumps(results_data([study], Path()))
+        render_markdown(study), result_lines(study)
         if pictures:
             render_html(study)
+    if study.contest is not None:
+        return f"{len(study.contest.compared)} comparisons"
     return study.sentence
 
 

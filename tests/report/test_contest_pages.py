@@ -17,7 +17,7 @@ from tests.report.test_browser import CHROMIUM, visit
 from tests.report.test_html import parsed
 from tuner.judge.contest import arm_figures, plan_contest
 from tuner.judge.contest_results import ContestResult
-from tuner.judge.results import evaluate
+from tuner.judge.results import StudyResult, evaluate
 from tuner.measurement.resources import ProcessUsage, Resources
 from tuner.measurement.window import Measurement
 from tuner.phases.block import Arm
@@ -32,8 +32,11 @@ from tuner.record.contenders import (
     PublishedRow,
 )
 from tuner.record.model import Record
-from tuner.report.contest import arm_table, brief, text_lines
-from tuner.report.contest_pages import contest_html, contest_markdown, contest_pictures
+from tuner.report.charts import for_files
+from tuner.report.contest_tables import arm_table, brief
+from tuner.report.html import render_html
+from tuner.report.markdown import render_markdown
+from tuner.report.text import result_lines
 from tuner.space.configuration import Value
 from tuner.testing.lab import Effect
 
@@ -121,6 +124,16 @@ def test_what_is_known_of_no_arm_has_no_column() -> None:
     assert {len(row) for row in rows} == {len(head)}
 
 
+def study_of(result: ContestResult) -> StudyResult:
+    """Return a contest as the reports take it."""
+    return replace(
+        evaluate(result.record),
+        contest=result,
+        sentence=result.sentence,
+        warnings=result.warnings,
+    )
+
+
 def worked(window: Measurement) -> Measurement:
     """The window, with backends that take 30 µs for a request and a server that takes nothing."""
     none = ProcessUsage(0.0, 0.0, 0.0, 0, 0, 0, None, None, None, 1)
@@ -144,11 +157,11 @@ def test_the_backend_has_its_cpu_time_by_request() -> None:
 
 def test_what_was_used_is_drawn_against_the_rate() -> None:
     """A point for every arm and rate; without the kernel's counters the server's CPU alone."""
-    without = contest_pictures([met()])[0]
+    without, _ = for_files([study_of(met())])
     assert [name for name in without if name.startswith("used-")] == ["used-cpu-words"]
-    (drawn,) = contest_pictures([working(met())])
-    spec, title = drawn["used-backend-cpu-words"]
-    assert title == "backends, cores busy, against offered rate, words"
+    drawn, titles = for_files([study_of(working(met()))])
+    spec = drawn["used-backend-cpu-words"]
+    assert titles["used-backend-cpu-words"] == "backends, cores busy, against offered rate, words"
     ((_, rows),) = spec["datasets"].items()
     seen = {row["rate"]: row["value"] for row in rows if row["arm"] == "one-hand"}
     assert sorted(seen) == list(RATES_PER_S)
@@ -162,8 +175,8 @@ def test_what_was_used_is_drawn_against_the_rate() -> None:
 
 def test_a_table_keeps_to_the_width_of_the_terminal() -> None:
     """Columns without room come in a further table, each with its arms; nothing is cut."""
-    result = met()
-    wide, narrow = text_lines(result), text_lines(result, 79)
+    result = study_of(met())
+    wide, narrow = result_lines(result), result_lines(result, 79)
     tables = [line for line in narrow if line.startswith("  one-") and " against " not in line]
     assert max(map(len, tables)) <= 79
     assert max(map(len, wide)) > 79
@@ -199,29 +212,35 @@ def test_answers_of_another_size_are_warned_of(more: float, spread: float, warne
 
 def test_markdown_leads_with_what_was_shown_and_says_where() -> None:
     """The page has the version first, then sentences, tables and published figures."""
-    text = contest_markdown([met()])
-    assert text.startswith("# words\n\nwords\n\n")
-    assert "tuner " in text.partition("## words")[0]
+    text = render_markdown(study_of(met()))
+    assert text.startswith("# words\n\n**words**\n\n")
+    assert "tuner " in text.partition("### words")[0]
     assert "| second ÷ first | p50 | p99 | CPU per request | memory |" in text
     assert re.search(r"\| one-hand ÷ one-stock \| \*\*0\.7\d\d\*\* \(0\.7\d\d to 0\.[78]", text)
-    assert "Published for this:" in text
+    assert "Published for this" in text
 
 
 def test_pictures_are_named_by_case_and_never_leave_their_folder() -> None:
     """Files of pictures have plain names for any name of a case."""
-    (charts,) = contest_pictures([met(text="../../etc")])
+    charts, titles = for_files([study_of(met(text="../../etc"))])
     assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in charts)
-    assert charts["ratio-p99--etc"][1] == "p99, ratios with 95 % intervals, ../../etc"
+    assert titles["ratio-p99--etc"] == "p99, ratios with 95 % intervals, ../../etc"
 
 
 def test_hostile_text_stays_text() -> None:
     """Neither page lets markup of names, notes or published texts become an element."""
     result = met(f"a{NAMED}", f"b{NAMED}", HOSTILE)
-    assert "img" not in [tag for tag, _ in parsed(contest_html([result])).tags]
-    # A span of code shows what it holds; a backtick in it does not end it.
-    assert "<img" not in re.sub(r"`.*?`", "", contest_markdown([result]))
+    assert "img" not in [tag for tag, _ in parsed(render_html(study_of(result))).tags]
+    # Code shows what it holds; a backtick in it does not end it.
+    assert "<img" not in without_code(render_markdown(study_of(result)))
     quoted = replace(result, record=replace(result.record, command="a ` <img>"))
-    assert "``a ` <img>``" in contest_markdown([quoted])
+    assert "```sh\na ` <img>\n```" in render_markdown(study_of(quoted))
+
+
+def without_code(markdown: str) -> str:
+    """Return the text of a page outside of blocks and spans of code."""
+    prose = re.sub(r"^(`{3,})\w*$.*?^\1$", "", markdown, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"(`+).*?\1", "", prose)
 
 
 @pytest.mark.integration
@@ -230,7 +249,7 @@ def test_hostile_text_stays_text() -> None:
 def test_every_chart_is_drawn_and_every_link_leads_somewhere(tmp_path: Path, hostile: bool) -> None:
     """In a real browser: ratios, ladder and what it used; a silent console; nothing runs."""
     result = met(f"a{NAMED}", f"b{NAMED}", HOSTILE) if hostile else met()
-    page = contest_html([working(result)])
+    page = render_html(study_of(working(result)))
     assert len(page) < 5_000_000
     seen = visit(page, tmp_path)
     assert seen.complaints == []

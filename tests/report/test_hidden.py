@@ -17,18 +17,16 @@ import pytest
 import yaml
 
 from tests.reading.test_printable import hidden
-from tests.report.test_contest_pages import evaluated, met
+from tests.report.test_contest_pages import evaluated, met, study_of, without_code
 from tuner.errors import DefinitionError
 from tuner.export.ansible import role, variables
 from tuner.export.compose import compose
 from tuner.export.configuration import comment, export_files, provenance
 from tuner.export.results import write_results
-from tuner.export.run import write_run
 from tuner.judge.contest_results import ContestResult
 from tuner.judge.results import StudyResult, evaluate
 from tuner.record.model import ConfigurationRecord, Record
 from tuner.report.charts import charts, titles
-from tuner.report.contest_pages import contest_html, contest_markdown
 from tuner.report.data import as_data
 from tuner.report.embed import bundle
 from tuner.report.html import render_html
@@ -36,7 +34,7 @@ from tuner.report.junit import render_junit
 from tuner.report.markdown import plain, render_markdown
 from tuner.report.pictures import write_pictures
 from tuner.report.side import render_side_html, render_side_markdown
-from tuner.report.text import verdict_lines
+from tuner.report.text import result_lines
 from tuner.words.terminal import OwnCodes, writes_own_codes
 
 HOSTILE = "\x00\x07\x1b]0;title\x07\x1b[31m\x7f\x85\x9b2J\u202e\u2066\u200b\u2028\r\nnew line"
@@ -147,7 +145,7 @@ def seen_in(folder: Path) -> dict[str, str]:
 
 def test_a_kept_folder_holds_nothing_hidden(wild: StudyResult, tmp_path: Path) -> None:
     """The page, charts, configurations and role variables of ``tuner export --results``."""
-    written = write_results(wild, tmp_path / "kept" / "results")
+    written = write_results([wild], tmp_path / "kept" / "results")
     assert all(path.is_relative_to(tmp_path / "kept" / "results") for path in written)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     found = seen_in(tmp_path / "kept" / "results")
@@ -189,13 +187,13 @@ def contest() -> ContestResult:
 
 def test_the_pages_of_a_contest_hold_nothing_hidden(contest: ContestResult) -> None:
     """Nor any markup but tuner's own: no script ends, no picture, link or mention begins."""
-    page = contest_html([contest]).replace(bundle(), "")
+    page = render_html(study_of(contest)).replace(bundle(), "")
     assert not hidden(page)
     assert "<img src=x" not in page
-    markdown = contest_markdown([contest])
+    markdown = render_markdown(study_of(contest))
     assert not hidden(markdown)
-    # A code span shows what it holds.
-    shown = "\n".join(row for row in markdown.splitlines() if not row.startswith("Run again: `"))
+    # Code shows what it holds.
+    shown = without_code(markdown)
     for text in ("<img src=x", "](https://evil", "@team"):
         assert text not in shown
 
@@ -205,7 +203,7 @@ def test_a_kept_contest_holds_nothing_hidden_and_stays_in_its_folder(
 ) -> None:
     """Names of cases, arms and charts become names of files there, and of nothing else."""
     folder = tmp_path / "kept" / "run"
-    written = write_run([contest], folder)
+    written = write_results([study_of(contest)], folder)
     assert all(path.resolve().is_relative_to(folder) for path in written)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     assert [path.name for path in folder.parent.iterdir()] == ["run"]
@@ -299,4 +297,4 @@ def test_data_for_another_program_is_exact() -> None:
 
 def test_the_lines_for_a_terminal_come_from_hostile_text(wild: StudyResult) -> None:
     """They are made visible where they are printed, and there alone."""
-    assert any(hidden(line) for line in verdict_lines(wild))
+    assert any(hidden(line) for line in result_lines(wild))

@@ -129,7 +129,7 @@ def test_a_further_section_has_its_place(study: Studies) -> None:
         pictures=(Picture("ladder-p99", "p99 by rate", spec),),
         tables=(Table(("Rate", "p99"), (("1,000/s", "1 ms"),)),),
     )
-    page = render_html(study(), [ladder])
+    page = render_html(study(), further=[ladder])
     assert 'id="chart-ladder-p99"' in page
     assert '<a href="#ladders">Ladders</a>' in page
     assert "Latency against &lt;rate&gt;" in page

@@ -10,7 +10,7 @@ import pytest
 from tuner.judge.results import StudyResult, evaluate
 from tuner.record.model import Record
 from tuner.report.markdown import render_markdown
-from tuner.report.text import verdict_lines
+from tuner.report.text import result_lines
 from tuner.testing.sample_record import STAGES, Stage
 
 Studies = Callable[..., StudyResult]
@@ -26,14 +26,14 @@ def test_markdown_of_a_better_study(study: Studies, golden: Golden) -> None:
 @pytest.mark.parametrize("stage", STAGES)
 def test_terminal_summary(study: Studies, golden: Golden, stage: Stage) -> None:
     """The summary of a study that ended at each stage."""
-    golden(f"{stage}.txt", "\n".join(verdict_lines(study(stage=stage))) + "\n")
+    golden(f"{stage}.txt", "\n".join(result_lines(study(stage=stage))) + "\n")
 
 
 def test_the_summary_is_advice_only_when_better(study: Studies) -> None:
     """Changed settings are called what to change for a better study, and never otherwise."""
-    assert "What to change" in verdict_lines(study())
+    assert "What to change" in result_lines(study())
     for outcome in ("worse", "equivalent", "inconclusive"):
-        assert "What to change" not in verdict_lines(study(outcome))
+        assert "What to change" not in result_lines(study(outcome))
 
 
 def test_markdown_shows_hostile_text_as_text(record: Records) -> None:

@@ -28,8 +28,7 @@ from tuner.judge.results import StudyResult, evaluate
 from tuner.paths import inside
 from tuner.record.check import reading
 from tuner.record.model import Record
-from tuner.report.contest import contest_data, text_lines
-from tuner.report.data import as_data
+from tuner.report.data import results_data
 from tuner.store.store import Store, list_names, sqlite_url
 from tuner.words.terminal import output_width, say_fitted
 
@@ -122,15 +121,10 @@ def contests_of(studies: Iterable[StudyResult]) -> list[ContestResult]:
 
 
 def _pages(studies: Sequence[StudyResult]) -> dict[str, str]:
-    if contests := contests_of(studies):
-        from tuner.report.contest_pages import contest_html, contest_markdown
-
-        return {"report.html": contest_html(contests), "report.md": contest_markdown(contests)}
     from tuner.report.html import render_html
     from tuner.report.markdown import render_markdown
 
-    (study,) = studies
-    return {"report.html": render_html(study), "report.md": render_markdown(study)}
+    return {"report.html": render_html(*studies), "report.md": render_markdown(*studies)}
 
 
 def _configurations(studies: Sequence[StudyResult]) -> dict[str, str | bytes]:
@@ -144,19 +138,10 @@ def _configurations(studies: Sequence[StudyResult]) -> dict[str, str | bytes]:
 
 def draw(studies: Sequence[StudyResult], folder: Path, formats: Sequence[Format]) -> None:
     """Write each chart to a file in every format."""
+    from tuner.report.charts import for_files
     from tuner.report.pictures import write_pictures
 
-    if contests := contests_of(studies):
-        from tuner.report.contest_pages import contest_pictures
-
-        drawn = {n: found for each in contest_pictures(contests) for n, found in each.items()}
-        specs = {name: spec for name, (spec, _) in drawn.items()}
-        titles = {name: title for name, (_, title) in drawn.items()}
-    else:
-        from tuner.report import charts
-
-        (study,) = studies
-        specs, titles = charts.charts(study), charts.titles(study)
+    specs, titles = for_files(studies)
     with writing(folder):
         write_pictures(specs, titles, folder, formats)
 
@@ -185,18 +170,8 @@ def show(
     """
     if junit is not None:
         write_junit(studies, junit)
-    contests = contests_of(studies)
-    if as_json and (contests or not studies):
-        print_json(
-            {
-                "contests": list(map(contest_data, contests)),
-                "record": str(folder / "record.db"),
-                "report": str(folder / "report.html"),
-            }
-        )
-        return
     with reading(f"the record of {studies[0].record.name!r}" if studies else "the records"):
-        data = as_data(studies[0], folder) if as_json else None
+        data = results_data(studies, folder) if as_json else None
         lines = _lines(studies)
     if data is not None:
         print_json(data)
@@ -204,23 +179,18 @@ def show(
     for line in lines:
         say_fitted(line)
     click.echo(f"report   {folder / 'report.html'}")
-    if contests or not studies:
+    if contests_of(studies) or not studies:
         click.echo(f"config   {folder / 'configurations'}/")
     elif (folder / "best").is_dir():
         click.echo(f"config   {folder / 'best'}/")
 
 
 def _lines(studies: Sequence[StudyResult]) -> list[str]:
-    from tuner.report.text import verdict_lines
+    """Return the results in words; an empty line follows each of several."""
+    from tuner.report.text import result_lines
 
-    width = output_width()
-    lines = []
-    for study in studies:
-        if study.contest is None:
-            lines += verdict_lines(study)
-            continue
-        lines += [*text_lines(study.contest, width), ""]
-    return lines
+    found = [result_lines(study, output_width()) for study in studies]
+    return found[0] if len(found) == 1 else [line for each in found for line in (*each, "")]
 
 
 def write_junit(studies: Sequence[StudyResult], path: Path) -> None:

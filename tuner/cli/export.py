@@ -99,7 +99,7 @@ def command(
         from tuner.export.results import write_results
 
         with writing(kept):
-            written = _listed(write_results(study, kept), kept)
+            written = _listed(write_results([study], kept), kept)
         _print(written)
         return
     own = "minimal" if minimal and kind == "config" else _FORMATS[kind]
@@ -109,19 +109,20 @@ def command(
 
 def _export_run(name: str, output: Path | None, kept: Path | None) -> None:
     """Write the configurations of a run, or its results with ``--results``."""
-    from tuner.export.run import run_files, write_run
+    from tuner.export.results import write_results
+    from tuner.export.run import run_files
 
-    found = results.contests_of(map(evaluate, results.read_run(STUDIES / name)))
+    found = [evaluate(record) for record in results.read_run(STUDIES / name)]
     if not found:
         raise DefinitionError(
             f"{name!r} was interrupted before its first comparison ended", path="NAME"
         )
     if kept is not None:
         with writing(kept):
-            written = _listed(write_run(found, kept), kept)
+            written = _listed(write_results(found, kept), kept)
         _print(written)
         return
-    _write(run_files(found), output, name, "configurations")
+    _write(run_files(results.contests_of(found)), output, name, "configurations")
 
 
 def _write(files: Mapping[str, str | bytes], output: Path | None, name: str, own: str) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from tuner.judge.results import evaluate
 from tuner.record.file import read_record
 from tuner.record.model import Record
-from tuner.report.contest import brief
+from tuner.report.contest_tables import brief
 from tuner.report.markdown import document, plain
 from tuner.words.figures import moment
 

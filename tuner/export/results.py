@@ -1,4 +1,4 @@
-"""A study's results as a folder for publication."""
+"""The results of a study, or of a run's contests, as a folder for publication."""
 
 from __future__ import annotations
 
@@ -8,60 +8,85 @@ from urllib.parse import quote
 
 from tuner.export.ansible import variables
 from tuner.export.configuration import export_files
+from tuner.export.run import run_files, safe
 from tuner.judge.results import StudyResult
 from tuner.paths import inside, write_files
 from tuner.record.file import write_record
-from tuner.report import markdown
-from tuner.report.charts import charts, titles
-from tuner.report.markdown import document, plain, render_markdown
+from tuner.report.charts import charts, file_ending, for_files
+from tuner.report.contest_sections import case_anchor
+from tuner.report.markdown import folded, plain, render_markdown
 from tuner.report.pictures import write_pictures
 from tuner.stats.words import counted
 
-SHOWN = ("effect", "blocks", "spectra", "load-points", "rates", "search", "front")
+_OF_STUDY = ("effect", "blocks", "spectra", "load-points", "rates", "search", "front")
+_OF_CONTEST = (
+    "ladder-latency",
+    "ladder-availability",
+    "ratio-p99",
+    "ratio-throughput",
+    "ratio-p50",
+)
 """Charts that the page shows unfolded, in this order."""
+_COLOURS = (
+    "*Of ratios green is better, red is worse, grey is equal, and where nothing was shown it is"
+    " ochre.*"
+)
 
 
-def write_results(study: StudyResult, folder: Path) -> list[Path]:
-    """Write report.md with its charts, the configurations, and the reduced record.
+def write_results(studies: Sequence[StudyResult], folder: Path) -> list[Path]:
+    """Write report.md with its charts, the configurations, and the reduced records.
+
+    Args:
+        studies: a study, or a run's contests.
+        folder: the folder, which is made.
 
     Returns:
         The paths written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    specs, names = charts(study), titles(study)
-    written = write_pictures(specs, names, folder / "charts", ["svg"])
-    written += write_files(folder, {"report.md": _page(study, list(specs), names)})
-    record = inside(folder, "record.json.gz")
-    write_record(study.record, record)
-    written.append(record)
-    kinds = [("baseline", False)] if study.candidate is None else [("tuned", True)]
-    for name, candidate in kinds:
-        files = export_files(study, candidate=candidate) | variables(study, candidate=candidate)
-        written += write_files(folder, {f"{name}/{file}": text for file, text in files.items()})
-    return written
+    specs, titles = for_files(studies)
+    written = write_pictures(specs, titles, folder / "charts", ["svg"])
+    page = render_markdown(*studies, pictures=_pictures(studies, titles))
+    written += write_files(folder, {"report.md": page})
+    for study in studies:
+        case = study.contest.contest.case if study.contest else ""
+        path = inside(folder, f"record-{safe(case)}.json.gz" if case else "record.json.gz")
+        write_record(study.record, path)
+        written.append(path)
+    return written + write_files(folder, _configurations(studies))
 
 
-def _page(study: StudyResult, drawn: list[str], names: dict[str, str]) -> str:
-    shown = [name for name in SHOWN if name in drawn]
-    further = [name for name in drawn if name not in shown]
-    head, _, rest = render_markdown(study).partition("\n\n**")
-    parts = [
-        head,
-        f"**{rest.partition(chr(10))[0]}",
-        *(picture(name, names) for name in shown[:1]),
-        rest.partition("\n\n")[2].rstrip("\n"),
-        *(picture(name, names) for name in shown[1:]),
-        *folded([picture(name, names) for name in further]),
-    ]
-    return document(parts)
+def _configurations(studies: Sequence[StudyResult]) -> dict[str, str | bytes]:
+    """Return the configurations by path: of all arms, or the recommended one."""
+    contests = [study.contest for study in studies if study.contest is not None]
+    if contests:
+        return {f"configurations/{name}": text for name, text in run_files(contests).items()}
+    (study,) = studies
+    candidate = study.candidate is not None
+    files = export_files(study, candidate=candidate) | variables(study, candidate=candidate)
+    return {f"{'tuned' if candidate else 'baseline'}/{name}": files[name] for name in files}
 
 
-def folded(pictures: Sequence[str]) -> list[str]:
-    """Return charts in a folded section; empty without charts."""
-    summary = counted(len(pictures), "further chart")
-    return [markdown.folded(summary, "\n\n".join(pictures))] if pictures else []
+def _pictures(
+    studies: Sequence[StudyResult], titles: Mapping[str, str]
+) -> dict[str, Sequence[str]]:
+    """Return the Markdown of the charts, by the place in the page."""
+    places: dict[str, Sequence[str]] = {}
+    for number, study in enumerate(studies):
+        made, shown = charts(study), _OF_CONTEST if study.contest else _OF_STUDY
+        opened = [name for name in shown if name in made]
+        rest = [name for name in made if name not in opened]
+        ending = file_ending(study)
+        first, more = (_drawn(names, ending, titles) for names in (opened, rest))
+        fold = [folded(counted(len(more), "further chart"), "\n\n".join(more))] if more else []
+        if study.contest is not None:
+            places[case_anchor(number)] = [*first, _COLOURS, *fold]
+        else:
+            places |= {"outcome": first[:1], "end": [*first[1:], *fold]}
+    return places
 
 
-def picture(name: str, names: Mapping[str, str]) -> str:
-    """Return the Markdown of a chart in ``charts/``."""
-    return f"![{plain(names.get(name, name))}](charts/{quote(name)}.svg)"
+def _drawn(names: Sequence[str], ending: str, titles: Mapping[str, str]) -> list[str]:
+    """Return the Markdown of charts in ``charts/``."""
+    files = [f"{name}{ending}" for name in names]
+    return [f"![{plain(titles.get(name, name))}](charts/{quote(name)}.svg)" for name in files]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import get_args
 
 from tuner.goals.goals import Goals
 from tuner.goals.objective import Objective
@@ -14,7 +15,7 @@ from tuner.judge.ranking import dominates, front, mean_losses, violates, weighte
 from tuner.judge.scoring import BASELINE, counted_windows, mean_loss
 from tuner.record.model import Block, Phase, Record, TrialOrigin, TrialState
 
-PHASES: tuple[Phase, ...] = ("capacity", "aa", "search", "confirm", "load-points")
+PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ tooltips is written here, with the same words as in the tables.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from tuner.goals.objective import Objective
 from tuner.judge.arms import block_labels
 from tuner.judge.results import StudyResult
 from tuner.judge.scoring import BASELINE
+from tuner.report.charts_of_contests import contest_charts
 from tuner.report.charts_of_goals import front_chart, rates_chart
 from tuner.report.charts_of_history import (
     aa_chart,
@@ -33,6 +35,7 @@ from tuner.report.charts_of_usage import (
     network_chart,
     switches_chart,
 )
+from tuner.report.contest_sections import contest_titles
 from tuner.report.embed import MUTED, Spec
 from tuner.report.vega import (
     BAND,
@@ -76,7 +79,9 @@ TITLES: Mapping[str, str] = {
 
 
 def charts(study: StudyResult) -> dict[str, Spec]:
-    """Return every chart that the study has data for, by the id of its place in the page."""
+    """Return every chart that the study has data for, by its name."""
+    if study.contest is not None:
+        return contest_charts(study.contest)
     makers: dict[str, Callable[[StudyResult], alt.LayerChart | None]] = {
         "effect": _effect,
         "blocks": _blocks,
@@ -101,13 +106,43 @@ def charts(study: StudyResult) -> dict[str, Spec]:
     return {name: specification(chart) for name, chart in made.items() if chart is not None}
 
 
-def for_page(study: StudyResult) -> tuple[dict[str, Spec], list[Slice]]:
-    """Return all that the page asks of Altair: the charts, and which of them are slices."""
-    return charts(study), slices(study)
+def for_page(studies: Sequence[StudyResult]) -> tuple[dict[str, Spec], list[Slice]]:
+    """Return all that the page asks of Altair: the charts, and which of them are slices.
+
+    Args:
+        studies: a study, or a run's contests; the names of a contest's charts end with its number.
+    """
+    if studies[0].contest is None:
+        return charts(studies[0]), slices(studies[0])
+    numbered = enumerate(map(charts, studies))
+    return {f"{name}-{n}": spec for n, found in numbered for name, spec in found.items()}, []
+
+
+def for_files(studies: Sequence[StudyResult]) -> tuple[dict[str, Spec], dict[str, str]]:
+    """Return charts and titles by file name, which names the case of a contest."""
+    specs: dict[str, Spec] = {}
+    names: dict[str, str] = {}
+    for study in studies:
+        ending = file_ending(study)
+        specs |= {f"{name}{ending}": spec for name, spec in charts(study).items()}
+        names |= {f"{name}{ending}": title for name, title in titles(study).items()}
+    return specs, names
+
+
+def file_ending(study: StudyResult) -> str:
+    """Return what the names of a contest's charts end with; empty for a study."""
+    case = study.contest.contest.case if study.contest else ""
+    # A user can choose any name for a case.
+    return f"-{_UNSAFE.sub('-', case.lower())}" if case else ""
+
+
+_UNSAFE = re.compile(r"[^a-z0-9]+")
 
 
 def titles(study: StudyResult) -> dict[str, str]:
-    """Return the title of each chart by its id."""
+    """Return the title of each chart by its name."""
+    if study.contest is not None:
+        return contest_titles(study.contest)
     shown = f"{study.objective.name}, ratio to the baseline, by"
     return {**TITLES, **{place: f"{shown} {name}" for place, name in slices(study)}}
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tuner.goals.objective import Objective
 from tuner.judge.contest_results import ContestResult
 from tuner.report.charts_of_ladders import ladder_charts, usage_charts
 from tuner.report.charts_of_ratios import RatioStyle, ratio_layers, ratio_row
-from tuner.report.contest import chart_name, compared_figures, pair_name
+from tuner.report.contest_tables import chart_name, compared_figures, pair_name
 from tuner.report.embed import Spec
 from tuner.report.vega import layered, specification
 
@@ -25,11 +23,9 @@ def ratio_charts(result: ContestResult) -> dict[str, Spec]:
     return {chart_name(figure): _chart(result, figure) for figure in compared_figures(result)}
 
 
-def contest_charts(results: Sequence[ContestResult]) -> list[tuple[dict[str, Spec], ...]]:
-    """Return the charts of each contest: ratios, ladder, and resource use on the ladder."""
-    return [
-        (ratio_charts(result), ladder_charts(result), usage_charts(result)) for result in results
-    ]
+def contest_charts(result: ContestResult) -> dict[str, Spec]:
+    """Return the charts of a contest by name: ratios, ladder, and resource use on the ladder."""
+    return {**ratio_charts(result), **ladder_charts(result), **usage_charts(result)}
 
 
 def _chart(result: ContestResult, figure: Objective) -> Spec:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tuner.judge.across_hosts import HostsResult
 from tuner.judge.arms import Figure
 from tuner.judge.comparison import Judged
 from tuner.judge.confirmation import Missing
+from tuner.judge.contest_results import ContestResult
 from tuner.judge.results import StudyResult
 from tuner.judge.taken_apart import minimal_changes
 from tuner.stats.paired import PairedEstimate
@@ -26,6 +28,21 @@ def schema() -> dict[str, Any]:
     text = files("tuner.report").joinpath("page", "report.schema.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
+
+
+def results_data(studies: Sequence[StudyResult], folder: Path) -> dict[str, Any]:
+    """Return the outcome of a study, or of a run's contests.
+
+    Args:
+        studies: a study, or a run's contests; none if no contest of a run has begun.
+        folder: folder of the results.
+    """
+    if studies and studies[0].contest is None:
+        return as_data(studies[0], folder)
+    return {
+        "contests": [contest_data(study.contest) for study in studies if study.contest],
+        **_places(folder),
+    }
 
 
 def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
@@ -109,8 +126,82 @@ def as_data(study: StudyResult, folder: Path) -> dict[str, Any]:
         "server": {"name": record.server.name, "version": record.server.version},
         "host": record.host.hostname,
         "tuner_version": record.tuner_version,
-        "record": str(folder / "record.db"),
-        "report": str(folder / "report.html"),
+        **_places(folder),
+    }
+
+
+def _places(folder: Path) -> dict[str, str]:
+    return {"record": str(folder / "record.db"), "report": str(folder / "report.html")}
+
+
+def contest_data(result: ContestResult) -> dict[str, Any]:
+    """Return a contest as plain data; unknown figures are null."""
+    contest = result.contest
+    return {
+        "study": result.record.name,
+        "title": contest.title,
+        "case": contest.case,
+        "mode": contest.mode,
+        "rate_per_s": contest.rate_per_s if contest.mode == "open" else None,
+        "blocks": len(result.blocks),
+        "arms": [
+            {
+                "arm": arm.label,
+                "configuration": result.contender(arm.label).digest,
+                "capacity_per_s": contest.capacities_per_s.get(arm.label),
+                "latency_us": {name: finite(value) for name, value in arm.latency_us.items()},
+                "answered_per_s": finite(arm.answered_per_s),
+                "error_share": finite(arm.error_share),
+                "cpu_us_per_request": finite(arm.cpu_us),
+                "backend_cpu_us_per_request": finite(arm.backend_cpu_us),
+                "memory_mib": finite(arm.memory_mib),
+                "bytes_per_answer": finite(arm.answer_bytes),
+                "refused": arm.refused or None,
+            }
+            for arm in result.arms
+        ],
+        "compared": [
+            {
+                "first": row.claim.against,
+                "second": row.claim.arm,
+                "figure": row.objective.name,
+                "verdict": str(row.verdict.kind),
+                **ratio_data(row.verdict.estimate),
+                "p_value_holm": row.adjusted_p,
+            }
+            for row in result.compared
+        ],
+        "ladder": [
+            {
+                "arm": climb.arm,
+                "knee_per_s": climb.knee.per_s if climb.knee else None,
+                "limit": contest.limit,
+                "highest_within_limit_per_s": climb.holds.per_s if climb.holds else None,
+                "side": climb.holds.side if climb.holds else None,
+                "low_per_s": finite(climb.holds.low) if climb.holds else None,
+                "high_per_s": finite(climb.holds.high) if climb.holds else None,
+                "generator_limit_per_s": climb.generator_limit_per_s,
+                "rungs": [
+                    {
+                        "rate_per_s": rung.rate_per_s,
+                        "p50_us": finite(rung.p50_us),
+                        "p99_us": finite(rung.p99_us),
+                        "availability": finite(rung.availability),
+                        "server_cpu_cores": finite(rung.cpu_cores),
+                    }
+                    for rung in climb.rungs
+                ],
+            }
+            for climb in result.climbs
+        ],
+        "alike": [{"what": a.what, "by_server": dict(a.by_server)} for a in contest.alike],
+        "scaling": list(contest.scaling),
+        "not_carried": {c.label: list(c.not_carried) for c in contest.contenders if c.not_carried},
+        "published": [
+            {"server": row.server, "arm": row.arm, "figures": dict(row.figures)}
+            for row in result.published
+        ],
+        "warnings": list(result.warnings),
     }
 
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
-from tuner.judge.across_hosts import stands_for
 from tuner.judge.confirmation import Missing
 from tuner.judge.results import StudyResult
 from tuner.machine.facts import CoreSplit
@@ -48,39 +47,13 @@ def beside_rows(study: StudyResult) -> list[tuple[str, ...]]:
     return rows
 
 
-HOSTS_HEAD = ("host", "verdict by itself", "ratio", "95 % interval", "blocks", "")
-
-
-def hosts_rows(study: StudyResult) -> list[tuple[str, ...]]:
-    """Return each of several hosts by its own blocks; empty where one measured alone."""
-    found = study.hosts.hosts if study.hosts else ()
-    return [
-        (
-            host.name,
-            str(host.verdict.kind) if host.verdict else "none",
-            ratio(host.estimate.ratio) if host.estimate else UNKNOWN,
-            interval(host.estimate) if host.estimate else UNKNOWN,
-            f"{host.blocks} of {host.planned}",
-            host.why or "the others do not account for it" * host.outlier,
-        )
-        for host in found
-    ]
-
-
-def hosts_lead(study: StudyResult) -> str:
-    """Return whether the result holds on every host, and which host's figures follow."""
-    if study.hosts is None:
-        return ""
-    shown = stands_for(study.record)
-    return f"{study.hosts.everywhere} All figures but the claim are of host {shown}."
-
-
 def host_facts(study: StudyResult) -> Facts:
     """Hardware, kernel, topology and versions."""
     record = study.record
-    host, server = record.host, record.server
+    host = record.host
+    servers = record.contest.servers if record.contest else [record.server]
     return [
-        ("Server", f"{server.name} {server.version} ({server.binary})"),
+        *(("Server", f"{found.name} {found.version} ({found.binary})") for found in servers),
         ("Host", host.hostname),
         ("CPU", f"{host.cpu_model}, {len(host.cpus)} in use"),
         ("Cores", _cores(record.cores)),
@@ -98,13 +71,7 @@ def method_facts(study: StudyResult) -> Facts:
     """Return the facts of the method, from the frozen protocol if there is one."""
     record = study.record
     calibration, protocol = record.calibration, record.protocol
-    facts = [
-        ("Objective" if place == 0 else "Second objective", f"{goal.words} in {goal.unit}")
-        for place, goal in enumerate(study.goals.objectives)
-    ]
-    if study.goals.second:
-        facts.append(("Choice", study.goals.choice.words))
-    facts += [("Constraint", limit.text) for limit in study.goals.constraints]
+    facts = _question(study)
     if study.goals.mode == "open":
         facts.append(("Latency", "from the intended send time to the last byte, open loop"))
     tool = record.instrument
@@ -116,21 +83,50 @@ def method_facts(study: StudyResult) -> Facts:
             ("Baseline's capacity", figure(calibration.capacity_per_s, "/s") + bound),
             ("Offered rate", f"{figure(calibration.rate_per_s, '/s')}, {calibration.rate_source}"),
         ]
-    windows = [window for block in study.used for window in (*block.baseline, *block.candidate)]
+    windows = _windows(study)
     if windows:
         first = windows[0]
-        achieved = sum(window.completed_per_s for window in windows) / len(windows)
         requests = sum(window.completed for window in windows)
+        if study.contest is None:
+            achieved = sum(window.completed_per_s for window in windows) / len(windows)
+            facts.append(("Achieved rate", figure(achieved, "/s")))
         facts += [
-            ("Achieved rate", figure(achieved, "/s")),
             ("Connections", f"{first.connections}, {first.protocol}"),
             *_wire(windows),
             ("Windows", f"{len(windows)} of {first.duration_s:.3g} s, {requests:,} requests"),
-            ("Generator", _generator(study)),
+            ("Generator", _generator(windows)),
         ]
     if protocol:
         facts.append(("Stall rule", _stall_rule(protocol.stall_rule, record)))
     return facts
+
+
+def _question(study: StudyResult) -> Facts:
+    """Return the objectives and limits of a study, or the claims of a contest."""
+    if study.contest is not None:
+        figures = dict.fromkeys(row.objective.words for row in study.contest.compared)
+        words = "exact paired tests over the blocks, adjusted by Holm for all claims of a case"
+        return [("Claims", f"{', '.join(figures)} of every pair: {words}")] if figures else []
+    facts = [
+        ("Objective" if place == 0 else "Second objective", f"{goal.words} in {goal.unit}")
+        for place, goal in enumerate(study.goals.objectives)
+    ]
+    if study.goals.second:
+        facts.append(("Choice", study.goals.choice.words))
+    return facts + [("Constraint", limit.text) for limit in study.goals.constraints]
+
+
+def _windows(study: StudyResult) -> list[Measurement]:
+    """Return the windows that the claims rest on."""
+    if study.contest is not None:
+        return [window for block in study.contest.blocks for window in block.windows]
+    return [window for block in study.used for window in (*block.baseline, *block.candidate)]
+
+
+def servers_in_words(record: Record) -> str:
+    """Return the measured servers with their versions."""
+    found = record.contest.servers if record.contest else [record.server]
+    return " and ".join(f"{server.name} {server.version}" for server in found)
 
 
 def protocol_facts(study: StudyResult) -> Facts:
@@ -255,6 +251,9 @@ def allowed_trades(study: StudyResult) -> list[str]:
     return [str(name) for name in allowed] if isinstance(allowed, list | tuple) else [str(allowed)]
 
 
+WANTED_HEAD = ("wanted", "verdict", "ratio or value", "95 % interval")
+
+
 def wanted_rows(study: StudyResult) -> list[tuple[str, str, str, str]]:
     """Return each of two objectives and every constraint: name, verdict, figure, interval."""
     rows = []
@@ -287,7 +286,7 @@ def limits(study: StudyResult) -> list[str]:
     """Return the scope of the claim, and what this study cannot know."""
     record = study.record
     rate = figure(record.calibration.rate_per_s, "/s") if record.calibration else "this rate"
-    where = f"{record.server.name} {record.server.version} on {record.host.hostname}"
+    where = f"{servers_in_words(record)} on {record.host.hostname}"
     workload = record.definition.get("workload", "this one")
     scope = (
         f"The figures hold for this workload ({workload}), at {rate}, for {where}, on the day they"
@@ -301,7 +300,7 @@ def limits(study: StudyResult) -> list[str]:
         "Only the parameters of the space were varied; the best configuration of all may lie"
         " outside it."
     )
-    known = [scope, descriptive, space]
+    known = [scope] if study.contest else [scope, descriptive, space]
     if study.verdict:
         known.insert(
             1,
@@ -316,14 +315,15 @@ def limits(study: StudyResult) -> list[str]:
             f"No window lasted longer than {longest:.3g} s, so slow effects (memory growth, full"
             " logs, cold caches) were not seen."
         )
-    if study.objective.quantile is not None and record.keeps_stalls:
+    latency = study.objective.quantile is not None and study.contest is None
+    if latency and record.keeps_stalls:
         known.append("Every latency is raw, as was wanted: stalls of the host are in it.")
-    elif study.objective.quantile is not None and not record.leaves_out_stalls:
+    elif latency and not record.leaves_out_stalls:
         known.append(
             "Every latency is raw: stalls of the host are in it, and cannot be told from the"
             " server's own time."
         )
-    elif study.objective.quantile is not None:
+    elif latency:
         known.append(
             "The claim is on stall-free latency: what stalls of the host add comes on top. The raw"
             " percentiles are shown beside it."
@@ -348,8 +348,7 @@ def changes_title(study: StudyResult) -> str:
     return "What to change" if is_recommended(study) else "What was tried (no advice)"
 
 
-def _generator(study: StudyResult) -> str:
-    windows = [window for block in study.used for window in (*block.baseline, *block.candidate)]
+def _generator(windows: Sequence[Measurement]) -> str:
     busy = max(window.generator_busy_share for window in windows)
     lags = [window.send_lag.p99_us for window in windows if window.send_lag.count]
     words = f"p99 of its send lag at most {figure(max(lags), 'µs')}" if lags else "send lag unknown"

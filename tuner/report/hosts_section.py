@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tuner.judge.across_hosts import HostsResult
+from tuner.judge.across_hosts import stands_for
+from tuner.judge.results import StudyResult
 from tuner.report.section import Section, Table
 from tuner.stats.words import p_in_words, percent
 from tuner.words.figures import interval, ratio
@@ -12,8 +13,11 @@ from tuner.words.figures import interval, ratio
 HEAD = ("host", "verdict", "ratio", "95 % interval", "blocks", "outlier")
 
 
-def hosts_section(found: HostsResult) -> Section:
-    """Return the hosts as a section of their own."""
+def hosts_section(study: StudyResult) -> Section | None:
+    """Return the hosts as a section of their own; None where one host measured."""
+    found = study.hosts
+    if found is None:
+        return None
     across = found.across
     spread = {host.name: host for host in across.hosts} if across else {}
     rows = []
@@ -41,10 +45,11 @@ def hosts_section(found: HostsResult) -> Section:
         if across.prediction:
             facts.append(("one further host lies in", _span(*across.prediction)))
         tables.append(Table(("over all hosts", ""), tuple(facts)))
+    shown = stands_for(study.record)
     return Section(
         anchor="hosts",
         title="Hosts",
-        lead=found.everywhere,
+        lead=f"{found.everywhere} All figures but the claim are of host {shown}.",
         tables=tuple(tables),
         notes=found.notes,
     )

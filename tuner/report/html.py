@@ -11,32 +11,23 @@ import base64
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
 from tuner.judge.arms import Figure, block_labels
 from tuner.judge.results import StudyResult
-from tuner.judge.taken_apart import (
-    HEAD,
-    ablation_note,
-    ablation_rows,
-    ablation_sentence,
-    minimal_changes,
-)
+from tuner.judge.taken_apart import minimal_changes
 from tuner.reading.printable import printable_lines
 from tuner.report.apart import apart
 from tuner.report.facts import (
-    BESIDE_HEAD,
+    WANTED_HEAD,
     aa_facts,
     allowed_trades,
     baseline_name,
-    beside_rows,
     changes_title,
     claimable_effect,
     definition_facts,
     host_facts,
-    hosts_lead,
     is_recommended,
     limits,
     method_facts,
@@ -44,8 +35,8 @@ from tuner.report.facts import (
     search_summary,
     wanted_rows,
 )
-from tuner.report.hosts_section import hosts_section
-from tuner.report.section import Section
+from tuner.report.section import Section, Table
+from tuner.report.view import ReportView, view_of
 from tuner.stats.words import counted, p_in_words, signed_percent
 from tuner.words.figures import (
     PHASE_NAMES,
@@ -71,18 +62,18 @@ _TRADED = (
 )
 
 
-def render_html(study: StudyResult, further: Sequence[Section] = ()) -> str:
+def render_html(*studies: StudyResult, further: Sequence[Section] = ()) -> str:
     """Return the report as one self-contained HTML file.
 
     Args:
-        study: the result.
-        further: further sections, shown after the study's load points.
+        studies: a study, or a run's contests.
+        further: further sections.
     """
-    if study.hosts:
-        further = (replace(hosts_section(study.hosts), lead=hosts_lead(study)), *further)
-    specs, slices = apart("tuner.report.charts", "for_page", study)
-    context = _context(study, specs, further) | {"slices": slices}
-    specs |= {picture.name: dict(picture.spec) for part in further for picture in part.pictures}
+    specs, slices = apart("tuner.report.charts", "for_page", studies)
+    view = view_of(studies, specs, further)
+    context = _context(view, specs) | {"slices": slices}
+    pictures = (picture for part in view.further for picture in part.all_pictures)
+    specs |= {picture.name: dict(picture.spec) for picture in pictures}
     return page("report.html.j2", specs, context)
 
 
@@ -124,39 +115,25 @@ def page(
     )
 
 
-def _context(
-    study: StudyResult, specs: Mapping[str, object], further: Sequence[Section]
-) -> dict[str, Any]:
-    """Return the template's context in addition to the study."""
-    kind, _, statement = study.sentence.partition(": ")
-    # The figures in brackets follow in smaller type.
-    headline, bracket, detail = statement.partition(" (ratio ")
-    detail = f"Ratio {detail.replace(')', '', 1)}" if bracket else ""
-    sections = _sections(study, specs, further)
+def _context(view: ReportView, specs: Mapping[str, object]) -> dict[str, Any]:
+    """Return the template's context: the view, and the study in full."""
+    study = view.study
+    sections = _sections(view, specs)
     return {
+        "view": view,
         "study": study,
         "record": study.record,
         "objective": study.objective,
         "claimable": claimable_effect(study),
         "sections": sections,
         "shown": {anchor for anchor, _ in sections},
-        "kind": kind,
         "kind_class": study.verdict.kind.value if study.verdict else "none",
-        "headline": headline,
-        "detail": detail,
         "baseline_name": baseline_name(study),
         "changes_title": changes_title(study),
         "minimal": minimal_changes(study),
-        "further": further,
         "recommended": is_recommended(study),
-        "ablation_head": HEAD,
-        "ablation_note": ablation_note(study),
-        "ablation_rows": ablation_rows(study),
-        "ablation_sentence": ablation_sentence(study),
         "traded": [entry for entry in study.figures[1:] if entry.name in _TRADED],
-        "wanted": wanted_rows(study),
-        "beside_head": BESIDE_HEAD,
-        "beside_rows": beside_rows(study),
+        "wanted": Table(WANTED_HEAD, tuple(wanted_rows(study))),
         "allowed": allowed_trades(study),
         "blocks": _blocks(study),
         "repeated": [b for b in study.record.blocks if b.state in {"invalid", "failed"}],
@@ -175,18 +152,17 @@ def _context(
     }
 
 
-def _sections(
-    study: StudyResult, specs: Mapping[str, object], further: Sequence[Section]
-) -> list[tuple[str, str]]:
-    """Return anchor and title of every section that the study has something for."""
+def _sections(view: ReportView, specs: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return anchor and title of every section that the view has something for."""
+    study = view.study
     entries: tuple[tuple[str, str, object], ...] = (
-        ("changes", "Changes", study.candidate),
-        ("ablation", "Why", study.ablation),
+        ("changes", "Changes", study.candidate and study.contest is None),
+        *_titles(view.results),
         ("blocks", "Blocks", study.confirm),
         ("spectra", "Spectra", "spectra" in specs),
         ("figures", "Figures", study.figures),
         ("load-points", "Load", study.load_points),
-        *((section.anchor, section.short or section.title, True) for section in further),
+        *_titles(view.further),
         ("search", "Search", study.trials),
         ("resources", "Resources", study.usage),
         ("difference", "Difference", study.difference),
@@ -198,6 +174,10 @@ def _sections(
         ("again", "Again", True),
     )
     return [(anchor, title) for anchor, title, present in entries if present]
+
+
+def _titles(sections: Sequence[Section]) -> list[tuple[str, str, object]]:
+    return [(section.anchor, section.short or section.title, True) for section in sections]
 
 
 def _blocks(study: StudyResult) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from tuner.judge.results import StudyResult
 from tuner.reading.printable import printable_lines
-from tuner.report.text import verdict_lines
+from tuner.report.text import result_lines
 from tuner.stats.verdict import VerdictKind
 
 CaseOutcome = Literal["passed", "failure", "error", "skipped"]
@@ -94,7 +94,7 @@ def _suite(root: Element, study: StudyResult) -> None:
         )
         if case.outcome != "passed":
             SubElement(entry, case.outcome, message=_text(case.message))
-    SubElement(suite, "system-out").text = _text("\n".join(verdict_lines(study)))
+    SubElement(suite, "system-out").text = _text("\n".join(result_lines(study)))
 
 
 def _text(text: str) -> str:

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tuner.judge.results import StudyResult
-from tuner.judge.taken_apart import HEAD, ablation_note, ablation_rows, ablation_sentence
 from tuner.reading.printable import printable_lines
 from tuner.report.facts import (
-    BESIDE_HEAD,
-    HOSTS_HEAD,
+    WANTED_HEAD,
     Facts,
     baseline_name,
-    beside_rows,
     changes_title,
     host_facts,
-    hosts_lead,
-    hosts_rows,
     limits,
     method_facts,
     protocol_facts,
     search_summary,
     wanted_rows,
 )
+from tuner.report.section import RatioCell, Section, Table
 from tuner.report.text import time_share
-from tuner.stats.words import counted, p_in_words
+from tuner.report.view import ReportView, view_of
+from tuner.stats.words import counted
 from tuner.words.figures import (
     PHASE_NAMES,
     figure,
@@ -45,35 +42,89 @@ _LINKED = re.compile(r"@|#(?=\d)|(?i:\b(?:https?|ftp|mailto|xmpp):|\bwww(?=\.)|\
 """Beginning of a mention, an issue's number or an address."""
 
 
-def render_markdown(study: StudyResult) -> str:
-    """Return the report as Markdown; everything that the study brought in is escaped."""
-    parts = [
-        f"# {plain(study.record.name)}",
+def render_markdown(
+    *studies: StudyResult, pictures: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """Return the report as Markdown; everything that a study brought in is escaped.
+
+    Args:
+        studies: a study, or a run's contests.
+        pictures: Markdown of charts in the same folder, by the anchor of their section, ``outcome``
+            or ``end``.
+    """
+    view = view_of(studies)
+    study, record = view.study, view.study.record
+    drawn = pictures or {}
+    return document(
+        [
+            f"# {plain(view.name)}",
+            *_outcome(view),
+            *drawn.get("outcome", ()),
+            plain_table(WANTED_HEAD, wanted_rows(study)),
+            _figures(study),
+            *(part for each in view.results for part in _section(each, drawn)),
+            _changes(study),
+            *(part for each in view.further for part in _section(each, drawn)),
+            "### Please note" if view.warnings else "",
+            bullets(view.warnings),
+            time_share(study),
+            folded("Configuration difference", _fenced("diff", study.difference)),
+            folded("Every block of the confirmation", _blocks(study)),
+            folded("Search", _search(study)),
+            folded("Load points", _load_points(study)),
+            folded("Diagnostics", _diagnostics(study)),
+            folded("Frozen protocol", _facts(protocol_facts(study))),
+            folded("Host and method", _facts(host_facts(study) + method_facts(study))),
+            folded("Limits of the claim", bullets(limits(study))),
+            folded("How to run it again", _fenced("sh", [record.command])),
+            f"*Begun {moment(record.started_unix_s)}.*",
+            *drawn.get("end", ()),
+        ]
+    )
+
+
+def _outcome(view: ReportView) -> list[str]:
+    """Return the verdict of a study, or the question of a run, in bold."""
+    study = view.study
+    if study.contest is not None:
+        return [f"**{plain(view.headline)}**", plain(view.where)]
+    return [
         f"**{plain(study.sentence)}**",
         plain(study.replication.sentence) if study.replication else "",
-        plain_table(("wanted", "verdict", "ratio or value", "95 % interval"), wanted_rows(study)),
-        plain(hosts_lead(study)),
-        plain_table(HOSTS_HEAD, hosts_rows(study)),
-        _figures(study),
-        _finalists(study),
-        _beside(study),
-        _changes(study),
-        _ablation(study),
-        "### Please note" if study.warnings else "",
-        bullets(study.warnings),
-        time_share(study),
-        folded("Configuration difference", _fenced("diff", study.difference)),
-        folded("Every block of the confirmation", _blocks(study)),
-        folded("Search", _search(study)),
-        folded("Load points", _load_points(study)),
-        folded("Diagnostics", _diagnostics(study)),
-        folded("Frozen protocol", _facts(protocol_facts(study))),
-        folded("Host and method", _facts(host_facts(study) + method_facts(study))),
-        folded("Limits of the claim", bullets(limits(study))),
-        folded("How to run it again", _fenced("sh", [study.record.command])),
-        f"*Begun {moment(study.record.started_unix_s)}.*",
     ]
-    return document(parts)
+
+
+def _section(section: Section, drawn: Mapping[str, Sequence[str]], level: int = 3) -> list[str]:
+    """Return the parts of a section; its charts are those that the caller has drawn."""
+    parts = [
+        f"{'#' * level} {plain(section.title)}",
+        plain(section.lead),
+        bullets(section.points),
+        *drawn.get(section.anchor, ()),
+    ]
+    for table in section.tables:
+        text = _table(table)
+        parts.append(folded(table.title, text) if table.folding == "folded" else text)
+    parts += [f"*{plain(note)}*" for note in section.notes]
+    return parts + [text for inner in section.parts for text in _section(inner, {}, level + 1)]
+
+
+def _table(table: Table) -> str:
+    rows = []
+    for first, *cells in table.rows:
+        name = code(str(first)) if table.coded else plain(str(first))
+        shown = f"**{name}**" if table.claimed and first == table.claimed else name
+        rows.append((shown, *map(_cell, cells)))
+    return table_of(tuple(map(plain, table.head)), rows)
+
+
+def _cell(cell: str | RatioCell) -> str:
+    """Return a cell; a ratio is bold, with its verdict, where something was shown."""
+    if isinstance(cell, str):
+        return plain(cell)
+    if cell.kind in {"better", "worse"}:
+        return f"**{plain(cell.ratio)}** ({plain(cell.interval)}) {cell.kind}"
+    return f"{plain(cell.ratio)} ({plain(cell.interval)})"
 
 
 def document(parts: Iterable[str]) -> str:
@@ -97,29 +148,6 @@ def _figures(study: StudyResult) -> str:
     return table_of(("", name, "tuned", "ratio", "95 % interval"), rows)
 
 
-def _finalists(study: StudyResult) -> str:
-    rows = [
-        (
-            f"**{code(entry.claim.arm)}**"
-            if entry.claim.arm == study.candidate
-            else code(entry.claim.arm),
-            str(entry.verdict.kind),
-            ratio(entry.verdict.estimate.ratio),
-            interval(entry.verdict.estimate),
-            p_in_words(entry.adjusted_p),
-        )
-        for entry in study.finalists
-    ]
-    head = ("finalist", "verdict", "ratio", "simultaneous 95 % interval", "p, Holm")
-    table = table_of(head, rows)
-    return f"### Finalists\n\n{table}" if table else ""
-
-
-def _beside(study: StudyResult) -> str:
-    table = plain_table(BESIDE_HEAD, beside_rows(study))
-    return f"### Against the other baselines\n\n{table}" if table else ""
-
-
 def _changes(study: StudyResult) -> str:
     rows = [
         (code(change.name), code(setting(change.baseline)), code(setting(change.tuned)))
@@ -127,19 +155,6 @@ def _changes(study: StudyResult) -> str:
     ]
     table = table_of(("setting", "baseline", "tuned"), rows)
     return f"### {changes_title(study)}\n\n{table}" if table else ""
-
-
-def _ablation(study: StudyResult) -> str:
-    rows = [row.cells for row in ablation_rows(study)]
-    if not study.ablation:
-        return ""
-    parts = [
-        "### Why it won",
-        plain(ablation_sentence(study)),
-        plain_table(HEAD, rows),
-        f"*{plain(ablation_note(study))}*" if rows else "",
-    ]
-    return "\n\n".join(part for part in parts if part)
 
 
 def _blocks(study: StudyResult) -> str:

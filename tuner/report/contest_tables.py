@@ -1,16 +1,14 @@
-"""A contest in words: for the terminal, a pull request, and scripts."""
+"""A contest in sentences and tables, the same in every form of its report."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 from tuner.goals.objective import Objective
 from tuner.judge.climbs import ReachedRate
 from tuner.judge.comparison import Judged
 from tuner.judge.contest_results import ContestResult
-from tuner.report.data import finite, ratio_data
+from tuner.report.section import RatioCell
 from tuner.stats.verdict import VerdictKind
 from tuner.words.figures import UNKNOWN, figure, interval, ratio
 
@@ -87,18 +85,18 @@ def ratio_head(result: ContestResult) -> tuple[str, ...]:
     return ("second ÷ first", *(figure.words for figure in compared_figures(result)))
 
 
-def ratio_rows(result: ContestResult) -> list[tuple[str, tuple[tuple[str, str, str], ...]]]:
-    """Return a row for each pair: its name, and for each figure verdict, ratio and interval."""
+def ratio_rows(result: ContestResult) -> tuple[tuple[str | RatioCell, ...], ...]:
+    """Return a row for each pair: its name, and a cell for each figure."""
     names = compared_figures(result)
-    found: dict[str, dict[Objective, tuple[str, str, str]]] = {}
+    found: dict[str, dict[Objective, RatioCell]] = {}
     for row in result.compared:
         estimate = row.verdict.estimate
-        cell = (row.verdict.kind.value, ratio(estimate.ratio), interval(estimate))
+        cell = RatioCell(row.verdict.kind.value, ratio(estimate.ratio), interval(estimate))
         found.setdefault(pair_name(row), {})[row.objective] = cell
-    nothing = ("none", UNKNOWN, "")
-    return [
-        (pair, tuple(cells.get(name, nothing) for name in names)) for pair, cells in found.items()
-    ]
+    nothing = RatioCell("none", UNKNOWN, "")
+    return tuple(
+        (pair, *(cells.get(name, nothing) for name in names)) for pair, cells in found.items()
+    )
 
 
 def _claim(row: Judged) -> str:
@@ -121,10 +119,10 @@ ARM_HEAD = (
 
 
 def arm_table(result: ContestResult) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Head and rows of every arm's figures at the common rate; those that were refused say why.
+    """Return head and rows of every arm's figures at the common rate; refused arms have the reason.
 
-    What is known of no arm has no column: percentiles that the windows are too short for, and the
-    backend where there is none.
+    A figure that is known of no arm has no column: percentiles that the windows are too short for,
+    and the backend where there is none.
     """
     rows = _arm_rows(result)
     known = [
@@ -138,7 +136,8 @@ def arm_table(result: ContestResult) -> tuple[tuple[str, ...], list[tuple[str, .
     )
 
 
-_REFUSED = "refused: "
+REFUSED = "refused: "
+"""Beginning of the one cell of an arm that the server refused."""
 _OPTIONAL = frozenset({"p99.9", "of the backend", "answer size"})
 
 
@@ -149,7 +148,7 @@ def _arm_rows(result: ContestResult) -> list[tuple[str, ...]]:
             rows.append(
                 (
                     arm.label,
-                    f"{_REFUSED}{arm.refused or 'did not answer'}",
+                    f"{REFUSED}{arm.refused or 'did not answer'}",
                     *[""] * (len(ARM_HEAD) - 2),
                 )
             )
@@ -253,96 +252,6 @@ def published_rows(result: ContestResult) -> list[tuple[str, ...]]:
     ]
 
 
-def text_lines(result: ContestResult, width: float = math.inf) -> list[str]:
-    """For the terminal: tables within ``width`` columns, and sentences as long as they are."""
-    lines = [result.sentence, *_columns(*arm_table(result), width)]
-    if result.climbs:
-        lines += [
-            "",
-            f"ladder, limit {result.contest.limit}; knee where p99 is twice an idle server's",
-        ]
-        lines += _columns(LADDER_HEAD, ladder_rows(result), width)
-    if result.compared:
-        lines += ["", "ratios with 95 % intervals, claims adjusted by Holm (~ : nothing shown)"]
-        lines += [f"  {line}" for line in claims(result)]
-    if result.published:
-        lines += ["", "published"]
-        lines += [f"  {' '.join(row[:2])}: {row[2]}" for row in published_rows(result)]
-    lines += [f"warning  {text}" for text in result.warnings]
-    return lines
-
-
-def contest_data(result: ContestResult) -> dict[str, Any]:
-    """For scripts; what is not known is null."""
-    contest = result.contest
-    return {
-        "study": result.record.name,
-        "title": contest.title,
-        "case": contest.case,
-        "mode": contest.mode,
-        "rate_per_s": contest.rate_per_s if contest.mode == "open" else None,
-        "blocks": len(result.blocks),
-        "arms": [
-            {
-                "arm": arm.label,
-                "configuration": result.contender(arm.label).digest,
-                "capacity_per_s": contest.capacities_per_s.get(arm.label),
-                "latency_us": {name: finite(value) for name, value in arm.latency_us.items()},
-                "answered_per_s": finite(arm.answered_per_s),
-                "error_share": finite(arm.error_share),
-                "cpu_us_per_request": finite(arm.cpu_us),
-                "backend_cpu_us_per_request": finite(arm.backend_cpu_us),
-                "memory_mib": finite(arm.memory_mib),
-                "bytes_per_answer": finite(arm.answer_bytes),
-                "refused": arm.refused or None,
-            }
-            for arm in result.arms
-        ],
-        "compared": [
-            {
-                "first": row.claim.against,
-                "second": row.claim.arm,
-                "figure": row.objective.name,
-                "verdict": str(row.verdict.kind),
-                **ratio_data(row.verdict.estimate),
-                "p_value_holm": row.adjusted_p,
-            }
-            for row in result.compared
-        ],
-        "ladder": [
-            {
-                "arm": climb.arm,
-                "knee_per_s": climb.knee.per_s if climb.knee else None,
-                "limit": contest.limit,
-                "highest_within_limit_per_s": climb.holds.per_s if climb.holds else None,
-                "side": climb.holds.side if climb.holds else None,
-                "low_per_s": finite(climb.holds.low) if climb.holds else None,
-                "high_per_s": finite(climb.holds.high) if climb.holds else None,
-                "generator_limit_per_s": climb.generator_limit_per_s,
-                "rungs": [
-                    {
-                        "rate_per_s": rung.rate_per_s,
-                        "p50_us": finite(rung.p50_us),
-                        "p99_us": finite(rung.p99_us),
-                        "availability": finite(rung.availability),
-                        "server_cpu_cores": finite(rung.cpu_cores),
-                    }
-                    for rung in climb.rungs
-                ],
-            }
-            for climb in result.climbs
-        ],
-        "alike": [{"what": a.what, "by_server": dict(a.by_server)} for a in contest.alike],
-        "scaling": list(contest.scaling),
-        "not_carried": {c.label: list(c.not_carried) for c in contest.contenders if c.not_carried},
-        "published": [
-            {"server": row.server, "arm": row.arm, "figures": dict(row.figures)}
-            for row in result.published
-        ],
-        "warnings": list(result.warnings),
-    }
-
-
 def _reach(reach: ReachedRate | None) -> str:
     if reach is None:
         return UNKNOWN
@@ -357,37 +266,3 @@ def _span(reach: ReachedRate | None) -> str:
         # Off the ladder in every resample, so there is no interval.
         return UNKNOWN
     return f"{figure(reach.low, '/s')} to {figure(reach.high, '/s')}"
-
-
-def _columns(head: Sequence[str], rows: Sequence[Sequence[str]], width: float) -> list[str]:
-    """Return rows under a head, the first column to the left, the others to the right.
-
-    Columns for which there is no room come in a further table, after the first column again.
-    """
-    table = [head, *rows]
-    whole = [row for row in table if not _is_refusal(row)]
-    widths = [max(len(row[place]) for row in whole) for place in range(len(head))]
-    parts: list[list[int]] = [[]]
-    for place in range(1, len(head)):
-        taken = sum(len(_GAP) + widths[other] for other in (0, *parts[-1], place))
-        if parts[-1] and taken > width:
-            parts.append([])
-        parts[-1].append(place)
-    lines = []
-    for number, part in enumerate(parts):
-        lines += [""] * (number > 0)
-        for row in table:
-            if _is_refusal(row):
-                # Its words stand in the place of all figures, once.
-                lines += [f"{_GAP}{row[0].ljust(widths[0])}{_GAP}{row[1]}"] * (number == 0)
-                continue
-            cells = [row[0].ljust(widths[0]), *(row[p].rjust(widths[p]) for p in part)]
-            lines.append(_GAP + _GAP.join(cells).rstrip())
-    return lines
-
-
-_GAP = "  "
-
-
-def _is_refusal(row: Sequence[str]) -> bool:
-    return any(cell.startswith(_REFUSED) for cell in row[1:2])

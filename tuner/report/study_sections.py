@@ -1,0 +1,70 @@
+"""Sections of a study in every form of its report: hosts, finalists, baselines, ablation."""
+
+from __future__ import annotations
+
+from tuner.judge.results import StudyResult
+from tuner.judge.taken_apart import HEAD, ablation_note, ablation_rows, ablation_sentence
+from tuner.report.facts import BESIDE_HEAD, beside_rows
+from tuner.report.hosts_section import hosts_section
+from tuner.report.section import Section, Table
+from tuner.stats.words import p_in_words
+from tuner.words.figures import interval, ratio
+
+_FINALISTS_HEAD = ("finalist", "verdict", "ratio", "simultaneous 95 % interval", "p, Holm")
+
+
+def study_sections(study: StudyResult) -> list[Section]:
+    """Return the sections that the study has figures for."""
+    found = (hosts_section(study), _finalists(study), _beside(study), _ablation(study))
+    return [section for section in found if section is not None]
+
+
+def _finalists(study: StudyResult) -> Section | None:
+    if not study.finalists:
+        return None
+    rows = tuple(
+        (
+            entry.claim.arm,
+            str(entry.verdict.kind),
+            ratio(entry.verdict.estimate.ratio),
+            interval(entry.verdict.estimate),
+            p_in_words(entry.adjusted_p),
+        )
+        for entry in study.finalists
+    )
+    table = Table(_FINALISTS_HEAD, rows, coded=True, claimed=study.candidate or "")
+    lead = (
+        "Confirmed in the same blocks. The intervals hold for all of them at once, so the best may"
+        " be picked; p is adjusted by Holm for their number."
+    )
+    return Section("Finalists", "finalists", lead, tables=(table,))
+
+
+def _beside(study: StudyResult) -> Section | None:
+    rows = tuple(beside_rows(study))
+    if not rows:
+        return None
+    lead = (
+        "Measured in the same blocks. Secondary claims: p is adjusted by Holm for their number, and"
+        " the intervals hold at once."
+    )
+    table = Table(BESIDE_HEAD, rows)
+    return Section("Against the other baselines", "baselines", lead, "Baselines", tables=(table,))
+
+
+def _ablation(study: StudyResult) -> Section | None:
+    if study.ablation is None:
+        return None
+    rows = tuple(row.cells for row in ablation_rows(study))
+    note = ablation_note(study) if rows else ""
+    if rows and study.ablation.minimal:
+        name = study.record.name
+        note += f" The smallest difference is exported with: tuner export {name} --minimal"
+    return Section(
+        "Why it won",
+        "ablation",
+        ablation_sentence(study),
+        "Why",
+        tables=(Table(HEAD, rows, coded=True),) if rows else (),
+        notes=(note,) if note else (),
+    )
