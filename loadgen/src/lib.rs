@@ -22,6 +22,7 @@
 //!            hgrm       HdrHistogram's percentile text
 //!            stalls     spans in which a core did not run
 //!            resources  CPU time, memory, stolen time
+//!            listeners  the processes that listen on an address
 //!            freeze     when instances that are not at turn are stopped
 //!            processes  the processes of those instances
 //!            live       figures of a running window, for a progress line
@@ -65,6 +66,7 @@ pub mod http2;
 pub mod http3;
 pub mod huffman;
 pub mod instants;
+pub mod listeners;
 pub mod live;
 pub mod machine;
 pub mod output;

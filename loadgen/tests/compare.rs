@@ -93,6 +93,11 @@ fn wrong_arguments_are_refused() {
             "--hgrm is an option of `run`",
         ),
         (&["run", one, one], "unexpected argument"),
+        (&["run", one, "--freeze"], "invalid option '--freeze'"),
+        (
+            &["compare", one, one, "--freeze"],
+            "--freeze: no process that listens on 127.0.0.1:1 (http://127.0.0.1:1/) is visible",
+        ),
     ] {
         let (text, errors, code) = output_of(arguments);
         assert_eq!((text.as_str(), code), ("", Some(2)), "{errors}");

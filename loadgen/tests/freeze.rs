@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::{Responder, assert_accounted, measure, merge, plan};
+use support::{Responder, assert_accounted, measure, merge, output_of, plan};
 use tuner_loadgen::output::{self, SliceFigures, WindowLine};
 use tuner_loadgen::plan::Plan;
 use tuner_loadgen::session::Session;
@@ -135,6 +135,26 @@ fn frozen_servers_answer_everything() {
             assert!(!is_stopped(server));
         }
     }
+}
+
+/// `compare` finds the processes of its servers; two servers of one process cannot be frozen.
+#[test]
+fn compare_finds_the_processes() {
+    let servers = [Server::good(), Server::good()];
+    let urls = servers.each_ref().map(|s| format!("http://{}/", s.address));
+    let short = "-d800ms --round 400ms --slice 10ms -R1k -c4 -w0.1 --freeze";
+    let arguments = |a, b| {
+        let arguments = ["compare", a, b].into_iter();
+        arguments.chain(short.split(' ')).collect::<Vec<&str>>()
+    };
+    let (text, errors, code) = output_of(&arguments(&urls[0], &urls[1]));
+    assert_eq!((errors.as_str(), code), ("", Some(0)), "{text}");
+    let first = "2 rounds of 0.4 s in slices of 10 ms (frozen), 1000 requests/s";
+    assert!(text.starts_with(first), "{text}");
+    assert!(!servers.iter().any(is_stopped));
+    let (_, errors, code) = output_of(&arguments(&urls[0], &urls[0]));
+    let words = format!("\"1\" and \"2\" share process {}", servers[0].pid());
+    assert_eq!((errors.contains(&words), code), (true, Some(2)), "{errors}");
 }
 
 /// A request that meets the waking of the next server is not undisturbed.

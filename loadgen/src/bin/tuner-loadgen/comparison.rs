@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 use tuner_loadgen::cycles::Undisturbed;
-use tuner_loadgen::output::WindowLine;
+use tuner_loadgen::output::{SliceFigures, WindowLine};
 use tuner_loadgen::plan::Plan;
 
 /// A percentile of a round needs this many effective requests above it: with fewer, order
@@ -36,6 +36,8 @@ pub struct Comparison {
     round_s: f64,
     /// Length of a slice, in milliseconds.
     slice_ms: f64,
+    /// Whether the servers that were not at turn were stopped, in all rounds.
+    frozen: bool,
     /// Seed of the first round; the others follow it.
     seed: u64,
     /// The rate at the server at turn; `None` in a closed loop.
@@ -94,6 +96,7 @@ impl Comparison {
                 .slices
                 .as_ref()
                 .map_or(0.0, |slices| slices.length_ms),
+            frozen: !rounds.is_empty() && slices(rounds).all(|slices| slices.frozen),
             seed: window.seed,
             rate_per_s: window.rate_per_s,
             connections: window.connections,
@@ -103,6 +106,14 @@ impl Comparison {
             notes: notes(plan, rounds),
         }
     }
+}
+
+/// Return what the lines of all rounds say of their slices.
+fn slices(rounds: &[Vec<WindowLine>]) -> impl Iterator<Item = &SliceFigures> {
+    rounds
+        .iter()
+        .flatten()
+        .filter_map(|line| line.slices.as_ref())
 }
 
 /// Return the latency of a server in a round.
@@ -202,6 +213,9 @@ fn notes(plan: &Plan, rounds: &[Vec<WindowLine>]) -> Vec<String> {
             "the generator was {share:.0} % busy, so its own delay is in the figures; lower -R"
         ));
     }
+    if let Some(why) = slices(rounds).find_map(|slices| slices.not_frozen.as_ref()) {
+        notes.push(format!("servers were not frozen: {why}"));
+    }
     for warning in rounds.iter().flatten().flat_map(|line| &line.warnings) {
         if !notes.contains(warning) {
             notes.push(warning.clone());
@@ -216,9 +230,10 @@ impl fmt::Display for Comparison {
             Some(rate) => format!("{rate} requests/s"),
             None => "closed loop".into(),
         };
+        let frozen = if self.frozen { " (frozen)" } else { "" };
         writeln!(
             f,
-            "{} rounds of {} s in slices of {} ms, {load}, {} connections to each server, seed {}\n",
+            "{} rounds of {} s in slices of {} ms{frozen}, {load}, {} connections to each server, seed {}\n",
             self.rounds, self.round_s, self.slice_ms, self.connections, self.seed
         )?;
         writeln!(

@@ -102,6 +102,8 @@ struct Compared {
     round_s: f64,
     /// Number of outstanding requests above which a busy cycle begins.
     level: Option<usize>,
+    /// Whether the servers that are not at turn are stopped.
+    freeze: bool,
 }
 
 /// Options of `run`.
@@ -317,6 +319,9 @@ fn read(
             Arg::Long("level") if o.compared.is_some() => {
                 let level = value(parser, "--level", "a whole number")?;
                 o.compared.iter_mut().for_each(|c| c.level = Some(level));
+            }
+            Arg::Long("freeze") if o.compared.is_some() => {
+                o.compared.iter_mut().for_each(|c| c.freeze = true);
             }
             other => return Err(text(other.unexpected())),
         }

@@ -1,8 +1,8 @@
 //! The options of `compare`: several servers in one plan.
 
 use lexopt::Parser;
-use tuner_loadgen::plan::{Instance, Plan, Slices, Window};
-use tuner_loadgen::sys;
+use tuner_loadgen::plan::{Instance, Plan, Protocol, Slices, Window};
+use tuner_loadgen::{listeners, sys};
 
 use super::plan::split_url;
 use super::{Compared, RunOptions, read};
@@ -27,6 +27,9 @@ The comparison:
       --slice T         The length of a slice [default: 20ms]
       --level N         A busy cycle lasts as long as more than N requests are outstanding: for
                         servers with several workers [default: 0]
+      --freeze          Stop the servers that are not at turn (SIGSTOP to the processes that listen on
+                        their addresses), so that none works in the slices of the others: for
+                        servers that collect garbage. All run again at the end, however it ends
       --seed N          Seed of the schedule and of the order [default: drawn]
 
 The load, each as in `run --help`:
@@ -74,6 +77,7 @@ impl RunOptions {
                 slice_ms: 20.0,
                 round_s: 3.0,
                 level: None,
+                freeze: false,
             }),
             ..Self::default()
         }
@@ -124,11 +128,14 @@ impl RunOptions {
             .get_or_insert_with(|| sys::unix_ns() % 1_000_000_000);
         let mut plan = self.plan()?;
         plan.instances = self.servers()?;
+        if compared.freeze {
+            self.find_processes(&mut plan.instances)?;
+        }
         let slices = Slices {
             instances: plan.instances.iter().map(|i| i.id.clone()).collect(),
             length_ms: compared.slice_ms,
             level: compared.level,
-            freeze: false,
+            freeze: compared.freeze,
         };
         let first = plan.windows.remove(0);
         plan.windows = (0..rounds as u64)
@@ -143,6 +150,22 @@ impl RunOptions {
             .collect();
         plan.check().map_err(|error| error.to_string())?;
         Ok(plan)
+    }
+
+    /// Find the processes of the servers, which are to be stopped.
+    fn find_processes(&self, servers: &mut [Instance]) -> Result<(), String> {
+        for (server, url) in servers.iter_mut().zip(self.compared_urls()) {
+            let udp = server.protocol == Protocol::Http3;
+            server.pids = listeners::on(server.address, udp);
+            if server.pids.is_empty() {
+                return Err(format!(
+                    "--freeze: no process that listens on {} ({url}) is visible; it must run on \
+                     this host, and as your user unless you are root",
+                    server.address
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn servers(&self) -> Result<Vec<Instance>, String> {
